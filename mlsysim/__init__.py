@@ -1,0 +1,25 @@
+"""mlsysim: a textbook that runs.
+
+Small, sourced models of how fast, how big, how costly and how dirty a machine-learning system will be.
+Everything is in SI units (byte, FLOP, second, watt, joule, token, USD). Submodules load on first use, so that
+``import mlsysim`` costs milliseconds and needs nothing but the standard library.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
+
+_SUBMODULES = ("catalog", "classroom", "equations", "roofline", "units", "validation")
+__all__ = ["DISTRIBUTION", "__version__", *_SUBMODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})

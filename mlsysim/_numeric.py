@@ -1,0 +1,61 @@
+"""Float-or-array arithmetic: builtins for plain numbers, NumPy only when the caller brought an array.
+
+The same equation then serves a pocket calculation without NumPy and a sweep over a million configurations.
+"""
+
+import math
+from functools import reduce
+from typing import Any, TypeAlias
+
+# A float (or int), or an array that broadcasts. NumPy is optional, so the type checker sees Any.
+Num: TypeAlias = Any
+
+
+def is_array(x: Any) -> bool:
+    """Whether x has axes to broadcast over (NumPy scalars and 0-d arrays count as plain numbers)."""
+    return getattr(x, "ndim", 0) > 0
+
+
+def _numpy() -> Any:
+    import numpy
+
+    return numpy
+
+
+def maximum(*xs: Num) -> Num:
+    """Largest of the arguments, elementwise when one is an array.
+
+    >>> maximum(1.0, 3.0, 2.0)
+    3.0
+    """
+    return reduce(_numpy().maximum, xs) if any(map(is_array, xs)) else max(xs)
+
+
+def minimum(*xs: Num) -> Num:
+    """Smallest of the arguments, elementwise when one is an array.
+
+    >>> minimum(1.0, 3.0)
+    1.0
+    """
+    return reduce(_numpy().minimum, xs) if any(map(is_array, xs)) else min(xs)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """``yes if condition else no``, elementwise when the condition is an array.
+
+    >>> where(True, "compute", "memory")
+    'compute'
+    """
+    return _numpy().where(condition, yes, no) if is_array(condition) else (yes if condition else no)
+
+
+def is_finite(x: Num) -> bool:
+    """Whether every element is a finite number; also works for quantities that carry a unit."""
+    if isinstance(x, (int, float)):
+        return math.isfinite(x)
+    return all_true(x - x == 0)  # inf - inf and nan - nan are nan
+
+
+def all_true(condition: Any) -> bool:
+    """Whether a truth value, or every element of an array of them, is true."""
+    return bool(condition.all()) if is_array(condition) else bool(condition)

@@ -1,0 +1,42 @@
+"""Named efficiencies that others publish. A preset is always asked for by name, never applied silently."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+
+from mlsysim.catalog.sourced import Sourced, read_toml, sourced
+from mlsysim.errors import unknown_name
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A fraction of the dense peak, for a kind of work, from a source."""
+
+    name: str
+    applies_to: str
+    efficiency: Sourced
+
+
+@cache
+def presets() -> dict[str, Preset]:
+    """All presets by name.
+
+    >>> sorted(presets())[0]
+    'mlsysim-page-inference'
+    """
+    with as_file(files(__package__) / "presets.toml") as path:
+        return {
+            name: Preset(name, raw["applies_to"], sourced(raw["efficiency"], "1", f"{path.name}: {name}", path.name))
+            for name, raw in read_toml(path).items()
+        }
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name.
+
+    >>> preset("mlsysim-page-training").efficiency.value
+    0.5
+    """
+    if name not in presets():
+        raise unknown_name("efficiency preset", name, presets())
+    return presets()[name]

@@ -1,0 +1,77 @@
+"""A figure with its provenance, and the bounded TOML reader that every catalogue file goes through."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsysim import units
+from mlsysim.errors import InputError, unknown_name
+
+MAX_FILE_BYTES = 1_000_000
+_PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read")
+
+
+@dataclass(frozen=True)
+class Sourced:
+    """A value in SI units and where it was read; ``read`` is "secondary" when the primary text was not seen."""
+
+    value: float
+    unit: str
+    source: str
+    where: str = ""
+    retrieved: str = ""
+    printed: str = ""
+    transform: str = ""
+    read: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.source}, {self.where}" if self.where else self.source
+        changed = f" ({self.transform})" if self.transform else ""
+        return place + changed + (" [secondary source]" if self.read == "secondary" else "")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file of bounded size; every error names the file, and the line where there is one."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; a catalogue file is far smaller")
+        return tomllib.loads(data.decode())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path.name}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{path.name}: nested too deeply; a catalogue entry has two levels") from error
+
+
+def sourced(raw: Any, unit: str, where: str, origin: str) -> Sourced:
+    """Read one field: a table with ``value`` and its provenance, or (in a user's file) the bare value.
+
+    Parameters
+    ----------
+    raw : object
+        What TOML gave: a number, a quantity string, or a table.
+    unit : str
+        Unit the field must have.
+    where : str
+        File, entry and field, for errors.
+    origin : str
+        Source to name when the field itself names none.
+    """
+    table = raw if isinstance(raw, Mapping) else {"value": raw}
+    for key in table:
+        if key not in _PROVENANCE:
+            raise InputError(f"{where}: {unknown_name('key', key, _PROVENANCE)}")
+    if "value" not in table:
+        raise InputError(f"{where}: no 'value'; write {{ value = \"1.5 {unit}\", source = ... }}")
+    value = units.parse(table["value"], unit, where)
+    if value <= 0:
+        raise InputError(f"{where} = {value:g} must be greater than zero; leave the field out when it is unknown")
+    text = {k: str(v) for k, v in table.items() if k != "value"}
+    return Sourced(value=value, unit=unit, **{"source": origin, **text})

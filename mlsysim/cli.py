@@ -1,0 +1,141 @@
+"""The command line: ``mlsysim devices``, ``mlsysim roofline``. Errors are one sentence and exit code 2."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import mlsysim
+from mlsysim import catalog, roofline, units
+from mlsysim.catalog import Device
+from mlsysim.errors import InputError, MlsysimError
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see '{self.prog} --help')")
+
+
+def _argument(convert: Callable[[str], float]) -> Callable[[str], float]:
+    """An argparse type whose errors keep their sentence (argparse replaces the text of a plain ValueError)."""
+
+    def wrapped(text: str) -> float:
+        try:
+            return convert(text)
+        except MlsysimError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return wrapped
+
+
+def _quantity(expected: str) -> Callable[[str], float]:
+    return _argument(lambda text: units.parse(text, expected, "value"))
+
+
+@_argument
+def _efficiency(text: str) -> float:
+    return catalog.preset(text).efficiency.value if text[:1].isalpha() else units.parse(text, "1", "value")
+
+
+def _known_devices(file: str | None) -> dict[str, Device]:
+    return dict(catalog.devices()) | (catalog.load_devices(file) if file else {})
+
+
+def _pick(name: str, file: str | None) -> Device:
+    own = catalog.load_devices(file) if file else {}
+    return own[name] if name in own else catalog.device(name)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _device_row(d: Device) -> dict[str, Any]:
+    fields = {
+        name: {
+            "value": s.value,
+            "unit": s.unit,
+            **{k: v for k in ("source", "where", "retrieved", "printed", "transform", "read") if (v := getattr(s, k))},
+        }
+        for name, s in d.fields.items()
+    }
+    head = {"name": d.name, "vendor": d.vendor, "kind": d.kind, "architecture": d.architecture}
+    return head | {"aliases": list(d.aliases), "notes": d.notes, "fields": fields}
+
+
+def _devices(args: argparse.Namespace) -> None:
+    found = _known_devices(args.device_file).values()
+    if args.json:
+        _print_json([_device_row(d) for d in found])
+        return
+    print(f"{'device':<24} {'year':>4} {'16-bit dense':>15} {'memory':>10} {'bandwidth':>12} {'TDP':>8} {'domain':>6}")
+    for d in found:
+        half = next((d.peak_flops[p] for p in ("bf16", "fp16") if p in d.peak_flops), None)
+        cells = (
+            str(d.year) if d.has("year") else "-",
+            units.format(half, "FLOP/s", prefix="T") if half else "-",
+            units.format(d.memory_capacity, "byte") if d.has("memory_capacity") else "-",
+            units.format(d.memory_bandwidth, "byte/s"),
+            units.format(d.tdp, "W", prefix="") if d.has("tdp") else "-",
+            str(d.scale_up_domain) if d.has("scale_up_domain") else "-",
+        )
+        print(f"{d.name:<24} {cells[0]:>4} {cells[1]:>15} {cells[2]:>10} {cells[3]:>12} {cells[4]:>8} {cells[5]:>6}")
+
+
+def _roofline(args: argparse.Namespace) -> None:
+    result = roofline.kernel_time(
+        _pick(args.device, args.device_file),
+        flops=args.flops,
+        bytes=args.bytes,
+        precision=args.precision,
+        efficiency=args.efficiency,
+        memory_efficiency=args.memory_efficiency,
+        kernels=args.kernels,
+        launch_overhead=args.launch_overhead,
+    )
+    if args.json:
+        _print_json(result.to_dict())
+    else:
+        print(result.explain())
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="mlsysim", description="How fast, how big, how costly and how dirty a machine-learning system will be.")
+    parser.add_argument("--version", action="version", version=f"mlsysim {mlsysim.__version__} ({mlsysim.DISTRIBUTION})")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    as_json = argparse.ArgumentParser(add_help=False)
+    as_json.add_argument("--json", action="store_true", help="print JSON with SI units instead of text")
+    as_json.add_argument("--device-file", metavar="FILE.toml", help="devices of your own, in the catalogue's form")
+
+    p = commands.add_parser("devices", parents=[as_json], help="list the device catalogue")
+    p.set_defaults(run=_devices)
+
+    p = commands.add_parser("roofline", parents=[as_json], help="time of a kernel on a device, and what bounds it")
+    p.add_argument("--device", required=True, help="name or alias, as in H100")
+    p.add_argument("--flops", required=True, type=_quantity("FLOP"), help='as in 1e12 or "1 TFLOP"')
+    p.add_argument("--bytes", required=True, type=_quantity("byte"), help='as in 1e9 or "1 GB"')
+    p.add_argument("--precision", default="bf16", help="input precision (default: bf16)")
+    p.add_argument("--efficiency", default=1.0, type=_efficiency, help="fraction of the dense peak, or a preset's name (default: 1, the bound)")
+    p.add_argument("--memory-efficiency", default=1.0, type=_quantity("1"), help="fraction of the bandwidth (default: 1)")
+    p.add_argument("--kernels", default=1.0, type=_quantity("1"), help="kernels launched in a row (default: 1)")
+    p.add_argument("--launch-overhead", default=0.0, type=_quantity("s"), help='per kernel, as in "10 us" (default: 0)')
+    p.set_defaults(run=_roofline)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 on success, 2 with one sentence on standard error when the input is wrong."""
+    try:
+        args = _parser().parse_args(argv)
+        args.run(args)
+    except MlsysimError as error:
+        print(f"mlsysim: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output left early, as in `mlsysim devices | head -1`
+        sys.stderr.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,38 @@
+"""Errors that say which argument, which value, which range, and how to mend it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class MlsysimError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InputError(MlsysimError, ValueError):
+    """A value that is not what an argument, a file or an option needs."""
+
+
+class UnknownNameError(MlsysimError, KeyError):
+    """A name that no catalogue, registry or exercise set holds."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str], hint: str = "") -> UnknownNameError:
+    """An UnknownNameError that suggests the nearest known names.
+
+    >>> str(unknown_name("device", "H10", ["H100", "A100"]))
+    "unknown device 'H10'; did you mean 'H100', 'A100'?"
+    """
+    known = list(known)
+    folded = {k.casefold(): k for k in reversed(known)}
+    text = str(name)[:80]
+    close = [folded[c] for c in get_close_matches(text.casefold(), list(folded), n=3, cutoff=0.5)]
+    if close:
+        advice = "did you mean " + ", ".join(map(repr, close)) + "?"
+    elif len(known) <= 12:
+        advice = "known: " + ", ".join(map(repr, known))
+    else:
+        advice = f"{len(known)} are known"
+    return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))

@@ -1,0 +1,548 @@
+"""The iron law of one device: work takes the longer of computing and moving bytes, plus the cost of launching it.
+
+Everything here takes a float or an array (broadcasting) in SI units and returns the same.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import catalog
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
+from mlsysim.catalog import Device
+from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.results import CALLER, Explanation, Input, Term
+
+_TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficiency": FRACTION}
+
+
+@equation(
+    "eq-compute-time",
+    formula="flops / (peak_flops * efficiency)",
+    units={"flops": "FLOP", "peak_flops": "FLOP/s", "efficiency": "1", "return": "s"},
+    domain={"peak_flops": POSITIVE, "efficiency": FRACTION},
+    source="williams2009roofline",
+    where="sec. 3",
+)
+def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
+    """Time to do the arithmetic alone.
+
+    Formula: T_compute = FLOPs / (peak x efficiency).
+
+    Parameters
+    ----------
+    flops : float or array, FLOP
+        Floating-point operations; a multiply-add counts as 2.
+    peak_flops : float or array, FLOP/s
+        Dense peak of the precision that runs.
+    efficiency : float or array, 1
+        Fraction of the peak that the kernel reaches, in (0, 1].
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: a constant efficiency; no work is skipped (dense arithmetic).
+
+    >>> compute_time(2 * 8192**3, 312e12)
+    0.0035240483274256408
+
+    Source: williams2009roofline, sec. 3.
+    """
+    return flops / (peak_flops * efficiency)
+
+
+@equation(
+    "eq-memory-time",
+    formula="bytes / memory_bandwidth",
+    units={"bytes": "byte", "memory_bandwidth": "byte/s", "return": "s"},
+    domain={"memory_bandwidth": POSITIVE},
+    source="williams2009roofline",
+    where="sec. 3",
+)
+def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
+    """Time to move the bytes alone.
+
+    Formula: T_memory = bytes / bandwidth.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Traffic between the device and its main memory, read and written.
+    memory_bandwidth : float or array, byte/s
+        Bandwidth of that memory.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: every byte crosses once, at full bandwidth; caches only matter through the count of bytes.
+
+    >>> memory_time(3.35e12, 3.35e12)
+    1.0
+
+    Source: williams2009roofline, sec. 3.
+    """
+    return bytes / memory_bandwidth
+
+
+@equation(
+    "eq-effective-bandwidth",
+    formula="memory_bandwidth * memory_efficiency",
+    units={"memory_bandwidth": "byte/s", "memory_efficiency": "1", "return": "byte/s"},
+    domain={"memory_bandwidth": POSITIVE, "memory_efficiency": FRACTION},
+    source="mccalpin1995stream",
+    where="STREAM copy, scale, add, triad",
+)
+def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
+    """Bandwidth that a real access pattern sustains.
+
+    Formula: BW_eff = bandwidth x memory efficiency.
+
+    Parameters
+    ----------
+    memory_bandwidth : float or array, byte/s
+        Datasheet bandwidth.
+    memory_efficiency : float or array, 1
+        Fraction of it that is sustained, in (0, 1]; measured with STREAM, not fitted to the case at hand.
+
+    Returns
+    -------
+    float or array, byte/s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: one factor for all traffic; scattered access sustains less.
+
+    >>> effective_bandwidth(2e12, 0.5)
+    1000000000000.0
+
+    Source: mccalpin1995stream.
+    """
+    return memory_bandwidth * memory_efficiency
+
+
+@equation(
+    "eq-dispatch",
+    formula="kernels * launch_overhead",
+    units={"kernels": "1", "launch_overhead": "s", "return": "s"},
+    source="reddi2026mathpage",
+    where="sec. 1",
+)
+def dispatch_time(kernels: Num, launch_overhead: Num) -> Num:
+    """Time to launch the kernels, when nothing hides it.
+
+    Formula: T_dispatch = kernels x launch overhead.
+
+    Parameters
+    ----------
+    kernels : float or array, 1
+        Number of kernels launched one after the other.
+    launch_overhead : float or array, s
+        Host time per launch; 1e-5 to 1e-4 s is the range that the source gives.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: launches are serial and not overlapped (no CUDA graph, no asynchronous queue running ahead).
+
+    >>> dispatch_time(100, 1e-5)
+    0.001
+
+    Source: reddi2026mathpage, sec. 1.
+    """
+    return kernels * launch_overhead
+
+
+@equation(
+    "eq-iron-law",
+    formula="max(flops / (peak_flops * efficiency), bytes / memory_bandwidth) + dispatch",
+    units={
+        "flops": "FLOP",
+        "bytes": "byte",
+        "peak_flops": "FLOP/s",
+        "memory_bandwidth": "byte/s",
+        "efficiency": "1",
+        "dispatch": "s",
+        "return": "s",
+    },
+    domain=_TIME_DOMAIN,
+    source="williams2009roofline",
+    where="sec. 3",
+)
+def iron_law(
+    flops: Num, bytes: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0, dispatch: Num = 0.0
+) -> Num:
+    """Time of a kernel, or of any chunk of work, on one device.
+
+    Formula: T = max(FLOPs / (peak x efficiency), bytes / bandwidth) + dispatch.
+
+    Parameters
+    ----------
+    flops : float or array, FLOP
+        Floating-point operations.
+    bytes : float or array, byte
+        Bytes moved to and from memory.
+    peak_flops : float or array, FLOP/s
+        Dense peak of the precision that runs.
+    memory_bandwidth : float or array, byte/s
+        Memory bandwidth.
+    efficiency : float or array, 1
+        Fraction of the peak that the kernel reaches, in (0, 1]; 1 gives the bound.
+    dispatch : float or array, s
+        Launch overhead that nothing hides.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: arithmetic and data movement overlap perfectly, the launch overlaps with nothing.
+
+    >>> iron_law(flops=2e12, bytes=1e9, peak_flops=1e15, memory_bandwidth=2e12)
+    0.002
+
+    Source: williams2009roofline, sec. 3; the dispatch term is reddi2026mathpage, sec. 1.
+    """
+    return maximum(compute_time(flops, peak_flops, efficiency), memory_time(bytes, memory_bandwidth)) + dispatch
+
+
+@equation(
+    "eq-arithmetic-intensity",
+    formula="flops / bytes",
+    units={"flops": "FLOP", "bytes": "byte", "return": "FLOP/byte"},
+    domain={"bytes": POSITIVE},
+    source="williams2009roofline",
+    where="sec. 3",
+)
+def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
+    """Work done per byte moved: a property of the algorithm and its precision, not of the device.
+
+    Formula: I = FLOPs / bytes.
+
+    Parameters
+    ----------
+    flops : float or array, FLOP
+        Floating-point operations.
+    bytes : float or array, byte
+        Bytes moved to and from memory, more than zero.
+
+    Returns
+    -------
+    float or array, FLOP/byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of the byte count; traffic to main memory, not to a cache.
+
+    >>> arithmetic_intensity(flops=2e12, bytes=1e10)
+    200.0
+
+    Source: williams2009roofline, sec. 3 ("operational intensity").
+    """
+    return flops / bytes
+
+
+@equation(
+    "eq-ridge-point",
+    formula="peak_flops / memory_bandwidth",
+    units={"peak_flops": "FLOP/s", "memory_bandwidth": "byte/s", "return": "FLOP/byte"},
+    domain={"memory_bandwidth": POSITIVE},
+    source="williams2009roofline",
+    where="sec. 3",
+)
+def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
+    """Intensity at which a device turns from memory-bound to compute-bound.
+
+    Formula: I* = peak / bandwidth. Compute-bound if and only if I > I*.
+
+    Parameters
+    ----------
+    peak_flops : float or array, FLOP/s
+        Dense peak of the precision that runs (times an efficiency, for the ridge of a real kernel).
+    memory_bandwidth : float or array, byte/s
+        Memory bandwidth.
+
+    Returns
+    -------
+    float or array, FLOP/byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: dense peak; a peak with 2:4 sparsity doubles the answer and misleads.
+
+    >>> round(ridge_point(989.5e12, 3.35e12))
+    295
+
+    Source: williams2009roofline, sec. 3.
+    """
+    return peak_flops / memory_bandwidth
+
+
+@equation(
+    "eq-attainable",
+    formula="min(peak_flops * efficiency, intensity * memory_bandwidth)",
+    units={
+        "intensity": "FLOP/byte",
+        "peak_flops": "FLOP/s",
+        "memory_bandwidth": "byte/s",
+        "efficiency": "1",
+        "return": "FLOP/s",
+    },
+    domain=_TIME_DOMAIN,
+    source="williams2009roofline",
+    where="sec. 3",
+)
+def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0) -> Num:
+    """Highest rate that work of a given intensity can reach: the roofline itself.
+
+    Formula: P = min(peak x efficiency, I x bandwidth).
+
+    Parameters
+    ----------
+    intensity : float or array, FLOP/byte
+        Arithmetic intensity of the work.
+    peak_flops : float or array, FLOP/s
+        Dense peak of the precision that runs.
+    memory_bandwidth : float or array, byte/s
+        Memory bandwidth.
+    efficiency : float or array, 1
+        Fraction of the peak that the kernel reaches, in (0, 1].
+
+    Returns
+    -------
+    float or array, FLOP/s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: no dispatch; perfect overlap of arithmetic and data movement.
+
+    >>> attainable_flops(100.0, 312e12, 2e12)
+    200000000000000.0
+
+    Source: williams2009roofline, sec. 3.
+    """
+    return minimum(peak_flops * efficiency, intensity * memory_bandwidth)
+
+
+def _bound_in_words(bound: Any) -> str:
+    if not is_array(bound):
+        return f"{bound}-bound"
+    counts = {b: int((bound == b).sum()) for b in ("compute", "memory", "dispatch")}
+    return ", ".join(f"{n} {b}-bound" for b, n in counts.items() if n)
+
+
+def _origin(value: Num, default: float, meaning: str) -> str:
+    return f"default: {meaning}" if all_true(value == default) else CALLER
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """What :func:`kernel_time` returns; SI units, floats or arrays."""
+
+    device: Device
+    precision: str
+    flops: Num
+    bytes: Num
+    efficiency: Num
+    memory_efficiency: Num
+    kernels: Num
+    launch_overhead: Num
+    compute_time: Num
+    memory_time: Num
+    dispatch_time: Num
+    time: Num
+    bound: Any  # "compute", "memory" or "dispatch"; an array of them for an array
+    intensity: Num
+    ridge_point: Num
+    attainable_flops: Num
+
+    @property
+    def achieved_flops(self) -> Num:
+        """FLOP/s over the whole time, dispatch included."""
+        return self.flops / self.time
+
+    @property
+    def peak_fraction(self) -> Num:
+        """Achieved FLOP/s over the dense peak."""
+        return self.achieved_flops / self.device.peak_flops[self.precision]
+
+    def explain(self) -> Explanation:
+        """Every term with its equation, the numbers in it, and the source of each input."""
+        device, precision = self.device, self.precision
+        peak, bandwidth = device.peak_flops[precision], effective_bandwidth(device.memory_bandwidth, self.memory_efficiency)
+        work = {"flops": self.flops, "peak_flops": peak, "efficiency": self.efficiency}
+        moved = {"bytes": self.bytes, "memory_bandwidth": bandwidth}
+        rates = {"peak_flops": peak, "memory_bandwidth": bandwidth}
+        return Explanation(
+            title=f"{device.name}, {precision}: {_bound_in_words(self.bound)}",
+            terms=(
+                Term("compute time", self.compute_time, "eq-compute-time", work, self.bound == "compute"),
+                Term("memory time", self.memory_time, "eq-memory-time", moved, self.bound == "memory"),
+                Term(
+                    "dispatch time",
+                    self.dispatch_time,
+                    "eq-dispatch",
+                    {"kernels": self.kernels, "launch_overhead": self.launch_overhead},
+                    self.bound == "dispatch",
+                ),
+                Term("time", self.time, "eq-iron-law", {**work, **moved, "dispatch": self.dispatch_time}),
+                Term("intensity", self.intensity, "eq-arithmetic-intensity", {"flops": self.flops, "bytes": self.bytes}),
+                Term("ridge point", self.ridge_point, "eq-ridge-point", rates),
+                Term(
+                    "effective bandwidth",
+                    bandwidth,
+                    "eq-effective-bandwidth",
+                    {"memory_bandwidth": device.memory_bandwidth, "memory_efficiency": self.memory_efficiency},
+                ),
+                Term(
+                    "attainable",
+                    self.attainable_flops,
+                    "eq-attainable",
+                    {"intensity": self.intensity, "efficiency": self.efficiency, **rates},
+                ),
+            ),
+            inputs=(
+                Input("flops", self.flops, "FLOP"),
+                Input("bytes", self.bytes, "byte"),
+                Input("peak_flops", peak, "FLOP/s", device.origin(f"peak_flops.{precision}")),
+                Input("memory_bandwidth", device.memory_bandwidth, "byte/s", device.origin("memory_bandwidth")),
+                Input("efficiency", self.efficiency, "1", _origin(self.efficiency, 1.0, "the bound")),
+                Input("memory_efficiency", self.memory_efficiency, "1", _origin(self.memory_efficiency, 1.0, "the bound")),
+                Input("kernels", self.kernels, "1", _origin(self.kernels, 1, "one kernel")),
+                Input("launch_overhead", self.launch_overhead, "s", _origin(self.launch_overhead, 0.0, "launches are hidden")),
+            ),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "device": self.device.name,
+            "precision": self.precision,
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "efficiency": self.efficiency,
+            "memory_efficiency": self.memory_efficiency,
+            "kernels": self.kernels,
+            "launch_overhead_s": self.launch_overhead,
+            "peak_flops_per_s": self.device.peak_flops[self.precision],
+            "memory_bandwidth_bytes_per_s": self.device.memory_bandwidth,
+            "compute_time_s": self.compute_time,
+            "memory_time_s": self.memory_time,
+            "dispatch_time_s": self.dispatch_time,
+            "time_s": self.time,
+            "bound": self.bound,
+            "intensity_flop_per_byte": self.intensity,
+            "ridge_point_flop_per_byte": self.ridge_point,
+            "attainable_flops_per_s": self.attainable_flops,
+            "achieved_flops_per_s": self.achieved_flops,
+            "peak_fraction": self.peak_fraction,
+        }
+
+
+def kernel_time(
+    device: Device | str,
+    flops: Num,
+    bytes: Num,
+    precision: str = "bf16",
+    efficiency: Num = 1.0,
+    memory_efficiency: Num = 1.0,
+    kernels: Num = 1,
+    launch_overhead: Num = 0.0,
+) -> KernelTime:
+    """Time of a kernel on a catalogue device, and what bounds it.
+
+    Formula: eq-iron-law with eq-dispatch, on the device's dense peak and memory bandwidth.
+
+    Parameters
+    ----------
+    device : Device or str
+        A catalogue entry or its name.
+    flops : float or array, FLOP
+        Floating-point operations.
+    bytes : float or array, byte
+        Bytes moved to and from memory, more than zero.
+    precision : str
+        Input precision of the arithmetic; the device must list a dense peak for it.
+    efficiency : float or array, 1
+        Fraction of the dense peak the kernel reaches. 1 (the default) gives the bound.
+    memory_efficiency : float or array, 1
+        Fraction of the memory bandwidth that is reached. 1 (the default) gives the bound.
+    kernels : float or array, 1
+        Kernels launched one after the other.
+    launch_overhead : float or array, s
+        Host time per launch that nothing hides.
+
+    Returns
+    -------
+    KernelTime
+        Frozen result with ``time``, its terms, ``bound`` and ``explain()``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown device; a precision the device does not list.
+
+    Assumptions: those of eq-iron-law.
+
+    >>> r = kernel_time("H100-SXM5-80GB", flops=2 * 8192**3, bytes=3 * 2 * 8192**2)
+    >>> r.bound
+    'compute'
+
+    Source: williams2009roofline, sec. 3.
+    """
+    device = catalog.device(device)
+    peak = device.peak_flops[precision]
+    bandwidth = effective_bandwidth(device.memory_bandwidth, memory_efficiency)
+    dispatch = dispatch_time(kernels, launch_overhead)
+    compute, memory = compute_time(flops, peak, efficiency), memory_time(bytes, bandwidth)
+    intensity = arithmetic_intensity(flops, bytes)
+    return KernelTime(
+        device=device,
+        precision=precision,
+        flops=flops,
+        bytes=bytes,
+        efficiency=efficiency,
+        memory_efficiency=memory_efficiency,
+        kernels=kernels,
+        launch_overhead=launch_overhead,
+        compute_time=compute,
+        memory_time=memory,
+        dispatch_time=dispatch,
+        time=iron_law(flops, bytes, peak, bandwidth, efficiency, dispatch),
+        bound=where(dispatch > maximum(compute, memory), "dispatch", where(compute > memory, "compute", "memory")),
+        intensity=intensity,
+        ridge_point=ridge_point(peak, bandwidth),
+        attainable_flops=attainable_flops(intensity, peak, bandwidth, efficiency),
+    )
