@@ -9,6 +9,7 @@ from typing import Any
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.equations import lookup
+from mlsysim.tables import table
 
 CALLER = "given by the caller"
 
@@ -70,15 +71,11 @@ class Explanation:
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-            ths = "".join(f'<th style="text-align:left">{escape(h)}</th>' for h in head)
-            trs = "".join("<tr>" + "".join(f'<td style="text-align:left">{escape(c)}</td>' for c in r) + "</tr>" for r in rows)
-            return f"<table><thead><tr>{ths}</tr></thead><tbody>{trs}</tbody></table>"
-
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())
-        inputs = table(("Input", "Value", "Where from"), [(i.name, units.format(i.value, i.unit), i.origin) for i in self.inputs])
+        inputs = [(i.name, units.format(i.value, i.unit), i.origin) for i in self.inputs]
+        given = table(("Input", "Value", "Where from"), inputs)
         notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
-        return f"<p><strong>{escape(self.title)}</strong></p>{terms}{inputs}{notes}"
+        return f"<p><strong>{escape(self.title)}</strong></p>{terms._repr_html_()}{given._repr_html_()}{notes}"
 
 
 def _binds(binding: Any) -> str:

@@ -1,0 +1,29 @@
+"""Teaching tools: sliders, charts and exercises. They show the library's numbers and compute none of their own."""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "Chart": "charts",
+    "Choice": "explore",
+    "Line": "charts",
+    "LogSlider": "explore",
+    "Marks": "charts",
+    "Slider": "explore",
+    "check": "exercises",
+    "draw": "charts",
+    "explore": "explore",
+    "inputs": "exercises",
+    "question": "exercises",
+    "log_space": "views",
+    "roofline_chart": "views",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value  # a submodule of the same name ("explore") must not win later
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,208 @@
+"""Charts as data, drawn by matplotlib where it is installed and as plain SVG where it is not (a phone, the browser lab).
+
+One palette and one look for both: colour-blind safe, told apart in grey by dashes and markers, legible on a light and
+on a dark page (a test computes the contrasts).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from mlsysim.errors import InputError
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5651d", "#8a6fd1", "#777777")  # after Okabe and Ito, darkened for contrast
+INK = "#777777"  # axes and text: equally legible on white and on near-black
+DASHES = ("solid", "dashed", "dotted", "dashdot")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+_SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3"}
+WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve through points."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    label: str
+    color: str = PALETTE[0]
+    dash: str = "solid"
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Single points, each with its own text (which may be empty)."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    label: str
+    texts: Sequence[str] = ()
+    color: str = PALETTE[1]
+    marker: str = "o"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart on logarithmic (default) or linear axes; axis labels carry the units."""
+
+    x_label: str
+    y_label: str
+    lines: Sequence[Line] = ()
+    marks: Sequence[Marks] = ()
+    title: str = ""
+    x_log: bool = True
+    y_log: bool = True
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+
+    def _repr_svg_(self) -> str:
+        return svg(self)
+
+
+def draw(chart: Chart) -> None:
+    """Show a chart: a matplotlib figure in a notebook, an SVG where matplotlib is missing."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        _display(chart)
+        return
+    figure = matplotlib_figure(chart)
+    _display(figure)
+    plt.close(figure)
+
+
+def _display(thing: Any) -> None:
+    try:
+        from IPython.display import display
+    except ImportError:
+        print(thing)
+    else:
+        display(thing)
+
+
+def matplotlib_figure(chart: Chart) -> Any:
+    """The chart as a matplotlib figure in the house style."""
+    import matplotlib.pyplot as plt
+
+    style = {
+        "figure.figsize": (WIDTH, HEIGHT),
+        "figure.dpi": 100,
+        "savefig.dpi": 100,
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "savefig.facecolor": "none",
+        "font.size": 9,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.titlecolor": INK,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": INK,
+        "grid.alpha": 0.25,
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "lines.linewidth": 2.0,
+    }
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(layout="constrained")
+        for line in chart.lines:
+            axes.plot(line.x, line.y, label=line.label, color=line.color, linestyle=line.dash)
+        for marks in chart.marks:
+            axes.plot(marks.x, marks.y, marks.marker, label=marks.label, color=marks.color, markersize=7)
+            for x, y, text in zip(marks.x, marks.y, marks.texts, strict=False):
+                axes.annotate(text, (x, y), xytext=(6, -12), textcoords="offset points", fontsize=8)
+        if chart.x_log:
+            axes.set_xscale("log")
+        if chart.y_log:
+            axes.set_yscale("log")
+        if chart.x_range:
+            axes.set_xlim(*chart.x_range)
+        if chart.y_range:
+            axes.set_ylim(*chart.y_range)
+        axes.set_xlabel(chart.x_label)
+        axes.set_ylabel(chart.y_label)
+        if chart.title:
+            axes.set_title(chart.title, fontsize=10)
+        if chart.lines or chart.marks:
+            axes.legend(fontsize=8)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+    log: bool
+    start: float
+    end: float
+
+    def place(self, value: float) -> float:
+        low, high, value = (math.log10(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            every = max(1, (last - first) // 6)
+            return [10.0**e for e in range(first, last + 1, every)]
+        return [self.low + i * (self.high - self.low) / 5 for i in range(6)]
+
+
+def _axis(values: list[float], given: tuple[float, float] | None, log: bool, start: float, end: float) -> _Axis:
+    low, high = given or (min(values), max(values))
+    if log and low <= 0:
+        raise InputError(f"chart: a logarithmic axis cannot show {low:g}; give values above 0 or a linear axis")
+    if low == high:
+        low, high = (low / 2, high * 2) if log else (low - 1, high + 1)
+    return _Axis(low, high, log, start, end)
+
+
+def svg(chart: Chart) -> str:
+    """The chart as a self-contained SVG, drawn with the standard library alone."""
+    width, height, left, right, top, bottom = 600.0, 380.0, 70.0, 12.0, 30.0, 48.0
+    series = [*chart.lines, *chart.marks]
+    xs = [v for s in series for v in s.x] or [1.0, 10.0]
+    ys = [v for s in series for v in s.y] or [1.0, 10.0]
+    ax = _axis(xs, chart.x_range, chart.x_log, left, width - right)
+    ay = _axis(ys, chart.y_range, chart.y_log, height - bottom, top)
+
+    def text(x: float, y: float, content: str, anchor: str = "middle", extra: str = "", size: int = 12) -> str:
+        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
+
+    body = [f"<title>{escape(chart.title or chart.y_label + ' against ' + chart.x_label)}</title>"]
+    for t in ax.ticks():
+        x = ax.place(t)
+        body.append(f'<path d="M{x:.1f} {top}V{height - bottom}" class="grid"/>' + text(x, height - bottom + 16, f"{t:g}"))
+    for t in ay.ticks():
+        y = ay.place(t)
+        body.append(f'<path d="M{left} {y:.1f}H{width - right}" class="grid"/>' + text(left - 6, y + 4, f"{t:g}", "end"))
+    body.append(f'<path d="M{left} {top}V{height - bottom}H{width - right}" class="axis"/>')
+    body.append(text((left + width - right) / 2, height - 10, chart.x_label))
+    middle = (top + height - bottom) / 2
+    body.append(text(16, middle, chart.y_label, extra=f'transform="rotate(-90 16 {middle:.1f})"'))
+    body.append(text((left + width - right) / 2, 16, chart.title, size=13))
+    clip = f'<clipPath id="plot"><rect x="{left}" y="{top}" width="{width - left - right}" height="{height - top - bottom}"/></clipPath>'
+    curves = []
+    for line in chart.lines:
+        points = " ".join(f"{ax.place(x):.1f},{ay.place(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
+        curves.append(f'<polyline points="{points}" fill="none" stroke="{line.color}" stroke-width="2" stroke-dasharray="{_SVG_DASHES[line.dash]}"/>')
+    for marks in chart.marks:
+        texts = [*marks.texts, *[""] * len(marks.x)]
+        for x, y, label in zip(marks.x, marks.y, texts, strict=False):
+            cx, cy = ax.place(x), ay.place(y)
+            curves.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="5" fill="{marks.color}"/>')
+            curves.append(text(cx + 8, cy + 14, label, "start", size=11))
+    body.append(clip + '<g clip-path="url(#plot)">' + "".join(curves) + "</g>")
+    for i, s in enumerate(series):
+        y = height - bottom - 10 - 15 * (len(series) - 1 - i)
+        dash = _SVG_DASHES[s.dash] if isinstance(s, Line) else "1 30"
+        body.append(f'<path d="M{width - 200} {y - 4:.1f}h26" stroke="{s.color}" stroke-width="3" stroke-dasharray="{dash}"/>')
+        body.append(text(width - 168, y, s.label, "start", size=11))
+    style = f".grid{{stroke:{INK};stroke-opacity:.25}}.axis{{stroke:{INK};fill:none}}text{{fill:{INK};font-family:sans-serif}}"
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img"><style>{style}</style>{"".join(body)}</svg>'

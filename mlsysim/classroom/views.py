@@ -1,0 +1,49 @@
+"""Charts and tables that chapters, notebooks and sliders share; every number comes from a library function."""
+
+from collections.abc import Sequence
+
+from mlsysim import catalog, units
+from mlsysim.catalog import Device
+from mlsysim.classroom.charts import DASHES, PALETTE, Chart, Line, Marks
+from mlsysim.roofline import attainable_flops, effective_bandwidth
+
+
+def log_space(low: float, high: float, n: int = 61) -> list[float]:
+    """n values in equal ratios from low to high, without NumPy.
+
+    >>> log_space(1.0, 100.0, 3)
+    [1.0, 10.0, 100.0]
+    """
+    return [low * (high / low) ** (i / (n - 1)) for i in range(n)]
+
+
+def roofline_chart(
+    roofs: Sequence[tuple[Device | str, str, float, float]],
+    points: Sequence[tuple[str, float, float]] = (),
+    title: str = "",
+    intensities: tuple[float, float] = (0.3, 1e4),
+) -> Chart:
+    """A roofline plot.
+
+    Parameters
+    ----------
+    roofs : sequence of (device, precision, efficiency, memory efficiency)
+        One roof each; efficiencies below 1 give lower ceilings of the same device.
+    points : sequence of (text, intensity in FLOP/byte, achieved FLOP/s)
+        Measured or predicted kernels.
+    """
+    xs = log_space(*intensities)
+    lines = []
+    for i, (name, precision, efficiency, memory_efficiency) in enumerate(roofs):
+        device = catalog.device(name)
+        bandwidth = effective_bandwidth(device.memory_bandwidth, memory_efficiency)
+        ys = [attainable_flops(x, device.peak_flops[precision], bandwidth, efficiency) / units.TFLOP for x in xs]
+        label = f"{device.name}, {precision}"
+        if (efficiency, memory_efficiency) != (1.0, 1.0):
+            label += f", {efficiency:g} of peak, {memory_efficiency:g} of bandwidth"
+        lines.append(Line(xs, ys, label, PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)]))
+    marks = []
+    if points:
+        texts, x, y = zip(*points, strict=True)
+        marks.append(Marks(x, [v / units.TFLOP for v in y], "kernels", texts, PALETTE[1], "o"))
+    return Chart("arithmetic intensity (FLOP/byte)", "attainable performance (TFLOP/s)", lines, marks, title)
