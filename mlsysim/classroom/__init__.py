@@ -5,14 +5,14 @@ from typing import Any
 
 _HOMES = {
     "Chart": "charts",
-    "Choice": "explore",
+    "Choice": "sliders",
     "Line": "charts",
-    "LogSlider": "explore",
+    "LogSlider": "sliders",
     "Marks": "charts",
-    "Slider": "explore",
+    "Slider": "sliders",
     "check": "exercises",
     "draw": "charts",
-    "explore": "explore",
+    "explore": "sliders",
     "inputs": "exercises",
     "question": "exercises",
     "log_space": "views",
@@ -24,6 +24,6 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value  # a submodule of the same name ("explore") must not win later
+        globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
