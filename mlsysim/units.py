@@ -60,7 +60,7 @@ _SMALL_AND_LARGE = {"s": "nuµm", "J": "nuµmkMGTP", "W": "nuµmkMGTP", "Wh": "k
 _SMALL_AND_LARGE |= {u: "kMGTPE" for u in ("B", "byte", "bytes", "bit", "b", "FLOP", "token", "tokens")}
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
-_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S.*)?")
+_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ%].*)?")
 _MAX_TEXT = 64
 
 

@@ -1,7 +1,7 @@
 """Charts as data, drawn by matplotlib where it is installed and as plain SVG where it is not (a phone, the browser lab).
 
-One palette and one look for both: colour-blind safe, told apart in grey by dashes and markers, legible on a light and
-on a dark page (a test computes the contrasts).
+One palette and one look for both: colour-blind safe, and told apart in grey by dashes and markers. Charts are drawn
+on white; the book's dark mode inverts their lightness and keeps their hues (a test computes the contrasts of both).
 """
 
 import math
@@ -12,8 +12,8 @@ from typing import Any
 
 from mlsysim.errors import InputError
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5651d", "#8a6fd1", "#777777")  # after Okabe and Ito, darkened for contrast
-INK = "#777777"  # axes and text: equally legible on white and on near-black
+PAPER, INK, GRID = "#ffffff", "#333333", "#d0d0d0"
+PALETTE = ("#0072b2", "#d55e00", "#00845f", "#a8527e", "#8a6d00", "#555555")  # after Okabe and Ito, darkened for contrast
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3"}
@@ -90,9 +90,9 @@ def matplotlib_figure(chart: Chart) -> Any:
         "figure.figsize": (WIDTH, HEIGHT),
         "figure.dpi": 100,
         "savefig.dpi": 100,
-        "figure.facecolor": "none",
-        "axes.facecolor": "none",
-        "savefig.facecolor": "none",
+        "figure.facecolor": PAPER,
+        "axes.facecolor": PAPER,
+        "savefig.facecolor": PAPER,
         "font.size": 9,
         "axes.edgecolor": INK,
         "axes.labelcolor": INK,
@@ -103,8 +103,7 @@ def matplotlib_figure(chart: Chart) -> Any:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
-        "grid.color": INK,
-        "grid.alpha": 0.25,
+        "grid.color": GRID,
         "grid.linewidth": 0.6,
         "legend.frameon": False,
         "lines.linewidth": 2.0,
@@ -154,8 +153,16 @@ class _Axis:
         return [self.low + i * (self.high - self.low) / 5 for i in range(6)]
 
 
+def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
+    """A little air around the data, as matplotlib gives."""
+    if log and low > 0:
+        room = (high / low) ** 0.05
+        return low / room, high * room
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+
 def _axis(values: list[float], given: tuple[float, float] | None, log: bool, start: float, end: float) -> _Axis:
-    low, high = given or (min(values), max(values))
+    low, high = given or _padded(min(values), max(values), log)
     if log and low <= 0:
         raise InputError(f"chart: a logarithmic axis cannot show {low:g}; give values above 0 or a linear axis")
     if low == high:
@@ -165,7 +172,7 @@ def _axis(values: list[float], given: tuple[float, float] | None, log: bool, sta
 
 def svg(chart: Chart) -> str:
     """The chart as a self-contained SVG, drawn with the standard library alone."""
-    width, height, left, right, top, bottom = 600.0, 380.0, 70.0, 12.0, 30.0, 48.0
+    width, height, left, right, top, bottom = 600.0, 380.0, 70.0, 24.0, 30.0, 48.0
     series = [*chart.lines, *chart.marks]
     xs = [v for s in series for v in s.x] or [1.0, 10.0]
     ys = [v for s in series for v in s.y] or [1.0, 10.0]
@@ -178,11 +185,11 @@ def svg(chart: Chart) -> str:
     body = [f"<title>{escape(chart.title or chart.y_label + ' against ' + chart.x_label)}</title>"]
     for t in ax.ticks():
         x = ax.place(t)
-        body.append(f'<path d="M{x:.1f} {top}V{height - bottom}" class="grid"/>' + text(x, height - bottom + 16, f"{t:g}"))
+        body.append(f'<path d="M{x:.1f} {top}V{height - bottom}" stroke="{GRID}"/>' + text(x, height - bottom + 16, f"{t:g}"))
     for t in ay.ticks():
         y = ay.place(t)
-        body.append(f'<path d="M{left} {y:.1f}H{width - right}" class="grid"/>' + text(left - 6, y + 4, f"{t:g}", "end"))
-    body.append(f'<path d="M{left} {top}V{height - bottom}H{width - right}" class="axis"/>')
+        body.append(f'<path d="M{left} {y:.1f}H{width - right}" stroke="{GRID}"/>' + text(left - 6, y + 4, f"{t:g}", "end"))
+    body.append(f'<path d="M{left} {top}V{height - bottom}H{width - right}" stroke="{INK}" fill="none"/>')
     body.append(text((left + width - right) / 2, height - 10, chart.x_label))
     middle = (top + height - bottom) / 2
     body.append(text(16, middle, chart.y_label, extra=f'transform="rotate(-90 16 {middle:.1f})"'))
@@ -199,10 +206,15 @@ def svg(chart: Chart) -> str:
             curves.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="5" fill="{marks.color}"/>')
             curves.append(text(cx + 8, cy + 14, label, "start", size=11))
     body.append(clip + '<g clip-path="url(#plot)">' + "".join(curves) + "</g>")
-    for i, s in enumerate(series):
-        y = height - bottom - 10 - 15 * (len(series) - 1 - i)
-        dash = _SVG_DASHES[s.dash] if isinstance(s, Line) else "1 30"
-        body.append(f'<path d="M{width - 200} {y - 4:.1f}h26" stroke="{s.color}" stroke-width="3" stroke-dasharray="{dash}"/>')
-        body.append(text(width - 168, y, s.label, "start", size=11))
-    style = f".grid{{stroke:{INK};stroke-opacity:.25}}.axis{{stroke:{INK};fill:none}}text{{fill:{INK};font-family:sans-serif}}"
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img"><style>{style}</style>{"".join(body)}</svg>'
+    named = [one for one in series if one.label]
+    x0 = width - right - 40 - 6.2 * max([len(one.label) for one in named], default=0)
+    for i, one in enumerate(named):
+        y = height - bottom - 12 - 16 * (len(named) - 1 - i)
+        if isinstance(one, Line):
+            dash = _SVG_DASHES[one.dash]
+            body.append(f'<path d="M{x0:.0f} {y - 4:.0f}h28" stroke="{one.color}" stroke-width="2.5" stroke-dasharray="{dash}"/>')
+        else:
+            body.append(f'<circle cx="{x0 + 14:.0f}" cy="{y - 4:.0f}" r="5" fill="{one.color}"/>')
+        body.append(text(x0 + 34, y, one.label, "start", size=11))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" fill="{INK}"'
+    return f'{head} font-family="sans-serif"><rect width="100%" height="100%" fill="{PAPER}"/>{"".join(body)}</svg>'

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mlsysim import catalog, units
 from mlsysim.catalog import Device
 from mlsysim.classroom.charts import DASHES, PALETTE, Chart, Line, Marks
-from mlsysim.roofline import attainable_flops, effective_bandwidth
+from mlsysim.roofline import attainable_flops, effective_bandwidth, ridge_point
 
 
 def log_space(low: float, high: float, n: int = 61) -> list[float]:
@@ -32,11 +32,12 @@ def roofline_chart(
     points : sequence of (text, intensity in FLOP/byte, achieved FLOP/s)
         Measured or predicted kernels.
     """
-    xs = log_space(*intensities)
     lines = []
     for i, (name, precision, efficiency, memory_efficiency) in enumerate(roofs):
         device = catalog.device(name)
         bandwidth = effective_bandwidth(device.memory_bandwidth, memory_efficiency)
+        corner = ridge_point(device.peak_flops[precision] * efficiency, bandwidth)
+        xs = sorted({*log_space(*intensities), corner})
         ys = [attainable_flops(x, device.peak_flops[precision], bandwidth, efficiency) / units.TFLOP for x in xs]
         label = f"{device.name}, {precision}"
         if (efficiency, memory_efficiency) != (1.0, 1.0):

@@ -1,0 +1,66 @@
+"""Published measurements as typed data: what was measured, on what, under which conditions, and where it is printed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim.catalog.sourced import Sourced, read_toml, sourced
+from mlsysim.errors import unknown_name
+
+_UNITS = {"time": "s", "flop_rate": "FLOP/s", "bandwidth": "byte/s", "token_rate": "token/s"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One published figure; ``inputs`` are the numbers that describe the work."""
+
+    name: str
+    kind: str
+    group: str
+    device: str
+    precision: str
+    quantity: str
+    inputs: Mapping[str, Any]
+    conditions: str
+    value: Sourced
+
+
+@cache
+def measurements() -> Mapping[str, Measurement]:
+    """All shipped measurements, by name.
+
+    >>> round(measurements()["gpt-fast-llama2-7b-bf16"].value.value, 1)
+    104.9
+    """
+    with as_file(files(__package__) / "measurements.toml") as path:
+        raw = read_toml(path)
+        return MappingProxyType({name: _measurement(name, entry, path.name) for name, entry in raw.items()})
+
+
+def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
+    quantity = raw["quantity"]
+    return Measurement(
+        name=name,
+        kind=raw["kind"],
+        group=raw["group"],
+        device=raw["device"],
+        precision=raw.get("precision", ""),
+        quantity=quantity,
+        inputs=MappingProxyType(raw.get("inputs", {})),
+        conditions=raw["conditions"],
+        value=sourced(raw["value"], _UNITS[quantity], f"{file}: {name}", file),
+    )
+
+
+def measurement(name: str) -> Measurement:
+    """The measurement of that name.
+
+    >>> measurement("azure-a100-stream-copy").value.unit
+    'byte/s'
+    """
+    if name not in measurements():
+        raise unknown_name("measurement", name, measurements())
+    return measurements()[name]
