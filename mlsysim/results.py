@@ -49,7 +49,7 @@ class Term:
         return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], self.formula) if names else self.formula
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What ``result.explain()`` returns: prints as text, shows as a table in a notebook."""
 
@@ -69,6 +69,8 @@ class Explanation:
         lines.append("  inputs")
         lines += [f"    {i.name:<18} {units.format(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows of cells under headings; numbers are formatted by whoever makes the table."""
 
@@ -22,11 +22,7 @@ class Table:
         rows = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in r) + "</tr>" for r in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
-    def _repr_markdown_(self) -> str:
-        def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |"
-
-        return "\n".join([line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)])
+    __repr__ = __str__
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

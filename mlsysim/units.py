@@ -6,6 +6,7 @@ Base units: byte, FLOP, s (second), J (joule; W is J/s), kg, L (litre), token, U
 
 import math
 import re
+from decimal import Decimal
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -154,14 +155,13 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
         match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_TEXT else None
         if match is None:
             raise InputError(f"{name}: {str(text)[:40]!r} is not a quantity; write a number and a unit, as in '1.5 {expected}'")
-        value = float(match[1])
+        factor = need.factor
         if match[2]:
             have = unit(match[2])
             if have.dimension != need.dimension:
                 raise InputError(f"{name}: {text!r} is not in {expected} or a multiple of it; write for example '1.5 {expected}'")
-            value *= have.factor
-        else:
-            value *= need.factor
+            factor = have.factor
+        value = float(Decimal(match[1]) * Decimal(repr(factor)))  # decimal, so that 0.385 ms is 0.385e-3 exactly
     if not math.isfinite(value):
         raise InputError(f"{name}: {str(text)[:40]!r} is not finite; give a finite number in {expected}")
     return value

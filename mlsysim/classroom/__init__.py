@@ -9,6 +9,7 @@ _HOMES = {
     "Line": "charts",
     "LogSlider": "sliders",
     "Marks": "charts",
+    "PALETTE": "charts",
     "Slider": "sliders",
     "check": "exercises",
     "draw": "charts",

@@ -1,0 +1,101 @@
+"""Re-execute the notebooks and write them back in one canonical form, so that a second run changes nothing.
+
+    python scripts/run_notebooks.py [--check] [NOTEBOOK ...]
+
+``--check`` runs them without writing and fails if any would change. Execution is static (``MLSYSIM_STATIC=1``):
+sliders show their starting values, so every figure and number in the book stands in a stored output.
+"""
+
+import argparse
+import base64
+import os
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 60
+_TEXT_CHUNKS = (b"tEXt", b"iTXt", b"zTXt", b"tIME", b"pHYs")
+
+
+def strip_png(png: bytes) -> bytes:
+    """Drop a PNG's metadata chunks (matplotlib writes its version into one)."""
+    kept, at = [png[:8]], 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        chunk = png[at : at + 12 + length]
+        if chunk[4:8] not in _TEXT_CHUNKS:
+            kept.append(chunk)
+        at += 12 + length
+    return b"".join(kept)
+
+
+def normalise(notebook: Any) -> None:
+    """Remove whatever differs between two runs of the same cells."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {k: v for k, v in cell.metadata.items() if k == "tags"}
+        for output in cell.get("outputs", []):
+            output.pop("metadata", None)
+            if output.output_type in ("display_data", "execute_result"):
+                output["metadata"] = {}
+                data = output["data"]
+                data.pop("application/vnd.jupyter.widget-view+json", None)
+                if "image/png" in data:
+                    png = strip_png(base64.b64decode(data["image/png"]))
+                    data["image/png"] = base64.b64encode(png).decode()
+
+
+def execute(path: Path) -> Any:
+    """Run a notebook in a fresh kernel, in its own folder, and return it normalised."""
+    notebook = nbformat.read(path, 4)
+    environment = os.environ | {
+        "MLSYSIM_STATIC": "1",
+        "PYTHONHASHSEED": "0",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT_S,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    client.widget_registry = {}  # no Output-widget emulation: it can stall (jupyter/nbclient issue 312)
+    with tempfile.TemporaryDirectory() as history:
+        client.execute(env=environment | {"IPYTHONDIR": history})
+    normalise(notebook)
+    return notebook
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    args = parser.parse_args()
+    stale = []
+    for path in args.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
+        start = time.perf_counter()
+        text = nbformat.writes(execute(path)) + "\n"
+        changed = text != path.read_text(encoding="utf-8")
+        if changed and not args.check:
+            path.write_text(text, encoding="utf-8")
+        stale += [path.name] if changed else []
+        print(f"{path.name}: {time.perf_counter() - start:.1f} s{', changed' if changed else ''}")
+    if args.check and stale:
+        print(f"not as committed: {', '.join(stale)}; run `make notebooks` and look at the difference", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
