@@ -1,0 +1,110 @@
+"""``python -m book._preview [--out _site] [--serve [PORT]]``: build the preview, say where it is, serve it if asked."""
+
+import argparse
+import contextlib
+import functools
+import http.server
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .check_site import ELSEWHERE, check_site
+from .config import Problems, read_book
+from .page import ASSETS, HERE, frame
+from .render import Label, Numbering, citation_keys, parse, resolve, write
+from .source import Build, expand
+
+
+def build_site(root: Path, out: Path) -> Build:
+    """Build the book at ``root`` into ``out``. With any problem ``out`` stays as it was."""
+    problems = Problems()
+    build = Build(read_book(root, problems), problems)
+    sources = [expand(build, page) for page in build.book.pages]
+    labels: dict[str, Label] = {}
+    with ThreadPoolExecutor(4) as pool:  # pandoc is a process of its own, so threads are enough
+        keys = pool.submit(citation_keys, build)
+        chapters = list(pool.map(functools.partial(parse, build), sources))
+        for chapter in chapters:
+            Numbering(build, chapter, labels).run()
+        for chapter in chapters:
+            resolve(build, chapter, labels, keys.result())
+        list(pool.map(functools.partial(write, build), chapters))
+    if not problems:  # half a site would only repeat what is known
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".preview-") as folder:
+            _write_site(build, Path(folder) / "new")
+            problems.extend(check_site(Path(folder) / "new"))
+            if not problems:
+                _replace(out, Path(folder) / "new", Path(folder) / "old")
+    return build
+
+
+def _replace(out: Path, new: Path, old: Path) -> None:
+    """Put ``new`` in the place of ``out``; what other commands put into the site stays."""
+    if out.exists():
+        out.rename(old)
+        for name in ELSEWHERE:
+            if (old / name).exists() and not (new / name).exists():
+                (old / name).rename(new / name)
+    new.rename(out)
+
+
+def _write_site(build: Build, site: Path) -> None:
+    root, book = build.book.root, build.book
+    for path in book.paths("project.resources") + book.paths("format.html.css"):
+        for source in root.glob(path):
+            if source.is_dir():
+                shutil.copytree(source, site / source.relative_to(root), dirs_exist_ok=True)
+            else:
+                build.copies.add(source.relative_to(root).as_posix())
+    for copy in build.copies:
+        (site / copy).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / copy, site / copy)
+    files = build.files | {f"site_preview/{name}": (HERE / name).read_bytes() for name in ASSETS}
+    files |= {page.url: frame(book, page).encode() for page in book.pages}
+    for name, content in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(content)
+
+
+def _may_replace(out: Path, root: Path) -> bool:
+    """Whether ``out`` is free, empty or an earlier site, and not a folder that holds the book itself."""
+    if root.is_relative_to(out):
+        return False
+    earlier_site = (out / "index.html").is_file() and not (out / "_quarto.yml").exists()
+    return not out.exists() or not any(out.iterdir()) or earlier_site
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m book._preview", description="Build the book, strictly.")
+    parser.add_argument("--out", type=Path, help="where the site goes (default: output-dir of _quarto.yml)")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="the folder of _quarto.yml")
+    parser.add_argument("--serve", type=int, nargs="?", const=8000, metavar="PORT", help="serve the site here")
+    given = parser.parse_args(arguments)
+    root = given.root.resolve()
+    out = (given.out or root / read_book(root, Problems()).get("project.output-dir", "_site")).resolve()
+    if not _may_replace(out, root):
+        print(f"{out.name} is neither empty nor an earlier site: choose another --out", file=sys.stderr)
+        return 2
+    start = time.perf_counter()
+    build = build_site(root, out)
+    if build.problems:
+        summary = f"preview build: {len(build.problems)} problem(s), no site written"
+        print("\n".join([*sorted(build.problems), summary]), file=sys.stderr)
+        return 1
+    print(f"preview build: {len(build.book.pages)} pages in {time.perf_counter() - start:.1f} s, {out}/index.html")
+    if given.serve is not None:
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(out))
+        with http.server.ThreadingHTTPServer(("127.0.0.1", given.serve), handler) as server:
+            print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C stops)", flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                server.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

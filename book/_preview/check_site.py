@@ -1,0 +1,137 @@
+"""Check a rendered site, whoever rendered it: links and anchors, alternative texts, leftovers of the source.
+
+``python -m book._preview.check_site _site [--strip]``; ``--strip`` first removes the absolute paths that
+Quarto's ``embed`` leaves in ``data-notebook`` attributes.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+LEFTOVERS = {
+    "shortcode": re.compile(r"\{\{<"),
+    "unresolved reference": re.compile(r"\?@|(?<![\w@./])@(?:fig|tbl|eq|sec|lst|thm|exm|exr|tip|nte|wrn|imp|cau)-\w"),
+    "unknown variable": re.compile(r"\?var:"),
+    "div fence": re.compile(r":::"),
+    "equation label": re.compile(r"\{#(?:eq|fig|tbl|sec|lst)-"),
+}
+LOADS = dict.fromkeys(("script", "img", "iframe", "source", "video", "audio"), "src") | {"object": "data"}
+NOTEBOOK_PATH = re.compile(r'\sdata-notebook=(["\'])(?:/|[A-Za-z]:[\\/]|file:).*?\1')
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+
+
+ELSEWHERE = (
+    "lab",
+)  # folders of the site that other commands fill, perhaps later; their own pages are not ours to check
+
+
+class Reader(HTMLParser):
+    """What one page defines, points to, and still shows of its source."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.ids: list[str] = []
+        self.targets: list[tuple[int, str, bool]] = []  # line, address, whether the browser loads it unasked
+        self.found: list[tuple[int, str]] = []
+        self.stack: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values, line = {k: v or "" for k, v in attrs}, self.getpos()[0]
+        if tag not in VOID:
+            self.stack.append(tag)
+        self.ids += [values[k] for k in ("id", "name") if k in values and (k == "id" or tag == "a")]
+        loads = values.get(LOADS.get(tag, ""))
+        if tag == "link" and re.search(r"stylesheet|icon|preload", values.get("rel", "")):
+            loads = values.get("href")
+        if loads is not None:
+            self.targets.append((line, loads, True))
+        elif "href" in values and tag in ("a", "link", "area"):
+            self.targets.append((line, values["href"], False))
+        if tag == "img" and not values.get("alt", "").strip():
+            self.found.append((line, f"image {values.get('src', '')[:80]} has no alternative text"))
+        if re.match(r"/|[A-Za-z]:[\\/]|file:", values.get("data-notebook", "")):
+            self.found.append((line, "data-notebook holds an absolute path; run with --strip"))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.stack:
+            while self.stack.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if {"code", "pre", "script", "style", "annotation", "template"} & set(self.stack):
+            return
+        for what, pattern in LEFTOVERS.items():
+            if match := pattern.search(data):
+                self.found.append((self.getpos()[0], f"{what} left in the text: {data[match.start() :][:40]!r}"))
+        if self.stack[-1:] == ["strong"] and re.fullmatch(r"[\w:.-]*\d[\w:.-]*\?", data):
+            self.found.append((self.getpos()[0], f"unresolved citation left in the text: {data!r}"))
+
+
+def check_site(site: Path, skip: Sequence[str] = ELSEWHERE) -> list[str]:
+    """Every problem of the pages under ``site`` as ``page:line: message``; folders named in ``skip`` are left alone."""
+    pages = {
+        path.resolve(): Reader(path.read_text("utf-8"))
+        for path in sorted(site.rglob("*.html"))
+        if path.relative_to(site).parts[0] not in skip
+    }
+    problems = [] if pages else [f"{site.name}: no HTML page"]
+    for path, page in pages.items():
+        name = path.relative_to(site.resolve()).as_posix()
+        problems += [f"{name}:{line}: {message}" for line, message in page.found]
+        problems += [f"{name}: id {i} is given twice" for i, n in Counter(page.ids).items() if i and n > 1]
+        for line, target, loads in page.targets:
+            if message := _broken(site.resolve(), path, target, loads, pages):
+                problems.append(f"{name}:{line}: {message}")
+    return problems
+
+
+def _broken(site: Path, path: Path, target: str, loads: bool, pages: dict[Path, Reader]) -> str:
+    parts = urlsplit(target)
+    if parts.scheme or parts.netloc:
+        return f"loads {target[:80]} from another host" if loads and parts.scheme not in ("data", "blob") else ""
+    base = site / parts.path.lstrip("/") if parts.path.startswith("/") else path.parent / unquote(parts.path)
+    file = (base if parts.path else path).resolve()
+    if file.is_dir():
+        file /= "index.html"
+    if not file.is_relative_to(site):
+        return f"link {target} leaves the site"
+    if not file.is_file():
+        folder = site / file.relative_to(site).parts[0]
+        return f"broken link {target}" if folder.exists() or folder.name not in ELSEWHERE else ""
+    anchor = unquote(parts.fragment)
+    if anchor and anchor != "top" and file in pages and anchor not in pages[file].ids and not anchor.startswith(":~:"):
+        return f"no anchor for {target}"
+    return ""
+
+
+def strip_notebook_paths(site: Path) -> int:
+    """Remove ``data-notebook`` attributes that hold an absolute path; the number of attributes removed."""
+    removed = 0
+    for path in site.rglob("*.html"):
+        text, n = NOTEBOOK_PATH.subn("", path.read_text("utf-8"))
+        if n:
+            path.write_text(text, "utf-8")
+            removed += n
+    return removed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="check_site", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--strip", action="store_true", help="first remove absolute data-notebook paths")
+    given = parser.parse_args(arguments)
+    if given.strip:
+        print(f"{strip_notebook_paths(given.site)} notebook paths removed")
+    problems = check_site(given.site)
+    print("\n".join([*problems, f"{given.site}: {len(problems) or 'no'} problem{'s' * (len(problems) != 1)}"]))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The frame around a chapter: sidebar with parts, contents of this page, previous and next, footer."""
+
+import os.path
+from datetime import date
+from html import escape
+from pathlib import Path
+from string import Template
+
+from .config import Book, Page
+
+HERE = Path(__file__).parent
+ASSETS = ("preview.css", "preview.js")
+
+
+def frame(book: Book, page: Page) -> str:
+    """A whole HTML page."""
+    up = "../" * page.source.count("/")
+    title = str(book.get("book.title", "Book"))
+    position = book.pages.index(page)
+    previous = book.pages[position - 1] if position else None
+    following = book.pages[position + 1] if position + 1 < len(book.pages) else None
+    styles = [f"{up}site_preview/preview.css", *(up + css for css in book.paths("format.html.css"))]
+    return Template((HERE / "page.html").read_text("utf-8")).substitute(
+        lang=escape(str(book.get("lang", "en"))),
+        title=escape(title if page.source == "index.qmd" else f"{page.title} – {title}"),
+        description=escape(str(book.get("book.subtitle", ""))),
+        book=escape(title),
+        home=f"{up}index.html",
+        styles="\n".join(f'<link rel="stylesheet" href="{escape(s)}">' for s in styles),
+        script=f"{up}site_preview/preview.js",
+        masthead=_masthead(book) if page.source == "index.qmd" else "",
+        sidebar=_sidebar(book, page),
+        body=page.body,
+        around="".join(_neighbour(page, p, rel) for p, rel in ((previous, "prev"), (following, "next")) if p),
+        author=escape(str(book.get("book.author", ""))),
+        license=escape(str(book.get("book.license", book.get("license", "")))),
+    )
+
+
+def _masthead(book: Book) -> str:
+    subtitle = escape(str(book.get("book.subtitle", "")))
+    by = " · ".join(escape(str(v)) for v in (book.get("book.author"), _date(book.get("book.date"))) if v)
+    title = f'<p class="book-title">{escape(str(book.get("book.title", "")))}</p>'
+    return f'<header class="masthead">{title}<p>{subtitle}</p><p class="by">{by}</p></header>'
+
+
+def _date(value: object) -> str:
+    try:
+        return date.fromisoformat(str(value)).strftime("%-d %B %Y")
+    except ValueError:
+        return str(value or "")
+
+
+def _href(page: Page, other: Page) -> str:
+    return escape(os.path.relpath(other.url, Path(page.url).parent))
+
+
+def _name(page: Page) -> str:
+    number = f'<span class="nav-number">{page.number}</span> ' if page.number else ""
+    return f"{number}<span>{escape(page.title)}</span>"
+
+
+def _sidebar(book: Book, page: Page) -> str:
+    """Parts, their chapters, and under the current chapter its sections."""
+    out: list[str] = []
+    part = None
+    for other in book.pages:
+        if other.part != part:
+            heading = f"<h2>{escape(other.part)}</h2>" if other.part else ""
+            out.append(f"{'</ol>' if out else ''}{heading}<ol>")
+            part = other.part
+        current = ' aria-current="page"' if other is page else ""
+        contents = _contents(page) if current else ""
+        out.append(f'<li><a href="{_href(page, other)}"{current}>{_name(other)}</a>{contents}</li>')
+    return "\n".join([*out, "</ol>"])
+
+
+def _contents(page: Page) -> str:
+    sections = [(i, t) for level, i, t in page.headings if level == 2]
+    items = "".join(f'<li><a href="#{escape(i)}">{escape(t)}</a></li>' for i, t in sections)
+    return f'<ol class="toc" aria-label="On this page">{items}</ol>' if items else ""
+
+
+def _neighbour(page: Page, other: Page, rel: str) -> str:
+    word = "Previous" if rel == "prev" else "Next"
+    return f'<a class="{rel}" rel="{rel}" href="{_href(page, other)}"><small>{word}</small>{_name(other)}</a>'
