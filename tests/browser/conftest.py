@@ -1,0 +1,91 @@
+"""A headless Chromium and a local web server. What is missing skips a test, or fails it where MLSYSIM_CI=1."""
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
+
+Serve = Callable[[Path], AbstractContextManager[str]]
+# --no-sandbox: CI runs as root. The rest keeps Chromium itself from calling home.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--disable-sync", "--no-first-run", "--disable-dev-shm-usage"]
+
+
+def missing(what: str) -> None:
+    """Skip, or fail in CI, where nothing may be missing."""
+    if os.environ.get("MLSYSIM_CI") == "1":
+        pytest.fail(f"{what} (MLSYSIM_CI=1 forbids skipping)")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["playwright_api.Browser"]:
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        missing("no Chromium on the PATH; on Debian: apt-get install chromium")
+    with playwright_api.sync_playwright() as p:
+        made = p.chromium.launch(executable_path=path, args=FLAGS)
+        yield made
+        made.close()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self.path == "/favicon.ico":  # browsers ask for it unasked
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve a folder on a free local port; gives the address."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def serve() -> Serve:
+    return serving
+
+
+class Watch:
+    """What a page asked for and complained about."""
+
+    def __init__(self, page: "playwright_api.Page", base: str) -> None:
+        self.outside: set[str] = set()
+        self.errors: list[str] = []
+        allowed = (base, "data:", "blob:", "file:", "about:")
+        page.context.on("request", lambda r: None if r.url.startswith(allowed) else self.outside.add(r.url))
+        page.context.on("response", lambda r: self.errors.append(f"{r.status} {r.url}") if r.status >= 400 else None)
+        page.on("pageerror", lambda e: self.errors.append(str(e)))
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+
+
+@pytest.fixture
+def page(browser: "playwright_api.Browser") -> Iterator["playwright_api.Page"]:
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def watch() -> type[Watch]:
+    return Watch
