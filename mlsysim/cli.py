@@ -1,9 +1,11 @@
-"""The command line: ``mlsysim devices``, ``mlsysim roofline``. Errors are one sentence and exit code 2."""
+"""The command line, ``mlsysim devices`` for one. Errors are one sentence and exit code 2."""
 
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import mlsysim
@@ -100,11 +102,25 @@ def _roofline(args: argparse.Namespace) -> None:
         print(result.explain())
 
 
+def _grade(args: argparse.Namespace) -> None:
+    from mlsysim.classroom.grading import grade_folder, write_csv  # instructors only: keep the other commands fast
+
+    slug = Path(args.assignment).resolve().name
+    rows = grade_folder(slug, args.submissions, args.timeout, args.jobs, args.insecure)
+    write_csv(rows, args.output)
+    counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
+    print(f"{args.output}: {len(rows)} graded ({counts})")
+
+
 def _parser() -> _Parser:
-    parser = _Parser(prog="mlsysim", description="How fast, how big, how costly and how dirty a machine-learning system will be.")
-    parser.add_argument("--version", action="version", version=f"mlsysim {mlsysim.__version__} ({mlsysim.DISTRIBUTION})")
+    parser = _Parser(
+        prog="mlsysim", description="How fast, how big, how costly and how dirty a machine-learning system will be."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"mlsysim {mlsysim.__version__} ({mlsysim.DISTRIBUTION})"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    as_json = argparse.ArgumentParser(add_help=False)
+    as_json = _Parser(add_help=False)
     as_json.add_argument("--json", action="store_true", help="print JSON with SI units instead of text")
     as_json.add_argument("--device-file", metavar="FILE.toml", help="devices of your own, in the catalogue's form")
 
@@ -116,11 +132,27 @@ def _parser() -> _Parser:
     p.add_argument("--flops", required=True, type=_quantity("FLOP"), help='as in 1e12 or "1 TFLOP"')
     p.add_argument("--bytes", required=True, type=_quantity("byte"), help='as in 1e9 or "1 GB"')
     p.add_argument("--precision", default="bf16", help="input precision (default: bf16)")
-    p.add_argument("--efficiency", default=1.0, type=_efficiency, help="fraction of the dense peak, or a preset's name (default: 1, the bound)")
-    p.add_argument("--memory-efficiency", default=1.0, type=_quantity("1"), help="fraction of the bandwidth (default: 1)")
+    p.add_argument(
+        "--efficiency",
+        default=1.0,
+        type=_efficiency,
+        help="fraction of the dense peak, or a preset's name (default: 1, the bound)",
+    )
+    p.add_argument(
+        "--memory-efficiency", default=1.0, type=_quantity("1"), help="fraction of the bandwidth (default: 1)"
+    )
     p.add_argument("--kernels", default=1.0, type=_quantity("1"), help="kernels launched in a row (default: 1)")
     p.add_argument("--launch-overhead", default=0.0, type=_quantity("s"), help='per kernel, as in "10 us" (default: 0)')
     p.set_defaults(run=_roofline)
+
+    p = commands.add_parser("grade", help="grade a folder of submitted notebooks, each in a sandbox, into one CSV file")
+    p.add_argument("assignment", metavar="ASSIGNMENT", help="as in exercises/01-iron-law")
+    p.add_argument("submissions", metavar="FOLDER", help="one STUDENT-ID.ipynb each")
+    p.add_argument("-o", "--output", required=True, metavar="FILE.csv", help="the table of grades")
+    p.add_argument("--timeout", default=60.0, type=_quantity("s"), help="for one submission (default: 60 s)")
+    p.add_argument("--jobs", default=1, type=int, help="submissions run at a time (default: 1)")
+    p.add_argument("--insecure", action="store_true", help="without a sandbox, as yourself: trusted code only")
+    p.set_defaults(run=_grade)
     return parser
 
 

@@ -114,18 +114,19 @@ def recording() -> Iterator[set[str]]:
 def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> None:
     """Raise an InputError that names argument, value, range and fix unless value is a number inside domain."""
     if isinstance(value, (bool, str, bytes, list, tuple, dict, set, complex)) or value is None:
-        fix = {
-            str: f"parse it first: mlsysim.units.parse({value!r}, '{unit}')",
-            list: "wrap it: numpy.array(...)",
-            tuple: "wrap it: numpy.array(...)",
-        }.get(type(value), f"give a number in {unit}")
+        if isinstance(value, str):
+            fix = f"parse it first: mlsysim.units.parse({value[:40]!r}, '{unit}')"
+        else:
+            fix = "wrap it: numpy.array(...)" if isinstance(value, (list, tuple)) else f"give a number in {unit}"
         raise InputError(f"{owner}: {name} = {str(value)[:40]!r} is not a number; {fix}")
     try:
         good = is_finite(value) and domain.contains(value)
     except (TypeError, ValueError) as error:
         raise InputError(f"{owner}: {name} = {str(value)[:40]!r} cannot be compared with a number in {unit}") from error
     if not good:
-        raise InputError(f"{owner}: {name} = {str(value)[:80]} is outside {domain.text}; give a finite value in {unit} inside it")
+        raise InputError(
+            f"{owner}: {name} = {str(value)[:80]} is outside {domain.text}; give a finite value in {unit} inside it"
+        )
 
 
 def equation(
@@ -159,17 +160,27 @@ def equation(
         if label in _registry or not label.startswith("eq-"):
             raise InputError(f"label: {label!r} is taken or does not start with 'eq-'; choose another")
         if {*names, "return"} != set(units):
-            raise InputError(f"units: {function.__name__} needs a unit for exactly {[*names, 'return']}, got {list(units)}")
+            raise InputError(
+                f"units: {function.__name__} needs a unit for exactly {[*names, 'return']}, got {list(units)}"
+            )
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
+        inner = {name: (d.low, d.high) for name, d in domains.items()}
         owner = function.__name__
+
+        def check(name: str, value: Any) -> None:
+            if type(value) is float:  # the common case, decided by one comparison; its edges go the long way
+                low, high = inner[name]
+                if low < value < high:
+                    return
+            check_argument(owner, name, value, units[name], domains[name])
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             for name, value in zip(names, args, strict=False):
-                check_argument(owner, name, value, units[name], domains[name])
+                check(name, value)
             for name, value in kwargs.items():
-                if name in domains:  # Python itself reports an unexpected keyword
-                    check_argument(owner, name, value, units[name], domains[name])
+                if name in inner:  # Python itself reports an unexpected keyword
+                    check(name, value)
             for called in _recorders:
                 called.add(label)
             return function(*args, **kwargs)

@@ -60,7 +60,9 @@ class Explanation:
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """Term, value, formula with numbers, equation label, and whether it binds."""
-        return [(t.name, units.format(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms]
+        return [
+            (t.name, units.format(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms
+        ]
 
     def __str__(self) -> str:
         lines = [self.title]

@@ -401,7 +401,10 @@ class KernelTime:
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""
         device, precision = self.device, self.precision
-        peak, bandwidth = device.peak_flops[precision], effective_bandwidth(device.memory_bandwidth, self.memory_efficiency)
+        peak, bandwidth = (
+            device.peak_flops[precision],
+            effective_bandwidth(device.memory_bandwidth, self.memory_efficiency),
+        )
         work = {"flops": self.flops, "peak_flops": peak, "efficiency": self.efficiency}
         moved = {"bytes": self.bytes, "memory_bandwidth": bandwidth}
         rates = {"peak_flops": peak, "memory_bandwidth": bandwidth}
@@ -418,7 +421,9 @@ class KernelTime:
                     self.bound == "dispatch",
                 ),
                 Term("time", self.time, "eq-iron-law", {**work, **moved, "dispatch": self.dispatch_time}),
-                Term("intensity", self.intensity, "eq-arithmetic-intensity", {"flops": self.flops, "bytes": self.bytes}),
+                Term(
+                    "intensity", self.intensity, "eq-arithmetic-intensity", {"flops": self.flops, "bytes": self.bytes}
+                ),
                 Term("ridge point", self.ridge_point, "eq-ridge-point", rates),
                 Term(
                     "effective bandwidth",
@@ -439,9 +444,16 @@ class KernelTime:
                 Input("peak_flops", peak, "FLOP/s", device.origin(f"peak_flops.{precision}")),
                 Input("memory_bandwidth", device.memory_bandwidth, "byte/s", device.origin("memory_bandwidth")),
                 Input("efficiency", self.efficiency, "1", _origin(self.efficiency, 1.0, "the bound")),
-                Input("memory_efficiency", self.memory_efficiency, "1", _origin(self.memory_efficiency, 1.0, "the bound")),
+                Input(
+                    "memory_efficiency", self.memory_efficiency, "1", _origin(self.memory_efficiency, 1.0, "the bound")
+                ),
                 Input("kernels", self.kernels, "1", _origin(self.kernels, 1, "one kernel")),
-                Input("launch_overhead", self.launch_overhead, "s", _origin(self.launch_overhead, 0.0, "launches are hidden")),
+                Input(
+                    "launch_overhead",
+                    self.launch_overhead,
+                    "s",
+                    _origin(self.launch_overhead, 0.0, "launches are hidden"),
+                ),
             ),
         )
 

@@ -14,7 +14,10 @@ class Table:
 
     def __str__(self) -> str:
         widths = [max(len(str(r[i])) for r in (self.head, *self.rows)) for i in range(len(self.head))]
-        lines = ["  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (self.head, *self.rows)]
+        lines = [
+            "  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+            for row in (self.head, *self.rows)
+        ]
         return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
 
     def _repr_html_(self) -> str:

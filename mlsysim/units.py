@@ -58,7 +58,7 @@ _DECIMAL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G"
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 # Which prefixes make sense: nobody means a milli-byte, and "min" must not read as milli-inch.
 _SMALL_AND_LARGE = {"s": "nuµm", "J": "nuµmkMGTP", "W": "nuµmkMGTP", "Wh": "kMGTP", "g": "mk", "t": "kM"}
-_SMALL_AND_LARGE |= {u: "kMGTPE" for u in ("B", "byte", "bytes", "bit", "b", "FLOP", "token", "tokens")}
+_SMALL_AND_LARGE |= dict.fromkeys(("B", "byte", "bytes", "bit", "b", "FLOP", "token", "tokens"), "kMGTPE")
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ%].*)?")
@@ -98,7 +98,9 @@ def unit(text: str) -> Unit:
     """
     text = text.strip()
     if not 0 < len(text) <= _MAX_TEXT:
-        raise InputError(f"unit {text[:20]!r}… is empty or longer than {_MAX_TEXT} characters; write for example 'GB/s'")
+        raise InputError(
+            f"unit {text[:20]!r}… is empty or longer than {_MAX_TEXT} characters; write for example 'GB/s'"
+        )
     if _AMBIGUOUS.fullmatch(text):
         stem = text.removesuffix("/s")[:-1]
         raise InputError(f"unit {text!r} has two meanings; write {stem!r} for work or '{stem}/s' for a rate")
@@ -109,7 +111,9 @@ def unit(text: str) -> Unit:
             sign = 1 if token == "*" else -1
             continue
         if token not in _SYMBOLS:
-            raise InputError(f"unknown unit {token!r} in {text!r}; write for example 'GB', 'GB/s', 'TFLOP/s', 'ms', 'W', 'kWh'")
+            raise InputError(
+                f"unknown unit {token!r} in {text!r}; write for example 'GB', 'GB/s', 'TFLOP/s', 'ms', 'W', 'kWh'"
+            )
         f, dimension = _SYMBOLS[token]
         factor *= f**sign
         for base, power in dimension.items():
@@ -154,12 +158,19 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
     else:
         match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_TEXT else None
         if match is None:
-            raise InputError(f"{name}: {str(text)[:40]!r} is not a quantity; write a number and a unit, as in '1.5 {expected}'")
+            raise InputError(
+                f"{name}: {str(text)[:40]!r} is not a quantity; write a number and a unit, as in '1.5 {expected}'"
+            )
         factor = need.factor
         if match[2]:
-            have = unit(match[2])
+            try:
+                have = unit(match[2])
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from error
             if have.dimension != need.dimension:
-                raise InputError(f"{name}: {text!r} is not in {expected} or a multiple of it; write for example '1.5 {expected}'")
+                raise InputError(
+                    f"{name}: {text!r} is not in {expected} or a multiple of it; write for example '1.5 {expected}'"
+                )
             factor = have.factor
         value = float(Decimal(match[1]) * Decimal(repr(factor)))  # decimal, so that 0.385 ms is 0.385e-3 exactly
     if not math.isfinite(value):

@@ -45,7 +45,7 @@ def iron_law() -> dict[str, Any]:
         """Tokens at which the 8192 x 57344 product reaches the ridge: solve I(m) = I*."""
         n, k = 57344, 8192
         ridge = roofline.ridge_point(device.peak_flops["fp16"], device.memory_bandwidth)
-        return ridge * n * k / (n * k - ridge * (n + k))
+        return float(ridge * n * k / (n * k - ridge * (n + k)))
 
     def mean_error(short: str, borrowed: bool) -> str:
         factors = (
@@ -226,8 +226,8 @@ def device_tables() -> str:
             cite = f"[@{s.source}, {s.where.replace(']', ')').replace('[', '(')}]" + (
                 " (secondary)" if s.read == "secondary" else ""
             )
-            cells = (f"`{name}`", value, s.printed, s.transform, f"{cite}, read {s.retrieved}")
-            parts.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n")
+            row = (f"`{name}`", value, s.printed, s.transform, f"{cite}, read {s.retrieved}")
+            parts.append("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |\n")
         parts.append("\n:::\n")
     return "".join(parts)
 

@@ -4,7 +4,6 @@ import inspect
 import math
 import random
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,8 +16,9 @@ EVERY = sorted(REGISTRY.values(), key=lambda e: e.label)
 
 
 @pytest.fixture(params=EVERY, ids=lambda e: e.label)
-def eq(request: pytest.FixtureRequest) -> Iterator[Equation]:
-    yield request.param
+def eq(request: pytest.FixtureRequest) -> Equation:
+    chosen: Equation = request.param
+    return chosen
 
 
 def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
@@ -55,7 +55,15 @@ def test_arrays_give_the_same_as_floats(eq: Equation) -> None:
 
 def test_the_docstring_is_a_specification(eq: Equation) -> None:
     doc = inspect.getdoc(eq.function) or ""
-    for heading in ("Formula:", "Parameters\n", "Returns\n", "Raises\n", "Assumptions:", ">>> ", f"Source: {eq.source}"):
+    for heading in (
+        "Formula:",
+        "Parameters\n",
+        "Returns\n",
+        "Raises\n",
+        "Assumptions:",
+        ">>> ",
+        f"Source: {eq.source}",
+    ):
         assert heading in doc, f"{eq.name} has no {heading!r}"
     documented = {}
     for names, unit in re.findall(r"^(\w+(?:, \w+)*) : float or array, (\S+)$", doc, re.M):

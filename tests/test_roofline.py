@@ -40,7 +40,9 @@ HAND_RIDGES = [
 @pytest.mark.parametrize(("name", "precision", "ridge", "sum_in_words"), HAND_RIDGES)
 def test_ridge_points_by_hand(name: str, precision: str, ridge: float, sum_in_words: str) -> None:
     d = catalog.device(name)
-    assert roofline.ridge_point(d.peak_flops[precision], d.memory_bandwidth) == pytest.approx(ridge, rel=5e-3), sum_in_words
+    assert roofline.ridge_point(d.peak_flops[precision], d.memory_bandwidth) == pytest.approx(ridge, rel=5e-3), (
+        sum_in_words
+    )
 
 
 # Times worked out by hand on six devices: (device, precision, FLOPs, bytes, compute s, memory s, bound).
@@ -106,7 +108,9 @@ def test_time_is_never_below_a_bound_and_rate_never_above_one(
 
 @pytest.mark.independent
 @given(POSITIVE, POSITIVE, POSITIVE, POSITIVE, st.floats(1.0, 100.0))
-def test_better_hardware_is_never_slower(flops: float, nbytes: float, peak: float, bandwidth: float, gain: float) -> None:
+def test_better_hardware_is_never_slower(
+    flops: float, nbytes: float, peak: float, bandwidth: float, gain: float
+) -> None:
     base = roofline.iron_law(flops, nbytes, peak, bandwidth)
     assert roofline.iron_law(flops, nbytes, peak * gain, bandwidth) <= base
     assert roofline.iron_law(flops, nbytes, peak, bandwidth * gain) <= base
@@ -161,7 +165,9 @@ def test_no_measured_kernel_beats_the_bound() -> None:
         size = 1 if row.precision == "fp8" else 2
         shape = row.inputs["m"], row.inputs["n"], row.inputs["k"]
         work = kernels.gemm_flops(*shape)
-        bound = roofline.kernel_time(row.device, flops=work, bytes=kernels.gemm_bytes(*shape, size), precision=row.precision)
+        bound = roofline.kernel_time(
+            row.device, flops=work, bytes=kernels.gemm_bytes(*shape, size), precision=row.precision
+        )
         measured = row.value.value if row.quantity == "time" else work / row.value.value
         assert signed_error(bound.time, measured) < 0, row.name
     assert seen >= 30
@@ -173,12 +179,22 @@ def test_the_4_2_ms_claim_breaks_the_bandwidth_bound() -> None:
     h100 = catalog.device(claim.device)
     floor = roofline.memory_time(claim.inputs["parameters"] * 2, h100.memory_bandwidth)
     assert floor == pytest.approx(41.8e-3, rel=1e-3)  # 140e9 / 3.35e12
-    assert claim.value.value < roofline.memory_time(claim.inputs["parameters"] / 2, h100.memory_bandwidth)  # even at 4 bits
+    assert claim.value.value < roofline.memory_time(
+        claim.inputs["parameters"] / 2, h100.memory_bandwidth
+    )  # even at 4 bits
 
 
 def test_explain_shows_every_number_and_its_source() -> None:
     text = str(roofline.kernel_time("H100", flops=1e12, bytes=1e9, efficiency=0.8).explain())
-    for part in ("compute-bound", "1.263 ms", "989.5 TFLOP/s", "@eq-iron-law", "given by the caller", "halved", "default: the bound"):
+    for part in (
+        "compute-bound",
+        "1.263 ms",
+        "989.5 TFLOP/s",
+        "@eq-iron-law",
+        "given by the caller",
+        "halved",
+        "default: the bound",
+    ):
         assert part in text
     html = roofline.kernel_time("H100", flops=1e12, bytes=1e9).explain()._repr_html_()
     assert html.count("<table>") == 2

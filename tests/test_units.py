@@ -58,7 +58,7 @@ def test_quantities_read_as_the_si_says(text: str | float, expected: str, value:
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(text: object, expected: str, says: str) -> None:
-    with pytest.raises(InputError, match="bandwidth|unit") as caught:
+    with pytest.raises(InputError, match=r"bandwidth|unit") as caught:
         units.parse(text, expected, "bandwidth")  # type: ignore[arg-type]
     assert says in str(caught.value)
 

@@ -135,7 +135,7 @@ def _text(raw: Mapping[str, Any], key: str, where: str) -> str:
 def _device(name: str, raw: Any, file: str) -> Device:
     where = f"{file}: {name[:60]}"
     if not isinstance(raw, Mapping):
-        raise InputError(f"{where} is not a table; start it with [\"{name[:60]}\"]")
+        raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
     known = (*_TEXT, "aliases", *_FIELDS, *_RATES)
     for key in raw:
         if key not in known:
@@ -146,21 +146,21 @@ def _device(name: str, raw: Any, file: str) -> Device:
         raise InputError(f"{where}: {unknown_name('kind', text['kind'], _KINDS)}")
     aliases = raw.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(a, str) for a in aliases):
-        raise InputError(f"{where}, aliases must be a list of names, as in [\"H100\"]")
+        raise InputError(f'{where}, aliases must be a list of names, as in ["H100"]')
     fields = {key: sourced(raw[key], unit, f"{where}, {key}", file) for key, unit in _FIELDS.items() if key in raw}
     for kind in _RATES:
         rates = raw.get(kind, {})
         if not isinstance(rates, Mapping):
-            raise InputError(f"{where}, {kind} must be a table by precision, as in {kind}.bf16 = \"312 TFLOP/s\"")
+            raise InputError(f'{where}, {kind} must be a table by precision, as in {kind}.bf16 = "312 TFLOP/s"')
         for precision, rate in rates.items():
             if precision not in PRECISIONS:
                 raise InputError(f"{where}, {kind}: {unknown_name('precision', precision, PRECISIONS)}")
             fields[f"{kind}.{precision}"] = sourced(rate, "FLOP/s", f"{where}, {kind}.{precision}", file)
     for key in _REQUIRED:
         if key not in fields:
-            raise InputError(f"{where}: no {key}; a device needs it, as in {key} = \"2 TB/s\"")
+            raise InputError(f'{where}: no {key}; a device needs it, as in {key} = "2 TB/s"')
     if not any(key.startswith("peak_flops.") for key in fields):
-        raise InputError(f"{where}: no peak_flops; a device needs one, as in peak_flops.bf16 = \"312 TFLOP/s\"")
+        raise InputError(f'{where}: no peak_flops; a device needs one, as in peak_flops.bf16 = "312 TFLOP/s"')
     for key in ("scale_up_domain", "year"):
         if key in fields and fields[key].value != int(fields[key].value):
             raise InputError(f"{where}, {key} = {fields[key].value} must be a whole number")
@@ -182,7 +182,7 @@ def load_devices(path: str | Path) -> dict[str, Device]:
     path = Path(path)
     entries = {name: _device(name, raw, path.name) for name, raw in read_toml(path).items()}
     if not entries:
-        raise InputError(f"{path.name}: holds no device; start one with [\"My-Accelerator\"]")
+        raise InputError(f'{path.name}: holds no device; start one with ["My-Accelerator"]')
     return entries
 
 
@@ -230,5 +230,10 @@ def device(name: "str | Device") -> Device:
         return name
     entries, index = _catalogue()
     if not isinstance(name, str) or _fold(name) not in index:
-        raise unknown_name("device", name, [*entries, *(a for d in entries.values() for a in d.aliases)], "'mlsysim devices' lists them; a TOML file of yours can add one")
+        raise unknown_name(
+            "device",
+            name,
+            [*entries, *(a for d in entries.values() for a in d.aliases)],
+            "'mlsysim devices' lists them; a TOML file of yours can add one",
+        )
     return entries[index[_fold(name)]]

@@ -13,7 +13,14 @@ from typing import Any
 from mlsysim.errors import InputError
 
 PAPER, INK, GRID = "#ffffff", "#333333", "#d0d0d0"
-PALETTE = ("#0072b2", "#d55e00", "#00845f", "#a8527e", "#8a6d00", "#555555")  # after Okabe and Ito, darkened for contrast
+PALETTE = (
+    "#0072b2",
+    "#d55e00",
+    "#00845f",
+    "#a8527e",
+    "#8a6d00",
+    "#555555",
+)  # after Okabe and Ito, darkened for contrast
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3"}
@@ -142,7 +149,9 @@ class _Axis:
     end: float
 
     def place(self, value: float) -> float:
-        low, high, value = (math.log10(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        low, high, value = (
+            (math.log10(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        )
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
@@ -155,16 +164,16 @@ class _Axis:
 
 def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
     """A little air around the data, as matplotlib gives."""
-    if log and low > 0:
+    if log:
         room = (high / low) ** 0.05
         return low / room, high * room
     return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
 def _axis(values: list[float], given: tuple[float, float] | None, log: bool, start: float, end: float) -> _Axis:
+    if log and min(values) <= 0:
+        raise InputError(f"chart: a logarithmic axis cannot show {min(values):g}; give values above 0 or a linear axis")
     low, high = given or _padded(min(values), max(values), log)
-    if log and low <= 0:
-        raise InputError(f"chart: a logarithmic axis cannot show {low:g}; give values above 0 or a linear axis")
     if low == high:
         low, high = (low / 2, high * 2) if log else (low - 1, high + 1)
     return _Axis(low, high, log, start, end)
@@ -173,22 +182,28 @@ def _axis(values: list[float], given: tuple[float, float] | None, log: bool, sta
 def svg(chart: Chart) -> str:
     """The chart as a self-contained SVG, drawn with the standard library alone."""
     width, height, left, right, top, bottom = 600.0, 380.0, 70.0, 24.0, 30.0, 48.0
-    series = [*chart.lines, *chart.marks]
+    series: list[Line | Marks] = [*chart.lines, *chart.marks]
     xs = [v for s in series for v in s.x] or [1.0, 10.0]
     ys = [v for s in series for v in s.y] or [1.0, 10.0]
     ax = _axis(xs, chart.x_range, chart.x_log, left, width - right)
     ay = _axis(ys, chart.y_range, chart.y_log, height - bottom, top)
 
     def text(x: float, y: float, content: str, anchor: str = "middle", extra: str = "", size: int = 12) -> str:
-        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
+        return (
+            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
+        )
 
     body = [f"<title>{escape(chart.title or chart.y_label + ' against ' + chart.x_label)}</title>"]
     for t in ax.ticks():
         x = ax.place(t)
-        body.append(f'<path d="M{x:.1f} {top}V{height - bottom}" stroke="{GRID}"/>' + text(x, height - bottom + 16, f"{t:g}"))
+        body.append(
+            f'<path d="M{x:.1f} {top}V{height - bottom}" stroke="{GRID}"/>' + text(x, height - bottom + 16, f"{t:g}")
+        )
     for t in ay.ticks():
         y = ay.place(t)
-        body.append(f'<path d="M{left} {y:.1f}H{width - right}" stroke="{GRID}"/>' + text(left - 6, y + 4, f"{t:g}", "end"))
+        body.append(
+            f'<path d="M{left} {y:.1f}H{width - right}" stroke="{GRID}"/>' + text(left - 6, y + 4, f"{t:g}", "end")
+        )
     body.append(f'<path d="M{left} {top}V{height - bottom}H{width - right}" stroke="{INK}" fill="none"/>')
     body.append(text((left + width - right) / 2, height - 10, chart.x_label))
     middle = (top + height - bottom) / 2
@@ -198,7 +213,9 @@ def svg(chart: Chart) -> str:
     curves = []
     for line in chart.lines:
         points = " ".join(f"{ax.place(x):.1f},{ay.place(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
-        curves.append(f'<polyline points="{points}" fill="none" stroke="{line.color}" stroke-width="2" stroke-dasharray="{_SVG_DASHES[line.dash]}"/>')
+        curves.append(
+            f'<polyline points="{points}" fill="none" stroke="{line.color}" stroke-width="2" stroke-dasharray="{_SVG_DASHES[line.dash]}"/>'
+        )
     for marks in chart.marks:
         texts = [*marks.texts, *[""] * len(marks.x)]
         for x, y, label in zip(marks.x, marks.y, texts, strict=False):
@@ -212,7 +229,9 @@ def svg(chart: Chart) -> str:
         y = height - bottom - 12 - 16 * (len(named) - 1 - i)
         if isinstance(one, Line):
             dash = _SVG_DASHES[one.dash]
-            body.append(f'<path d="M{x0:.0f} {y - 4:.0f}h28" stroke="{one.color}" stroke-width="2.5" stroke-dasharray="{dash}"/>')
+            body.append(
+                f'<path d="M{x0:.0f} {y - 4:.0f}h28" stroke="{one.color}" stroke-width="2.5" stroke-dasharray="{dash}"/>'
+            )
         else:
             body.append(f'<circle cx="{x0 + 14:.0f}" cy="{y - 4:.0f}" r="5" fill="{one.color}"/>')
         body.append(text(x0 + 34, y, one.label, "start", size=11))

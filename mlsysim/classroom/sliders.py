@@ -24,7 +24,9 @@ class Slider:
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high or self.step <= 0:
-            raise InputError(f"Slider: value = {self.value} must lie in [{self.low}, {self.high}] and step = {self.step} above 0")
+            raise InputError(
+                f"Slider: value = {self.value} must lie in [{self.low}, {self.high}] and step = {self.step} above 0"
+            )
 
     @property
     def span(self) -> str:
@@ -87,7 +89,9 @@ class Choice:
     def widget(self, name: str) -> Any:
         import ipywidgets
 
-        return ipywidgets.Dropdown(value=self.value, options=list(self.options), description=name, style=_STYLE["style"])
+        return ipywidgets.Dropdown(
+            value=self.value, options=list(self.options), description=name, style=_STYLE["style"]
+        )
 
 
 _STYLE: dict[str, Any] = {"continuous_update": False, "style": {"description_width": "initial"}}
@@ -110,12 +114,20 @@ def explore(view: Callable[..., None], **sliders: Slider | LogSlider | Choice) -
         One per argument.
     """
     if is_static():
-        print("Sliders: " + "; ".join(f"{name} = {s.value if isinstance(s, Choice) else format(s.value, 'g')} ({s.span})" for name, s in sliders.items()))
+        print(
+            "Sliders: "
+            + "; ".join(
+                f"{name} = {s.value if isinstance(s, Choice) else format(s.value, 'g')} ({s.span})"
+                for name, s in sliders.items()
+            )
+        )
         view(**{name: s.value for name, s in sliders.items()})
         return
     import ipywidgets
 
-    ipywidgets.interact(_showing_input_errors(view, list(sliders)), **{name: s.widget(name) for name, s in sliders.items()})
+    ipywidgets.interact(
+        _showing_input_errors(view, list(sliders)), **{name: s.widget(name) for name, s in sliders.items()}
+    )
 
 
 def _showing_input_errors(view: Callable[..., None], names: list[str]) -> Callable[..., None]:

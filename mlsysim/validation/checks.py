@@ -49,7 +49,9 @@ def check(row: Measurement | str, efficiency: float = 1.0, memory_efficiency: fl
     elif row.kind == "decode":
         work, traffic = _decode(row.inputs)
     else:
-        raise InputError(f"row: {row.name!r} is of kind {row.kind!r}; the iron law can be checked on 'gemm' and 'decode'")
+        raise InputError(
+            f"row: {row.name!r} is of kind {row.kind!r}; the iron law can be checked on 'gemm' and 'decode'"
+        )
     result = kernel_time(
         row.device, work, traffic, row.precision, efficiency=efficiency, memory_efficiency=memory_efficiency
     )

@@ -1,0 +1,59 @@
+# Everything a reader, a teacher or a contributor runs. `make help` lists it. Needs Python 3.11+, nothing else.
+# Browser tests also want Chromium and Node, sandbox tests root and `unshare`; they skip with a reason without them.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+PY := $(BIN)/python
+PORT ?= 8000
+export MLSYSIM_STATIC := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup book serve test check notebooks exercises lab bench format clean
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(BIN)/.ready ## make .venv with everything pinned by constraints.txt
+
+$(BIN)/.ready: pyproject.toml constraints.txt scripts/setup.sh
+	PYTHON="$(PYTHON)" bash scripts/setup.sh
+	@touch $@
+
+book: setup ## build the site into _site (Quarto when it is on the PATH, else the preview build); SERVE=1 serves it
+	$(PY) scripts/build_book.py
+	@if [ -n "$(SERVE)" ]; then $(MAKE) --no-print-directory serve; fi
+
+serve: ## serve _site on http://localhost:8000 (PORT=...)
+	$(PY) -m http.server --directory _site --bind 127.0.0.1 $(PORT)
+
+test: setup ## all tests: library, book, notebooks, exercises, browser
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PY) -m pytest
+	$(PY) -m pytest -q --doctest-modules mlsysim -p no:randomly
+
+check: setup ## the fast subset, for between two edits
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PY) -m pytest -q -m "not slow and not browser and not sandbox and not colab"
+	$(PY) -m pytest -q --doctest-modules mlsysim
+
+notebooks: setup ## re-execute every notebook and write it back in canonical form
+	$(PY) scripts/run_notebooks.py
+
+exercises: setup ## make instructor masters and student notebooks from the exercise definitions
+	$(PY) scripts/make_exercises.py
+
+lab: setup ## build the in-browser lab into _lab (OFFLINE=1: with Pyodide inside, no CDN)
+	$(PY) scripts/build_lab.py $(if $(OFFLINE),--offline)
+
+bench: setup ## measure import, scalar call, array sweep, explain; JSON in .benchmarks/
+	$(PY) -m pytest benchmarks -q --benchmark-only --benchmark-json=.benchmarks/latest.json
+
+format: setup ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built (not .venv)
+	rm -rf _site _lab build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

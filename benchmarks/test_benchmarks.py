@@ -1,0 +1,58 @@
+"""`make bench`: what things cost. These are measurements, not tests; nothing here asserts a time."""
+
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlsysim import roofline
+
+
+def run_python(code: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.perf_counter() - start
+
+
+@pytest.mark.benchmark(group="import")
+def test_import_beyond_the_bare_interpreter(benchmark: Any) -> None:
+    def both() -> float:
+        return run_python("import mlsysim") - run_python("pass")
+
+    extra = [both() for _ in range(5)]
+    benchmark.extra_info["median_extra_ms"] = 1e3 * statistics.median(extra)
+    print(f"\nimport mlsysim beyond the bare interpreter, median of 5: {1e3 * statistics.median(extra):.1f} ms")
+    benchmark.pedantic(lambda: run_python("import mlsysim"), rounds=5)
+
+
+@pytest.mark.benchmark(group="import")
+def test_import_and_one_solve(benchmark: Any) -> None:
+    benchmark.pedantic(
+        lambda: run_python("from mlsysim import roofline; roofline.kernel_time('H100', 1e12, 1e9)"), rounds=5
+    )
+
+
+@pytest.mark.benchmark(group="scalar")
+def test_one_equation(benchmark: Any) -> None:
+    benchmark(roofline.iron_law, 1e12, 1e9, 1e15, 3e12)
+
+
+@pytest.mark.benchmark(group="scalar")
+def test_one_solve(benchmark: Any) -> None:
+    benchmark(roofline.kernel_time, "H100", 1e12, 1e9)
+
+
+@pytest.mark.benchmark(group="scalar")
+def test_explain(benchmark: Any) -> None:
+    result = roofline.kernel_time("H100", 1e12, 1e9)
+    benchmark(lambda: str(result.explain()))
+
+
+@pytest.mark.benchmark(group="array")
+def test_a_million_kernels_in_one_call(benchmark: Any) -> None:
+    flops = np.logspace(6, 15, 1_000_000)
+    benchmark(roofline.iron_law, flops, 1e9, 1e15, 3e12)

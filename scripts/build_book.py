@@ -1,0 +1,80 @@
+"""Build the site into ``_site``: generated parts, pages, checks, and the in-browser lab beside them.
+
+    python scripts/build_book.py [--out _site] [--renderer auto|quarto|preview] [--no-lab]
+
+``auto`` takes Quarto when it is on the PATH and the strict preview build otherwise. Quarto exits 0 on unresolved
+references, citations and variables, so its log and its pages are checked here.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
+HARMLESS = re.compile(r"^\s*$|\[\s*\d+/\d+\]|Output created|Creating html|deprecat", re.I)
+
+
+def step(*command: str) -> None:
+    """Run a command of ours; a failure ends the build with its exit code."""
+    done = subprocess.run([sys.executable, *command], cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def render_with_quarto(quarto: str, out: Path) -> None:
+    """Render with Quarto and fail on whatever it only warns about."""
+    done = subprocess.run(
+        [quarto, "render", "--output-dir", os.path.relpath(out, ROOT)],
+        cwd=ROOT,
+        env=os.environ | {"QUARTO_PYTHON": sys.executable, "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    suspicious = [line for line in done.stdout.splitlines() if STRICT.search(line) and not HARMLESS.search(line)]
+    if done.returncode or suspicious:
+        print(done.stdout, file=sys.stderr)
+        raise SystemExit(
+            "build_book: Quarto warned or failed, see above"
+            if suspicious
+            else f"build_book: Quarto exit {done.returncode}"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "_site")
+    parser.add_argument("--renderer", choices=("auto", "quarto", "preview"), default="auto")
+    parser.add_argument("--no-lab", action="store_true", help="leave the in-browser lab out")
+    args = parser.parse_args()
+    out = args.out.resolve()
+    quarto = None if args.renderer == "preview" else shutil.which("quarto")
+    if args.renderer == "quarto" and quarto is None:
+        raise SystemExit("build_book: quarto is not on the PATH; install it, or use --renderer preview")
+    start = time.perf_counter()
+    step("scripts/make_book_parts.py")
+    step("scripts/make_sliders.py")
+    if quarto:
+        render_with_quarto(quarto, out)
+    else:
+        step("-m", "book._preview", "--out", str(out))
+    if not args.no_lab:
+        step("scripts/build_lab.py", "--out", str(out / "lab"))
+    step("-m", "book._preview.check_site", str(out), "--strip")
+    print(
+        f"The book is in {os.path.relpath(out)}/index.html ({'Quarto' if quarto else 'preview build'}, {time.perf_counter() - start:.0f} s)."
+    )
+    print(
+        "`make serve` shows it on http://localhost:8000; the lab inside needs that, since browsers run no Python from files."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,162 @@
+"""Charts, sliders and tables: what they show is the library's, and it can be read in light, dark and grey."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from mlsysim import catalog, roofline
+from mlsysim.classroom import (
+    PALETTE,
+    Chart,
+    Choice,
+    Line,
+    LogSlider,
+    Marks,
+    Slider,
+    draw,
+    explore,
+    log_space,
+    roofline_chart,
+)
+from mlsysim.classroom.charts import INK, PAPER, matplotlib_figure, svg
+from mlsysim.errors import InputError
+from mlsysim.tables import table
+
+
+def rgb(color: str) -> tuple[float, float, float]:
+    r, g, b = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return r, g, b
+
+
+def luminance(color: tuple[float, float, float]) -> float:
+    """WCAG 2 relative luminance."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: tuple[float, float, float], b: tuple[float, float, float]) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def dark(color: str) -> tuple[float, float, float]:
+    """What the book's dark mode makes of a colour: CSS invert(0.88) hue-rotate(180deg)."""
+    r, g, b = (0.88 * (1 - c) + 0.12 * c for c in rgb(color))
+    matrix = ((-0.574, 1.430, 0.144), (0.426, 0.430, 0.144), (0.426, 1.430, -0.856))  # CSS filter effects, 180 degrees
+    x, y, z = (min(max(m[0] * r + m[1] * g + m[2] * b, 0.0), 1.0) for m in matrix)
+    return x, y, z
+
+
+@pytest.mark.independent
+def test_every_colour_can_be_read_on_paper_and_in_the_dark() -> None:
+    for color in PALETTE:
+        assert contrast(rgb(color), rgb(PAPER)) >= 3, color  # WCAG 2, graphical objects
+        assert contrast(dark(color), dark(PAPER)) >= 3, color
+    assert contrast(rgb(INK), rgb(PAPER)) >= 7  # text
+    assert contrast(dark(INK), dark(PAPER)) >= 7
+
+
+def test_the_roofline_chart_is_the_attainable_rate() -> None:
+    chart = roofline_chart([("H100", "bf16", 0.8, 0.9)], [("here", 10.0, 2e13)])
+    line, marks = chart.lines[0], chart.marks[0]
+    d = catalog.device("H100")
+    for x, y in zip(line.x, line.y, strict=True):
+        assert y * 1e12 == pytest.approx(min(0.8 * d.peak_flops["bf16"], x * 0.9 * d.memory_bandwidth))
+    corner = roofline.ridge_point(0.8 * d.peak_flops["bf16"], 0.9 * d.memory_bandwidth)
+    assert corner in line.x
+    assert list(marks.y) == [20.0]
+    assert "(FLOP/byte)" in chart.x_label
+    assert "(TFLOP/s)" in chart.y_label
+
+
+def test_the_svg_is_well_formed_and_places_points_where_they_belong() -> None:
+    chart = Chart("x (s)", "y (s)", [Line([1, 10, 100], [1, 10, 100], "a & b")], [Marks([10], [10], "m", ("<p>",))])
+    root = ElementTree.fromstring(svg(chart))
+    space = "{http://www.w3.org/2000/svg}"
+    points = [tuple(map(float, p.split(","))) for p in root.find(f".//{space}polyline").attrib["points"].split()]  # type: ignore[union-attr]
+    circle = root.find(f".//{space}g/{space}circle")
+    assert circle is not None
+    assert (float(circle.attrib["cx"]), float(circle.attrib["cy"])) == pytest.approx(points[1], abs=0.11)
+    assert points[0][0] < points[1][0] < points[2][0]
+    assert points[0][1] > points[1][1] > points[2][1]  # up is up
+    texts = [t.text for t in root.iter(f"{space}text")]
+    assert "a & b" in texts
+    assert "<p>" in texts
+    with pytest.raises(InputError, match="logarithmic axis cannot show 0"):
+        svg(Chart("x", "y", [Line([0, 1], [1, 2], "zero")]))
+    assert "polyline" in svg(Chart("x", "y", [Line([0, 1], [1, 2], "zero")], x_log=False))
+
+
+def test_matplotlib_draws_the_same_data() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    figure = matplotlib_figure(roofline_chart([("H100", "bf16", 1.0, 1.0)]))
+    axes = figure.axes[0]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert max(axes.lines[0].get_ydata()) == pytest.approx(989.5)
+    assert figure.get_size_inches()[0] <= 6
+
+
+def test_without_matplotlib_a_chart_is_an_svg() -> None:
+    script = (
+        "import sys; sys.modules['matplotlib'] = None; sys.modules['IPython'] = None\n"
+        "from mlsysim.classroom import draw, roofline_chart\n"
+        "chart = roofline_chart([('H100', 'bf16', 1.0, 1.0)])\n"
+        "draw(chart); assert chart._repr_svg_().startswith('<svg'); assert 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_static_views_say_where_the_sliders_stand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLSYSIM_STATIC", "1")
+    seen = {}
+    explore(lambda **kw: seen.update(kw), a=Slider(2, 0, 10, 1), b=LogSlider(100, 1, 1e4), c=Choice("x", ["x", "y"]))
+    assert seen == {"a": 2, "b": 100, "c": "x"}
+    assert capsys.readouterr().out == "Sliders: a = 2 (0 to 10); b = 100 (1 to 10000); c = x (one of 2)\n"
+
+
+def test_live_views_are_widgets_and_show_the_library_s_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ipywidgets
+
+    monkeypatch.delenv("MLSYSIM_STATIC", raising=False)
+    shown = {}
+    monkeypatch.setattr(ipywidgets, "interact", lambda view, **widgets: shown.update(view=view, widgets=widgets))
+    explore(
+        lambda precision, x: print(catalog.device("H100").peak_flops[precision]),
+        precision=Choice("bf16", ["bf16", "fp4"]),
+        x=LogSlider(1, 1, 10),
+    )
+    assert isinstance(shown["widgets"]["precision"], ipywidgets.Dropdown)
+    assert isinstance(shown["widgets"]["x"], ipywidgets.FloatLogSlider)
+    shown["view"](precision="bf16", x=1.0)
+    shown["view"](precision="fp4", x=1.0)  # an impossible combination is a sentence, not a traceback
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Slider(11, 0, 10, 1),
+        lambda: Slider(1, 0, 10, 0),
+        lambda: LogSlider(1, 0, 10),
+        lambda: Choice("z", ["x"]),
+    ],
+)
+def test_impossible_sliders_are_refused(make: object) -> None:
+    with pytest.raises(InputError, match="value = "):
+        make()  # type: ignore[operator]
+
+
+def test_log_space_and_tables() -> None:
+    assert log_space(1, 1e4, 5) == pytest.approx([1, 10, 100, 1000, 10000])
+    shown = table(["a", "b"], [["1", "<2>"]])
+    assert str(shown).splitlines()[-1] == "1  <2>"
+    assert "&lt;2&gt;" in shown._repr_html_()
+    assert re.search(r"<th>a</th>", shown._repr_html_())
+    draw  # noqa: B018  (imported above to prove that it is exported)

@@ -1,0 +1,119 @@
+"""Notebooks: executed as committed, the same from two clean copies, small, quick, and nbval really compares."""
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
+
+
+def nbval(path: Path, root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=60",
+         "--nbval-sanitize-with", str(root / "tests" / "nbval_sanitize.cfg"), "-p", "no:cacheprovider", "-c", "/dev/null",
+         "--rootdir", str(path.parent), str(path)],
+        capture_output=True, text=True, timeout=300, env=environment(),
+    )  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    import os
+
+    return os.environ | {"MLSYSIM_STATIC": "1"}
+
+
+def code_cells(path: Path) -> list[Any]:
+    return [c for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda p: p.stem)
+def notebook(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.slow
+def test_strict_nbval_in_time(notebook: Path, root: Path) -> None:
+    start = time.perf_counter()
+    done = nbval(notebook, root)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert time.perf_counter() - start < 30
+
+
+@pytest.mark.slow
+def test_a_planted_number_fails_the_strict_test(notebook: Path, root: Path, tmp_path: Path) -> None:
+    planted = nbformat.read(notebook, 4)
+    stream = next(o for c in planted.cells for o in c.get("outputs", []) if o.output_type == "stream")
+    stream.text = stream.text.replace("1", "7", 1)
+    nbformat.write(planted, tmp_path / notebook.name)
+    assert "1 failed" in nbval(tmp_path / notebook.name, root).stdout
+
+
+@pytest.mark.slow
+def test_two_runs_from_cleared_outputs_are_identical_to_the_committed_file(
+    notebook: Path, root: Path, tmp_path: Path
+) -> None:
+    texts = []
+    for copy in ("one", "two"):
+        (tmp_path / copy).mkdir()
+        path = tmp_path / copy / notebook.name
+        shutil.copy(notebook, path)
+        cleared = nbformat.read(path, 4)
+        for cell in cleared.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbformat.write(cleared, path)
+        subprocess.run(
+            [sys.executable, str(root / "scripts" / "run_notebooks.py"), str(path)], check=True, capture_output=True
+        )
+        texts.append(path.read_bytes())
+    assert texts[0] == texts[1]
+    assert texts[0] == notebook.read_bytes()
+
+
+def test_every_cell_that_prints_keeps_its_output(notebook: Path) -> None:
+    for cell in code_cells(notebook):
+        assert cell.execution_count is not None, f"{cell.id} was never run"
+        speaks = (
+            "print(" in cell.source.replace("def ", "") and not cell.source.lstrip().startswith("def ")
+        ) or "explore(" in cell.source
+        if speaks or cell.source.startswith("#| label:"):
+            assert cell.outputs, f"{cell.id} prints or is embedded, and stores no output"
+
+
+def test_size_metadata_and_pictures(notebook: Path) -> None:
+    assert notebook.stat().st_size < 300_000
+    nb = nbformat.read(notebook, 4)
+    assert set(nb.metadata) == {"kernelspec", "language_info"}
+    assert len({c.id for c in nb.cells}) == len(nb.cells)
+    assert all(c.id.replace("-", "").isalnum() for c in nb.cells)
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            assert "application/vnd.jupyter.widget-view+json" not in output.get("data", {})
+            if "image/png" in output.get("data", {}) and not cell.source.startswith("#| label: "):
+                assert "explore(" in cell.source, f"{cell.id}: a figure needs a label"
+            if output.get("data", {}).get("image/png") and "#| label: fig-" in cell.source:
+                assert "#| fig-cap:" in cell.source
+                assert "#| fig-alt:" in cell.source
+
+
+def test_the_first_cells_install_only_where_needed_and_check_whose_package_it_is(notebook: Path) -> None:
+    first, second = code_cells(notebook)[:2]
+    assert "google.colab" in first.source
+    assert "mlsysim-book" in first.source
+    assert 'mlsysim.DISTRIBUTION == "mlsysim-book"' in second.source
+
+
+def test_a_published_value_is_asserted(notebook: Path) -> None:
+    asserts = [line for c in code_cells(notebook)[2:] for line in c.source.splitlines() if line.startswith("assert ")]
+    assert any(".source" in line or "published" in line for line in asserts)
