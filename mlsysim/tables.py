@@ -21,11 +21,24 @@ class Table:
         return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(str(h))}</th>" for h in self.head)
-        rows = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in r) + "</tr>" for r in self.rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        right = [_is_numeric([row[i] for row in self.rows]) for i in range(len(self.head))]
+
+        def cells(tag: str, row: Sequence[str]) -> str:
+            sides = ["right" if r else "left" for r in right]
+            return "".join(
+                f'<{tag} style="text-align:{side}">{escape(str(c))}</{tag}>' for c, side in zip(row, sides, strict=True)
+            )
+
+        rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
+        return f"<table><thead><tr>{cells('th', self.head)}</tr></thead><tbody>{rows}</tbody></table>"
 
     __repr__ = __str__
+
+
+def _is_numeric(column: Sequence[str]) -> bool:
+    """Whether every cell that says something starts with a number, so that the column reads best from the right."""
+    said = [str(c) for c in column if str(c)]
+    return bool(said) and all(c.lstrip("+−-")[:1].isdigit() for c in said)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

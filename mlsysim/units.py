@@ -237,3 +237,14 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
         raise InputError(f"prefix: {prefix!r} is not one of {', '.join(_DECIMAL)}")
     scale = _DECIMAL[prefix] if prefix else 1.0
     return f"{_significant(value / scale, digits)} {prefix}{symbol}{slash}{tail}"
+
+
+def percent(fraction: float, digits: int = 1, signed: bool = True) -> str:
+    """Write a fraction as a percentage, with a true minus sign; signed unless said otherwise.
+
+    >>> percent(-0.2464)
+    '−24.6 %'
+    >>> percent(0.0623, signed=False)
+    '6.2 %'
+    """
+    return f"{fraction:{'+' if signed else ''}.{digits}%}".replace("-", "−").replace("%", " %")
