@@ -303,43 +303,43 @@ MISTAKES = {
         "book/01-one.qmd",
         "ipynb#fig-plot",
         "ipyn#fig-plot",
-        r"book/01-one.qmd:20: embedded notebook .* does not exist",
+        r"book/01-one.qmd:18: embedded notebook .* does not exist",
     ),
     "embed-cell": (
         "book/01-one.qmd",
         "#fig-plot >",
         "#fig-plt >",
-        r"book/01-one.qmd:20: .* has no cell fig-plt; did you mean fig-plot",
+        r"book/01-one.qmd:18: .* has no cell fig-plt; did you mean fig-plot",
     ),
     "embed-outside": (
         "book/01-one.qmd",
         "../notebooks/01-one.ipynb#fig-plot",
         "/../../x.ipynb#a",
-        r"book/01-one.qmd:20: .*outside",
+        r"book/01-one.qmd:18: .*outside",
     ),
     "embed-silent": (
         "book/01-one.qmd",
         "#tbl-cell echo=true",
         "#silent",
-        r"book/01-one.qmd:22: .*#silent has no stored output",
+        r"book/01-one.qmd:20: .*#silent has no stored output",
     ),
     "embed-alt": (
         "book/01-one.qmd",
         "#tbl-cell echo=true",
         "#fig-bare",
-        r"book/01-one.qmd:22: .*#fig-bare has no fig-alt",
+        r"book/01-one.qmd:20: .*#fig-bare has no fig-alt",
     ),
     "alt": (
         "book/01-one.qmd",
         ' fig-alt="An empty box."',
         "",
-        r"book/01-one.qmd:24: figure .* has no alternative text",
+        r"book/01-one.qmd:22: figure .* has no alternative text",
     ),
     "duplicate": (
         "book/02-two.qmd",
         "{#eq-two}",
         "{#eq-law}",
-        r"book/02-two.qmd:5: duplicate label eq-law, first in book/01-one.qmd:15",
+        r"book/02-two.qmd:5: duplicate label eq-law, first in book/01-one.qmd:14",
     ),
     "div-open": ("book/01-one.qmd", "note.\n:::", "note.", r"book/01-one.qmd:6: div opened here is not closed"),
     "div-surplus": ("book/02-two.qmd", "## Counted", ":::\n\n## Counted", r"book/02-two.qmd:9: surplus :::"),
@@ -395,7 +395,7 @@ MISTAKES = {
         "book/01-one.qmd",
         "assets/box.svg",
         "assets/bax.svg",
-        r"book/01-one.qmd:24: image assets/bax.svg does not exist",
+        r"book/01-one.qmd:22: image assets/bax.svg does not exist",
     ),
     "pandoc": (
         "book/01-one.qmd",
@@ -407,13 +407,13 @@ MISTAKES = {
         "_quarto.yml",
         "02-two.qmd",
         "02-tow.qmd",
-        r"_quarto.yml:14: listed chapter book/02-tow.qmd does not exist",
+        r"_quarto.yml:15: listed chapter book/02-tow.qmd does not exist",
     ),
     "key": (
         "_quarto.yml",
         "html-math-method",
         "html-math-methode",
-        r"_quarto.yml:21: unknown key .*; did you mean html-math-method\?",
+        r"_quarto.yml:22: unknown key .*; did you mean html-math-method\?",
     ),
     "key-twice": ("_quarto.yml", "  author", "  title: Twice\n  author", r"_quarto.yml:8: key title is given twice"),
     "key-page": (
@@ -427,7 +427,7 @@ MISTAKES = {
         "_quarto.yml",
         "    css: book/assets/book.css",
         "    css: book/assets/bok.css",
-        r"_quarto.yml:20: format.html.css: .* does not exist",
+        r"_quarto.yml:21: format.html.css: .* does not exist",
     ),
     "equation-space": (
         "book/02-two.qmd",
@@ -460,6 +460,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_each_mistake_stops_the_build(mistake: str, small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, old, new, message = MISTAKES[mistake]

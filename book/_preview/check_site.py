@@ -39,9 +39,13 @@ class Reader(HTMLParser):
         self.targets: list[tuple[int, str, bool]] = []  # line, address, whether the browser loads it unasked
         self.found: list[tuple[int, str]] = []
         self.stack: list[str] = []
+        self.text, self.text_line = "", 1
         self.feed(text)
+        self.close()
+        self.end_text()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.end_text()
         values, line = {k: v or "" for k, v in attrs}, self.getpos()[0]
         if tag not in VOID:
             self.stack.append(tag)
@@ -59,18 +63,26 @@ class Reader(HTMLParser):
             self.found.append((line, "data-notebook holds an absolute path; run with --strip"))
 
     def handle_endtag(self, tag: str) -> None:
+        self.end_text()
         if tag in self.stack:
             while self.stack.pop() != tag:
                 pass
 
     def handle_data(self, data: str) -> None:
+        if not self.text:
+            self.text_line = self.getpos()[0]
+        self.text += data  # a stray `<` makes the parser hand over one text in pieces
+
+    def end_text(self) -> None:
+        text, self.text = self.text, ""
         if {"code", "pre", "script", "style", "annotation", "template"} & set(self.stack):
             return
         for what, pattern in LEFTOVERS.items():
-            if match := pattern.search(data):
-                self.found.append((self.getpos()[0], f"{what} left in the text: {data[match.start() :][:40]!r}"))
-        if self.stack[-1:] == ["strong"] and re.fullmatch(r"[\w:.-]*\d[\w:.-]*\?", data):
-            self.found.append((self.getpos()[0], f"unresolved citation left in the text: {data!r}"))
+            if match := pattern.search(text):
+                line = self.text_line + text.count("\n", 0, match.start())
+                self.found.append((line, f"{what} left in the text: {text[match.start() :][:40]!r}"))
+        if self.stack[-1:] == ["strong"] and re.fullmatch(r"[\w:.-]*\d[\w:.-]*\?", text):
+            self.found.append((self.text_line, f"unresolved citation left in the text: {text!r}"))
 
 
 def check_site(site: Path, skip: Sequence[str] = ELSEWHERE) -> list[str]:

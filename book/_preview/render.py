@@ -27,6 +27,7 @@ KINDS = {
 }  # fmt: skip
 BOXES = ("thm", "lem", "cor", "prp", "cnj", "def", "exm", "exr")
 CALLOUTS = {f"callout-{KINDS[kind].lower()}": kind for kind in ("tip", "nte", "wrn", "imp", "cau")}
+NUMBER_CELL = re.compile(r"<td((?: style=[^>]*)?)>([-+−]?\d[^<]{0,15})</td>")  # a number stays beside its unit
 REFERENCE = re.compile(rf"({'|'.join(KINDS)})-", re.I)
 
 
@@ -137,7 +138,7 @@ class Numbering:
         if not number:
             self.counts[kind] = self.counts.get(kind, 0) + 1
             number = f"{self.page.number}.{self.counts[kind]}".lstrip(".")
-        where = self.chapter.source.where(id_)
+        where = self.chapter.source.where(f"#{id_}")
         if id_ in self.labels:
             first = self.labels[id_].where
             self.build.problems.add(*where, f"duplicate label {id_}, first in {first[0]}:{first[1]}")
@@ -155,11 +156,11 @@ class Numbering:
         if level == 1 and self.page.title and "title" not in classes:
             where = self.chapter.source.where(f"# {title}")
             self.build.problems.add(*where, f"second level-1 heading {title!r}: a page has one title")
-        self.sections[level - 1 :] = [self.sections[level - 1] + 1] + [0] * (6 - level)
         number = ""
         if self.page.number and "unnumbered" not in classes and level <= self.depth:
+            self.sections[level - 1 :] = [self.sections[level - 1] + 1] + [0] * (6 - level)
             number = ".".join([self.page.number, *map(str, self.sections[1:level])])
-            css = "chapter-number" if level == 1 else "header-section-number"
+            css = "header-section-number" if level > 1 else "chapter-number" + " appendix" * self.page.appendix
             c[2] = [span(css, [string(number)]), {"t": "Space"}, *inlines]
         if level == 1:
             self.page.title = self.page.title or title
@@ -180,6 +181,11 @@ class Numbering:
         for node in c:
             if node["t"] == "Span" and node["c"][0][0].startswith("eq-"):
                 node["c"][1].append(span("equation-number", [string(f"({self.label(node['c'][0][0])})")]))
+        for i in range(len(c) - 2, -1, -1):  # browsers would break a line between a formula and its full stop
+            if c[i]["t"] == "Math" and c[i]["c"][0]["t"] == "InlineMath" and c[i + 1]["t"] == "Str":
+                c[i : i + 2] = [span("nowrap", [c[i], c[i + 1]])]
+
+    plain = para
 
     def figure(self, c: Any) -> None:
         (id_, _, _), caption, _ = c
@@ -372,4 +378,5 @@ def write(build: Build, chapter: Chapter) -> None:
     files = [f"--bibliography={path}" for path in build.book.paths("bibliography")]
     files += ["-M", "link-citations=true", *(f"--csl={path}" for path in build.book.paths("csl"))]
     options = ["-f", "json", "-t", "html5", "--mathml", "--wrap=none", "--citeproc", *files]
-    chapter.page.body = pandoc(build, chapter.page.source, json.dumps(tree), *options)
+    html = pandoc(build, chapter.page.source, json.dumps(tree), *options)
+    chapter.page.body = NUMBER_CELL.sub(r'<td class="number"\1>\2</td>', html)
