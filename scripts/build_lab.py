@@ -1,11 +1,12 @@
 """Build the in-browser lab: a static JupyterLite site with every notebook, our wheel and ipywidgets.
 
     python scripts/build_lab.py [--offline] [--out _lab]
+    python scripts/build_lab.py --wheel                       our wheel alone; prints where it is
 
 The default site takes Pyodide with NumPy and matplotlib from its CDN when a reader opens it. The offline site makes
 no outside request: Pyodide's core comes from npm, the pure-Python wheels it needs from the package index, and charts
-are drawn as SVG because NumPy and matplotlib do not exist there. Open <out>/lab/index.html?path=01-iron-law.ipynb
-through any web server (python -m http.server -d <out>).
+are drawn as SVG because NumPy and matplotlib do not exist there. Any web server can serve the folder;
+index.html?path=01-iron-law.ipynb opens a notebook, lab/index.html all of JupyterLab.
 
 A second run with the same library, notebooks and tools changes nothing and takes a second.
 """
@@ -38,6 +39,18 @@ TOOLS = ("jupyterlite-core", "jupyterlite-pyodide-kernel", "ipywidgets", "jupyte
 LOCAL_WHEELS = ("ipywidgets", "jupyterlab-widgets", "comm")  # as installed here, so Python and JavaScript sides match
 OFFLINE_ROOTS = ("micropip", "ipython", "jedi")  # what the kernel starts with; their dependencies follow from the lock
 CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+
+# The site's front door. JupyterLite's own forgets ?path=, which the book's links carry; the apps read the first script.
+DOOR = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mlsysim lab</title>
+<script id="jupyter-config-data" type="application/json" data-jupyter-lite-root=".">{}</script>
+<script>
+const path = new URLSearchParams(location.search).get("path");
+location.replace(path ? "notebooks/index.html?path=" + encodeURIComponent(path) : "lab/index.html");
+</script>
+<noscript>The lab runs Python in your browser and needs JavaScript.</noscript>
+</html>
+"""
 
 
 class LabError(SystemExit):
@@ -240,6 +253,7 @@ def build_lab(out: Path, offline: bool) -> bool:
         shutil.rmtree(out, ignore_errors=True)
         command = [sys.executable, "-m", "jupyterlite_core", "build", "--output-dir", str(out)]
         run(command, "jupyter lite build", cwd=folder, SOURCE_DATE_EPOCH=EPOCH)
+    (out / "index.html").write_text(DOOR, encoding="utf-8")
     stamp.write_text(json.dumps({"key": key, "offline": offline, **tools}, indent=2) + "\n")
     return True
 
@@ -248,11 +262,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--offline", action="store_true", help="a site that makes no outside request")
     parser.add_argument("--out", type=Path, default=ROOT / "_lab", help="folder of the site (default: _lab)")
+    parser.add_argument("--wheel", action="store_true", help="build our wheel alone and print where it is")
     options = parser.parse_args()
+    if options.wheel:
+        print(build_wheel())
+        return
     out: Path = options.out.resolve()
     fresh = build_lab(out, options.offline)
     print(f"{'built' if fresh else 'already current:'} {out} ({len(notebooks())} notebooks)")
-    print(f"see it: python -m http.server -d {out}, then /lab/index.html?path=<notebook>")
+    print(f"see it: python -m http.server -d {out}, then /index.html?path=<notebook>")
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def controls(devices: dict[str, dict[str, Any]]) -> str:
             choice("device", "Device", grouped),
             choice("precision", "Precision", precisions),
             slider("log_intensity", "intensity", "Arithmetic intensity", INTENSITY),
-            slider("efficiency", "efficiency", "Efficiency, share of the dense peak", EFFICIENCY),
+            slider("efficiency", "efficiency", "Efficiency (share of peak)", EFFICIENCY),
         ]
     )
 

@@ -7,11 +7,14 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 Serve = Callable[[Path], AbstractContextManager[str]]
 # --no-sandbox: CI runs as root. The rest keeps Chromium itself from calling home.
@@ -19,7 +22,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 FLAGS += ["--disable-sync", "--no-first-run", "--disable-dev-shm-usage"]
 
 
-def missing(what: str) -> None:
+def give_up(what: str) -> NoReturn:
     """Skip, or fail in CI, where nothing may be missing."""
     if os.environ.get("MLSYSIM_CI") == "1":
         pytest.fail(f"{what} (MLSYSIM_CI=1 forbids skipping)")
@@ -27,11 +30,31 @@ def missing(what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator["playwright_api.Browser"]:
+def missing() -> Callable[[str], NoReturn]:
+    return give_up
+
+
+def need(*modules: str) -> None:
+    """Give up unless these can be imported."""
+    for module in modules:
+        if not find_spec(module):
+            give_up(f"{module} is not installed; run: make setup")
+
+
+@pytest.fixture(scope="session")
+def needs() -> Callable[..., None]:
+    return need
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    need("playwright")
+    from playwright.sync_api import sync_playwright
+
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
-        missing("no Chromium on the PATH; on Debian: apt-get install chromium")
-    with playwright_api.sync_playwright() as p:
+        give_up("no Chromium on the PATH; on Debian: apt-get install chromium")
+    with sync_playwright() as p:
         made = p.chromium.launch(executable_path=path, args=FLAGS)
         yield made
         made.close()
@@ -69,7 +92,7 @@ def serve() -> Serve:
 class Watch:
     """What a page asked for and complained about."""
 
-    def __init__(self, page: "playwright_api.Page", base: str) -> None:
+    def __init__(self, page: "Page", base: str) -> None:
         self.outside: set[str] = set()
         self.errors: list[str] = []
         allowed = (base, "data:", "blob:", "file:", "about:")
@@ -80,7 +103,7 @@ class Watch:
 
 
 @pytest.fixture
-def page(browser: "playwright_api.Browser") -> Iterator["playwright_api.Page"]:
+def page(browser: "Browser") -> Iterator["Page"]:
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     yield context.new_page()
     context.close()
