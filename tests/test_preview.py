@@ -197,6 +197,7 @@ def test_chapter_reads(site: Path, text: str) -> None:
     "markup",
     [
         '<math display="block"',
+        "<mn>8</mn>",
         'alt="A line with a &quot;corner&quot;."',
         '<img src="../figures/01-one-fig-plot-1.png"',
         '<figure id="fig-plot"',

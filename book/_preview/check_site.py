@@ -13,9 +13,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+KINDS = "fig|tbl|eq|sec|lst|thm|exm|exr|tip|nte|wrn|imp|cau"
+LABEL = re.compile(rf"({KINDS})-")
 LEFTOVERS = {
     "shortcode": re.compile(r"\{\{<"),
-    "unresolved reference": re.compile(r"\?@|(?<![\w@./])@(?:fig|tbl|eq|sec|lst|thm|exm|exr|tip|nte|wrn|imp|cau)-\w"),
+    "unresolved reference": re.compile(rf"\?@|(?<![\w@./])@(?:{KINDS})-\w"),
     "unknown variable": re.compile(r"\?var:"),
     "div fence": re.compile(r":::"),
     "equation label": re.compile(r"\{#(?:eq|fig|tbl|sec|lst)-"),
@@ -96,7 +98,8 @@ def check_site(site: Path, skip: Sequence[str] = ELSEWHERE) -> list[str]:
     for path, page in pages.items():
         name = path.relative_to(site.resolve()).as_posix()
         problems += [f"{name}:{line}: {message}" for line, message in page.found]
-        problems += [f"{name}: id {i} is given twice" for i, n in Counter(page.ids).items() if i and n > 1]
+        twice = [i for i, n in Counter(page.ids).items() if n > 1 and LABEL.match(i)]
+        problems += [f"{name}: label {i} is given twice" for i in twice]
         for line, target, loads in page.targets:
             if message := _broken(site.resolve(), path, target, loads, pages):
                 problems.append(f"{name}:{line}: {message}")

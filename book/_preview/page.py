@@ -46,7 +46,8 @@ def _masthead(book: Book) -> str:
 
 def _date(value: object) -> str:
     try:
-        return date.fromisoformat(str(value)).strftime("%-d %B %Y")
+        day = date.fromisoformat(str(value))
+        return f"{day.day} {day:%B %Y}"
     except ValueError:
         return str(value or "")
 
