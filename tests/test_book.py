@@ -23,6 +23,13 @@ WRITTEN = [p for p in sorted((ROOT / "book").glob("*.qmd")) if "Written by scrip
 SOURCES = ["index.qmd", "_quarto.yml", "_variables.yml", "references.bib", "book", "notebooks", "exercises"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def vendored_scripts() -> None:
+    """A fresh clone has not yet made the chart library that the sliders load; `make book` would."""
+    if not (ROOT / "book/assets/vendor").is_dir():
+        subprocess.run([sys.executable, "scripts/make_sliders.py"], cwd=ROOT, check=True)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Path]:
     site = tmp_path_factory.mktemp("book") / "_site"
