@@ -1,0 +1,189 @@
+"""Write the notebooks of every exercise set from its definitions: the otter master and what students open.
+
+    python scripts/make_exercises.py            write exercises/NN-slug/{master,student}.ipynb
+    python scripts/make_exercises.py --check    exit 1 when a file differs from its definition
+    python scripts/make_exercises.py --otter    also run otter assign: build/exercises/NN-slug/ gets the autograder
+
+A second run changes nothing: cell ids are counted, and no time is written down.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment
+
+ROOT = Path(__file__).resolve().parent.parent
+Cell = dict[str, Any]
+
+_INSTALL = """\
+import sys
+
+if "google.colab" in sys.modules:
+    %pip install -q mlsysim-book"""
+_IMPORT = """\
+import mlsysim
+from mlsysim import catalog, roofline, units
+from mlsysim.classroom import check, inputs, question
+
+assert mlsysim.DISTRIBUTION == "mlsysim-book", "another package called mlsysim is installed; install mlsysim-book\""""
+_CONFIG = """\
+# ASSIGNMENT CONFIG
+name: {slug}
+init_cell: false
+check_all_cell: false
+export_cell: false
+solutions_pdf: false
+run_tests: true
+generate: true
+requirements:
+  - mlsysim-book
+files: []"""
+
+
+def _cell(kind: str, text: str) -> Cell:
+    cell: Cell = {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True)}
+    return cell | {"execution_count": None, "outputs": []} if kind == "code" else cell
+
+
+def _notebook(slug: str, cells: list[Cell]) -> str:
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number:02d}"
+    document = {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+            "otter": {"assignment_name": slug},  # the autograder refuses a notebook of another assignment
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def answer_name(exercise: Exercise) -> str:
+    """The variable that holds the answer: answer_1 for 01.1."""
+    return f"answer_{exercise.id.partition('.')[2]}"
+
+
+def _head(slug: str) -> list[Cell]:
+    lines = [f"- {sentence} (`{main}`)" for sentence, main in OBJECTIVES[slug]]
+    text = f"# Exercises: {slug}\n\nWhat they grade:\n\n" + "\n".join(lines)
+    identity = (
+        "Write your student id, and give the file that name before you hand it in. It sets your numbers. "
+        "An answer is a plain number in SI units, or text with a unit such as `'3.5 ms'`."
+    )
+    return [
+        _cell("markdown", text),
+        _cell("code", _INSTALL),
+        _cell("code", _IMPORT),
+        _cell("markdown", identity),
+        _cell("code", 'STUDENT = "your-id"'),
+    ]
+
+
+def _prompt(exercise: Exercise) -> list[Cell]:
+    return [
+        _cell("markdown", f"## {exercise.id}"),
+        _cell("code", f'question("{exercise.id}", seed=STUDENT)'),
+    ]
+
+
+def student(slug: str) -> str:
+    """The notebook that students open: prompt, stub, check."""
+    cells = _head(slug)
+    for e in assignment(slug):
+        cells += _prompt(e)
+        cells.append(_cell("code", f'g = inputs("{e.id}", seed=STUDENT)\n{answer_name(e)} = ...'))
+        cells.append(_cell("code", f'check("{e.id}", {answer_name(e)}, seed=STUDENT)'))
+    return _notebook(slug, cells)
+
+
+def _solution(exercise: Exercise) -> str:
+    *steps, last = exercise.solution.replace("SEED", "STUDENT").splitlines()
+    steps = ["# BEGIN SOLUTION NO PROMPT", *steps, "# END SOLUTION"] if steps else []
+    return "\n".join([*steps, last.replace("answer =", f"{answer_name(exercise)} =", 1) + "  # SOLUTION"])
+
+
+def _hidden_test(exercise: Exercise) -> str:
+    return (
+        f'""" # BEGIN TEST CONFIG\nhidden: true\npoints: {exercise.points}\n""" # END TEST CONFIG\n'
+        "from mlsysim.classroom import check\n"
+        f'feedback = check("{exercise.id}", {answer_name(exercise)}, seed=STUDENT)\n'
+        "assert feedback.correct, feedback.message"
+    )
+
+
+def master(slug: str) -> str:
+    """The instructor's notebook, in otter's assignment format: solutions and hidden tests."""
+    cells = [_cell("raw", _CONFIG.format(slug=slug)), *_head(slug)]
+    for e in assignment(slug):
+        cells += [
+            *_prompt(e),
+            _cell("raw", f"# BEGIN QUESTION\nname: {answer_name(e)}\npoints: {e.points}\ncheck_cell: false"),
+            _cell("raw", "# BEGIN SOLUTION"),
+            _cell("code", _solution(e)),
+            _cell("raw", "# END SOLUTION"),
+            _cell("raw", "# BEGIN TESTS"),
+            _cell("code", _hidden_test(e)),
+            _cell("raw", "# END TESTS"),
+            _cell("raw", "# END QUESTION"),
+        ]
+    return _notebook(slug, cells)
+
+
+def documents() -> dict[str, str]:
+    """Every generated file by its path under exercises/."""
+    made = {"master": master, "student": student}
+    return {f"{slug}/{name}.ipynb": write(slug) for slug in OBJECTIVES for name, write in made.items()}
+
+
+def stale(folder: Path) -> list[str]:
+    """The files under a folder that are missing or differ from their definition."""
+
+    def same(path: Path, text: str) -> bool:
+        return path.is_file() and path.read_text(encoding="utf-8") == text
+
+    return [name for name, text in documents().items() if not same(folder / name, text)]
+
+
+def otter_assign(master_file: Path, result: Path) -> Path:
+    """Run otter assign on a master, its own tests included, and return the autograder's zip file."""
+    from otter.assign import main as assign  # only instructors need otter
+
+    if result.exists():
+        shutil.rmtree(result)
+    result.mkdir(parents=True)
+    assign(str(master_file), str(result))
+    made = next((result / "autograder").glob("*.zip"))  # its name holds the time
+    return made.rename(result / "autograder.zip")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
+    parser.add_argument("--otter", action="store_true", help="also build the autograder")
+    args = parser.parse_args()
+    folder = ROOT / "exercises"
+    old = stale(folder)
+    if args.check:
+        for name in old:
+            print(f"exercises/{name} is stale; run 'make exercises'", file=sys.stderr)
+        return 1 if old else 0
+    for name, text in documents().items():
+        if name in old:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+            print(f"wrote exercises/{name}")
+    if args.otter:
+        for slug in OBJECTIVES:
+            print(otter_assign(folder / slug / "master.ipynb", ROOT / "build" / "exercises" / slug).relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
