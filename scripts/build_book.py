@@ -17,7 +17,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
-HARMLESS = re.compile(r"^\s*$|\[\s*\d+/\d+\]|Output created|Creating html|deprecat", re.I)
+HARMLESS = re.compile(r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?lab/", re.I)  # the lab is built after the pages
+# Quarto adds these to every page that embeds an HTML table, in case a widget needs them; none of ours does.
+UNASKED = re.compile(
+    r"<script src=\"https://cdn\.jsdelivr\.net/npm/(?:requirejs|jquery)@[^>]*></script>\n?"
+    r"|<script type=\"application/javascript\">define\('jquery'[^<]*</script>\n?"
+)
 
 
 def step(*command: str) -> None:
@@ -45,6 +50,10 @@ def render_with_quarto(quarto: str, out: Path) -> None:
             if suspicious
             else f"build_book: Quarto exit {done.returncode}"
         )
+    for page in out.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if (clean := UNASKED.sub("", text)) != text:
+            page.write_text(clean, encoding="utf-8")
 
 
 def main() -> int:

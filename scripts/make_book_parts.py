@@ -62,7 +62,6 @@ def iron_law() -> dict[str, Any]:
     return {
         "h100": {
             "peak_bf16": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
-            "peak_fp8": units.format(h100.peak_flops["fp8"], "FLOP/s", prefix="T"),
             "printed_bf16": h100.fields["peak_flops.bf16"].printed,
             "bandwidth": units.format(h100.memory_bandwidth, "byte/s"),
             "ridge_bf16": f"{roofline.ridge_point(h100.peak_flops['bf16'], h100.memory_bandwidth):.0f}",
@@ -70,14 +69,11 @@ def iron_law() -> dict[str, Any]:
             "ridge_sparse": f"{roofline.ridge_point(2 * h100.peak_flops['bf16'], h100.memory_bandwidth):.0f}",
             "gemm": f"{validation.gemm_efficiency('h100'):.2f}",
             "dot": f"{validation.stream_efficiency('h100', 'dot'):.2f}",
-            "copy": f"{validation.stream_efficiency('h100', 'copy'):.2f}",
             "corner_tokens": f"{corner(h100):.0f}",
             "error_bound": mean_error("h100", borrowed=False),
             "error_borrowed": mean_error("h100", borrowed=True),
         },
         "a100": {
-            "bandwidth": units.format(a100.memory_bandwidth, "byte/s"),
-            "ridge_bf16": f"{roofline.ridge_point(a100.peak_flops['bf16'], a100.memory_bandwidth):.0f}",
             "gemm": f"{validation.gemm_efficiency('a100'):.2f}",
             "gemm_small": f"{validation.gemm_efficiency('a100', 1024):.2f}",
             "dot": f"{validation.stream_efficiency('a100', 'dot'):.2f}",
@@ -93,7 +89,6 @@ def iron_law() -> dict[str, Any]:
             "intensity": f"{row.prediction.intensity:.0f}",
             "measured": units.format(row.measured, "s"),
             "error": units.percent(row.error),
-            "intensity_one": f"{validation.check('vidur-h100-mlp-up-1').prediction.intensity:.1f}",
             "square_1024": f"{roofline.arithmetic_intensity(kernels.gemm_flops(1024, 1024, 1024), kernels.gemm_bytes(1024, 1024, 1024, 2)):.0f}",
         },
         "worst": {
@@ -127,9 +122,6 @@ def iron_law() -> dict[str, Any]:
             "ratio_4": f"{floors[4] / claim.value.value:.1f}",
         },
         "launch": {"low": f"{launch[0] / units.us:g}", "high": f"{launch[1] / units.us:g}"},
-        "presets": {
-            p.name.replace("-page", "").replace("-", "_"): f"{p.efficiency.value:g}" for p in catalog.presets().values()
-        },
     }
 
 
@@ -138,7 +130,6 @@ def errata() -> dict[str, Any]:
     h100, a40 = catalog.device("H100"), catalog.device("A100-SXM4-40GB")
     v3 = catalog.device("TPU-v3")
     return {
-        "sparse_words": h100.fields["peak_flops.bf16"].printed.partition(" ")[2].removeprefix("TFLOPS "),
         "h100_dense": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
         "a100_40_bandwidth": units.format(a40.memory_bandwidth, "byte/s"),
         "b200_dense": units.format(catalog.device("B200").peak_flops["bf16"], "FLOP/s", prefix="T"),
@@ -158,6 +149,7 @@ def errata() -> dict[str, Any]:
 
 def variables() -> str:
     text = yaml.safe_dump({"iron": iron_law(), "errata": errata()}, allow_unicode=True, sort_keys=True, width=120)
+    text = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\u00a0", text)  # a number and its unit stay on one line
     return "# Written by scripts/make_book_parts.py from the library: change the library, not this file.\n" + text
 
 
