@@ -152,7 +152,8 @@ def pyodide_core(into: Path) -> None:
     if not archive.exists():
         if not shutil.which("npm"):
             raise LabError("--offline takes Pyodide's core from npm, which is not installed: install Node.js")
-        command = ["npm", "pack", "--silent", f"pyodide@{release}", "--pack-destination", str(CACHE)]
+        patience = ["--loglevel=error", "--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
+        command = ["npm", "pack", f"pyodide@{release}", "--pack-destination", str(CACHE), *patience]
         run(command, "fetching Pyodide from npm (this needs network once)", cwd=CACHE)
     into.mkdir(parents=True)
     with tarfile.open(archive) as tar:

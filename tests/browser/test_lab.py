@@ -125,3 +125,11 @@ def test_lab_holds_every_notebook_and_our_wheel(lab):
     assert {n.name for n in (ROOT / "notebooks").glob("*.ipynb")} <= names
     index = json.loads((SITE / "pypi" / "all.json").read_text(encoding="utf-8"))
     assert {"mlsysim-book", "ipywidgets"} <= set(index)
+
+
+def test_every_notebook_of_the_lab_installs_the_library_there(lab):
+    """A browser starts with an empty Python, so a notebook without this cell fails on its first import."""
+    for file in sorted((SITE / "files").rglob("*.ipynb")):
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        first = next("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        assert re.search(r'sys\.platform == "emscripten".*%pip install -q mlsysim-book', first, re.S), file.name
