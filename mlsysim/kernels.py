@@ -50,7 +50,7 @@ def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     units={**_SHAPE, "element_bytes": "byte", "return": "byte"},
     domain={"element_bytes": POSITIVE},
     source="nvidia2023matmul",
-    where="sec. 2.1, Math and Memory Bounds",
+    where="sec. 2",
 )
 def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     """Least traffic of a matrix product: read A and B once, write C once.
@@ -78,6 +78,6 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     >>> gemm_bytes(4096, 4096, 4096, 2)
     100663296
 
-    Source: nvidia2023matmul, sec. 2.1.
+    Source: nvidia2023matmul, sec. 2.
     """
     return (m * k + k * n + m * n) * element_bytes

@@ -101,7 +101,7 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     units={"memory_bandwidth": "byte/s", "memory_efficiency": "1", "return": "byte/s"},
     domain={"memory_bandwidth": POSITIVE, "memory_efficiency": FRACTION},
     source="mccalpin1995stream",
-    where="STREAM copy, scale, add, triad",
+    where="STREAM benchmark",
 )
 def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     """Bandwidth that a real access pattern sustains.

@@ -164,7 +164,7 @@ def latex_by_label() -> dict[str, str]:
     found = {}
     for chapter in sorted((ROOT / "book").glob("[0-9]*.qmd")):
         for body, label in re.findall(r"\$\$(.*?)\$\$\s*\{#(eq-[\w-]+)\}", chapter.read_text(encoding="utf-8"), re.S):
-            found[label] = " ".join(body.split())
+            found[label] = " ".join(body.split()).rstrip(" .,")
     return found
 
 
@@ -172,7 +172,8 @@ def equation_index() -> str:
     _import_everything()
     latex = latex_by_label()
     rows = []
-    for e in sorted(REGISTRY.values(), key=lambda e: e.label):
+    order = list(latex)
+    for e in sorted(REGISTRY.values(), key=lambda e: order.index(e.label) if e.label in latex else len(order)):
         call = f"{e.qualified_name.removeprefix('mlsysim.')}({', '.join(e.units)})"
         cells = (
             f"@{e.label}",
