@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -190,8 +191,9 @@ def notebooks() -> dict[str, Path]:
 
 
 def copy_notebook(source: Path, target: Path) -> None:
-    """A copy that asks for the browser's kernel, so that no dialog comes up."""
-    content = json.loads(source.read_text(encoding="utf-8"))
+    """A copy that asks for the browser's kernel, so that no dialog comes up, with links as the lab lays files out."""
+    text = re.sub(r"\.\./exercises/([\w-]+)/student\.ipynb", r"exercises/\1.ipynb", source.read_text(encoding="utf-8"))
+    content = json.loads(text.replace("../../notebooks/", "../"))
     kernel = {"name": "python", "display_name": "Python (Pyodide)", "language": "python"}
     content.setdefault("metadata", {})["kernelspec"] = kernel
     target.parent.mkdir(parents=True, exist_ok=True)
