@@ -17,7 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
-HARMLESS = re.compile(r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?lab/", re.I)  # the lab is built after the pages
+HARMLESS = re.compile(
+    r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?lab/", re.I
+)  # the lab is built after the pages
 # Quarto adds these to every page that embeds an HTML table, in case a widget needs them; none of ours does.
 UNASKED = re.compile(
     r"<script src=\"https://cdn\.jsdelivr\.net/npm/(?:requirejs|jquery)@[^>]*></script>\n?"

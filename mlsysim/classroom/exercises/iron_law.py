@@ -7,7 +7,7 @@ than the tolerance; a test walks all of them.
 from collections.abc import Mapping
 from typing import Any
 
-from mlsysim import catalog, roofline, units
+from mlsysim import catalog, kernels, roofline, units
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Given, Inputs, Mistake, Options
 
@@ -51,11 +51,11 @@ def _bandwidth(g: Inputs) -> float:
 
 
 def _gemm_flops(g: Mapping[str, Any], per_multiply_add: int = 2) -> float:
-    return float(per_multiply_add * g["m"] * g["n"] * g["k"])
+    return float(kernels.gemm_flops(g["m"], g["n"], g["k"], per_multiply_add))
 
 
 def _gemm_elements(g: Mapping[str, Any]) -> float:
-    return float(g["m"] * g["k"] + g["k"] * g["n"] + g["m"] * g["n"])
+    return float(kernels.gemm_bytes(g["m"], g["n"], g["k"], 1))
 
 
 def _dimensions(m: tuple[int, ...], n: tuple[int, ...], k: tuple[int, ...]) -> dict[str, Options]:
