@@ -19,17 +19,27 @@ from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment
 ROOT = Path(__file__).resolve().parent.parent
 Cell = dict[str, Any]
 
+# The first two cells of every notebook that we ship; a test compares them with the chapters' notebooks.
 _INSTALL = """\
+# The in-browser lab and Colab start without the library; everywhere else it is installed already.
 import sys
 
-if "google.colab" in sys.modules:
+if sys.platform == "emscripten":  # the in-browser lab, which brings its own wheel
+    %pip install -q mlsysim-book ipywidgets
+elif "google.colab" in sys.modules:
     %pip install -q mlsysim-book"""
-_IMPORT = """\
+_WHOSE = """\
 import mlsysim
-from mlsysim import catalog, roofline, units
-from mlsysim.classroom import check, inputs, question
 
-assert mlsysim.DISTRIBUTION == "mlsysim-book", "another package called mlsysim is installed; install mlsysim-book\""""
+assert getattr(mlsysim, "DISTRIBUTION", "") == "mlsysim-book", "another project is called mlsysim too: uninstall it, install mlsysim-book"
+assert mlsysim.__version__.startswith("0.1."), f"this notebook is for mlsysim-book 0.1, not {mlsysim.__version__}\""""
+_IMPORT = (
+    _WHOSE
+    + """
+
+from mlsysim import catalog, roofline, units
+from mlsysim.classroom import check, inputs, question"""
+)
 _CONFIG = """\
 # ASSIGNMENT CONFIG
 name: {slug}

@@ -1,5 +1,6 @@
 """Charts, sliders and tables: what they show is the library's, and it can be read in light, dark and grey."""
 
+import math
 import re
 import subprocess
 import sys
@@ -137,6 +138,15 @@ def test_live_views_are_widgets_and_show_the_library_s_message(monkeypatch: pyte
     assert isinstance(shown["widgets"]["x"], ipywidgets.FloatLogSlider)
     shown["view"](precision="bf16", x=1.0)
     shown["view"](precision="fp4", x=1.0)  # an impossible combination is a sentence, not a traceback
+
+
+@pytest.mark.independent
+def test_a_log_slider_counts_its_steps_through_the_starting_value() -> None:
+    widget = LogSlider(100, 0.5, 1e4).widget("intensity")
+    steps = (math.log10(100) - widget.min) / widget.step
+    assert steps == pytest.approx(round(steps), abs=1e-9)
+    assert 0.5 <= 10**widget.min < 0.5 * 10**0.1
+    assert LogSlider(1, 1, 10).widget("x").min == 0
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,17 @@ class LogSlider:
     def span(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
+    def _first_step(self) -> float:
+        """The lowest exponent on the grid of steps through ``value``: a widget counts its steps from there."""
+        steps_down = math.floor((math.log10(self.value) - math.log10(self.low)) * self.steps + 1e-9)
+        return math.log10(self.value) - steps_down / self.steps
+
     def widget(self, name: str) -> Any:
         import ipywidgets
 
         return ipywidgets.FloatLogSlider(
             value=self.value,
-            min=math.log10(self.low),
+            min=self._first_step(),
             max=math.log10(self.high),
             step=1 / self.steps,
             description=name,
