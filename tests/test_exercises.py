@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, missing
+from support import ROOT, missing
 
 from mlsysim import catalog, roofline, units
 from mlsysim.classroom import check, inputs, question

@@ -1,0 +1,106 @@
+"""Chapter 1, the iron law."""
+
+from typing import Any
+
+from mlsysim import catalog, kernels, roofline, units, validation
+from mlsysim.catalog import Device
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 1."""
+    h100, a100 = catalog.device("H100"), catalog.device("A100-SXM4-80GB")
+    row = validation.check("vidur-h100-mlp-up-256")
+    decode = validation.check("gpt-fast-llama2-7b-bf16")
+    int8 = validation.check("gpt-fast-llama2-7b-int8")
+    claim = validation.measurement("harvard-70b-itl")
+    floors = {b: roofline.memory_time(claim.inputs["parameters"] * b / 8, h100.memory_bandwidth) for b in (16, 8, 4)}
+    launch = [validation.measurement(f"pegainfer-launch-{end}").value.value for end in ("low", "high")]
+    swept = [
+        validation.check(m, validation.gemm_efficiency(short), validation.stream_efficiency(short, "dot"))
+        for short in ("h100", "a100")
+        for m in validation.measurements().values()
+        if m.name.startswith(f"vidur-{short}-")
+    ]
+    worst = max(swept, key=lambda c: abs(c.error))
+
+    def corner(device: Device) -> float:
+        """Tokens at which the 8192 x 57344 product reaches the ridge: solve I(m) = I*."""
+        n, k = 57344, 8192
+        ridge = roofline.ridge_point(device.peak_flops["fp16"], device.memory_bandwidth)
+        return float(ridge * n * k / (n * k - ridge * (n + k)))
+
+    def mean_error(short: str, borrowed: bool) -> str:
+        factors = (
+            (validation.gemm_efficiency(short), validation.stream_efficiency(short, "dot")) if borrowed else (1.0, 1.0)
+        )
+        errors = [
+            abs(validation.check(m, *factors).error)
+            for m in validation.measurements().values()
+            if m.group == "vidur" and m.name.startswith(f"vidur-{short}-")
+        ]
+        return units.percent(sum(errors) / len(errors), signed=False)
+
+    return {
+        "h100": {
+            "peak_bf16": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
+            "printed_bf16": h100.fields["peak_flops.bf16"].printed,
+            "bandwidth": units.format(h100.memory_bandwidth, "byte/s"),
+            "ridge_bf16": f"{roofline.ridge_point(h100.peak_flops['bf16'], h100.memory_bandwidth):.0f}",
+            "ridge_fp8": f"{roofline.ridge_point(h100.peak_flops['fp8'], h100.memory_bandwidth):.0f}",
+            "ridge_sparse": f"{roofline.ridge_point(2 * h100.peak_flops['bf16'], h100.memory_bandwidth):.0f}",
+            "gemm": f"{validation.gemm_efficiency('h100'):.2f}",
+            "dot": f"{validation.stream_efficiency('h100', 'dot'):.2f}",
+            "corner_tokens": f"{corner(h100):.0f}",
+            "error_bound": mean_error("h100", borrowed=False),
+            "error_borrowed": mean_error("h100", borrowed=True),
+        },
+        "a100": {
+            "gemm": f"{validation.gemm_efficiency('a100'):.2f}",
+            "gemm_small": f"{validation.gemm_efficiency('a100', 1024):.2f}",
+            "dot": f"{validation.stream_efficiency('a100', 'dot'):.2f}",
+            "corner_tokens": f"{corner(a100):.0f}",
+            "error_bound": mean_error("a100", borrowed=False),
+            "error_borrowed": mean_error("a100", borrowed=True),
+        },
+        "gemm": {
+            "work": units.format(row.prediction.flops, "FLOP"),
+            "traffic": units.format(row.prediction.bytes, "byte"),
+            "compute": units.format(row.prediction.compute_time, "s"),
+            "memory": units.format(row.prediction.memory_time, "s"),
+            "intensity": f"{row.prediction.intensity:.0f}",
+            "measured": units.format(row.measured, "s"),
+            "error": units.percent(row.error),
+            "square_1024": f"{roofline.arithmetic_intensity(kernels.gemm_flops(1024, 1024, 1024), kernels.gemm_bytes(1024, 1024, 1024, 2)):.0f}",
+        },
+        "worst": {
+            "error": units.percent(worst.error),
+            "device": worst.prediction.device.name,
+            "tokens": str(worst.measurement.inputs["m"]),
+            "larger": units.format(worst.predicted, "s"),
+            "sum": units.format(worst.prediction.compute_time + worst.prediction.memory_time, "s"),
+            "measured": units.format(worst.measured, "s"),
+        },
+        "one": units.format(validation.check("vidur-h100-mlp-up-1").measured, "s"),
+        "sixtyfour": units.format(validation.check("vidur-h100-mlp-up-64").measured, "s"),
+        "fp32_fallback": f"{h100.peak_flops['bf16'] / h100.peak_flops['fp32']:.0f}",
+        "gib": units.percent(units.GiB / units.GB - 1, 0, signed=False),
+        "decode": {
+            "weights": units.format(decode.prediction.bytes, "byte"),
+            "bound": units.format(decode.predicted, "s"),
+            "compute": units.format(decode.prediction.compute_time, "s"),
+            "intensity": f"{decode.prediction.intensity:.0f}",
+            "measured": units.format(decode.measured, "s"),
+            "error": units.percent(decode.error),
+            "share": f"{decode.prediction.bytes / decode.measured / a100.memory_bandwidth:.2f}",
+            "int8_error": units.percent(int8.error),
+            "crossing": f"{decode.predicted / (10 * units.us):.0f}",
+        },
+        "claim": {
+            "printed": claim.value.printed.removeprefix("~").removesuffix("/token"),
+            **{f"floor_{b}": units.format(t, "s", digits=3) for b, t in floors.items()},
+            "floor_16_by_8": units.format(floors[16] / 8, "s", digits=3),
+            "ratio_16": f"{floors[16] / claim.value.value:.0f}",
+            "ratio_4": f"{floors[4] / claim.value.value:.1f}",
+        },
+        "launch": {"low": f"{launch[0] / units.us:g}", "high": f"{launch[1] / units.us:g}"},
+    }
