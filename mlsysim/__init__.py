@@ -11,7 +11,17 @@ from typing import Any
 __version__ = "0.1.0"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
 
-_SUBMODULES = ("catalog", "classroom", "equations", "kernels", "roofline", "tables", "units", "validation")
+_SUBMODULES = (
+    "catalog",
+    "classroom",
+    "equations",
+    "kernels",
+    "roofline",
+    "tables",
+    "transformer",
+    "units",
+    "validation",
+)
 __all__ = ["DISTRIBUTION", "__version__", *_SUBMODULES]
 
 

@@ -18,7 +18,7 @@ FLOORS = [
     {"equations"},
     {"results", "quantities"},
     {"catalog"},
-    {"roofline", "kernels"},
+    {"roofline", "kernels", "transformer"},
     {"validation"},
     {"classroom"},
     {"cli"},
