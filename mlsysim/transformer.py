@@ -1,9 +1,214 @@
-"""Counting a transformer: parameters, FLOPs and bytes, exactly, from its shape."""
+"""Counting what a transformer is made of: parameters and bytes, exactly, from its shape. (Its work: ``flops``.)"""
 
 from dataclasses import asdict, dataclass
 
 from mlsysim import catalog
+from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
+from mlsysim.equations import POSITIVE, equation
+
+
+@equation(
+    "eq-param-count",
+    formula="hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden",
+    units={"hidden": "1", "vocab": "1", "layers": "1", "return": "1"},
+    source="rooflinepage2026",
+    where="sec. 2",
+)
+def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:
+    """Parameters of a transformer of the GPT-2 shape, and of no other.
+
+    Formula: N = h V + L (12 h^2 + 13 h) + 2 h.
+
+    Parameters
+    ----------
+    hidden : float or array, 1
+        Width of the residual stream.
+    vocab : float or array, 1
+        Rows of the embedding, which is the LM head as well.
+    layers : float or array, 1
+        Layers.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: tied embeddings, multi-head attention with heads x head size = h, a plain MLP of width 4 h, a bias on
+    every matrix but the embedding, layer norms; learned positions are not counted. For other shapes use
+    :func:`parameter_count`.
+
+    >>> gpt2_parameters(768, 50257, 12)
+    123653376
+
+    Source: rooflinepage2026, sec. 2.
+    """
+    return hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden
+
+
+@equation(
+    "eq-attention-params",
+    formula="hidden * head_dim * (2 * heads + 2 * kv_heads)",
+    units={"hidden": "1", "heads": "1", "kv_heads": "1", "head_dim": "1", "return": "1"},
+    source="ainslie2023gqa",
+    where="sec. 2.2",
+)
+def attention_matrices(hidden: Num, heads: Num, kv_heads: Num, head_dim: Num) -> Num:
+    """Weights in the four attention matrices of one layer: queries, keys, values, output.
+
+    Formula: N_att = h d (2 H + 2 H_kv).
+
+    Parameters
+    ----------
+    hidden : float or array, 1
+        Width of the residual stream.
+    heads : float or array, 1
+        Query heads.
+    kv_heads : float or array, 1
+        Key and value heads: equal to heads (multi-head), fewer (grouped-query) or 1 (multi-query).
+    head_dim : float or array, 1
+        Size of one head; heads x head_dim need not equal hidden.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: no biases; not multi-head latent attention, which factorises these matrices.
+
+    >>> attention_matrices(4096, 32, 8, 128)
+    41943040
+
+    Source: ainslie2023gqa, sec. 2.2.
+    """
+    return hidden * head_dim * (2 * heads + 2 * kv_heads)
+
+
+@equation(
+    "eq-mlp-params",
+    formula="matrices * hidden * ffn",
+    units={"hidden": "1", "ffn": "1", "matrices": "1", "return": "1"},
+    source="shazeer2020glu",
+    where="sec. 2",
+)
+def mlp_matrices(hidden: Num, ffn: Num, matrices: Num) -> Num:
+    """Weights in the matrices of one MLP (or of one expert).
+
+    Formula: N_mlp = n h f, with n = 3 matrices when gated (up, gate, down) and n = 2 when plain (up, down).
+
+    Parameters
+    ----------
+    hidden : float or array, 1
+        Width of the residual stream.
+    ffn : float or array, 1
+        Width of the MLP.
+    matrices : float or array, 1
+        3 when gated (SwiGLU, GeGLU), 2 when plain (GELU, ReLU).
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: no biases.
+
+    >>> mlp_matrices(4096, 14336, 3)
+    176160768
+
+    Source: shazeer2020glu, sec. 2.
+    """
+    return matrices * hidden * ffn
+
+
+@equation(
+    "eq-moe-active",
+    formula="always + top_k * expert",
+    units={"always": "1", "top_k": "1", "expert": "1", "return": "1"},
+    source="jiang2024mixtral",
+    where="sec. 2.1",
+)
+def moe_active(always: Num, top_k: Num, expert: Num) -> Num:
+    """Parameters that one token meets in a mixture of experts.
+
+    Formula: N_active = N_always + k N_expert.
+
+    Parameters
+    ----------
+    always : float or array, 1
+        Parameters that every token meets: embeddings, attention, dense layers, shared experts, routers, norms.
+    top_k : float or array, 1
+        Routed experts per token.
+    expert : float or array, 1
+        Parameters of one routed expert, summed over the layers that have experts.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: every token is routed to exactly top_k experts in every mixture layer (no token is dropped).
+
+    >>> moe_active(always=2e9, top_k=2, expert=5e9)
+    12000000000.0
+
+    Source: jiang2024mixtral, sec. 2.1.
+    """
+    return always + top_k * expert
+
+
+@equation(
+    "eq-weight-bytes",
+    formula="parameters * element_bytes",
+    units={"parameters": "1", "element_bytes": "byte", "return": "byte"},
+    domain={"element_bytes": POSITIVE},
+    source="rooflinepage2026",
+    where="sec. 2.1",
+)
+def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
+    """Bytes of the weights alone, as in a checkpoint for inference.
+
+    Formula: bytes = N x bytes per parameter.
+
+    Parameters
+    ----------
+    parameters : float or array, 1
+        All parameters, whether a token meets them or not.
+    element_bytes : float or array, byte
+        Size of one: 4 for FP32, 2 for BF16, 1 for FP8.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: one format for all weights; no scales of a quantised format, no optimiser state, no cache.
+
+    >>> weight_bytes(8030261248, 2)
+    16060522496
+
+    Source: rooflinepage2026, sec. 2.1.
+    """
+    return parameters * element_bytes
 
 
 @dataclass(frozen=True)
@@ -36,13 +241,13 @@ def attention_parameters(m: Model) -> int:
         return queries + latent + expand + m.heads * v_dim * m.hidden
     q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
     biases = m.qkv_bias * (q + 2 * kv) + m.output_bias * m.hidden
-    return m.hidden * (q + 2 * kv) + q * m.hidden + biases
+    return int(attention_matrices(m.hidden, m.heads, m.kv_heads, m.head_dim)) + biases
 
 
 def mlp_parameters(m: Model, width: int) -> int:
     """Parameters of one MLP of a given width, gated or not."""
     up = 2 if m.gated_mlp else 1
-    return (up + 1) * m.hidden * width + m.mlp_bias * (up * width + m.hidden)
+    return int(mlp_matrices(m.hidden, width, up + 1)) + m.mlp_bias * (up * width + m.hidden)
 
 
 def norm_parameters(m: Model) -> int:

@@ -19,6 +19,7 @@ FLOORS = [
     {"results", "quantities"},
     {"catalog"},
     {"roofline", "kernels", "transformer"},
+    {"flops"},
     {"validation"},
     {"classroom"},
     {"cli"},
