@@ -1,7 +1,7 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.validation.measurements import Measurement, measurement, measurements
+from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
 from mlsysim.validation.scoring import signed_error
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Check",
     "Measurement",
     "check",
+    "counts",
     "gemm_efficiency",
     "measurement",
     "measurements",

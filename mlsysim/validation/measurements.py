@@ -10,7 +10,15 @@ from typing import Any
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import unknown_name
 
-_UNITS = {"time": "s", "flop_rate": "FLOP/s", "bandwidth": "byte/s", "token_rate": "token/s"}
+_UNITS = {
+    "time": "s",
+    "flop_rate": "FLOP/s",
+    "bandwidth": "byte/s",
+    "token_rate": "token/s",
+    "flops": "FLOP",
+    "bytes": "byte",
+    "share": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,21 @@ def measurements() -> Mapping[str, Measurement]:
     >>> round(measurements()["gpt-fast-llama2-7b-bf16"].value.value, 1)
     104.9
     """
-    with as_file(files(__package__) / "measurements.toml") as path:
+    return _load("measurements.toml")
+
+
+@cache
+def counts() -> Mapping[str, Measurement]:
+    """All shipped counts (FLOPs, bytes, utilisations that others printed), by name.
+
+    >>> counts()["gpt3-175b-training"].value.value
+    3.14e+23
+    """
+    return _load("counts.toml")
+
+
+def _load(file: str) -> Mapping[str, Measurement]:
+    with as_file(files(__package__) / file) as path:
         raw = read_toml(path)
         return MappingProxyType({name: _measurement(name, entry, path.name) for name, entry in raw.items()})
 
@@ -46,7 +68,7 @@ def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
         name=name,
         kind=raw["kind"],
         group=raw["group"],
-        device=raw["device"],
+        device=raw.get("device", ""),
         precision=raw.get("precision", ""),
         quantity=quantity,
         inputs=MappingProxyType(raw.get("inputs", {})),
