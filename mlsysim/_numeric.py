@@ -40,6 +40,15 @@ def minimum(*xs: Num) -> Num:
     return reduce(_numpy().minimum, xs) if any(map(is_array, xs)) else min(xs)
 
 
+def log2(x: Num) -> Num:
+    """Binary logarithm, elementwise for an array; exact for powers of two.
+
+    >>> log2(8)
+    3.0
+    """
+    return _numpy().log2(x) if is_array(x) else math.log2(x)
+
+
 def where(condition: Any, yes: Any, no: Any) -> Any:
     """``yes if condition else no``, elementwise when the condition is an array.
 
