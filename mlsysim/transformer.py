@@ -252,7 +252,7 @@ def mlp_parameters(m: Model, width: int) -> int:
 
 def norm_parameters(m: Model) -> int:
     """Parameters of all norms of the model, those inside the attention included."""
-    size = 2 if m.norm == "layernorm" else 1
+    size = 2 if m.norm == "layernorm" and m.norm_bias else 1
     per_layer = size * m.norms_per_layer * m.hidden
     if m.is_mla:
         per_layer += m.q_lora_rank + m.kv_lora_rank
@@ -267,8 +267,10 @@ def parameter_count(model: Model | str) -> ParameterCount:
     """Exact parameters by part, from the shape alone."""
     m = catalog.model(model)
     shared = m.n_shared_experts * mlp_parameters(m, m.shared_ffn or m.moe_ffn) + m.shared_gate * m.hidden
+    width = m.embedding_width or m.hidden
+    projection = m.embedding_width * m.hidden  # once from the embedding to the residual stream, once back
     return ParameterCount(
-        embedding=m.vocab * m.hidden,
+        embedding=m.vocab * width + projection,
         positions=m.learned_positions * m.hidden,
         attention=m.layers * attention_parameters(m),
         dense_mlp=(m.layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
@@ -276,5 +278,5 @@ def parameter_count(model: Model | str) -> ParameterCount:
         shared_experts=m.n_moe_layers * shared,
         router=m.n_moe_layers * (m.hidden * m.n_experts + m.router_bias * m.n_experts),
         norms=norm_parameters(m),
-        lm_head=(0 if m.tied_embeddings else m.vocab * m.hidden) + m.head_bias * m.vocab,
+        lm_head=(0 if m.tied_embeddings else m.vocab * width) + projection + m.head_bias * m.vocab,
     )

@@ -33,11 +33,15 @@ class Model:
     vocab: int
     gated_mlp: bool = True  # three matrices (SwiGLU, GeGLU) instead of two
     tied_embeddings: bool = False  # the LM head is the embedding matrix
-    norm: str = "rmsnorm"  # a layernorm has a bias besides its weight
+    embedding_width: int = 0  # narrower embedding with a projection to hidden and one back (OPT-350m); 0: hidden
+    norm: str = "rmsnorm"  # a layernorm has a bias besides its weight, unless norm_bias says otherwise
+    norm_bias: bool = True
     norms_per_layer: int = 2
     final_norm: bool = True
     embedding_norm: bool = False  # BLOOM
-    qk_norm: str = ""  # "head" (one vector of head_dim for queries, one for keys) or "full" (over all heads)
+    qk_norm: str = (
+        ""  # weights of a norm on queries and keys: "head" (one vector of head_dim each) or "full" (all heads)
+    )
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
