@@ -449,7 +449,9 @@ def matmul_parameters(model: Model | str) -> int:
     544
     """
     m = catalog.model(model)
-    return layer_matmul_parameters(m) + m.vocab * m.hidden
+    head = m.vocab * (m.embedding_width or m.hidden)
+    projections = 2 * m.embedding_width * m.hidden  # of a narrower embedding, into the residual stream and back
+    return layer_matmul_parameters(m) + head + projections
 
 
 def layer_matmul_parameters(model: Model | str) -> int:

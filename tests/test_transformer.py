@@ -30,6 +30,7 @@ SMALL = [
           n_dense_layers=1, shared_gate=True, router_bias=True),
     Model("mla", 2, 8, 2, 2, 4, 16, 16, q_lora_rank=3, kv_lora_rank=5, qk_rope_head_dim=2, v_head_dim=6),
     Model("mla without query rank", 2, 8, 2, 2, 4, 16, 16, kv_lora_rank=5, qk_rope_head_dim=2),
+    Model("narrow embedding", 2, 8, 2, 2, 4, 16, 16, tied_embeddings=True, embedding_width=3),
     Model("windowed", 5, 8, 2, 1, 4, 16, 16, attn_window=3, n_windowed_layers=3),
 ]  # fmt: skip
 
@@ -74,7 +75,10 @@ def walk(m: Model, seq: int, causal: bool = True) -> tuple[int, int, int]:
                 seen = position - window < key <= position if causal else key < min(window, seq)
                 if seen:
                     core += m.heads * (2 * qk + 2 * v_dim)
-        head += 2 * m.hidden * m.vocab
+        if m.embedding_width:
+            head += 2 * m.embedding_width * (m.hidden + m.hidden + m.vocab)
+        else:
+            head += 2 * m.hidden * m.vocab
     return layers, head, core
 
 
