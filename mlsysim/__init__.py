@@ -16,6 +16,7 @@ _SUBMODULES = (
     "classroom",
     "equations",
     "kernels",
+    "memory",
     "roofline",
     "tables",
     "transformer",

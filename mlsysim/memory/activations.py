@@ -1,0 +1,602 @@
+"""Activations: what the forward pass must leave behind for the backward pass.
+
+The first forms are those of Korthikanti et al. for the block of GPT-3 (multi-head attention, an ungated MLP of width
+4 h, dropout). ``block_activations`` counts the same tensors for any shape; a test proves that it gives the paper's 34.
+"""
+
+from mlsysim._numeric import Num, minimum
+from mlsysim.equations import equation
+from mlsysim.memory.states import AT_LEAST_ONE
+
+_LAYER = {"seq": "1", "micro_batch": "1", "hidden": "1"}
+_FORMATS = {"layers": "1", "element_bytes": "byte", "mask_bytes": "byte", "return": "byte"}
+
+
+@equation(
+    "eq-activation-memory",
+    formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
+    "(2 * element_bytes + mask_bytes))",
+    units={**_LAYER, "heads": "1", **_FORMATS},
+    source="korthikanti2022recompute",
+    where="eq. 1",
+)
+def activation_memory(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    heads: Num,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+    mask_bytes: Num = 1.0,
+) -> Num:
+    """Activations of GPT-like layers on one device, everything stored.
+
+    Formula: M = L s b h (34 + 5 a s / h): 16 elements and 2 masks per token and channel, 2 and 1 per attention score.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size.
+    heads : float or array, 1
+        Attention heads.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation (2 in 16-bit training).
+    mask_bytes : float or array, byte
+        Size of one entry of a dropout mask (1).
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: multi-head attention, an ungated MLP of width 4 h, dropout, scores written to memory (no fused attention).
+
+    >>> activation_memory(seq=2048, micro_batch=1, hidden=12288, heads=96) / (2048 * 12288)
+    114.0
+
+    Source: korthikanti2022recompute, eq. 1.
+    """
+    per_channel, per_score = 16 * element_bytes + 2 * mask_bytes, 2 * element_bytes + mask_bytes
+    return layers * seq * micro_batch * (hidden * per_channel + heads * seq * per_score)
+
+
+@equation(
+    "eq-activation-tp",
+    formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + 2 * mask_bytes) + (hidden * 12 * "
+    "element_bytes + heads * seq * (2 * element_bytes + mask_bytes)) / tp)",
+    units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
+    domain={"tp": AT_LEAST_ONE},
+    source="korthikanti2022recompute",
+    where="eq. 2",
+)
+def activation_memory_tp(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    heads: Num,
+    tp: Num,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+    mask_bytes: Num = 1.0,
+) -> Num:
+    """Activations per device under tensor parallelism: what stands outside the split matrices is kept by every rank.
+
+    Formula: M = L s b h (10 + 24 / t + 5 a s / (h t)).
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size.
+    heads : float or array, 1
+        Attention heads.
+    tp : float or array, 1
+        Tensor-parallel ranks, at least 1.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation.
+    mask_bytes : float or array, byte
+        Size of one entry of a dropout mask.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-activation-memory; heads divide evenly among the ranks.
+
+    >>> activation_memory_tp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
+    23.0
+
+    Source: korthikanti2022recompute, eq. 2.
+    """
+    kept_by_all = hidden * (4 * element_bytes + 2 * mask_bytes)
+    divided = hidden * 12 * element_bytes + heads * seq * (2 * element_bytes + mask_bytes)
+    return layers * seq * micro_batch * (kept_by_all + divided / tp)
+
+
+@equation(
+    "eq-activation-sp",
+    formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
+    "(2 * element_bytes + mask_bytes)) / tp",
+    units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
+    domain={"tp": AT_LEAST_ONE},
+    source="korthikanti2022recompute",
+    where="eq. 4",
+)
+def activation_memory_sp(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    heads: Num,
+    tp: Num,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+    mask_bytes: Num = 1.0,
+) -> Num:
+    """Activations per device under tensor and sequence parallelism: the rest is split along the sequence.
+
+    Formula: M = L s b h (34 + 5 a s / h) / t.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size.
+    heads : float or array, 1
+        Attention heads.
+    tp : float or array, 1
+        Tensor-parallel ranks, which also split the sequence, at least 1.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation.
+    mask_bytes : float or array, byte
+        Size of one entry of a dropout mask.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-activation-memory; gathered copies of a layer's input are freed after use.
+
+    >>> activation_memory_sp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
+    14.25
+
+    Source: korthikanti2022recompute, eq. 4.
+    """
+    return activation_memory(seq, micro_batch, hidden, heads, layers, element_bytes, mask_bytes) / tp
+
+
+@equation(
+    "eq-activation-selective",
+    formula="layers * seq * micro_batch * hidden * ((4 * element_bytes + 2 * mask_bytes) / sequence_shards + 12 * "
+    "element_bytes / tp)",
+    units={**_LAYER, "tp": "1", "sequence_shards": "1", **_FORMATS},
+    domain={"tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
+    source="korthikanti2022recompute",
+    where="eq. 6 and table 2",
+)
+def activation_memory_selective(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    tp: Num = 1.0,
+    sequence_shards: Num = 1.0,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+    mask_bytes: Num = 1.0,
+) -> Num:
+    """Activations per device when the attention scores are computed again instead of kept.
+
+    Formula: M = L s b h (10 / t_s + 24 / t), with t_s = t under sequence parallelism and 1 without.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size.
+    tp : float or array, 1
+        Tensor-parallel ranks, at least 1.
+    sequence_shards : float or array, 1
+        Ranks that split what tensor parallelism leaves whole: tp with sequence parallelism, 1 without.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation.
+    mask_bytes : float or array, byte
+        Size of one entry of a dropout mask.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-activation-memory; one layer's scores at a time are too small to count.
+
+    >>> activation_memory_selective(2048, 1, 12288, tp=8, sequence_shards=8) / (2048 * 12288)
+    4.25
+
+    Source: korthikanti2022recompute, eq. 6 and table 2.
+    """
+    kept_by_all, divided = 4 * element_bytes + 2 * mask_bytes, 12 * element_bytes
+    return layers * seq * micro_batch * hidden * (kept_by_all / sequence_shards + divided / tp)
+
+
+@equation(
+    "eq-activation-full",
+    formula="layers * seq * micro_batch * hidden * element_bytes",
+    units={**_LAYER, "layers": "1", "element_bytes": "byte", "return": "byte"},
+    source="korthikanti2022recompute",
+    where="table 2, last row",
+)
+def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num = 1.0, element_bytes: Num = 2.0) -> Num:
+    """Activations when only each layer's input is kept and the whole layer is computed again.
+
+    Formula: M = 2 L s b h.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence (per rank, where ranks split the sequence).
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: the layer that is being recomputed comes on top (eq-activation-block, once).
+
+    >>> activation_memory_full(2048, 1, 12288) / 1e6
+    50.331648
+
+    Source: korthikanti2022recompute, table 2.
+    """
+    return layers * seq * micro_batch * hidden * element_bytes
+
+
+@equation(
+    "eq-activation-block",
+    formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + masks * mask_bytes) / sequence_shards + (2 * "
+    "(query_width + kv_width) + mlp_tensors * mlp_width) * element_bytes / tp)",
+    units={
+        **_LAYER,
+        "query_width": "1",
+        "kv_width": "1",
+        "mlp_width": "1",
+        "mlp_tensors": "1",
+        "masks": "1",
+        "tp": "1",
+        "sequence_shards": "1",
+        **_FORMATS,
+    },
+    domain={"tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
+    source="korthikanti2022recompute",
+    where="sec. 4.1, counted for other shapes",
+)
+def block_activations(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    query_width: Num,
+    kv_width: Num,
+    mlp_width: Num,
+    mlp_tensors: Num = 2.0,
+    masks: Num = 0.0,
+    tp: Num = 1.0,
+    sequence_shards: Num = 1.0,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+    mask_bytes: Num = 1.0,
+) -> Num:
+    """Activations of a layer of any shape with fused attention: the tensors of eq-activation-memory, counted one by one.
+
+    Formula: M = L s b (h (4 e + n_m m) / t_s + (2 (w_q + w_kv) + n_f f) e / t).
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size. Four tensors of it are kept: the inputs of both norms, and what they give to attention and MLP.
+    query_width : float or array, 1
+        Query heads times head size. Two tensors: the queries and the output of the attention.
+    kv_width : float or array, 1
+        Key-value heads times head size. Two tensors: the keys and the values.
+    mlp_width : float or array, 1
+        Width of the MLP, of all active experts together in a mixture of experts.
+    mlp_tensors : float or array, 1
+        Tensors of that width: 2 without a gate, 4 with (gate, up, activated gate, product), 3 when one kernel fuses them.
+    masks : float or array, 1
+        Dropout masks of the hidden size: 2 with dropout, 0 without.
+    tp : float or array, 1
+        Tensor-parallel ranks, at least 1.
+    sequence_shards : float or array, 1
+        Ranks that split what tensor parallelism leaves whole, at least 1.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation.
+    mask_bytes : float or array, byte
+        Size of one entry of a dropout mask.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: attention scores never reach memory; routing buffers and the statistics of fused kernels are too small to count.
+
+    >>> block_activations(1, 1, 4096, 4096, 4096, 4 * 4096, masks=2) / 4096
+    34.0
+
+    Source: korthikanti2022recompute, sec. 4.1, counted for other shapes.
+    """
+    kept_by_all = hidden * (4 * element_bytes + masks * mask_bytes)
+    divided = (2 * (query_width + kv_width) + mlp_tensors * mlp_width) * element_bytes
+    return layers * seq * micro_batch * (kept_by_all / sequence_shards + divided / tp)
+
+
+@equation(
+    "eq-activation-matmuls",
+    formula="layers * seq * micro_batch * (hidden * (1 + 2 * kept_share) / sequence_shards + (query_width + "
+    "kept_share * (query_width + 2 * kv_width + mlp_inputs * mlp_width)) / tp) * element_bytes",
+    units={
+        **_LAYER,
+        "query_width": "1",
+        "kv_width": "1",
+        "mlp_width": "1",
+        "mlp_inputs": "1",
+        "kept_share": "1",
+        "tp": "1",
+        "sequence_shards": "1",
+        "layers": "1",
+        "element_bytes": "byte",
+        "return": "byte",
+    },
+    domain={"kept_share": "[0, 1]", "tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
+    source="torchtitan2024h100",
+    where="parallelize_llama.py, selective checkpointing by operator",
+)
+def activation_memory_matmuls(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    query_width: Num,
+    kv_width: Num,
+    mlp_width: Num,
+    mlp_inputs: Num = 1.0,
+    kept_share: Num = 0.5,
+    tp: Num = 1.0,
+    sequence_shards: Num = 1.0,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+) -> Num:
+    """Activations when a policy keeps the outputs of attention and of a share of the matrix products, and no others.
+
+    Formula: M = L s b (h (1 + 2 k) / t_s + (w_q + k (w_q + 2 w_kv + n_i f)) / t) e.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size: the layer's input is kept, and the outputs of the attention's and the MLP's last product can be.
+    query_width : float or array, 1
+        Query heads times head size: the output of the attention is kept, and the queries can be.
+    kv_width : float or array, 1
+        Key-value heads times head size.
+    mlp_width : float or array, 1
+        Width of the MLP, of all active experts together in a mixture of experts.
+    mlp_inputs : float or array, 1
+        Products that widen: 1 without a gate, 2 with.
+    kept_share : float or array, 1
+        Share of the products whose output is kept, in [0, 1]; torchtitan keeps every second one.
+    tp : float or array, 1
+        Tensor-parallel ranks, at least 1.
+    sequence_shards : float or array, 1
+        Ranks that split what tensor parallelism leaves whole, at least 1.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of one activation.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: the share is the same for products of every size; the layer that is being recomputed comes on top.
+
+    >>> activation_memory_matmuls(1, 1, 4096, 4096, 1024, 14336, mlp_inputs=2)
+    59392.0
+
+    Source: torchtitan2024h100, parallelize_llama.py, selective checkpointing by operator.
+    """
+    whole = hidden * (1 + 2 * kept_share)
+    divided = query_width + kept_share * (query_width + 2 * kv_width + mlp_inputs * mlp_width)
+    return layers * seq * micro_batch * (whole / sequence_shards + divided / tp) * element_bytes
+
+
+@equation(
+    "eq-activation-pipeline",
+    formula="layer_bytes * layers * min(micro_batches * virtual_stages, pp * virtual_stages + (pp - 1) * min(1, "
+    "virtual_stages - 1)) / (pp * virtual_stages)",
+    units={
+        "layer_bytes": "byte",
+        "layers": "1",
+        "pp": "1",
+        "virtual_stages": "1",
+        "micro_batches": "1",
+        "return": "byte",
+    },
+    domain={"pp": AT_LEAST_ONE, "virtual_stages": AT_LEAST_ONE, "micro_batches": AT_LEAST_ONE},
+    source="korthikanti2022recompute",
+    where="sec. 4.2.3",
+)
+def activation_memory_pipeline(layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num) -> Num:
+    """Activations on the first pipeline stage, which waits longest for its micro-batches to come back (1F1B).
+
+    Formula: M = layer x L, x (1 + (p - 1) / (p v)) when stages are interleaved; less when there are too few micro-batches.
+
+    Parameters
+    ----------
+    layer_bytes : float or array, byte
+        Activations of one layer and one micro-batch on one device.
+    layers : float or array, 1
+        Layers of the whole model; a stage has layers / pp of them.
+    pp : float or array, 1
+        Pipeline stages, at least 1.
+    virtual_stages : float or array, 1
+        Model chunks per stage: 1 for plain 1F1B, more when stages are interleaved.
+    micro_batches : float or array, 1
+        Micro-batches per step, at least 1.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: one-forward-one-backward schedules and equal stages. GPipe holds every micro-batch instead.
+
+    >>> activation_memory_pipeline(1e9, layers=96, pp=8, virtual_stages=1, micro_batches=64) / 1e9
+    96.0
+    >>> activation_memory_pipeline(1e9, layers=96, pp=8, virtual_stages=3, micro_batches=64) / 1e9
+    124.0
+
+    Source: korthikanti2022recompute, sec. 4.2.3.
+    """
+    # Chunks of layers / (pp v) that are in flight: p of them in plain 1F1B, p v + p - 1 when interleaved.
+    warm_up = pp * virtual_stages + (pp - 1) * minimum(1, virtual_stages - 1)
+    in_flight = minimum(micro_batches * virtual_stages, warm_up)
+    return layer_bytes * layers * in_flight / (pp * virtual_stages)
+
+
+@equation(
+    "eq-activation-output",
+    formula="seq * micro_batch * (hidden * 2 * element_bytes + vocab * logit_bytes) / tp",
+    units={
+        **_LAYER,
+        "vocab": "1",
+        "tp": "1",
+        "logit_bytes": "byte",
+        "element_bytes": "byte",
+        "return": "byte",
+    },
+    domain={"tp": AT_LEAST_ONE},
+    source="korthikanti2022recompute",
+    where="sec. 4.3",
+)
+def output_activations(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    vocab: Num,
+    tp: Num = 1.0,
+    logit_bytes: Num = 4.0,
+    element_bytes: Num = 2.0,
+) -> Num:
+    """Activations behind the last layer: final norm, output projection and the logits that the loss needs.
+
+    Formula: M = s b (4 h + 4 V) / t with 16-bit activations and one FP32 copy of the logits.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    hidden : float or array, 1
+        Hidden size: the inputs of the final norm and of the output projection are kept.
+    vocab : float or array, 1
+        Vocabulary size.
+    tp : float or array, 1
+        Tensor-parallel ranks that split the vocabulary, at least 1.
+    logit_bytes : float or array, byte
+        Bytes held per logit: 4 for one FP32 copy, 12 for an unfused loss (see LOGIT_BYTES).
+    element_bytes : float or array, byte
+        Size of one activation.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: the vocabulary is split as evenly as the matrices; the embedding's dropout mask is left out.
+
+    >>> output_activations(seq=8192, micro_batch=2, hidden=4096, vocab=128256) / 1e9
+    8.673820672
+
+    Source: korthikanti2022recompute, sec. 4.3.
+    """
+    return seq * micro_batch * (hidden * 2 * element_bytes + vocab * logit_bytes) / tp
+
+
+# Bytes that a loss holds per logit at its worst moment. "one-copy" is Korthikanti et al., sec. 4.3. "unfused" is what
+# PyTorch's cross entropy of an FP32 copy holds in its backward pass: log-softmax, its gradient, and the logits' gradient.
+LOGIT_BYTES = {"one-copy": 4.0, "unfused": 12.0}

@@ -1,0 +1,597 @@
+"""Will it fit? Everything that one device holds in training, term by term, against what it has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import catalog, transformer, units
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
+from mlsysim.catalog import Device, Model
+from mlsysim.equations import Domain, check_argument, equation, lookup
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.memory.activations import (
+    activation_memory,
+    activation_memory_full,
+    activation_memory_matmuls,
+    activation_memory_pipeline,
+    block_activations,
+    output_activations,
+)
+from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
+from mlsysim.memory.states import AT_LEAST_ONE, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
+from mlsysim.memory.states import recipe as _recipe
+from mlsysim.results import CALLER, Explanation, Input, Term
+
+SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+RECOMPUTE = ("none", "selective", "matmuls", "full")
+LEFT_OUT = (
+    "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
+    "cannot use. A measured peak lies above this number."
+)
+_COUNT = Domain.of(AT_LEAST_ONE)
+
+
+@equation(
+    "eq-training-memory",
+    formula="weights + gradients + optimizer + gathered + activations + max(output, recomputed)",
+    units={
+        "weights": "byte",
+        "gradients": "byte",
+        "optimizer": "byte",
+        "gathered": "byte",
+        "activations": "byte",
+        "output": "byte",
+        "recomputed": "byte",
+        "return": "byte",
+    },
+    source="rajbhandari2020zero",
+    where="sec. 3",
+)
+def peak_memory(
+    weights: Num, gradients: Num, optimizer: Num, gathered: Num, activations: Num, output: Num, recomputed: Num
+) -> Num:
+    """Peak memory of one device: what stays, what waits for the backward pass, and the larger of two passing loads.
+
+    Formula: M = weights + gradients + optimizer + gathered + activations + max(output, recomputed layer).
+
+    Parameters
+    ----------
+    weights, gradients, optimizer : float or array, byte
+        Model state on the device after sharding.
+    gathered : float or array, byte
+        Whole weights gathered to compute with.
+    activations : float or array, byte
+        Activations kept for the backward pass.
+    output : float or array, byte
+        Logits and what else the loss holds, gone before a layer is recomputed.
+    recomputed : float or array, byte
+        Activations of the one layer that is being recomputed.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: the peak lies at the start of the backward pass, when all activations are held; gradients exist then
+    (from the second micro-batch on they do).
+
+    >>> peak_memory(1.0, 2.0, 3.0, 0.5, 4.0, output=2.0, recomputed=1.0)
+    12.5
+
+    Source: rajbhandari2020zero, sec. 3 (model state and residual state).
+    """
+    return weights + gradients + optimizer + gathered + activations + maximum(output, recomputed)
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise unknown_name(name, value, known)
+
+
+def _state_term(name: str, group: str, parameters: Num, r: Recipe, sharding: str, ranks: Num, replicas: Num) -> Term:
+    """One of weights, gradients and optimizer: the sharding's equation with the other two at zero."""
+    if sharding == "none":
+        of_optimizer = ("master_bytes", "gradient_copy_bytes", "momentum_bytes", "variance_bytes")
+        mine = of_optimizer if group == "optimizer" else (f"{group}_bytes",)
+        parts = {part: (size if part in mine else 0.0) for part, size in r.components.items()}
+        arguments: dict[str, Num] = {"parameters": parameters, **parts}
+        return Term(name, training_state(**arguments), "eq-training-state", arguments)
+    sizes = {f"{g}_bytes": (getattr(r, g) if g == group else 0.0) for g in ("weight", "gradient", "optimizer")}
+    if sharding == "hsdp":
+        arguments = {"parameters": parameters, **sizes, "devices": ranks, "replicas": replicas}
+        return Term(name, hsdp(**arguments), "eq-hsdp", arguments)
+    function = {"zero1": zero_1, "zero2": zero_2, "zero3": zero_3, "fsdp": zero_3}[sharding]
+    arguments = {"parameters": parameters, **sizes, "shards": ranks}
+    label = {"zero1": "eq-zero-1", "zero2": "eq-zero-2"}.get(sharding, "eq-zero-3")
+    return Term(name, function(**arguments), label, arguments)
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """What :func:`model_state_memory` returns; bytes on one device."""
+
+    parameters: Num
+    recipe: Recipe
+    sharding: str
+    ranks: Num
+    replicas: Num
+    terms: tuple[Term, ...]
+
+    def _value(self, name: str) -> Num:
+        return next(t.value for t in self.terms if t.name == name)
+
+    @property
+    def weights(self) -> Num:
+        return self._value("weights")
+
+    @property
+    def gradients(self) -> Num:
+        return self._value("gradients")
+
+    @property
+    def optimizer(self) -> Num:
+        return self._value("optimizer")
+
+    @property
+    def total(self) -> Num:
+        return self.weights + self.gradients + self.optimizer
+
+    def explain(self) -> Explanation:
+        """Every term with its equation, the numbers in it, and where the number formats come from."""
+        return Explanation(
+            title=f"model state, {self.sharding}: {units.format(self.total, 'byte')} per device",
+            terms=self.terms,
+            inputs=(
+                Input("parameters", self.parameters, "1"),
+                Input("bytes/parameter", self.recipe.bytes_per_parameter, "byte", str(self.recipe)),
+                Input("ranks", self.ranks, "1"),
+                Input("replicas", self.replicas, "1"),
+            ),
+            notes=("Activations and gathered units come on top.",),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "parameters": self.parameters,
+            "recipe": self.recipe.name,
+            "bytes_per_parameter": self.recipe.bytes_per_parameter,
+            "sharding": self.sharding,
+            "ranks": self.ranks,
+            "replicas": self.replicas,
+            "weights_bytes": self.weights,
+            "gradients_bytes": self.gradients,
+            "optimizer_bytes": self.optimizer,
+            "total_bytes": self.total,
+        }
+
+
+def model_state_memory(
+    parameters: Num | Model | str,
+    recipe: Recipe | str = "megatron-bf16",
+    sharding: str = "none",
+    ranks: Num = 1,
+    replicas: Num = 1,
+) -> ModelState:
+    """Weights, gradients and optimizer state on one device.
+
+    Formula: eq-training-state, eq-zero-1, eq-zero-2, eq-zero-3 or eq-hsdp, one group of components at a time.
+
+    Parameters
+    ----------
+    parameters : float, array, Model or str
+        How many the device would hold alone, or a model of the catalogue.
+    recipe : Recipe or str
+        Number formats: one of RECIPES, or your own.
+    sharding : str
+        none, zero1, zero2, zero3 (fsdp is the same) or hsdp.
+    ranks : float or array, 1
+        Data-parallel ranks that share.
+    replicas : float or array, 1
+        Only with hsdp: whole copies among the ranks.
+
+    Returns
+    -------
+    ModelState
+        Frozen result with ``weights``, ``gradients``, ``optimizer``, ``total`` and ``explain()``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown recipe, sharding or model.
+
+    Assumptions: equal shards.
+
+    >>> round(model_state_memory(7.5e9, "zero-fp16", "zero2", ranks=64).total / 1e9, 1)
+    16.6
+
+    Source: rajbhandari2020zero, sec. 5; zhao2023fsdp, sec. 3.2.
+    """
+    _check_choice("sharding", sharding, SHARDINGS)
+    if isinstance(parameters, (Model, str)):
+        parameters = transformer.parameter_count(parameters).total
+    for name, value in (("ranks", ranks), ("replicas", replicas)):
+        check_argument("model_state_memory", name, value, "1", _COUNT)
+    if sharding == "hsdp":
+        if not all_true(replicas <= ranks):
+            raise InputError(f"replicas = {replicas} must not exceed ranks = {ranks}: every replica needs a rank")
+    elif not all_true(replicas == 1):
+        raise InputError(f"replicas = {replicas} needs sharding='hsdp'; {sharding!r} has no groups")
+    r = _recipe(recipe)
+    groups = {"weights": "weight", "gradients": "gradient", "optimizer": "optimizer"}
+    terms = tuple(_state_term(n, g, parameters, r, sharding, ranks, replicas) for n, g in groups.items())
+    return ModelState(parameters, r, sharding, ranks, replicas, terms)
+
+
+def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num = 2.0) -> Num:
+    """Key-value cache of a model of the catalogue, over all its devices together.
+
+    Formula: eq-kv-cache, eq-kv-window or eq-kv-cache-mla, as the model's attention asks for.
+
+    >>> kv_cache_of("Llama-2-70B", batch=16, tokens=8192) / 1e9
+    42.94967296
+    """
+    m = catalog.model(model)
+    if m.is_mla:
+        return kv_cache_mla(m.layers, batch, tokens, m.kv_lora_rank, m.qk_rope_head_dim, element_bytes)
+    if m.n_windowed_layers:
+        full = m.layers - m.n_windowed_layers
+        window = m.attn_window
+        return kv_cache_window(full, m.n_windowed_layers, window, batch, tokens, m.kv_heads, m.head_dim, element_bytes)
+    return kv_cache(m.layers, batch, tokens, m.kv_heads, m.head_dim, element_bytes)
+
+
+_DEFAULTS = {"logit_bytes": (4.0, "one FP32 copy of the logits"), "micro_batch": (1, "one sequence")}
+_DEFAULTS |= dict.fromkeys(("tp", "pp", "cp", "dp", "ep", "virtual_stages", "replicas"), (1, "not split"))
+
+
+def _origin(name: str, value: Num) -> str:
+    default, meaning = _DEFAULTS.get(name, (None, ""))
+    return f"default: {meaning}" if default is not None and all_true(value == default) else CALLER
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """What :func:`training_memory` returns: bytes on the device that holds most, floats or arrays."""
+
+    model: Model
+    device: Device
+    recipe: Recipe
+    sharding: str
+    recompute: str
+    stage: Any  # "first" or "last" pipeline stage; an array of them for an array
+    terms: tuple[Term, ...]
+    total: Num
+    capacity: float
+    given: Mapping[str, Num]
+    assumed: tuple[str, ...] = ()
+
+    def _value(self, name: str) -> Num:
+        return next(t.value for t in self.terms if t.name == name)
+
+    @property
+    def weights(self) -> Num:
+        return self._value("weights")
+
+    @property
+    def gradients(self) -> Num:
+        return self._value("gradients")
+
+    @property
+    def optimizer(self) -> Num:
+        return self._value("optimizer")
+
+    @property
+    def gathered(self) -> Num:
+        return self._value("gathered")
+
+    @property
+    def activations(self) -> Num:
+        return self._value("activations")
+
+    @property
+    def output(self) -> Num:
+        return self._value("output")
+
+    @property
+    def recomputed(self) -> Num:
+        return self._value("recomputed")
+
+    @property
+    def passing(self) -> Num:
+        """The larger of the loss's and the recomputed layer's activations: they never stand side by side."""
+        return maximum(self.output, self.recomputed)
+
+    @property
+    def state(self) -> Num:
+        """Weights, gradients and optimizer state."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def parts(self) -> dict[str, Num]:
+        """What adds up to the total."""
+        names = ("weights", "gradients", "optimizer", "gathered", "activations", "passing")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def headroom(self) -> Num:
+        """Capacity minus need: negative when it does not fit."""
+        return self.capacity - self.total
+
+    @property
+    def fits(self) -> Any:
+        """Whether the device can hold it; an array of truths for an array."""
+        return self.total <= self.capacity
+
+    @property
+    def reason(self) -> str:
+        """Why it fits, or what is in the way, in a sentence."""
+        if is_array(self.total):
+            return f"{int(self.fits.sum())} of {self.fits.size} fit into {units.format(self.capacity, 'byte')}"
+        largest = max(self.parts, key=lambda name: float(self.parts[name]))
+        need = f"{units.format(self.total, 'byte')} of {units.format(self.capacity, 'byte')}"
+        if self.fits:
+            return f"fits: {need}, {units.format(self.headroom, 'byte')} left for what is not counted"
+        return (
+            f"does not fit: {need}, {units.format(-self.headroom, 'byte')} too much; the largest part is {largest} "
+            f"with {units.format(self.parts[largest], 'byte')}"
+        )
+
+    def explain(self) -> Explanation:
+        """Every term with its equation, the numbers in it, the source of each input, and what is left out."""
+        named = {
+            name: t.value for name, t in ((t.name, t) for t in self.terms) if name in lookup("eq-training-memory").units
+        }
+        total = Term(
+            "total", self.total, "eq-training-memory", named, ~self.fits if is_array(self.fits) else not self.fits
+        )
+        where_from = str(self.recipe)
+        stage = self.stage if not is_array(self.stage) else "heavier"
+        return Explanation(
+            title=f"{self.model.name} on {self.device.name}, {stage} stage: {self.reason}",
+            terms=(*self.terms, total),
+            inputs=(
+                Input("capacity", self.capacity, "byte", self.device.origin("memory_capacity")),
+                Input("bytes/parameter", self.recipe.bytes_per_parameter, "byte", where_from),
+                *(Input(n, v, "byte" if n == "logit_bytes" else "1", _origin(n, v)) for n, v in self.given.items()),
+            ),
+            notes=(f"Sharding {self.sharding}, recompute {self.recompute}. {' '.join(self.assumed)}", LEFT_OUT),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "model": self.model.name,
+            "device": self.device.name,
+            "recipe": self.recipe.name,
+            "sharding": self.sharding,
+            "recompute": self.recompute,
+            **dict(self.given),
+            **{f"{name}_bytes": value for name, value in self.parts.items()},
+            "total_bytes": self.total,
+            "capacity_bytes": self.capacity,
+            "fits": self.fits,
+            "stage": self.stage,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """The widths of a model's tensors that activations are counted with; averages over unlike layers."""
+
+    query: float
+    kv: float
+    mlp: float
+    mlp_inputs: int
+
+    @classmethod
+    def of(cls, m: Model) -> "_Widths":
+        active = m.top_k * m.moe_ffn + m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
+        moe = m.n_moe_layers
+        mlp = (moe * active + (m.layers - moe) * m.ffn) / m.layers
+        inputs = 2 if m.gated_mlp else 1
+        if m.is_mla:  # keys and queries carry the rotary part, values their own size
+            both = m.heads * (m.head_dim + m.qk_rope_head_dim + (m.v_head_dim or m.head_dim)) / 2
+            return cls(both, both, mlp, inputs)
+        return cls(m.heads * m.head_dim, m.kv_heads * m.head_dim, mlp, inputs)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Parameters of a model by where pipeline, tensor and expert parallelism put them."""
+
+    layer: float  # one layer, without its routed experts
+    layer_experts: float
+    first: float  # what stands before the layers
+    last: float  # what stands behind them
+    tied: float  # an embedding that the last stage needs a copy of
+
+    @classmethod
+    def of(cls, m: Model) -> "_Weights":
+        count = transformer.parameter_count(m)
+        before = count.embedding + count.positions
+        layers = count.total - before - count.lm_head - count.experts
+        tied = count.embedding if m.tied_embeddings else 0
+        return cls(layers / m.layers, count.experts / m.layers, before, count.lm_head, tied)
+
+
+def training_memory(
+    model: Model | str,
+    device: Device | str,
+    *,
+    seq: Num,
+    micro_batch: Num = 1,
+    tp: Num = 1,
+    pp: Num = 1,
+    cp: Num = 1,
+    dp: Num = 1,
+    ep: Num = 1,
+    replicas: Num = 1,
+    recipe: Recipe | str = "megatron-bf16",
+    sharding: str = "none",
+    recompute: str = "none",
+    seq_parallel: bool = True,
+    virtual_stages: Num = 1,
+    micro_batches: Num | None = None,
+    fused_attention: bool = True,
+    fused_mlp: bool = True,
+    dropout: bool = False,
+    logit_bytes: Num = 4.0,
+    units_in_flight: Num = 2,
+) -> TrainingMemory:
+    """Memory that training needs on the device that holds most, and whether the device has it.
+
+    Formula: eq-training-memory, on the heavier of the first and the last pipeline stage.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry or its name.
+    device : Device or str
+        A catalogue entry or its name.
+    seq, micro_batch : float or array, 1
+        Tokens per sequence; sequences per micro-batch of one data-parallel rank.
+    tp, pp, cp, dp : float or array, 1
+        Tensor-, pipeline-, context- and data-parallel degrees.
+    ep : float or array, 1
+        Expert-parallel degree, nested inside dp x cp.
+    replicas : float or array, 1
+        Only with hsdp: whole copies among the dp x cp ranks.
+    recipe : Recipe or str
+        Number formats: one of RECIPES, or your own.
+    sharding : str
+        none, zero1, zero2, zero3 (fsdp is the same) or hsdp, over the dp x cp ranks.
+    recompute : str
+        none; selective (attention scores, as Megatron); matmuls (all but every second matrix product, as torchtitan);
+        full (all but the layers' inputs).
+    seq_parallel : bool
+        Whether tensor-parallel ranks split the sequence where they do not split matrices.
+    virtual_stages : float or array, 1
+        Model chunks per pipeline stage; more than 1 means interleaved.
+    micro_batches : float or array, 1, optional
+        Per step; enough to fill the pipeline when not given.
+    fused_attention, fused_mlp, dropout : bool
+        Whether scores stay on chip, whether one kernel gates the MLP, whether dropout masks are kept.
+    logit_bytes : float or array, byte
+        Bytes that the loss holds per logit (see LOGIT_BYTES).
+    units_in_flight : float or array, 1
+        Units gathered at a time by zero3, fsdp and hsdp.
+
+    Returns
+    -------
+    TrainingMemory
+        Frozen result with every part, ``total``, ``fits``, ``reason``, ``headroom`` and ``explain()``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown model, device, recipe, sharding or recompute.
+
+    Assumptions: those of the equations; stages of equal layers, rounded up; unlike layers (dense and experts) are
+    averaged; experts get equally many tokens.
+
+    >>> r = training_memory("Llama-2-70B", "H100", seq=4096, tp=8, pp=4, dp=4, sharding="zero1")
+    >>> r.fits
+    True
+
+    Source: rajbhandari2020zero, korthikanti2022recompute, zhao2023fsdp.
+    """
+    m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
+    _check_choice("sharding", sharding, SHARDINGS)
+    _check_choice("recompute", recompute, RECOMPUTE)
+    counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
+    counts |= {"virtual_stages": virtual_stages}
+    if micro_batches is not None:
+        counts["micro_batches"] = micro_batches
+    for name, value in counts.items():
+        check_argument("training_memory", name, value, "1", _COUNT)
+    if not all_true(pp <= m.layers):
+        raise InputError(f"pp = {pp} must not exceed the {m.layers} layers of {m.name}")
+    if not all_true(ep <= dp * cp):
+        raise InputError(f"ep = {ep} must not exceed dp x cp = {dp * cp}: expert parallelism is nested in it")
+    if not m.is_moe and not all_true(ep == 1):
+        raise InputError(f"ep = {ep} needs a mixture of experts; {m.name} is dense")
+
+    # One layer and one micro-batch on one device.
+    tokens, shards = seq / cp, tp if seq_parallel else 1
+    shape = {"seq": tokens, "micro_batch": micro_batch, "hidden": m.hidden}
+    widths = {"query_width": w.query, "kv_width": w.kv, "mlp_width": w.mlp}
+    split = {"tp": tp, "sequence_shards": shards}
+    tensors = w.mlp_inputs + 1 if fused_mlp or not m.gated_mlp else 4
+    sizes = {"element_bytes": 2.0, "mask_bytes": 1.0}
+    block = {**shape, **widths, "mlp_tensors": tensors, "masks": 2 * dropout, **split, **sizes}
+    whole = block_activations(**block)
+    # Without dropout only the softmax's output is kept: half of the two tensors of eq-activation-memory.
+    formats = {"element_bytes": 2.0, "mask_bytes": 1.0} if dropout else {"element_bytes": 1.0, "mask_bytes": 0.0}
+    scores = 0.0 if fused_attention else activation_memory(tokens, micro_batch, 0, m.heads, **formats) / tp
+    if recompute == "matmuls":
+        layer = activation_memory_matmuls(**shape, **widths, mlp_inputs=w.mlp_inputs, **split)
+    elif recompute == "full":
+        layer = activation_memory_full(tokens / shards, micro_batch, m.hidden)
+    else:
+        layer = whole + (scores if recompute == "none" else 0.0)
+    block["layers"] = 1 if recompute in ("matmuls", "full") else 0  # how many are computed again at a time
+    again = block_activations(**block) + (0.0 if recompute == "none" else scores)
+
+    # Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss.
+    stage_layers = -(-m.layers // pp)
+    p, ranks = _Weights.of(m), dp * cp
+    enough = 2 * pp if micro_batches is None else micro_batches
+    alone = where(pp == 1, 1, 0)
+    stages = {}
+    for stage in ("first", "last"):
+        last = stage == "last"
+        ends = p.first + alone * p.last if not last else p.last + alone * p.first + (1 - alone) * p.tied
+        dense, experts = (stage_layers * p.layer + ends) / tp, stage_layers * p.layer_experts / (tp * ep)
+        waiting = minimum(enough, ((virtual_stages - 1) * pp + 1) / virtual_stages) if last else enough
+        pipeline = {
+            "layer_bytes": layer,
+            "layers": stage_layers * pp,
+            "pp": pp,
+            "virtual_stages": virtual_stages,
+            "micro_batches": waiting,
+        }
+        states = [model_state_memory(dense, r, sharding, ranks, replicas)]
+        if m.is_moe:
+            states.append(model_state_memory(experts, r, sharding, ranks / ep, replicas))
+        output = {**shape, "vocab": m.vocab, "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
+        output["seq"] = tokens * (1 if last else alone)  # only the last stage computes the loss
+        unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)
+        flying = units_in_flight if sharding in ("zero3", "fsdp", "hsdp") else 0
+        gather = {"unit_parameters": unit, "compute_bytes": r.compute, "units_in_flight": flying}
+        found = (
+            *(Term(t.name, sum(s._value(t.name) for s in states), t.label, t.arguments) for t in states[0].terms),
+            Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),
+            Term("activations", activation_memory_pipeline(**pipeline), "eq-activation-pipeline", pipeline),
+            Term("output", output_activations(**output), "eq-activation-output", output),
+            Term("recomputed", again, "eq-activation-block", block),
+        )
+        stages[stage] = found, peak_memory(**{t.name: t.value for t in found})
+    (first_terms, first), (last_terms, last_total) = stages["first"], stages["last"]
+    heavier = last_total > first
+    terms = tuple(
+        Term(a.name, where(heavier, b.value, a.value), a.label, (b if all_true(heavier) else a).arguments)
+        for a, b in zip(first_terms, last_terms, strict=True)
+    )
+    return TrainingMemory(
+        model=m,
+        device=d,
+        recipe=r,
+        sharding=sharding,
+        recompute=recompute,
+        stage=where(heavier, "last", "first"),
+        terms=terms,
+        total=maximum(first, last_total),
+        capacity=d.memory_capacity,
+        given={**counts, "replicas": replicas, "logit_bytes": logit_bytes},
+        assumed=(
+            "Attention scores stay on chip." if fused_attention else "Attention scores are written to memory.",
+            "The sequence is split among tensor-parallel ranks." if seq_parallel else "No sequence parallelism.",
+            "Dropout masks are kept." if dropout else "No dropout.",
+        ),
+    )
