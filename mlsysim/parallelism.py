@@ -11,13 +11,18 @@ from math import gcd
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim._numeric import Num, is_array, where
-from mlsysim.catalog import Model
+from mlsysim._numeric import Num, is_array, maximum, where
+from mlsysim.catalog import Model, Sourced
+from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
 AXES = ("tp", "cp", "dp", "pp")
+
+TP_PENALTY = Sourced(
+    1.40, "1", "rooflinepage2026", "sec. 3.4", retrieved="2026-11-21", printed="a fixed 1.40x multiplier on the step"
+)
 
 
 @dataclass(frozen=True)
@@ -219,3 +224,719 @@ def placement(plan: Plan, domain: Num) -> Placement:
         leaves={axis: inside[axis] < sizes[axis] for axis in sizes},
         used=used,
     )
+
+
+_COUNT = "[1, inf)"
+
+
+@equation(
+    "eq-parallel-degrees",
+    formula="tp * pp * cp * dp",
+    units={"tp": "1", "pp": "1", "cp": "1", "dp": "1", "return": "1"},
+    domain={"tp": _COUNT, "pp": _COUNT, "cp": _COUNT, "dp": _COUNT},
+    source="grattafiori2024llama3",
+    where="sec. 3.3.2",
+)
+def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
+    """Devices of a job: every combination of the four degrees is one device.
+
+    Formula: devices = TP x PP x CP x DP.
+
+    Parameters
+    ----------
+    tp, pp, cp, dp : float or array, 1
+        Tensor-, pipeline-, context- and data-parallel degree.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A degree below 1 or not finite.
+
+    Assumptions: expert parallelism reuses data- and context-parallel ranks, so EP divides CP x DP and adds no factor.
+
+    >>> devices(tp=8, pp=16, cp=1, dp=128)
+    16384
+
+    Source: grattafiori2024llama3, sec. 3.3.2.
+    """
+    return tp * pp * cp * dp
+
+
+@equation(
+    "eq-expert-replicas",
+    formula="devices / (tp * pp * ep)",
+    units={"devices": "1", "tp": "1", "pp": "1", "ep": "1", "return": "1"},
+    domain={"devices": _COUNT, "tp": _COUNT, "pp": _COUNT, "ep": _COUNT},
+    source="reddi2026mathpage",
+    where="sec. 2.4",
+)
+def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
+    """Ranks that hold a copy of the same expert, and average its gradients.
+
+    Formula: expert replicas = devices / (TP x PP x EP) = CP x DP / EP.
+
+    Parameters
+    ----------
+    devices : float or array, 1
+        Devices of the job.
+    tp, pp, ep : float or array, 1
+        Tensor-, pipeline- and expert-parallel degree.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A count below 1 or not finite.
+
+    Assumptions: experts are cut by TP as the dense layers are. The source calls this number the data-parallel degree;
+    that is so for the experts only.
+
+    >>> expert_replicas(devices=2048, tp=1, pp=16, ep=64)
+    2.0
+
+    Source: reddi2026mathpage, sec. 2.4.
+    """
+    return devices / (tp * pp * ep)
+
+
+@equation(
+    "eq-micro-batches",
+    formula="global_batch / (dp * micro_batch)",
+    units={"global_batch": "1", "dp": "1", "micro_batch": "1", "return": "1"},
+    domain={"global_batch": _COUNT, "dp": _COUNT, "micro_batch": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 3",
+)
+def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
+    """Micro-batches that each data-parallel replica works through in a step.
+
+    Formula: m = B / (DP x b).
+
+    Parameters
+    ----------
+    global_batch : float or array, 1
+        Sequences per optimiser step.
+    dp : float or array, 1
+        Data-parallel degree.
+    micro_batch : float or array, 1
+        Sequences per micro-batch.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A count below 1 or not finite.
+
+    Assumptions: the batch divides evenly (:meth:`Plan.check` insists on it).
+
+    >>> micro_batches(global_batch=2048, dp=128, micro_batch=1)
+    16.0
+
+    Source: narayanan2021megatron, sec. 3.
+    """
+    return global_batch / (dp * micro_batch)
+
+
+@equation(
+    "eq-pipeline-bubble",
+    formula="(pp - 1) / (virtual_stages * micro_batches + pp - 1)",
+    units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
+    domain={"pp": _COUNT, "micro_batches": _COUNT, "virtual_stages": _COUNT},
+    source="reddi2026mathpage",
+    where="sec. 2.3",
+)
+def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
+    """Share of the **whole** step in which a pipeline's device waits.
+
+    Formula: (P - 1) / (V m + P - 1).
+
+    Parameters
+    ----------
+    pp : float or array, 1
+        Pipeline stages (devices in the pipeline).
+    micro_batches : float or array, 1
+        Micro-batches per step.
+    virtual_stages : float or array, 1
+        Model chunks per device; 1 is plain 1F1B or GPipe.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A count below 1 or not finite.
+
+    Assumptions: equal stages; transfers between stages are hidden.
+
+    >>> bubble_fraction(pp=4, micro_batches=57)
+    0.05
+
+    Source: reddi2026mathpage, sec. 2.3.
+    """
+    return (pp - 1) / (virtual_stages * micro_batches + pp - 1)
+
+
+@equation(
+    "eq-pipeline-bubble-ratio",
+    formula="(pp - 1) / (virtual_stages * micro_batches)",
+    units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
+    domain={"pp": _COUNT, "micro_batches": _COUNT, "virtual_stages": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 2.2",
+)
+def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
+    """Waiting time of a pipeline's device over its **ideal** computing time.
+
+    Formula: (P - 1) / (V m).
+
+    Parameters
+    ----------
+    pp : float or array, 1
+        Pipeline stages (devices in the pipeline).
+    micro_batches : float or array, 1
+        Micro-batches per step.
+    virtual_stages : float or array, 1
+        Model chunks per device; 1 is plain 1F1B or GPipe.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A count below 1 or not finite.
+
+    Assumptions: as for :func:`bubble_fraction`, to which it is tied by fraction = ratio / (1 + ratio).
+
+    >>> bubble_ratio(pp=5, micro_batches=16)
+    0.25
+
+    Source: narayanan2021megatron, sec. 2.2.
+    """
+    return (pp - 1) / (virtual_stages * micro_batches)
+
+
+@equation(
+    "eq-pipeline-time",
+    formula="micro_batches * slowest_stage + other_stages / virtual_stages",
+    units={"slowest_stage": "s", "other_stages": "s", "micro_batches": "1", "virtual_stages": "1", "return": "s"},
+    domain={"micro_batches": _COUNT, "virtual_stages": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 2.2, here for unequal stages",
+)
+def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
+    """Time of a pipelined step, whose slowest stage sets the beat.
+
+    Formula: T = m t_slowest + (sum of the other stages' t) / V.
+
+    Parameters
+    ----------
+    slowest_stage : float or array, s
+        Forward and backward time of one micro-batch on the slowest stage.
+    other_stages : float or array, s
+        The same, summed over all the other stages.
+    micro_batches : float or array, 1
+        Micro-batches per step.
+    virtual_stages : float or array, 1
+        Model chunks per device.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A negative time, a count below 1, or a value that is not finite.
+
+    Assumptions: every stage splits its time between forward and backward in the same proportion; transfers are hidden;
+    exact for GPipe and an upper bound for 1F1B; with V > 1 the stages are equal and m is a multiple of P.
+
+    >>> pipeline_time(slowest_stage=2.0, other_stages=6.0, micro_batches=8)
+    22.0
+
+    Source: narayanan2021megatron, sec. 2.2, here for unequal stages.
+    """
+    return micro_batches * slowest_stage + other_stages / virtual_stages
+
+
+@equation(
+    "eq-zero-bubble",
+    formula="(pp - 1) * max(0 * forward, forward + backward_input - backward_weight)",
+    units={"pp": "1", "forward": "s", "backward_input": "s", "backward_weight": "s", "return": "s"},
+    domain={"pp": _COUNT},
+    source="qi2024zerobubble",
+    where="table 2, ZB-H1",
+)
+def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: Num) -> Num:
+    """Waiting time when weight gradients are put off to fill the drain, at the memory of 1F1B (schedule ZB-H1).
+
+    Formula: (P - 1) max(0, t_F + t_B - t_W).
+
+    Parameters
+    ----------
+    pp : float or array, 1
+        Pipeline stages.
+    forward : float or array, s
+        Forward time of one micro-batch on one stage.
+    backward_input : float or array, s
+        Time of the gradient of the stage's input, which the stage before waits for.
+    backward_weight : float or array, s
+        Time of the gradient of the weights, which nobody waits for.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A negative time, fewer than one stage, or a value that is not finite.
+
+    Assumptions: equal stages, hidden transfers, enough micro-batches. With twice the activations in flight (ZB-H2) the
+    weight time counts twice and, for equal times, the bubble is gone.
+
+    >>> split_backward_bubble(pp=8, forward=1.0, backward_input=1.0, backward_weight=1.0)
+    7.0
+
+    Source: qi2024zerobubble, table 2, ZB-H1.
+    """
+    return (pp - 1) * maximum(0 * forward, forward + backward_input - backward_weight)
+
+
+@equation(
+    "eq-tp-allreduce",
+    formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes",
+    units={
+        "seq": "1",
+        "micro_batch": "1",
+        "hidden": "1",
+        "layers": "1",
+        "all_reduces": "1",
+        "element_bytes": "byte",
+        "return": "byte",
+    },
+    source="shoeybi2019megatron",
+    where="sec. 3",
+)
+def tp_allreduce_bytes(
+    seq: Num, micro_batch: Num, hidden: Num, layers: Num, all_reduces: Num = 4, element_bytes: Num = 2
+) -> Num:
+    """Activations that tensor parallelism adds up over its group, for one micro-batch.
+
+    Formula: M = n_AR L s b h x bytes per element.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence (on this rank, with context parallelism).
+    micro_batch : float or array, 1
+        Sequences per micro-batch.
+    hidden : float or array, 1
+        Width of the residual stream.
+    layers : float or array, 1
+        Layers on the device.
+    all_reduces : float or array, 1
+        Per layer: 2 forward and 2 backward; 6 when full recompute runs the forward again. Halves of an all-reduce, as
+        sequence parallelism uses them, come in as many pairs.
+    element_bytes : float or array, byte
+        Size of an activation: 2 in BF16.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: a layer has one attention and one MLP block in sequence; embedding and loss are left out.
+
+    >>> tp_allreduce_bytes(seq=2048, micro_batch=1, hidden=12288, layers=1)
+    201326592
+
+    Source: shoeybi2019megatron, sec. 3.
+    """
+    return all_reduces * layers * seq * micro_batch * hidden * element_bytes
+
+
+@equation(
+    "eq-tp-volume",
+    formula="2 * message * (tp - 1) / tp",
+    units={"message": "byte", "tp": "1", "return": "byte"},
+    domain={"tp": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 3.2",
+)
+def tp_volume(message: Num, tp: Num) -> Num:
+    """Bytes each device of a tensor-parallel group sends to have a message added up over the group.
+
+    Formula: 2 M (TP - 1) / TP.
+
+    Parameters
+    ----------
+    message : float or array, byte
+        What is to be added up, as from :func:`tp_allreduce_bytes`.
+    tp : float or array, 1
+        Tensor-parallel degree.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A negative message, a degree below 1, or a value that is not finite.
+
+    Assumptions: a reduce-scatter and an all-gather, each of which moves (TP - 1)/TP of the message. With sequence
+    parallelism the two stand apart and move the same.
+
+    >>> tp_volume(message=1e9, tp=8)
+    1750000000.0
+
+    Source: narayanan2021megatron, sec. 3.2.
+    """
+    return 2 * message * (tp - 1) / tp
+
+
+@equation(
+    "eq-cp-exchange",
+    formula="passes * tensors * layers * seq * micro_batch * kv_heads * head_dim * element_bytes * (cp - 1) / cp",
+    units={
+        "seq": "1",
+        "micro_batch": "1",
+        "kv_heads": "1",
+        "head_dim": "1",
+        "layers": "1",
+        "cp": "1",
+        "passes": "1",
+        "tensors": "1",
+        "element_bytes": "byte",
+        "return": "byte",
+    },
+    domain={"cp": _COUNT},
+    source="liu2023ring",
+    where="sec. 3",
+)
+def cp_exchange_bytes(
+    seq: Num,
+    micro_batch: Num,
+    kv_heads: Num,
+    head_dim: Num,
+    layers: Num,
+    cp: Num,
+    passes: Num = 3,
+    tensors: Num = 2,
+    element_bytes: Num = 2,
+) -> Num:
+    """Keys and values that each device of a context-parallel group sends round the ring, for one micro-batch.
+
+    Formula: 3 x 2 L s b H_kv d x bytes per element x (CP - 1) / CP.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens of the whole sequence, before it is cut.
+    micro_batch : float or array, 1
+        Sequences per micro-batch.
+    kv_heads : float or array, 1
+        Key and value heads on the device (after tensor parallelism).
+    head_dim : float or array, 1
+        Size of one head.
+    layers : float or array, 1
+        Layers on the device.
+    cp : float or array, 1
+        Context-parallel degree.
+    passes : float or array, 1
+        1 forward, and 2 backward: the blocks again, and their gradients.
+    tensors : float or array, 1
+        2: keys and values.
+    element_bytes : float or array, byte
+        Size of an element: 2 in BF16.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; a degree below 1.
+
+    Assumptions: every block visits every device, whether the causal mask needs it or not. An all-gather of keys and
+    values moves the same bytes.
+
+    >>> cp_exchange_bytes(seq=131072, micro_batch=1, kv_heads=1, head_dim=128, layers=1, cp=16)
+    188743680.0
+
+    Source: liu2023ring, sec. 3.
+    """
+    return passes * tensors * layers * seq * micro_batch * kv_heads * head_dim * element_bytes * (cp - 1) / cp
+
+
+@equation(
+    "eq-pp-transfer",
+    formula="directions * virtual_stages * micro_batches * seq * micro_batch * hidden * element_bytes / shards",
+    units={
+        "seq": "1",
+        "micro_batch": "1",
+        "hidden": "1",
+        "micro_batches": "1",
+        "virtual_stages": "1",
+        "shards": "1",
+        "directions": "1",
+        "element_bytes": "byte",
+        "return": "byte",
+    },
+    domain={"shards": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 4.1",
+)
+def pp_transfer_bytes(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    micro_batches: Num,
+    virtual_stages: Num = 1,
+    shards: Num = 1,
+    directions: Num = 2,
+    element_bytes: Num = 2,
+) -> Num:
+    """Bytes that a device in the middle of a pipeline sends to its neighbours in a step.
+
+    Formula: 2 V m s b h x bytes per element / shards.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence (on this rank, with context parallelism).
+    micro_batch : float or array, 1
+        Sequences per micro-batch.
+    hidden : float or array, 1
+        Width of the residual stream.
+    micro_batches : float or array, 1
+        Micro-batches per step.
+    virtual_stages : float or array, 1
+        Model chunks per device: each ends in a transfer.
+    shards : float or array, 1
+        TP when each rank of a tensor-parallel group sends its own part, else 1.
+    directions : float or array, 1
+        2: activations forward and their gradients backward.
+    element_bytes : float or array, byte
+        Size of an activation: 2 in BF16.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; fewer than one shard.
+
+    Assumptions: the ends of the pipeline send less; a pipeline of one stage sends nothing (do not ask it).
+
+    >>> pp_transfer_bytes(seq=2048, micro_batch=1, hidden=12288, micro_batches=192, shards=8)
+    2415919104.0
+
+    Source: narayanan2021megatron, sec. 4.1.
+    """
+    return directions * virtual_stages * micro_batches * seq * micro_batch * hidden * element_bytes / shards
+
+
+@equation(
+    "eq-fsdp-gather",
+    formula="micro_batches * parameters * (gathers * element_bytes + grad_bytes) * (ranks - 1) / ranks",
+    units={
+        "parameters": "1",
+        "ranks": "1",
+        "micro_batches": "1",
+        "gathers": "1",
+        "element_bytes": "byte",
+        "grad_bytes": "byte",
+        "return": "byte",
+    },
+    domain={"ranks": _COUNT},
+    source="rajbhandari2020zero",
+    where="sec. 7.2.2",
+)
+def fsdp_bytes(
+    parameters: Num,
+    ranks: Num,
+    micro_batches: Num = 1,
+    gathers: Num = 2,
+    element_bytes: Num = 2,
+    grad_bytes: Num = 2,
+) -> Num:
+    """Bytes each device moves in a step when the weights themselves are sharded (ZeRO-3, FSDP).
+
+    Formula: m N (2 x weight bytes + gradient bytes) (n - 1) / n.
+
+    Parameters
+    ----------
+    parameters : float or array, 1
+        Parameters that are cut over the ranks (the model's, over TP and PP).
+    ranks : float or array, 1
+        Ranks that share one copy.
+    micro_batches : float or array, 1
+        Micro-batches per step, when each gathers and reduces anew.
+    gathers : float or array, 1
+        All-gathers per micro-batch: 2 (forward, and again backward), or 1 when weights are kept in between.
+    element_bytes, grad_bytes : float or array, byte
+        Size of a gathered weight and of a reduced gradient: 2 in BF16.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; fewer than one rank.
+
+    Assumptions: every rank needs every weight; nothing is cached between micro-batches.
+
+    >>> fsdp_bytes(parameters=8e9, ranks=8)
+    42000000000.0
+
+    Source: rajbhandari2020zero, sec. 7.2.2.
+    """
+    return micro_batches * parameters * (gathers * element_bytes + grad_bytes) * (ranks - 1) / ranks
+
+
+@equation(
+    "eq-dp-gradients",
+    formula="parameters * grad_bytes / (tp * pp)",
+    units={"parameters": "1", "tp": "1", "pp": "1", "grad_bytes": "byte", "return": "byte"},
+    domain={"tp": _COUNT, "pp": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 3.3",
+)
+def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) -> Num:
+    """Gradients that a device adds up over its data-parallel group, once per step.
+
+    Formula: M = N x bytes per gradient / (TP x PP).
+
+    Parameters
+    ----------
+    parameters : float or array, 1
+        Parameters of the model.
+    tp, pp : float or array, 1
+        Tensor- and pipeline-parallel degree: a device holds the gradients of its own share only.
+    grad_bytes : float or array, byte
+        Size of a gradient as it is reduced: 4 in FP32, 2 in BF16.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; a degree below 1.
+
+    Assumptions: stages of equal size; experts are cut further, by EP.
+
+    >>> dp_gradient_bytes(parameters=175e9, tp=8, pp=16)
+    5468750000.0
+
+    Source: narayanan2021megatron, sec. 3.3.
+    """
+    return parameters * grad_bytes / (tp * pp)
+
+
+@equation(
+    "eq-scaling-efficiency",
+    formula="compute / (compute + dp_time + tp_time + bubble)",
+    units={"compute": "s", "dp_time": "s", "tp_time": "s", "bubble": "s", "return": "1"},
+    domain={"compute": POSITIVE},
+    source="reddi2026mathpage",
+    where="sec. 2.1",
+)
+def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) -> Num:
+    """Share of perfect scaling that is left when nothing hides the costs of splitting. Never above one.
+
+    Formula: T_compute / (T_compute + T_DP + T_TP + T_bubble).
+
+    Parameters
+    ----------
+    compute : float or array, s
+        Computing time of a device per step: its share of the work at the speed of one device alone.
+    dp_time, tp_time : float or array, s
+        Data- and tensor-parallel communication that nothing hides.
+    bubble : float or array, s
+        Waiting in the pipeline.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A negative time, no computing time, or a value that is not finite.
+
+    Assumptions: the terms add up; hidden communication counts as zero.
+
+    >>> scaling_efficiency(compute=8.0, dp_time=0.5, tp_time=0.5, bubble=1.0)
+    0.8
+
+    Source: reddi2026mathpage, sec. 2.1.
+    """
+    return compute / (compute + dp_time + tp_time + bubble)
+
+
+@equation(
+    "eq-tp-penalty",
+    formula="step_time * (1 + leaves * (penalty - 1))",
+    units={"step_time": "s", "leaves": "1", "penalty": "1", "return": "s"},
+    domain={"leaves": "[0, 1]", "penalty": _COUNT},
+    source="rooflinepage2026",
+    where="sec. 3.4",
+)
+def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
+    """Step time with a fixed factor for tensor parallelism that leaves the scale-up domain: a rule of thumb.
+
+    Formula: T x (1 + [TP leaves the domain] (penalty - 1)).
+
+    Parameters
+    ----------
+    step_time : float or array, s
+        Step time with all tensor-parallel traffic inside the domain.
+    leaves : float or array, 1
+        1 when a tensor-parallel group spans several domains, else 0 (``placement(...).leaves["tp"]``).
+    penalty : float or array, 1
+        The factor; :data:`TP_PENALTY` names the one that the source prints.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite, a penalty below 1, a ``leaves`` above 1.
+
+    Assumptions: the factor depends neither on the model nor on either link. Derive the cost instead where you can.
+
+    >>> penalised_step(10.0, leaves=1, penalty=TP_PENALTY.value)
+    14.0
+
+    Source: rooflinepage2026, sec. 3.4.
+    """
+    return step_time * (1 + leaves * (penalty - 1))
