@@ -1,0 +1,491 @@
+"""Splitting: a pipeline simulated event by event, groups counted rank by rank, published plans and volumes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlsysim import catalog, parallelism
+from mlsysim.catalog import Model
+from mlsysim.errors import InputError
+from mlsysim.parallelism import Plan, placement
+
+TOY = Model("toy", layers=24, hidden=1024, heads=16, kv_heads=4, head_dim=64, ffn=4096, vocab=1000)
+MOE = Model(
+    "moe",
+    layers=24,
+    hidden=1024,
+    heads=16,
+    kv_heads=4,
+    head_dim=64,
+    ffn=0,
+    vocab=1000,
+    n_experts=64,
+    top_k=2,
+    moe_ffn=512,
+)
+
+
+# A pipeline, event by event. Nothing of the library stands on this side.
+
+Job = tuple[str, int, int]  # "F" or "B", micro-batch, chunk
+
+
+def gpipe(stages: int, m: int) -> list[list[Job]]:
+    """Each device's order of work: all forwards, then all backwards."""
+    return [[("F", i, d) for i in range(m)] + [("B", i, d) for i in range(m)] for d in range(stages)]
+
+
+def one_f_one_b(stages: int, m: int) -> list[list[Job]]:
+    """Warm up with as many forwards as there are stages behind, then alternate, then drain."""
+    orders = []
+    for d in range(stages):
+        warm = min(m, stages - 1 - d)
+        order: list[Job] = [("F", i, d) for i in range(warm)]
+        for i in range(m - warm):
+            order += [("F", warm + i, d), ("B", i, d)]
+        orders.append(order + [("B", i, d) for i in range(m - warm, m)])
+    return orders
+
+
+def interleaved(stages: int, m: int, virtual: int) -> list[list[Job]]:
+    """Megatron's order: groups of P micro-batches go through chunk after chunk; device d holds chunks d, d + P, ..."""
+    assert m % stages == 0
+
+    def at(step: int, forward: bool) -> tuple[int, int]:
+        group, inside = divmod(step, stages * virtual)
+        chunk, i = divmod(inside, stages)
+        return group * stages + i, chunk if forward else virtual - 1 - chunk
+
+    orders = []
+    for d in range(stages):
+        total = m * virtual
+        warm = min(total, 2 * (stages - d - 1) + (virtual - 1) * stages)
+        order: list[Job] = []
+
+        def add(kind: str, step: int, order: list[Job] = order, d: int = d) -> None:
+            i, chunk = at(step, kind == "F")
+            order.append((kind, i, chunk * stages + d))
+
+        for step in range(warm):
+            add("F", step)
+        for step in range(total - warm):
+            add("F", warm + step)
+            add("B", step)
+        for step in range(total - warm, total):
+            add("B", step)
+        orders.append(order)
+    return orders
+
+
+def makespan(orders: list[list[Job]], forward: list[float], backward: list[float]) -> float:
+    """Run every device's order as early as its inputs allow; the end of the last job."""
+    chunks = len(forward)
+    done: dict[Job, float] = {}
+    free, position = [0.0] * len(orders), [0] * len(orders)
+    while any(p < len(o) for p, o in zip(position, orders, strict=True)):
+        moved = False
+        for d, order in enumerate(orders):
+            while position[d] < len(order):
+                kind, i, chunk = order[position[d]]
+                if kind == "F":
+                    needs = [("F", i, chunk - 1)] if chunk else []
+                else:
+                    needs = [("F", i, chunk)] + ([("B", i, chunk + 1)] if chunk + 1 < chunks else [])
+                if any(n not in done for n in needs):
+                    break
+                start = max([free[d], *(done[n] for n in needs)])
+                free[d] = done[kind, i, chunk] = start + (forward if kind == "F" else backward)[chunk]
+                position[d] += 1
+                moved = True
+        assert moved, "the schedule is stuck"
+    return max(free)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("schedule", [gpipe, one_f_one_b])
+@pytest.mark.parametrize(("stages", "m"), [(1, 1), (1, 5), (2, 1), (4, 4), (4, 9), (8, 3), (8, 32), (16, 16)])
+def test_equal_stages_take_what_the_closed_form_says(schedule: object, stages: int, m: int) -> None:
+    simulated = makespan(schedule(stages, m), [1.0] * stages, [2.0] * stages)  # type: ignore[operator]
+    assert parallelism.pipeline_time(3.0, 3.0 * (stages - 1), m) == pytest.approx(simulated, rel=1e-12)
+    ideal = 3.0 * m
+    assert parallelism.bubble_ratio(stages, m) == pytest.approx(simulated / ideal - 1, abs=1e-12)
+    assert parallelism.bubble_fraction(stages, m) == pytest.approx(1 - ideal / simulated, abs=1e-12)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("stages", "m", "virtual"), [(2, 2, 2), (4, 8, 2), (4, 16, 3), (8, 32, 2), (8, 16, 4)])
+def test_interleaving_takes_what_the_closed_form_says(stages: int, m: int, virtual: int) -> None:
+    chunks = stages * virtual
+    simulated = makespan(interleaved(stages, m, virtual), [1.0 / virtual] * chunks, [2.0 / virtual] * chunks)
+    assert parallelism.pipeline_time(3.0, 3.0 * (stages - 1), m, virtual) == pytest.approx(simulated, rel=1e-12)
+    assert parallelism.bubble_fraction(stages, m, virtual) == pytest.approx(1 - 3.0 * m / simulated, rel=1e-12)
+    assert parallelism.bubble_ratio(stages, m, virtual) == pytest.approx(simulated / (3.0 * m) - 1, rel=1e-12)
+
+
+@pytest.mark.independent
+@given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=7), st.integers(1, 12))
+def test_uneven_stages(weights: list[float], m: int) -> None:
+    """Exact for GPipe; 1F1B is never slower than it, nor faster than its slowest stage."""
+    slowest, others = 3 * max(weights), 3 * (sum(weights) - max(weights))
+    time = parallelism.pipeline_time(slowest, others, m)
+    backward = [2 * w for w in weights]
+    assert makespan(gpipe(len(weights), m), weights, backward) == pytest.approx(time, rel=1e-12)
+    assert m * slowest * (1 - 1e-12) <= makespan(one_f_one_b(len(weights), m), weights, backward) <= time * (1 + 1e-12)
+
+
+@pytest.mark.independent
+@given(st.integers(1, 64), st.integers(1, 512), st.integers(1, 8))
+def test_the_two_bases_are_tied(pp: int, m: int, virtual: int) -> None:
+    ratio = parallelism.bubble_ratio(pp, m, virtual)
+    assert parallelism.bubble_fraction(pp, m, virtual) == pytest.approx(ratio / (1 + ratio), rel=1e-12)
+    assert 0 <= parallelism.bubble_fraction(pp, m, virtual) < 1
+    assert (ratio == 0) == (pp == 1)
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("pp", [2, 4, 8, 16])
+def test_nineteen_micro_batches_per_stage_for_five_per_cent(pp: int) -> None:
+    """Reddi, Mathematical Foundations, sec. 2.3: m >= 19 (P - 1) keeps the share of the whole at 5 %."""
+    assert parallelism.bubble_fraction(pp, 19 * (pp - 1)) == pytest.approx(0.05, rel=1e-12)
+    assert parallelism.bubble_fraction(pp, 19 * (pp - 1) - 1) > 0.05
+    assert parallelism.bubble_ratio(pp, 20 * (pp - 1)) == pytest.approx(0.05)  # the other base wants one more each
+
+
+@pytest.mark.published
+def test_published_bubbles() -> None:
+    assert parallelism.bubble_fraction(8, 32) == pytest.approx(0.1794871794871795)  # TB0034 of the compilation
+    assert parallelism.bubble_ratio(8, 32) == pytest.approx(0.21875)
+    assert parallelism.bubble_ratio(8, 32, 2) == pytest.approx(0.109375)
+
+
+@pytest.mark.published
+@given(st.integers(2, 32), st.integers(1, 256))
+def test_split_backward_is_a_third_of_1f1b(pp: int, m: int) -> None:
+    """Qi et al., sec. 2: with equal times ZB-H1 leaves a third of the bubble of 1F1B."""
+    plain = parallelism.bubble_ratio(pp, m) * 3.0 * m
+    assert parallelism.split_backward_bubble(pp, 1.0, 1.0, 1.0) == pytest.approx(plain / 3)
+    assert parallelism.split_backward_bubble(pp, 1.0, 1.0, 0.0) == pytest.approx(2.0 * (pp - 1))
+    assert parallelism.split_backward_bubble(pp, 1.0, 1.0, 5.0) == 0.0  # never less than nothing
+    assert parallelism.split_backward_bubble(1, 1.0, 1.0, 1.0) == 0.0
+
+
+# Volumes
+
+
+@pytest.mark.published
+def test_tensor_parallel_volume_of_narayanan() -> None:
+    """Narayanan et al., sec. 3.2: 8 b s h (t - 1)/t elements per layer, device and micro-batch."""
+    b, s, h, t, layers = 4, 2048, 8192, 8, 24
+    message = parallelism.tp_allreduce_bytes(s, b, h, layers)
+    assert parallelism.tp_volume(message, t) == layers * 8 * b * s * h * (t - 1) / t * 2
+    recomputed = parallelism.tp_allreduce_bytes(s, b, h, layers, all_reduces=6)
+    assert recomputed == 1.5 * message
+    assert parallelism.tp_allreduce_bytes(s, b, h, layers, element_bytes=4) == 2 * message
+    assert parallelism.tp_volume(message, 1) == 0
+
+
+@pytest.mark.independent
+@given(st.integers(1, 16), st.floats(1.0, 1e9))
+def test_tensor_parallel_volume_counts_the_steps_of_a_ring(tp: int, message: float) -> None:
+    """Reduce-scatter, then all-gather: each of TP - 1 steps passes one TP-th of the message on."""
+    sent = sum(message / tp for _phase in range(2) for _step in range(tp - 1))
+    assert parallelism.tp_volume(message, tp) == pytest.approx(sent, rel=1e-9)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("cp", [1, 2, 4, 16])
+def test_context_parallel_ring_counts_its_hops(cp: int) -> None:
+    """Each device passes on the blocks it sees, CP - 1 times: K and V forward; K, V and their gradients backward."""
+    seq, b, kv, d, layers = 8192, 2, 8, 128, 3
+    block = seq // cp * b * kv * d * 2
+    hops = layers * (cp - 1) * (2 * block + 4 * block)
+    assert parallelism.cp_exchange_bytes(seq, b, kv, d, layers, cp) == hops
+    assert parallelism.cp_exchange_bytes(seq, b, kv, d, layers, cp, passes=1, element_bytes=4) == hops * 2 / 3
+    assert parallelism.cp_exchange_bytes(seq, b, kv, d, layers, cp, tensors=1) == hops / 2
+
+
+@pytest.mark.independent
+def test_pipeline_transfers_count_the_boundaries() -> None:
+    seq, b, h, m = 2048, 2, 4096, 12
+    tensor = seq * b * h * 2
+    assert parallelism.pp_transfer_bytes(seq, b, h, m) == 2 * m * tensor
+    # Interleaving sends V times as often (Narayanan et al., sec. 2.2.2), scattering over TP ranks 1/t each (sec. 4.1).
+    sent = sum(tensor / 8 for _i in range(m) for _chunk in range(3) for _direction in ("forward", "backward"))
+    assert parallelism.pp_transfer_bytes(seq, b, h, m, virtual_stages=3, shards=8) == pytest.approx(sent)
+    assert parallelism.pp_transfer_bytes(seq, b, h, m, directions=1) == m * tensor
+    assert parallelism.pp_transfer_bytes(seq, b, h, m, element_bytes=1) == m * tensor
+
+
+@pytest.mark.published
+def test_zero_3_moves_half_as_much_again() -> None:
+    """Rajbhandari et al., sec. 7: data parallelism moves 2 N per rank, ZeRO-3 moves 3 N; all in 16 bits."""
+    n, ranks = 7.5e9, 64
+    plain = 2 * 2 * n * (ranks - 1) / ranks  # an all-reduce of 2-byte gradients
+    assert parallelism.fsdp_bytes(n, ranks) == pytest.approx(1.5 * plain)
+    assert parallelism.fsdp_bytes(n, ranks, gathers=1) == pytest.approx(plain)
+    assert parallelism.fsdp_bytes(n, ranks, grad_bytes=4) == pytest.approx(2 * plain)
+    assert parallelism.fsdp_bytes(n, ranks, element_bytes=4) == pytest.approx(2.5 * plain)
+    assert parallelism.fsdp_bytes(n, ranks, micro_batches=5) == pytest.approx(7.5 * plain)
+    assert parallelism.fsdp_bytes(n, 1) == 0
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("tp", "pp"), [(1, 1), (8, 1), (2, 4), (8, 16)])
+def test_shards_of_the_gradients_sum_to_the_whole(tp: int, pp: int) -> None:
+    parts = [parallelism.dp_gradient_bytes(175e9, tp, pp) for _ in itertools.product(range(tp), range(pp))]
+    assert sum(parts) == pytest.approx(4 * 175e9)
+    assert parallelism.dp_gradient_bytes(175e9, tp, pp, grad_bytes=2) == pytest.approx(parts[0] / 2)
+
+
+@pytest.mark.independent
+@given(st.floats(1e-3, 1e3), st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0, 1e3))
+def test_scaling_is_never_better_than_perfect(compute: float, dp: float, tp: float, bubble: float) -> None:
+    efficiency = parallelism.scaling_efficiency(compute, dp, tp, bubble)
+    assert 0 < efficiency <= 1
+    assert compute / efficiency == pytest.approx(compute + dp + tp + bubble)
+    assert parallelism.scaling_efficiency(compute, 0.0, 0.0, 0.0) == 1
+    if bubble:
+        alone = parallelism.scaling_efficiency(8.0, 0.0, 0.0, parallelism.bubble_ratio(4, 6) * 8.0)
+        assert alone == pytest.approx(1 - parallelism.bubble_fraction(4, 6))
+
+
+@pytest.mark.published
+def test_the_penalty_is_the_printed_one_and_only_outside_the_domain() -> None:
+    penalty = parallelism.TP_PENALTY
+    assert (penalty.value, penalty.source) == (1.40, "rooflinepage2026")
+    assert parallelism.penalised_step(10.0, 1, penalty.value) == pytest.approx(14.0)
+    assert parallelism.penalised_step(10.0, 0, penalty.value) == 10.0
+
+
+# Degrees
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(
+    ("degrees", "gpus"),
+    [
+        ((8, 16, 1, 128), 16384),  # Llama 3 405B, Table 4
+        ((8, 16, 16, 8), 16384),  # the same at 128k tokens; the table prints DP 4, which its own GPUs contradict
+        ((8, 35, 1, 9), 2520),  # Narayanan et al., Table 1, 530B
+        ((8, 16, 1, 6), 768),
+    ],
+)
+def test_degrees_multiply_to_the_devices(degrees: tuple[int, int, int, int], gpus: int) -> None:
+    tp, pp, cp, dp = degrees
+    assert parallelism.devices(tp, pp, cp, dp) == Plan(tp=tp, pp=pp, cp=cp, dp=dp).devices == gpus
+
+
+@pytest.mark.independent
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]), st.sampled_from([1, 2]), st.sampled_from([2, 4, 8]))
+def test_experts_are_replicated_as_counting_says(tp: int, pp: int, cp: int, dp: int) -> None:
+    """Deal 8 experts to every model replica's ranks, EP at a time, and count who holds expert 0 of one shard."""
+    for ep in (1, 2, dp):
+        plan = Plan(tp=tp, pp=pp, cp=cp, dp=dp, ep=ep)
+        holders = sum(1 for rank in range(dp * cp) if rank % ep == 0)
+        assert parallelism.expert_replicas(plan.devices, tp, pp, ep) == holders == plan.expert_data_parallel
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("batch", "dp", "b"), [(2048, 128, 1), (1536, 8, 4), (64, 8, 8)])
+def test_micro_batches_deal_out_the_batch(batch: int, dp: int, b: int) -> None:
+    m = parallelism.micro_batches(batch, dp, b)
+    assert m == Plan(dp=dp, micro_batch=b).micro_batches(batch)
+    assert sum(b for _rank in range(dp) for _i in range(int(m))) == batch
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("layers", "pp", "virtual"), [(126, 16, 1), (126, 16, 7), (105, 35, 3), (24, 5, 2), (7, 7, 1)])
+def test_the_slowest_stage_by_dealing_out_layers(layers: int, pp: int, virtual: int) -> None:
+    chunks = [0] * (pp * virtual)
+    for layer in range(layers):
+        chunks[layer % len(chunks)] += 1
+    held = [sum(chunks[d::pp]) for d in range(pp)]
+    plan = Plan(pp=pp, virtual_stages=virtual)
+    assert plan.slowest_stage_layers(layers) == max(held)
+    assert sum(held) == layers
+
+
+# The plan checks itself
+
+
+def test_a_good_plan_returns_itself() -> None:
+    plan = Plan(tp=8, pp=4, cp=2, dp=4, virtual_stages=2, micro_batch=2)
+    assert plan.check(TOY, devices=256, global_batch=64) is plan
+    assert plan.micro_batches(64) == 8
+    assert plan.data_parallel == 8
+    assert Plan(tp=4, dp=16, cp=2, ep=8).check(MOE).expert_data_parallel == 4
+    assert Plan(dp=16, sharding="hsdp", hsdp_group=8).check(TOY).state_shards == 8
+    assert Plan(dp=16, cp=2, sharding="fsdp").state_shards == 32
+    assert Plan(dp=16, sharding="none").state_shards == 1
+    Plan(pp=16, tp=8, dp=128).check("Llama-3.1-405B", devices=16384, global_batch=2048)  # 126 layers on 16 stages
+
+
+@pytest.mark.parametrize(
+    ("plan", "arguments", "message"),
+    [
+        ({"tp": 3}, {}, r"tp = 3 must divide the 16 heads"),
+        ({"tp": 32}, {}, r"tp = 32 must divide the 16 heads"),
+        ({"pp": 25}, {}, r"pp = 25 must lie in \[1, 24\]"),
+        ({"pp": 8, "virtual_stages": 4}, {}, r"virtual_stages = 4 makes 32 chunks of 24 layers; stay in \[1, 3\]"),
+        ({"virtual_stages": 2}, {}, r"virtual_stages = 2 needs a pipeline"),
+        ({"ep": 2, "dp": 2}, {}, r"ep = 2 needs experts, and toy has none"),
+        ({"hsdp_group": 2, "dp": 2}, {}, r"hsdp_group = 2 belongs to sharding 'hsdp'"),
+        ({"sharding": "hsdp", "hsdp_group": 3, "dp": 8}, {}, r"hsdp_group = 3 must divide dp x cp = 8"),
+        ({"tp": 2, "dp": 2}, {"devices": 8}, r"= 4 devices, but there are 8"),
+        ({"dp": 4, "micro_batch": 2}, {"global_batch": 12}, r"global_batch = 12 must be a multiple of .* = 8"),
+        ({"dp": 4, "micro_batch": 2}, {"global_batch": 4}, r"global_batch = 4 must be a multiple of"),
+        ({"dp": np.array([1, 2])}, {}, r"dp = .* is an array; check one plan at a time"),
+    ],
+)
+def test_an_impossible_plan_says_why(plan: dict[str, object], arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Plan(**plan).check(TOY, **arguments)  # type: ignore[arg-type]
+
+
+def test_an_impossible_expert_group_says_why() -> None:
+    with pytest.raises(InputError, match=r"ep = 3 must divide the 64 experts"):
+        Plan(dp=3, ep=3).check(MOE)
+    with pytest.raises(InputError, match=r"ep = 16 must divide dp x cp = 8"):
+        Plan(dp=8, ep=16).check(MOE)
+    odd = Model("odd", layers=2, hidden=96, heads=24, kv_heads=8, head_dim=4, ffn=96, vocab=10)
+    with pytest.raises(InputError, match=r"tp = 12 must divide the 8 key-value heads"):
+        Plan(tp=12).check(odd)
+    narrow = Model("narrow", layers=2, hidden=96, heads=24, kv_heads=24, head_dim=4, ffn=100, vocab=10)
+    with pytest.raises(InputError, match=r"tp = 8 must divide the MLP width 100"):
+        Plan(tp=8).check(narrow)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"tp": 0}, "tp = 0 must be a whole number of at least 1"),
+        ({"dp": 2.0}, "dp = 2.0 must be a whole number"),
+        ({"pp": True}, "pp = True must be a whole number"),
+        ({"cp": np.array([1, 0])}, "must hold whole numbers"),
+        ({"cp": np.array([1.0])}, "must hold whole numbers"),
+        ({"sharding": "zero3"}, "sharding = 'zero3' is not one of none, zero1"),
+        ({"recompute": "some"}, "recompute = 'some' is not one of"),
+        ({"order": "tp-dp"}, "order = 'tp-dp' must name"),
+        ({"order": "tp-cp-dp-ep-pp"}, "puts ep outside dp"),
+    ],
+)
+def test_nonsense_is_refused_when_the_plan_is_made(bad: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Plan(**bad)  # type: ignore[arg-type]
+
+
+# Placement, against a count rank by rank
+
+
+def members(plan: Plan, axis: str) -> list[list[int]]:
+    """The groups of an axis, as lists of ranks, by writing every rank's coordinates down."""
+    sizes = [getattr(plan, a) for a in plan.axes]
+    groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for rank in range(math.prod(sizes)):
+        left, place = rank, {}
+        for name, size in zip(plan.axes, sizes, strict=True):
+            left, place[name] = divmod(left, size)
+        moving = {"data": {"cp", "dp"}}.get(axis, {axis})
+        key = tuple((n, i) for n, i in place.items() if n not in moving)
+        groups.setdefault(key, []).append(rank)
+    return list(groups.values())
+
+
+def count_inside(plan: Plan, axis: str, used: int) -> set[int]:
+    """How many ranks of a group share a domain, over all groups and domains, when each domain takes `used` ranks."""
+    found = set()
+    for group in members(plan, axis):
+        domains = [rank // used for rank in group]
+        found |= {domains.count(d) for d in domains}
+    return found
+
+
+ORDERS = ["tp-cp-ep-dp-pp", "tp-cp-pp-dp", "tp-pp-cp-dp", "dp-tp-cp-pp"]
+
+
+@pytest.mark.independent
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 3, 8]),
+    st.sampled_from([1, 2, 3, 5]),
+    st.sampled_from([1, 4, 8, 16, 72]),
+    st.sampled_from(ORDERS),
+)
+def test_placement_counts_ranks(tp: int, cp: int, dp: int, pp: int, domain: int, order: str) -> None:
+    plan = Plan(tp=tp, cp=cp, dp=dp, pp=pp, order=order)
+    where = placement(plan, domain)
+    assert 1 <= where.used <= domain
+    for axis in ("tp", "cp", "dp", "pp"):
+        assert count_inside(plan, axis, where.used) == {where.inside[axis]}, axis
+        assert where.inside[axis] * where.domains[axis] == getattr(plan, axis)
+        assert where.leaves[axis] == (where.domains[axis] > 1)
+    assert count_inside(plan, "data", where.used) == {where.inside["data"]}
+
+
+@pytest.mark.independent
+def test_permuting_ranks_inside_a_node_changes_nothing() -> None:
+    """Relabel the eight places of a node at will: each group keeps as many members there."""
+    plan = Plan(tp=4, cp=2, dp=4, pp=2)
+    for permutation in itertools.islice(itertools.permutations(range(8)), 0, None, 997):
+        for axis in ("tp", "cp", "dp", "pp"):
+            for group in members(plan, axis):
+                moved = [8 * (r // 8) + permutation[r % 8] for r in group]
+                assert sorted(r // 8 for r in moved) == sorted(r // 8 for r in group)
+    # and axes that lie inside the node together may trade places without moving anything out or in
+    assert placement(plan, 8).inside == placement(Plan(tp=4, cp=2, dp=4, pp=2, order="cp-tp-dp-pp"), 8).inside
+
+
+@pytest.mark.published
+def test_tensor_parallelism_16_fits_a_rack_and_not_a_node() -> None:
+    """001, sec. 3.4 and 3.5: the cliff moves from TP 8 on HGX to TP 72 on NVL72."""
+    plan = Plan(tp=16, dp=8)
+    hgx, rack = placement(plan, 8), placement(plan, 72)
+    assert hgx.leaves["tp"]
+    assert hgx.inside["tp"] == 8
+    assert not rack.leaves["tp"]
+    assert rack.used == 64  # eight of the 72 stay idle
+    assert rack.inside["dp"] == 4
+
+
+@pytest.mark.independent
+def test_groups_of_one_never_leave() -> None:
+    where = placement(Plan(), 1)
+    assert not any(where.leaves.values())
+    assert set(where.inside.values()) == {1}
+
+
+@pytest.mark.independent
+def test_expert_groups_lie_innermost_in_the_data_ranks() -> None:
+    where = placement(Plan(tp=1, dp=64, ep=8), 8)
+    assert where.inside["ep"] == 8
+    assert not where.leaves["ep"]
+    assert placement(Plan(tp=2, dp=64, ep=8), 8).domains["ep"] == 2
+    assert placement(Plan(tp=8, dp=64, ep=8), 8).domains["ep"] == 8
+
+
+def test_placement_of_many_plans_at_once() -> None:
+    rng = np.random.default_rng(5)
+    columns = {a: rng.choice([1, 2, 3, 4, 6, 8, 16], 200) for a in ("tp", "cp", "dp", "pp", "ep")}
+    domains = rng.choice([1, 4, 8, 64, 72], 200)
+    many = placement(Plan(**columns), domains)
+    for i in range(200):
+        one = placement(Plan(**{a: int(c[i]) for a, c in columns.items()}), int(domains[i]))
+        assert {a: int(v[i]) for a, v in many.inside.items()} == one.inside
+        assert {a: bool(v[i]) for a, v in many.leaves.items()} == one.leaves
+        assert int(many.used[i]) == one.used
+
+
+def test_a_domain_is_a_whole_number() -> None:
+    for bad in (0, 8.0, True, -8):
+        with pytest.raises(InputError, match="domain = "):
+            placement(Plan(), bad)
+
+
+def test_the_catalogue_has_what_the_chapter_compares() -> None:
+    assert catalog.device("GB200").scale_up_domain == 72
+    assert catalog.device("H100").scale_up_domain == 8
