@@ -406,7 +406,7 @@ def block_activations(
         "return": "byte",
     },
     domain={"kept_share": "[0, 1]", "tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
-    source="torchtitan2024h100",
+    source="torchtitan2024ac",
     where="parallelize_llama.py, selective checkpointing by operator",
 )
 def activation_memory_matmuls(
@@ -468,7 +468,7 @@ def activation_memory_matmuls(
     >>> activation_memory_matmuls(1, 1, 4096, 4096, 1024, 14336, mlp_inputs=2)
     59392.0
 
-    Source: torchtitan2024h100, parallelize_llama.py, selective checkpointing by operator.
+    Source: torchtitan2024ac, parallelize_llama.py, selective checkpointing by operator.
     """
     whole = hidden * (1 + 2 * kept_share)
     divided = query_width + kept_share * (query_width + 2 * kv_width + mlp_inputs * mlp_width)

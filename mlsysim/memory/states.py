@@ -324,8 +324,8 @@ def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Nu
         "variance_bytes": "byte",
         "return": "byte",
     },
-    source="bigscience2022bloom",
-    where="README of tr11-176B-ml, checkpoint sizes",
+    source="bigscience2022training",
+    where="README, checkpoint sizes",
 )
 def checkpoint_bytes(
     parameters: Num, weight_bytes: Num, master_bytes: Num = 0.0, momentum_bytes: Num = 0.0, variance_bytes: Num = 0.0
@@ -359,7 +359,7 @@ def checkpoint_bytes(
     >>> checkpoint_bytes(70e9, 2) / 1e9, checkpoint_bytes(70e9, 2, 4, 4, 4) / 1e9
     (140.0, 980.0)
 
-    Source: bigscience2022bloom, README of tr11-176B-ml, checkpoint sizes.
+    Source: bigscience2022training, README, checkpoint sizes.
     """
     return parameters * (weight_bytes + master_bytes + momentum_bytes + variance_bytes)
 
