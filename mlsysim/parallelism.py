@@ -518,7 +518,7 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
 
 
 @equation(
-    "eq-tp-allreduce",
+    "eq-tp-message",
     formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes",
     units={
         "seq": "1",
