@@ -19,6 +19,7 @@ from mlsysim.catalog.fabrics import (
     protocols,
 )
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
+from mlsysim.catalog.hf import from_hf_config
 from mlsysim.catalog.presets import Preset, preset, presets
 from mlsysim.catalog.shapes import Model, load_models, model, models
 from mlsysim.catalog.sourced import Sourced
@@ -36,6 +37,7 @@ __all__ = [
     "cluster",
     "device",
     "devices",
+    "from_hf_config",
     "link",
     "links",
     "load_devices",

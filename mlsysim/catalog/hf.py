@@ -1,0 +1,647 @@
+"""Reading a Hugging Face ``config.json`` into a model shape. The file is untrusted: JSON only, bounded, never run.
+
+Sizes must be given; where a family's code derives one from another (the MLP of GPT-2 is four times hidden) so does this
+module. A key that is absent or null otherwise has the default that ``transformers`` gives it in that family.
+"""
+
+import json
+import math
+import string
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mlsysim.catalog.shapes import Model
+from mlsysim.errors import InputError, unknown_name
+
+MAX_CONFIG_BYTES = 1_000_000
+_MAX_SIZE = 10**7  # of any one dimension; the largest vocabulary in use is below 300,000
+_MAX_DIGITS = 20
+_PRINTABLE = set(string.ascii_letters + string.digits + "-._ ")
+_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts")
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice[:40]!r} stands twice in one object")
+    return found
+
+
+def _bounded_int(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(text)} digits")
+    return int(text)
+
+
+def _bounded_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is not finite")
+    return value
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON value")
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        if not path.is_file():
+            raise InputError(f"{str(path)[:200]!r}: not a file; give the path of a model's config.json")
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{str(path)[:200]!r}: cannot be read; give the path of a model's config.json") from error
+    if len(data) > MAX_CONFIG_BYTES:
+        raise InputError(f"{path.name}: larger than {MAX_CONFIG_BYTES:,} bytes; a config.json is far smaller")
+    try:
+        return json.loads(
+            data.decode(),
+            object_pairs_hook=_refuse_duplicates,
+            parse_int=_bounded_int,
+            parse_float=_bounded_float,
+            parse_constant=_no_constant,
+        )
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+    except ValueError as error:
+        raise InputError(f"{path.name}: not valid JSON: {error}; give the config.json as it was published") from error
+    except RecursionError as error:
+        raise InputError(f"{path.name}: nested too deeply; a config.json has two or three levels") from error
+
+
+class _Config:
+    """Typed access to a configuration; every complaint names file, key, value and what to do."""
+
+    def __init__(self, raw: Any, file: str) -> None:
+        if not isinstance(raw, Mapping):
+            raise InputError(f"{file}: holds {_short(raw)}, not an object; give a model's config.json")
+        self.raw, self.file = raw, file
+
+    def fail(self, key: str, why: str) -> NoReturn:
+        raise InputError(f"{self.file}: {key} = {_short(self.raw.get(key))} {why}")
+
+    def has(self, key: str) -> bool:
+        return self.raw.get(key) is not None
+
+    def _given(self, keys: tuple[str, ...]) -> str | None:
+        """Which of several names of one thing is used; two that disagree are refused."""
+        used = [key for key in keys if self.has(key)]
+        for other in used[1:]:
+            if self.raw[other] != self.raw[used[0]]:
+                self.fail(other, f"contradicts {used[0]} = {_short(self.raw[used[0]])}; keep one of them")
+        return used[0] if used else None
+
+    def size(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number under any of its names."""
+        key = self._given(keys)
+        if key is None:
+            if default is None:
+                raise InputError(f"{self.file}: no {keys[0]}; add it, or give the config.json as it was published")
+            return default
+        value = self.raw[key]
+        if type(value) is not int:
+            self.fail(key, "must be a whole number")
+        if not least <= value <= _MAX_SIZE:
+            self.fail(key, f"must lie in [{least}, {_MAX_SIZE:,}]")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        if not self.has(key):
+            return default
+        value = self.raw[key]
+        if type(value) is not bool:
+            self.fail(key, "must be true or false")
+        return value
+
+    def text(self, key: str, default: str = "") -> str:
+        if not self.has(key):
+            return default
+        value = self.raw[key]
+        if not isinstance(value, str):
+            self.fail(key, "must be text")
+        return value
+
+    def inner(self, key: str) -> "_Config":
+        """A nested object; an absent one is empty."""
+        value = self.raw.get(key)
+        return _Config({} if value is None else value, f"{self.file}, {key}")
+
+    def must_be(self, key: str, allowed: Any, why: str) -> None:
+        """Refuse a variant that the shape cannot express rather than count it wrongly."""
+        if self.has(key) and (type(self.raw[key]) is not type(allowed) or self.raw[key] != allowed):
+            self.fail(key, f"is not supported ({why}); only {_short(allowed)} is")
+
+    def heads(self, *keys: str) -> int:
+        return self.size(*(keys or ("num_attention_heads",)))
+
+    def head_dim(self, hidden: int, heads: int, key: str = "num_attention_heads", default: int | None = None) -> int:
+        """Given, or the default, or hidden / heads (what transformers does in most families)."""
+        if self.has("head_dim") or default is not None:
+            return self.size("head_dim", default=default)
+        if hidden % heads:
+            used = key if self.has(key) else "n_head"
+            self.fail(used, f"does not divide hidden = {hidden} and there is no head_dim; add head_dim or correct one")
+        return hidden // heads
+
+    def kv_heads(self, heads: int, *keys: str, default: int | None = None) -> int:
+        names = keys or ("num_key_value_heads",)
+        # An explicit null means as many as heads; only an absent key has the family's default.
+        absent = not any(name in self.raw for name in names)
+        kv = self.size(*names, default=default if absent and default else heads)
+        if heads % kv:
+            raise InputError(f"{self.file}: {names[0]} = {kv} must divide the number of heads, {heads}; correct one")
+        return kv
+
+    def top_k(self, experts: int) -> int:
+        k = self.size("num_experts_per_tok")
+        if k > experts:
+            self.fail("num_experts_per_tok", f"must not exceed the number of experts, {experts}")
+        return k
+
+    def no_experts(self) -> None:
+        for key in _EXPERT_KEYS:
+            if self.has(key) and self.raw[key] not in (0, 1):
+                self.fail(key, f"contradicts model_type {self.text('model_type')!r}, which has no experts; correct one")
+
+    def base(self) -> dict[str, Any]:
+        """Sizes under the names that most families use."""
+        return {
+            "layers": self.size("num_hidden_layers"),
+            "hidden": self.size("hidden_size"),
+            "heads": self.heads(),
+            "vocab": self.size("vocab_size"),
+        }
+
+    def windowed_layers(self, layers: int, otherwise: int) -> int:
+        """Layers with a sliding window, counted in ``layer_types`` where a newer config lists them."""
+        kinds = self.raw.get("layer_types")
+        if kinds is None:
+            return otherwise
+        if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) for k in kinds):
+            self.fail("layer_types", f"must be a list of {layers} names, one for each layer")
+        return sum(k == "sliding_attention" for k in kinds)
+
+
+def _short(value: Any) -> str:
+    """Few characters of a value that may be anything, without walking all of it."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return repr(value[:40])
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**_MAX_DIGITS else "a huge number"
+    if isinstance(value, float):
+        return repr(value)
+    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else "something else"
+
+
+_Shape = dict[str, Any]
+
+
+def _window(layers: int, window: int, windowed: int) -> _Shape:
+    return {"attn_window": window, "n_windowed_layers": windowed} if window and windowed else {}
+
+
+def _llama(c: _Config) -> _Shape:
+    c.no_experts()
+    s = c.base()
+    bias = c.flag("attention_bias", False)
+    return s | {
+        "kv_heads": c.kv_heads(s["heads"]),  # default: as many as heads
+        "head_dim": c.head_dim(s["hidden"], s["heads"]),
+        "ffn": c.size("intermediate_size"),
+        "qkv_bias": bias,
+        "output_bias": bias,
+        "mlp_bias": c.flag("mlp_bias", False),
+        "tied_embeddings": c.flag("tie_word_embeddings", False),
+    }
+
+
+def _mistral_attention(c: _Config, window: int | None) -> _Shape:
+    s = c.base()
+    s |= {
+        "kv_heads": c.kv_heads(s["heads"], default=8),  # MistralConfig and MixtralConfig: 8 when absent
+        "head_dim": c.head_dim(s["hidden"], s["heads"]),
+        "tied_embeddings": c.flag("tie_word_embeddings", False),
+    }
+    default = window if "sliding_window" not in c.raw else None
+    width = c.size("sliding_window", default=default or 0)
+    return s | _window(s["layers"], width, c.windowed_layers(s["layers"], s["layers"]))
+
+
+def _mistral(c: _Config) -> _Shape:
+    c.no_experts()
+    return _mistral_attention(c, window=4096) | {"ffn": c.size("intermediate_size")}  # MistralConfig: 4096 when absent
+
+
+def _mixtral(c: _Config) -> _Shape:
+    experts = c.size("num_local_experts")
+    width = c.size("intermediate_size")
+    return _mistral_attention(c, window=None) | {
+        "ffn": 0,
+        "n_experts": experts,
+        "top_k": c.top_k(experts),
+        "moe_ffn": width,
+    }
+
+
+def _qwen_window(c: _Config, layers: int) -> _Shape:
+    if not c.flag("use_sliding_window", False):
+        return {}
+    above = c.size("max_window_layers", default=28, least=0)  # Qwen2Config: layers from this one on
+    return _window(
+        layers, c.size("sliding_window", default=4096), c.windowed_layers(layers, layers - min(above, layers))
+    )
+
+
+def _qwen2(c: _Config) -> _Shape:
+    c.no_experts()
+    s = c.base()
+    return (
+        s
+        | {
+            "kv_heads": c.kv_heads(s["heads"], default=32),  # Qwen2Config: 32 when absent
+            "head_dim": c.head_dim(s["hidden"], s["heads"]),
+            "ffn": c.size("intermediate_size"),
+            "qkv_bias": True,  # in the code, not in the config
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+        }
+        | _qwen_window(c, s["layers"])
+    )
+
+
+def _qwen_experts(c: _Config, layers: int) -> _Shape:
+    experts = c.size("num_experts")
+    step = c.size("decoder_sparse_step", default=1)
+    only = c.raw.get("mlp_only_layers")
+    only = [] if only is None else only
+    if not isinstance(only, list) or only != list(range(len(only))) or len(only) > layers or (only and step > 1):
+        c.fail("mlp_only_layers", "is not supported; only leading dense layers [0, 1, ...] without decoder_sparse_step")
+    dense = len(only) or step > 1
+    return {
+        "n_experts": experts,
+        "top_k": c.top_k(experts),
+        "moe_ffn": c.size("moe_intermediate_size"),
+        "moe_every": step,
+        "n_dense_layers": len(only),
+        "ffn": c.size("intermediate_size") if dense else 0,  # the key stands there even if no layer uses it
+    }
+
+
+def _qwen2_moe(c: _Config) -> _Shape:
+    s = c.base()
+    return (
+        s
+        | {
+            "kv_heads": c.kv_heads(s["heads"], default=16),  # Qwen2MoeConfig: 16 when absent
+            "head_dim": c.head_dim(s["hidden"], s["heads"]),
+            "qkv_bias": c.flag("qkv_bias", True),
+            "n_shared_experts": 1,
+            "shared_ffn": c.size("shared_expert_intermediate_size"),
+            "shared_gate": True,
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+        }
+        | _qwen_experts(c, s["layers"])
+        | _qwen_window(c, s["layers"])
+    )
+
+
+def _qwen3_attention(c: _Config, kv_default: int, head_dim: int | None) -> _Shape:
+    s = c.base()
+    bias = c.flag("attention_bias", False)
+    return (
+        s
+        | {
+            "kv_heads": c.kv_heads(s["heads"], default=kv_default),
+            "head_dim": c.head_dim(s["hidden"], s["heads"], default=head_dim),
+            "qkv_bias": bias,
+            "output_bias": bias,
+            "qk_norm": "head",
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+        }
+        | _qwen_window(c, s["layers"])
+    )
+
+
+def _qwen3(c: _Config) -> _Shape:
+    c.no_experts()
+    s = _qwen3_attention(c, kv_default=32, head_dim=128)  # Qwen3Config: 32 and 128 when absent
+    return s | {"ffn": c.size("intermediate_size")}
+
+
+def _qwen3_moe(c: _Config) -> _Shape:
+    s = _qwen3_attention(c, kv_default=4, head_dim=None)  # Qwen3MoeConfig: 4 when absent, head_dim hidden / heads
+    return s | _qwen_experts(c, s["layers"])
+
+
+def _deepseek(c: _Config) -> _Shape:
+    s = c.base()
+    c.must_be("attention_bias", False, "biases of the latent projections")
+    c.must_be("moe_layer_freq", 1, "mixtures in every n-th layer")
+    c.kv_heads(s["heads"], default=s["heads"])  # there are no KV heads in latent attention, but the key must make sense
+    s |= {
+        "kv_heads": s["heads"],
+        "head_dim": c.size("qk_nope_head_dim"),
+        "qk_rope_head_dim": c.size("qk_rope_head_dim"),
+        "v_head_dim": c.size("v_head_dim"),
+        "kv_lora_rank": c.size("kv_lora_rank"),
+        # null: queries are not compressed (V2-Lite); absent: 1536 in both config classes
+        "q_lora_rank": c.size("q_lora_rank", default=0 if "q_lora_rank" in c.raw else 1536),
+        "tied_embeddings": c.flag("tie_word_embeddings", False),
+    }
+    experts = c.size("n_routed_experts", "num_routed_experts", default=0)
+    if not experts:
+        return s | {"ffn": c.size("intermediate_size")}
+    dense = c.size("first_k_dense_replace", default=0, least=0)
+    if dense > s["layers"]:
+        c.fail("first_k_dense_replace", f"must not exceed num_hidden_layers = {s['layers']}")
+    return s | {
+        "ffn": c.size("intermediate_size") if dense else 0,
+        "n_experts": experts,
+        "top_k": c.top_k(experts),
+        "moe_ffn": c.size("moe_intermediate_size"),
+        "n_shared_experts": c.size("n_shared_experts", "num_shared_experts", default=0, least=0),
+        "n_dense_layers": dense,
+    }
+
+
+def _deepseek_v3(c: _Config) -> _Shape:
+    # V3 balances its experts with a bias in the router. The module for multi-token prediction is not counted.
+    s = _deepseek(c)
+    return s | {"router_bias": "n_experts" in s}
+
+
+def _llama4(c: _Config) -> _Shape:
+    """The text part; ``model_type`` llama4 nests it."""
+    if c.text("model_type") == "llama4" and not c.has("text_config"):
+        raise InputError(f"{c.file}: no text_config; model_type 'llama4' keeps the text model there")
+    if c.has("text_config"):
+        c = c.inner("text_config")
+    s = c.base()
+    experts = c.size("num_local_experts")
+    every = c.size("interleave_moe_layer_step", default=1)
+    listed = c.raw.get("moe_layers")  # newer configs list them as well
+    regular = isinstance(listed, list) and listed == [*range(every - 1, every * len(listed), every)]
+    if listed is not None and not (regular and len(listed) == s["layers"] // every):
+        c.fail("moe_layers", f"is not what interleave_moe_layer_step = {every} gives; correct one of them")
+    bias = c.flag("attention_bias", False)
+    width = c.size("intermediate_size")  # of an expert, and of the one shared expert
+    return s | {
+        "kv_heads": c.kv_heads(s["heads"], default=8),  # Llama4TextConfig: 8 when absent
+        "head_dim": c.head_dim(s["hidden"], s["heads"]),
+        "ffn": c.size("intermediate_size_mlp"),
+        "n_experts": experts,
+        "top_k": c.top_k(experts),
+        "moe_ffn": width,
+        "n_shared_experts": 1,
+        "moe_every": every,
+        "qkv_bias": bias,
+        "output_bias": bias,
+        "tied_embeddings": c.flag("tie_word_embeddings", False),  # the norm on queries and keys has no weights
+    }
+
+
+_PLAIN: _Shape = {"gated_mlp": False, "norm": "layernorm"}
+
+
+def _biases(on: bool) -> _Shape:
+    return {"qkv_bias": on, "output_bias": on, "mlp_bias": on}
+
+
+def _gpt2(c: _Config) -> _Shape:
+    c.must_be("add_cross_attention", False, "cross-attention")
+    hidden, heads = c.size("n_embd", "hidden_size"), c.heads("n_head", "num_attention_heads")
+    return {
+        **_PLAIN,
+        **_biases(True),
+        "layers": c.size("n_layer", "num_hidden_layers"),
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": heads,
+        "head_dim": c.head_dim(hidden, heads, "n_head"),
+        "ffn": c.size("n_inner", default=4 * hidden),  # GPT2Config: four times hidden when null
+        "vocab": c.size("vocab_size"),
+        "learned_positions": c.size("n_positions", "max_position_embeddings"),
+        "tied_embeddings": c.flag("tie_word_embeddings", True),  # PretrainedConfig's default
+    }
+
+
+def _gpt_neox(c: _Config) -> _Shape:
+    s = c.base()
+    return (
+        s
+        | _PLAIN
+        | _biases(c.flag("attention_bias", True))
+        | {
+            "mlp_bias": True,
+            "kv_heads": s["heads"],
+            "head_dim": c.head_dim(s["hidden"], s["heads"]),
+            "ffn": c.size("intermediate_size"),
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+            "parallel_block": c.flag("use_parallel_residual", True),
+        }
+    )
+
+
+def _falcon(c: _Config) -> _Shape:
+    hidden = c.size("hidden_size", "n_embed")
+    heads = c.heads("num_attention_heads", "n_head")
+    new, parallel = c.flag("new_decoder_architecture", False), c.flag("parallel_attn", True)
+    if new:  # FalconConfig: as many KV heads as heads when null
+        kv, norms = c.kv_heads(heads, "num_kv_heads", "n_head_kv"), c.size("num_ln_in_parallel_attn", default=2)
+        if norms > 2:
+            c.fail("num_ln_in_parallel_attn", "must be 1 or 2")
+    else:
+        kv, norms = 1 if c.flag("multi_query", True) else heads, 1 if parallel else 2
+    return {
+        **_PLAIN,
+        **_biases(c.flag("bias", False)),
+        "layers": c.size("num_hidden_layers", "n_layer"),
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv,
+        "head_dim": c.head_dim(hidden, heads),
+        "ffn": c.size("ffn_hidden_size", default=4 * hidden),  # FalconConfig: four times hidden when absent
+        "vocab": c.size("vocab_size"),
+        "norms_per_layer": norms,
+        "tied_embeddings": c.flag("tie_word_embeddings", True),  # PretrainedConfig's default
+        "parallel_block": parallel,
+    }
+
+
+def _gemma(c: _Config, kv_default: int = 16) -> _Shape:
+    c.no_experts()
+    s = c.base()
+    bias = c.flag("attention_bias", False)
+    return s | {
+        "kv_heads": c.kv_heads(s["heads"], default=kv_default),  # GemmaConfig: 16 when absent
+        "head_dim": c.size("head_dim", default=256),  # both classes: 256, whatever hidden / heads is
+        "ffn": c.size("intermediate_size"),
+        "qkv_bias": bias,
+        "output_bias": bias,
+        "tied_embeddings": c.flag("tie_word_embeddings", True),
+    }
+
+
+def _gemma2(c: _Config) -> _Shape:
+    s = _gemma(c, kv_default=4)  # Gemma2Config: 4 when absent
+    window = c.size("sliding_window", default=0 if "sliding_window" in c.raw else 4096)
+    every_other = c.windowed_layers(s["layers"], (s["layers"] + 1) // 2)  # beginning with the first layer
+    return s | {"norms_per_layer": 4} | _window(s["layers"], window, every_other)
+
+
+def _opt(c: _Config) -> _Shape:
+    s = c.base()
+    c.must_be("layer_norm_elementwise_affine", True, "norms without weights")
+    before = c.flag("do_layer_norm_before", True)
+    width = c.size("word_embed_proj_dim", default=s["hidden"])
+    return (
+        s
+        | _PLAIN
+        | _biases(c.flag("enable_bias", True))
+        | {
+            "kv_heads": s["heads"],
+            "head_dim": c.head_dim(s["hidden"], s["heads"]),
+            "ffn": c.size("ffn_dim"),
+            "learned_positions": c.size("max_position_embeddings") + 2,  # two rows in front, for padding
+            "embedding_width": 0 if width == s["hidden"] else width,
+            "final_norm": before and not c.flag("_remove_final_layer_norm", False),
+            "tied_embeddings": c.flag("tie_word_embeddings", True),
+        }
+    )
+
+
+def _bloom(c: _Config) -> _Shape:
+    hidden, heads = c.size("hidden_size", "n_embed"), c.heads("n_head", "num_attention_heads")
+    return {
+        **_PLAIN,
+        **_biases(True),
+        "layers": c.size("n_layer", "num_hidden_layers"),
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": heads,
+        "head_dim": c.head_dim(hidden, heads, "n_head"),
+        "ffn": 4 * hidden,  # in the code, not in the config
+        "vocab": c.size("vocab_size"),
+        "embedding_norm": True,
+        "tied_embeddings": c.flag("tie_word_embeddings", True),
+    }
+
+
+_MPT_NORMS = {
+    "low_precision_layernorm": "layernorm",
+    "layernorm": "layernorm",
+    "low_precision_rmsnorm": "rmsnorm",
+    "rmsnorm": "rmsnorm",
+}
+
+
+def _mpt(c: _Config) -> _Shape:
+    hidden, heads = c.size("d_model", "hidden_size"), c.heads("n_heads", "num_attention_heads")
+    attention, mlp = c.inner("attn_config"), c.inner("ffn_config")
+    attention.must_be("qk_ln", False, "a norm on queries and keys")
+    attention.must_be("qk_gn", False, "a norm on queries and keys")
+    mlp.must_be("ffn_type", "mptmlp", "a gated MLP")
+    kind = attention.text("attn_type", "multihead_attention")
+    kinds = ("multihead_attention", "multiquery_attention", "grouped_query_attention")
+    if kind not in kinds:
+        attention.fail("attn_type", f"must be one of {', '.join(kinds)}")
+    kv = {kinds[0]: heads, kinds[1]: 1}.get(kind) or attention.kv_heads(heads, "kv_n_heads")
+    norm = c.text("norm_type", "low_precision_layernorm")
+    if norm.lower() not in _MPT_NORMS:
+        c.fail("norm_type", f"must be one of {', '.join(_MPT_NORMS)}")
+    bias = not c.flag("no_bias", True)  # MptConfig: no biases when absent, not even in the norms
+    learned = c.flag("learned_pos_emb", True) and not attention.flag("alibi", True)  # ALiBi replaces them
+    return {
+        **_PLAIN,
+        **_biases(bias),
+        "layers": c.size("n_layers", "num_hidden_layers"),
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv,
+        "head_dim": c.head_dim(hidden, heads, "n_heads"),
+        "ffn": c.size("expansion_ratio", default=4) * hidden,
+        "vocab": c.size("vocab_size"),
+        "norm": _MPT_NORMS[norm.lower()],
+        "norm_bias": bias,
+        "learned_positions": c.size("max_seq_len") if learned else 0,
+        "tied_embeddings": c.flag("tie_word_embeddings", True),
+    }
+
+
+_READERS: dict[str, Callable[[_Config], _Shape]] = {
+    "bloom": _bloom,
+    "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek_v3,
+    "falcon": _falcon,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "llama": _llama,
+    "llama4": _llama4,
+    "llama4_text": _llama4,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "mpt": _mpt,
+    "opt": _opt,
+    "qwen2": _qwen2,
+    "qwen2_moe": _qwen2_moe,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+}
+FAMILIES = tuple(_READERS)
+
+
+def _name(c: _Config, file: str) -> str:
+    """The last part of ``_name_or_path``, reduced to harmless characters; else the model_type."""
+    given = c.raw.get("_name_or_path")
+    text = given[-200:].rstrip("/").rsplit("/", 1)[-1] if isinstance(given, str) else ""
+    return "".join(ch for ch in text if ch in _PRINTABLE).strip()[:80] or f"{c.text('model_type')} model of {file}"
+
+
+def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
+    """The shape that a Hugging Face ``config.json`` describes.
+
+    Parameters
+    ----------
+    source : path or mapping
+        Path of the file, or its content already parsed.
+
+    Returns
+    -------
+    Model
+        Not in the catalogue, with no published count; ``source`` is the name of the file.
+
+    Raises
+    ------
+    InputError
+        Naming file, key and value, and how to mend it: a ``model_type`` this module does not know, a size that is
+        missing, of the wrong type or out of range, keys that contradict each other, a variant the shape cannot express.
+
+    >>> from_hf_config({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    ...                 "intermediate_size": 128, "vocab_size": 1000}).head_dim
+    16
+    """
+    if isinstance(source, str | Path):
+        path = Path(source)
+        raw, file = _read_json(path), path.name
+    else:
+        raw, file = source, "config"
+    c = _Config(raw, file)
+    kind = c.text("model_type")
+    if not kind:
+        raise InputError(f"{file}: no model_type; this reader knows {', '.join(FAMILIES)}")
+    if kind not in _READERS:
+        raise InputError(f"{file}: {unknown_name('model_type', kind, FAMILIES)}; write the shape as TOML instead")
+    shape = _READERS[kind](c)
+    try:
+        return Model(name=_name(c, file), family=kind, source=file, where="read by from_hf_config", **shape)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error

@@ -1,0 +1,456 @@
+"""Reading a Hugging Face config.json: every family against the catalogue, and everything that must be refused."""
+
+import json
+import re
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlsysim import catalog
+from mlsysim.catalog import hf
+from mlsysim.catalog.hf import FAMILIES, MAX_CONFIG_BYTES, from_hf_config
+from mlsysim.errors import InputError
+from mlsysim.transformer import parameter_count
+
+Config = dict[str, Any]
+
+
+def sizes(layers: int, hidden: int, heads: int, vocab: int, **more: Any) -> Config:
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "vocab_size": vocab,
+        **more,
+    }
+
+
+def llama(*args: int, ffn: int, **more: Any) -> Config:
+    return {"model_type": "llama", **sizes(*args), "intermediate_size": ffn, **more}
+
+
+def gpt2(layers: int, hidden: int, heads: int) -> Config:
+    head = {"model_type": "gpt2", "n_layer": layers, "n_embd": hidden, "n_head": heads}
+    return head | {"n_positions": 1024, "n_ctx": 1024, "vocab_size": 50257, "n_inner": None}
+
+
+def qwen3(layers: int, hidden: int, heads: int, ffn: int, tied: bool) -> Config:
+    size = sizes(layers, hidden, heads, 151936, num_key_value_heads=8, head_dim=128, intermediate_size=ffn)
+    return {"model_type": "qwen3", **size, "attention_bias": False, "tie_word_embeddings": tied, "sliding_window": None}
+
+
+MLA = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+EXPERTS = {"n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "moe_layer_freq": 1}
+ALIBI = {"alibi": True, "attn_type": "multihead_attention", "qk_ln": False}
+
+# Written from the published facts, key names and omissions as in the files on the hub.
+CONFIGS: dict[str, Config] = {
+    "Llama-2-7B": llama(32, 4096, 32, 32000, ffn=11008, num_key_value_heads=32),
+    "Llama-3.1-8B": llama(32, 4096, 32, 128256, ffn=14336, num_key_value_heads=8, attention_bias=False, mlp_bias=False),
+    "Llama-3.1-405B": llama(126, 16384, 128, 128256, ffn=53248, num_key_value_heads=8),
+    "Llama-3.2-1B": llama(16, 2048, 32, 128256, ffn=8192, num_key_value_heads=8, head_dim=64, tie_word_embeddings=True),
+    "CodeLlama-34B": llama(48, 8192, 64, 32000, ffn=22016, num_key_value_heads=8, rope_scaling=None),
+    "Llama-4-Scout": {
+        "model_type": "llama4",
+        "text_config": {
+            "model_type": "llama4_text",
+            **sizes(48, 5120, 40, 202048, num_key_value_heads=8, head_dim=128, intermediate_size=8192),
+            "intermediate_size_mlp": 16384,
+            "interleave_moe_layer_step": 1,
+            "num_local_experts": 16,
+            "num_experts_per_tok": 1,
+            "use_qk_norm": True,
+        },
+    },
+    "Llama-4-Maverick": {
+        "model_type": "llama4_text",
+        **sizes(48, 5120, 40, 202048, num_key_value_heads=8, head_dim=128, intermediate_size=8192),
+        "intermediate_size_mlp": 16384,
+        "interleave_moe_layer_step": 2,
+        "moe_layers": list(range(1, 48, 2)),
+        "num_local_experts": 128,
+        "num_experts_per_tok": 1,
+    },
+    "Mistral-7B": {
+        "model_type": "mistral",
+        **sizes(32, 4096, 32, 32000, num_key_value_heads=8, intermediate_size=14336, sliding_window=4096),
+    },
+    "Mistral-7B-v0.3": {
+        "model_type": "mistral",
+        **sizes(32, 4096, 32, 32768, num_key_value_heads=8, intermediate_size=14336, sliding_window=None),
+    },
+    "Mixtral-8x7B": {
+        "model_type": "mixtral",
+        **sizes(32, 4096, 32, 32000, num_key_value_heads=8, intermediate_size=14336, sliding_window=None),
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "Mixtral-8x22B": {
+        "model_type": "mixtral",
+        **sizes(56, 6144, 48, 32768, num_key_value_heads=8, intermediate_size=16384),
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "Qwen2.5-7B": {
+        "model_type": "qwen2",
+        **sizes(28, 3584, 28, 152064, num_key_value_heads=4, intermediate_size=18944),
+        "sliding_window": 131072,
+        "use_sliding_window": False,
+        "max_window_layers": 28,
+    },
+    "Qwen3-0.6B": qwen3(28, 1024, 16, 3072, True),
+    "Qwen3-8B": qwen3(36, 4096, 32, 12288, False),
+    "Qwen3-32B": qwen3(64, 5120, 64, 25600, False),
+    "Qwen3-30B-A3B": {
+        "model_type": "qwen3_moe",
+        **sizes(48, 2048, 32, 151936, num_key_value_heads=4, head_dim=128, intermediate_size=6144),
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    },
+    "DeepSeek-V3": {
+        "model_type": "deepseek_v3",
+        **sizes(61, 7168, 128, 129280, num_key_value_heads=128, intermediate_size=18432, q_lora_rank=1536),
+        **MLA,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "moe_intermediate_size": 2048,
+        "topk_method": "noaux_tc",
+        "num_nextn_predict_layers": 1,
+    },
+    "DeepSeek-V2": {
+        "model_type": "deepseek_v2",
+        **sizes(60, 5120, 128, 102400, num_key_value_heads=128, intermediate_size=12288, q_lora_rank=1536),
+        **MLA,
+        **EXPERTS,
+        "n_routed_experts": 160,
+        "moe_intermediate_size": 1536,
+    },
+    "DeepSeek-V2-Lite": {
+        "model_type": "deepseek_v2",
+        **sizes(27, 2048, 16, 102400, num_key_value_heads=16, intermediate_size=10944, q_lora_rank=None),
+        **MLA,
+        **EXPERTS,
+        "n_routed_experts": 64,
+        "moe_intermediate_size": 1408,
+    },
+    "GPT-2-124M": gpt2(12, 768, 12),
+    "GPT-2-1.5B": gpt2(48, 1600, 25),
+    "GPT-NeoX-20B": {
+        "model_type": "gpt_neox",
+        **sizes(44, 6144, 64, 50432, intermediate_size=24576, use_parallel_residual=True, tie_word_embeddings=False),
+    },
+    "Falcon-7B": {
+        "model_type": "falcon",
+        **sizes(32, 4544, 71, 65024, multi_query=True, parallel_attn=True, new_decoder_architecture=False, bias=False),
+    },
+    "Falcon-40B": {
+        "model_type": "falcon",
+        **sizes(60, 8192, 128, 65024, num_kv_heads=8, parallel_attn=True, new_decoder_architecture=True, bias=False),
+    },
+    "Gemma-2b": {
+        "model_type": "gemma",
+        **sizes(18, 2048, 8, 256000, num_key_value_heads=1, head_dim=256, intermediate_size=16384),
+    },
+    "Gemma-7b": {
+        "model_type": "gemma",
+        **sizes(28, 3072, 16, 256000, num_key_value_heads=16, head_dim=256, intermediate_size=24576),
+    },
+    "Gemma-2-27b": {
+        "model_type": "gemma2",
+        **sizes(46, 4608, 32, 256000, num_key_value_heads=16, head_dim=128, intermediate_size=36864),
+        "sliding_window": 4096,
+    },
+    "OPT-350M": {
+        "model_type": "opt",
+        **sizes(24, 1024, 16, 50272, ffn_dim=4096, max_position_embeddings=2048, word_embed_proj_dim=512),
+        "do_layer_norm_before": False,
+        "_remove_final_layer_norm": False,
+    },
+    "OPT-6.7B": {
+        "model_type": "opt",
+        **sizes(32, 4096, 32, 50272, ffn_dim=16384, max_position_embeddings=2048, word_embed_proj_dim=4096),
+        "do_layer_norm_before": True,
+    },
+    "BLOOM-176B": {
+        "model_type": "bloom",
+        "n_embed": 14336,
+        "n_layer": 70,
+        "num_attention_heads": 112,
+        "vocab_size": 250880,
+    },
+    "MPT-7B": {
+        "model_type": "mpt",
+        "d_model": 4096,
+        "n_heads": 32,
+        "n_layers": 32,
+        "expansion_ratio": 4,
+        "vocab_size": 50432,
+        "max_seq_len": 2048,
+        "no_bias": True,
+        "learned_pos_emb": True,
+        "attn_config": ALIBI,
+        "norm_type": "low_precision_layernorm",
+    },
+    "MPT-30B": {
+        "model_type": "mpt",
+        "d_model": 7168,
+        "n_heads": 64,
+        "n_layers": 48,
+        "expansion_ratio": 4,
+        "vocab_size": 50432,
+        "max_seq_len": 8192,
+        "no_bias": True,
+        "learned_pos_emb": True,
+        "attn_config": ALIBI,
+    },
+}
+NOT_SHAPE = ("name", "aliases", "family", "notes", "source", "where", "published", "estimated")
+LLAMA = CONFIGS["Llama-3.1-8B"]
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_gives_the_shape_and_the_published_count_of_the_catalogue(name: str) -> None:
+    read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
+    for f in fields(known):
+        if f.name not in NOT_SHAPE:
+            assert getattr(read, f.name) == getattr(known, f.name), f.name
+    published = known.published["parameters"]
+    if "rounded" not in published.transform:
+        assert parameter_count(read).total == published.value
+
+
+@pytest.mark.independent
+def test_every_family_but_one_is_compared_with_a_real_model() -> None:
+    assert {c["model_type"] for c in CONFIGS.values()} == set(FAMILIES) - {"qwen2_moe"}
+
+
+@pytest.mark.published
+def test_qwen2_moe_by_hand() -> None:
+    # Qwen1.5-MoE-A2.7B as its config.json has it: 60 experts of 1408, a shared one of 5632 behind a gate.
+    c = {
+        "model_type": "qwen2_moe",
+        **sizes(24, 2048, 16, 151936, num_key_value_heads=16, intermediate_size=5632),
+        "moe_intermediate_size": 1408,
+        "shared_expert_intermediate_size": 5632,
+        "num_experts": 60,
+        "num_experts_per_tok": 4,
+        "decoder_sparse_step": 1,
+    }
+    h = 2048
+    attention = 4 * h * h + 3 * h
+    mixture = 60 * 3 * h * 1408 + 3 * h * 5632 + 60 * h + h  # experts, shared expert, router, gate
+    total = 24 * (attention + mixture + 2 * h) + 2 * 151936 * h + h
+    assert parameter_count(from_hf_config(c)).total == total
+    assert round(total / 1e9, 1) == 14.3  # the model card's figure
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("config", "field", "expected"),
+    [
+        ({**LLAMA, "num_key_value_heads": None}, "kv_heads", 32),
+        ({k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}, "kv_heads", 32),
+        ({k: v for k, v in CONFIGS["Mistral-7B"].items() if k != "num_key_value_heads"}, "kv_heads", 8),
+        ({k: v for k, v in CONFIGS["Mistral-7B"].items() if k != "sliding_window"}, "attn_window", 4096),
+        ({k: v for k, v in CONFIGS["Gemma-7b"].items() if k != "head_dim"}, "head_dim", 256),
+        ({**CONFIGS["GPT-2-124M"], "n_inner": 1000}, "ffn", 1000),
+        ({**CONFIGS["GPT-2-124M"], "tie_word_embeddings": False}, "tied_embeddings", False),
+        ({**CONFIGS["Falcon-7B"], "multi_query": False}, "kv_heads", 71),
+        ({**CONFIGS["Falcon-7B"], "parallel_attn": False}, "norms_per_layer", 2),
+        ({**CONFIGS["Falcon-40B"], "num_ln_in_parallel_attn": 1}, "norms_per_layer", 1),
+        ({**CONFIGS["OPT-6.7B"], "_remove_final_layer_norm": True}, "final_norm", False),
+        ({**CONFIGS["OPT-6.7B"], "enable_bias": False}, "qkv_bias", False),
+        ({**CONFIGS["MPT-7B"], "no_bias": False}, "norm_bias", True),
+        ({**CONFIGS["MPT-7B"], "attn_config": {"alibi": False}}, "learned_positions", 2048),
+        ({**CONFIGS["MPT-7B"], "attn_config": {"attn_type": "multiquery_attention"}}, "kv_heads", 1),
+        (
+            {**CONFIGS["MPT-7B"], "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 8}},
+            "kv_heads",
+            8,
+        ),
+        ({**CONFIGS["Qwen2.5-7B"], "use_sliding_window": True, "max_window_layers": 20}, "n_windowed_layers", 8),
+        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [0, 1]}, "n_dense_layers", 2),
+        ({**CONFIGS["Qwen3-30B-A3B"], "decoder_sparse_step": 2}, "n_moe_layers", 24),
+        ({**CONFIGS["DeepSeek-V3"], "n_routed_experts": None}, "n_experts", 0),
+        (
+            {**CONFIGS["Gemma-2-27b"], "layer_types": ["full_attention"] * 40 + ["sliding_attention"] * 6},
+            "n_windowed_layers",
+            6,
+        ),
+        ({**LLAMA, "attention_bias": True}, "output_bias", True),
+        ({**LLAMA, "_name_or_path": "org/My-Model-1B\n"}, "name", "My-Model-1B"),
+        ({**LLAMA, "_name_or_path": "../../etc/passwd"}, "name", "passwd"),
+        ({**LLAMA, "_name_or_path": 7}, "name", "llama model of config"),
+    ],
+)
+def test_defaults_and_variants_as_the_families_have_them(config: Config, field: str, expected: Any) -> None:
+    assert getattr(from_hf_config(config), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ([], "holds a list, not an object"),
+        ({}, "no model_type; this reader knows bloom"),
+        ({"model_type": 3}, "model_type = 3 must be text"),
+        ({"model_type": "lama"}, "unknown model_type 'lama'; did you mean 'llama'"),
+        ({"model_type": "mamba2"}, "unknown model_type 'mamba2'"),
+        ({"model_type": "llama"}, "no num_hidden_layers; add it"),
+        ({**LLAMA, "vocab_size": None}, "no vocab_size; add it"),
+        ({**LLAMA, "hidden_size": "4096"}, "hidden_size = '4096' must be a whole number"),
+        ({**LLAMA, "hidden_size": 4096.0}, "hidden_size = 4096.0 must be a whole number"),
+        ({**LLAMA, "hidden_size": True}, "hidden_size = true must be a whole number"),
+        ({**LLAMA, "hidden_size": {"a": 1}}, "hidden_size = an object must be a whole number"),
+        ({**LLAMA, "hidden_size": -1}, "must lie in [1, 10,000,000]"),
+        ({**LLAMA, "hidden_size": 10**30}, "hidden_size = a huge number must lie in"),
+        ({**LLAMA, "num_attention_heads": 0}, "num_attention_heads = 0 must lie in"),
+        (
+            {**LLAMA, "num_attention_heads": 33, "num_key_value_heads": 3},
+            "does not divide hidden = 4096 and there is no",
+        ),
+        ({**LLAMA, "num_key_value_heads": 5}, "num_key_value_heads = 5 must divide the number of heads, 32"),
+        ({**LLAMA, "tie_word_embeddings": 1}, "tie_word_embeddings = 1 must be true or false"),
+        ({**LLAMA, "num_local_experts": 8}, "num_local_experts = 8 contradicts model_type 'llama'"),
+        ({**CONFIGS["Mixtral-8x7B"], "num_experts_per_tok": 9}, "must not exceed the number of experts, 8"),
+        ({**CONFIGS["Mixtral-8x7B"], "num_local_experts": None}, "no num_local_experts"),
+        ({**CONFIGS["Qwen3-30B-A3B"], "moe_intermediate_size": None}, "no moe_intermediate_size"),
+        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [3]}, "mlp_only_layers = a list is not supported"),
+        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": 3}, "mlp_only_layers = 3 is not supported"),
+        ({**CONFIGS["DeepSeek-V3"], "first_k_dense_replace": 62}, "must not exceed num_hidden_layers = 61"),
+        ({**CONFIGS["DeepSeek-V3"], "moe_layer_freq": 2}, "moe_layer_freq = 2 is not supported"),
+        ({**CONFIGS["DeepSeek-V3"], "attention_bias": True}, "attention_bias = true is not supported"),
+        ({**CONFIGS["DeepSeek-V3"], "kv_lora_rank": None}, "no kv_lora_rank"),
+        ({**CONFIGS["GPT-2-124M"], "hidden_size": 512}, "hidden_size = 512 contradicts n_embd = 768; keep one"),
+        ({**CONFIGS["GPT-2-124M"], "add_cross_attention": True}, "add_cross_attention = true is not supported"),
+        ({**CONFIGS["OPT-6.7B"], "layer_norm_elementwise_affine": False}, "is not supported (norms without weights)"),
+        ({**CONFIGS["Gemma-2-27b"], "layer_types": ["sliding_attention"]}, "must be a list of 46 names"),
+        ({**CONFIGS["MPT-7B"], "attn_config": {"qk_ln": True}}, "attn_config: qk_ln = true is not supported"),
+        ({**CONFIGS["MPT-7B"], "attn_config": []}, "attn_config: holds a list, not an object"),
+        ({**CONFIGS["MPT-7B"], "norm_type": "batchnorm"}, "norm_type = 'batchnorm' must be one of"),
+        ({**CONFIGS["MPT-7B"], "expansion_ratio": 10**6}, "ffn = 4096000000 must lie in"),
+        ({"model_type": "llama4"}, "no text_config"),
+        ({**CONFIGS["Llama-4-Maverick"], "moe_layers": [0, 1]}, "moe_layers = a list is not what"),
+        ({**CONFIGS["Falcon-40B"], "num_ln_in_parallel_attn": 3}, "must be 1 or 2"),
+    ],
+)
+def test_what_contradicts_itself_or_is_not_known_is_refused(config: Any, says: str) -> None:
+    with pytest.raises(InputError, match=re.escape(says)):
+        from_hf_config(config)
+
+
+def read(folder: Path, data: bytes | str) -> catalog.Model:
+    file = folder / "config.json"
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return from_hf_config(file)
+
+
+def test_a_file_is_read_and_named(tmp_path: Path) -> None:
+    m = read(tmp_path, json.dumps(LLAMA))
+    assert m.name == "llama model of config.json"
+    assert m.source == "config.json"
+    assert from_hf_config(str(tmp_path / "config.json")) == m
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
+        (b"\xff\xfe{}", "not UTF-8 at byte 0"),
+        ('{"a": NaN}', "NaN is not a JSON value"),
+        ('{"a": -Infinity}', "-Infinity is not a JSON value"),
+        ('{"a": 1e999}', "1e999 is not finite"),
+        ('{"a": ' + "9" * 5000 + "}", "a whole number of 5000 digits"),
+        ('{"model_type": "llama", "model_type": "gpt2"}', "key 'model_type' stands twice"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 50_000 + "1" + "}" * 50_000, "nested too deeply"),
+        (b" " * (MAX_CONFIG_BYTES + 1), "larger than 1,000,000 bytes"),
+        ("'__import__(\"os\")'", "not valid JSON"),
+        ("3", "holds 3, not an object"),
+    ],
+)
+def test_a_hostile_file_is_refused_with_its_name(tmp_path: Path, data: bytes | str, says: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(InputError, match=re.escape("config.json: ") + ".*" + re.escape(says)):
+        read(tmp_path, data)
+    assert time.monotonic() - start < 2.0
+
+
+@pytest.mark.parametrize("path", ["nowhere.json", ".", "/dev/zero", "a\0b", "x" * 5000])
+def test_a_path_that_is_no_file_is_refused(path: str) -> None:
+    with pytest.raises(InputError, match=r"not a file|cannot be read"):
+        from_hf_config(path)
+
+
+def test_nothing_in_a_config_is_followed_or_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("top")
+    monkeypatch.setattr("builtins.eval", None)
+    config = LLAMA | {
+        "auto_map": {"AutoConfig": f"{secret}--evil.py"},
+        "_name_or_path": str(secret),
+        "tokenizer_file": "../../secret",
+        "trust_remote_code": True,
+    }
+    opened: list[Path] = []
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: (opened.append(self), real(self, *a, **k))[1])
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    opened.clear()
+    assert from_hf_config(file).layers == 32
+    assert opened == [file]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 200)
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(FAMILIES),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+KEYS = sorted({key for c in CONFIGS.values() for key in c} | {"kv_n_heads", "layer_types", "moe_layers", "n_inner"})
+
+
+@settings(max_examples=150, deadline=1000, suppress_health_check=[HealthCheck.too_slow])
+@given(JSON)
+def test_any_json_value_gives_a_model_or_an_input_error(value: Any) -> None:
+    try:
+        from_hf_config(value)
+    except InputError as error:
+        assert len(str(error)) < 600
+
+
+@settings(max_examples=400, deadline=1000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(CONFIGS)), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3), st.data())
+def test_a_damaged_config_gives_a_model_or_an_input_error(name: str, damage: Config, data: st.DataObject) -> None:
+    config = CONFIGS[name] | damage
+    for key in data.draw(st.lists(st.sampled_from(sorted(config)), max_size=2)):
+        config.pop(key, None)
+    try:
+        m = from_hf_config(config)
+    except InputError as error:
+        assert len(str(error)) < 600
+    else:
+        assert parameter_count(m).total > 0
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^config\.json: num_key_value_heads = 5 must divide"):
+        read(tmp_path, json.dumps(LLAMA | {"num_key_value_heads": 5}))
+    assert "qwen3_moe" in hf.FAMILIES
