@@ -14,7 +14,10 @@ DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the 
 _SUBMODULES = (
     "catalog",
     "classroom",
+    "collectives",
+    "communication",
     "equations",
+    "flops",
     "kernels",
     "memory",
     "roofline",

@@ -9,11 +9,13 @@ A second run changes nothing: cell ids are counted, and no time is written down.
 
 import argparse
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import mlsysim
 from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +39,7 @@ _IMPORT = (
     _WHOSE
     + """
 
-from mlsysim import catalog, roofline, units
+from mlsysim import MODULES
 from mlsysim.classroom import check, inputs, question"""
 )
 _CONFIG = """\
@@ -75,6 +77,12 @@ def _notebook(slug: str, cells: list[Cell]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+def modules(slug: str) -> list[str]:
+    """The library's modules that the solutions of a chapter use, with the catalogue and the units."""
+    code = "\n".join(e.solution for e in assignment(slug))
+    return [m for m in mlsysim.__all__ if m in ("catalog", "units") or re.search(rf"\b{m}\.", code)]
+
+
 def answer_name(exercise: Exercise) -> str:
     """The variable that holds the answer: answer_1 for 01.1."""
     return f"answer_{exercise.id.partition('.')[2]}"
@@ -90,7 +98,7 @@ def _head(slug: str) -> list[Cell]:
     return [
         _cell("markdown", text),
         _cell("code", _INSTALL),
-        _cell("code", _IMPORT),
+        _cell("code", _IMPORT.replace("MODULES", ", ".join(modules(slug)))),
         _cell("markdown", identity),
         _cell("code", 'STUDENT = "your-id"'),
     ]

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from support import ROOT, missing
 
+import mlsysim
 from mlsysim import catalog, roofline, units
 from mlsysim.classroom import check, inputs, question
 from mlsysim.classroom.exercises import EXERCISES, OBJECTIVES, Exercise, assignment, engine
@@ -396,7 +397,7 @@ def test_that_check_itself() -> None:
 @pytest.mark.parametrize("e", EXERCISES.values(), ids=by_id)
 def test_the_solution_that_instructors_see_is_right(e: Exercise) -> None:
     for seed in ["", *SEEDS[:10]]:
-        space = {"SEED": seed, "inputs": inputs, "catalog": catalog, "roofline": roofline, "units": units}
+        space = {m: getattr(mlsysim, m) for m in make_exercises.modules(e.slug)} | {"SEED": seed, "inputs": inputs}
         exec(e.solution, space)
         assert check(e.id, space["answer"], seed).correct
         if not e.answers:
@@ -468,14 +469,14 @@ def submission(student: str, answers: Mapping[str, str], extra: str = "") -> str
     return json.dumps(notebook)
 
 
-SOLVED = {e.id: e.solution for e in EXERCISES.values()}
-FULL = sum(e.points for e in EXERCISES.values())
+SOLVED = {e.id: e.solution for e in assignment(SLUG)}
+FULL = sum(e.points for e in assignment(SLUG))
 # One canned wrong answer: the multiply-add counted once. Written as a student would.
 HALVED = """\
 d = catalog.device(g["device"])
 answer = g["m"] * g["n"] * g["k"] / (d.peak_flops["bf16"] * g["efficiency"])"""
 CANNED = {"ada": submission("ada", SOLVED), "bob": submission("bob", {}), "cy": submission("cy", {"01.1": HALVED})}
-CANNED_POINTS = {"ada": {e.id: e.points for e in EXERCISES.values()}, "bob": {}, "cy": {}}
+CANNED_POINTS = {"ada": {e.id: e.points for e in assignment(SLUG)}, "bob": {}, "cy": {}}
 
 
 # In a process of its own: otter changes directories and warns a lot. One for all, since importing otter takes seconds.
