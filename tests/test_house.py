@@ -21,6 +21,7 @@ FLOORS = [
     {"roofline", "kernels", "transformer"},
     {"flops"},
     {"memory", "collectives"},
+    {"communication"},
     {"parallelism"},
     {"training"},
     {"validation"},

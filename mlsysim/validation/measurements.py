@@ -56,6 +56,16 @@ def counts() -> Mapping[str, Measurement]:
     return _load("counts.toml")
 
 
+@cache
+def collectives() -> Mapping[str, Measurement]:
+    """All shipped measurements of communication (bus bandwidths as printed by nccl-tests, times), by name.
+
+    >>> collectives()["azure-a100-8g"].inputs["ranks"]
+    8
+    """
+    return _load("collectives.toml")
+
+
 def _load(file: str) -> Mapping[str, Measurement]:
     with as_file(files(__package__) / file) as path:
         raw = read_toml(path)

@@ -1,0 +1,746 @@
+"""How long bytes travel: point to point, and the collectives that training is made of.
+
+``bytes`` is the size M of the whole buffer: what every rank holds before an all-reduce or a reduce-scatter, and after an
+all-gather. ``bandwidth`` is what one rank can send in one direction, ``latency`` the cost of one step whatever its size. Everything
+takes a float or an array (broadcasting) in SI units. With one rank every collective costs nothing.
+"""
+
+from mlsysim._numeric import Num, log2, maximum, minimum
+from mlsysim.equations import POSITIVE, equation
+
+_RANKS = "[1, inf)"
+_UNITS = {"bytes": "byte", "ranks": "1", "bandwidth": "byte/s", "latency": "s", "return": "s"}
+_DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
+
+
+@equation(
+    "eq-alpha-beta",
+    formula="latency + bytes / bandwidth",
+    units={"bytes": "byte", "bandwidth": "byte/s", "latency": "s", "return": "s"},
+    domain={"bandwidth": POSITIVE},
+    source="nccl2026performance",
+    where="sec. Time",
+)
+def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """Time of one message between two devices.
+
+    Formula: T = latency + bytes / bandwidth.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size of the message.
+    bandwidth : float or array, byte/s
+        Bandwidth of the link in that direction.
+    latency : float or array, s
+        Time until the first byte arrives.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: one message at a time on the link; the latency overlaps with nothing.
+
+    >>> transfer_time(1e6, 50e9, 5e-6)
+    2.5e-05
+
+    Source: nccl2026performance, sec. Time.
+    """
+    return latency + bytes / bandwidth
+
+
+@equation(
+    "eq-half-size",
+    formula="pieces * latency * bandwidth",
+    units={"bandwidth": "byte/s", "latency": "s", "pieces": "1", "return": "byte"},
+    domain={"bandwidth": POSITIVE, "pieces": _RANKS},
+    source="nccl2026performance",
+    where="sec. Time",
+)
+def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
+    """Size at which latency and bandwidth cost the same: half of the bandwidth is reached there.
+
+    Formula: M_half = pieces x latency x bandwidth.
+
+    Parameters
+    ----------
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+    pieces : float or array, 1
+        Pieces that the buffer is sent in, one step each: 1 for a message, N for a ring.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-alpha-beta; a ring cuts its buffer into one piece per rank.
+
+    >>> round(half_size(50e9, 5e-6, pieces=8))
+    2000000
+
+    Source: nccl2026performance, sec. Time.
+    """
+    return pieces * latency * bandwidth
+
+
+@equation(
+    "eq-ring-reduce-scatter",
+    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="nccl2026performance",
+    where="sec. ReduceScatter",
+)
+def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """Sum a buffer over all ranks and leave each with its own N-th of the result, around a ring.
+
+    Formula: T = (N - 1) (M / (N x bandwidth) + latency).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: every rank sends to its right and receives from its left at the same time; the addition is free.
+
+    >>> ring_reduce_scatter(8e9, 8, 400e9)
+    0.0175
+
+    Source: nccl2026performance, sec. ReduceScatter; the latency term is reddi2026mathpage, sec. 2.2.
+    """
+    return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
+
+
+@equation(
+    "eq-ring-all-gather",
+    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="nccl2026performance",
+    where="sec. AllGather",
+)
+def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """Give every rank the whole buffer, of which each holds an N-th, around a ring.
+
+    Formula: T = (N - 1) (M / (N x bandwidth) + latency).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: as for the reduce-scatter; M is the gathered buffer, so a shard of m bytes makes M = N m.
+
+    >>> ring_all_gather(8e9, 8, 400e9)
+    0.0175
+
+    Source: nccl2026performance, sec. AllGather; the latency term is reddi2026mathpage, sec. 2.2.
+    """
+    return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
+
+
+@equation(
+    "eq-ring-allreduce",
+    formula="2 * (ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="reddi2026mathpage",
+    where="sec. 2.2",
+)
+def ring_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """Sum a buffer over all ranks and give the result to all, around a ring: a reduce-scatter, then an all-gather.
+
+    Formula: T = 2 (N - 1) (M / (N x bandwidth) + latency).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of its halves; no two steps of the ring overlap.
+
+    >>> ring_all_reduce(8e9, 8, 400e9)
+    0.035
+
+    Source: reddi2026mathpage, sec. 2.2; that its bandwidth term is the least possible is patarasuk2009bandwidth.
+    """
+    return ring_reduce_scatter(bytes, ranks, bandwidth, latency) + ring_all_gather(bytes, ranks, bandwidth, latency)
+
+
+@equation(
+    "eq-tree-allreduce",
+    formula="2 * log2(ranks) * (latency + bytes / bandwidth)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="mpich2016collectives",
+    where="reduce.c, MPIR_Reduce_binomial",
+)
+def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """All-reduce as a reduction up a binomial tree and a broadcast down: few steps, each with the whole buffer.
+
+    Formula: T = 2 log2(N) (latency + M / bandwidth).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: N is a power of two (otherwise round log2 up); the buffer is not cut into chunks; the addition is
+    free.
+
+    >>> round(tree_all_reduce(1e6, 8, 50e9, 5e-6), 9)
+    0.00015
+
+    Source: mpich2016collectives, reduce.c, MPIR_Reduce_binomial for one of the two passes.
+    """
+    return 2 * log2(ranks) * (latency + bytes / bandwidth)
+
+
+@equation(
+    "eq-pipelined-tree-allreduce",
+    formula="2 * (log2(ranks) * latency + min(1, ranks - 1) * bytes / bandwidth)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="nccl2026tuning",
+    where="tuning.cc, latency and bandwidth of the tree",
+)
+def pipelined_tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """All-reduce on trees with the buffer cut so finely that all levels work at once: NCCL's pair of binary trees.
+
+    Formula: T = 2 log2(N) latency + 2 M / bandwidth (nothing for N = 1).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: N is a power of two; chunks so small that filling the pipeline costs only the latencies; two
+    trees share the links, so that every rank sends M up and M down.
+
+    >>> round(pipelined_tree_all_reduce(1e6, 8, 50e9, 5e-6), 9)
+    7e-05
+
+    Source: nccl2026tuning, tuning.cc, latency and bandwidth of the tree.
+    """
+    return 2 * (log2(ranks) * latency + minimum(1, ranks - 1) * bytes / bandwidth)
+
+
+@equation(
+    "eq-halving-doubling",
+    formula="2 * (log2(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="mpich2016collectives",
+    where="allreduce.c, power-of-two case",
+)
+def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """All-reduce by recursive halving and doubling: partners at distance 1, 2, 4 … exchange a half, a quarter, an eighth …
+
+    Formula: T = 2 (log2(N) latency + (N - 1) / N x M / bandwidth).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: N is a power of two; every pair of ranks has a free path at the full bandwidth; the addition is free.
+
+    >>> halving_doubling_all_reduce(8e9, 8, 400e9)
+    0.035
+
+    Source: mpich2016collectives, allreduce.c, power-of-two case (Rabenseifner's algorithm).
+    """
+    return 2 * (log2(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)
+
+
+@equation(
+    "eq-direct-allreduce",
+    formula="2 * (min(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="austin2025scalingbook",
+    where="Ch. GPUs, quiz 2, question 3",
+)
+def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """All-reduce in two steps: send each rank its piece directly, sum, and send the result to each directly.
+
+    Formula: T = 2 (latency + (N - 1) / N x M / bandwidth) (nothing for N = 1).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: a switch or full mesh; a rank sends its N - 1 pieces at once, sharing its bandwidth, for one latency.
+
+    >>> round(direct_all_reduce(8e9, 8, 400e9, 1e-6), 9)
+    0.035002
+
+    Source: austin2025scalingbook, Ch. GPUs, quiz 2, question 3 for one of the two steps.
+    """
+    return 2 * (minimum(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)
+
+
+@equation(
+    "eq-in-switch-allreduce",
+    formula="min(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="bekman2026mlengineering",
+    where="chapter Network, SHARP",
+)
+def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """All-reduce that the switch sums: every rank sends its buffer once and receives the result once.
+
+    Formula: T = (N + 1) / N x M / bandwidth + 2 latency (nothing for N = 1).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: each rank owns an N-th of the buffer: the switch reads M from every rank and returns the owner's
+    sum, M / N; the owner multicasts M / N and all receive M. Both directions carry (N + 1) / N x M.
+
+    >>> in_switch_all_reduce(8e9, 8, 450e9)
+    0.02
+
+    Source: bekman2026mlengineering, chapter Network, SHARP (N + 1 sends for 2 N).
+    """
+    return minimum(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)
+
+
+@equation(
+    "eq-all-to-all",
+    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
+    units=_UNITS,
+    domain=_DOMAIN,
+    source="reddi2026mathpage",
+    where="sec. 2.4",
+)
+def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+    """Every rank sends a different N-th of its buffer to every other rank.
+
+    Formula: T = (N - 1) / N x M / bandwidth + (N - 1) latency.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the buffer that each rank sends from, its own piece included.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: one partner after the other at the full bandwidth, as a switch allows; on a ring the pieces
+    travel through neighbours and it takes longer.
+
+    >>> all_to_all(8e9, 8, 400e9)
+    0.0175
+
+    Source: reddi2026mathpage, sec. 2.4.
+    """
+    return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
+
+
+@equation(
+    "eq-hierarchical-allreduce",
+    formula="2 * (ranks_per_node - 1) * (bytes / (ranks_per_node * node_bandwidth) + node_latency) + 2 * (nodes - 1) * (bytes / (ranks_per_node * nodes * network_bandwidth) + network_latency)",
+    units={
+        "bytes": "byte",
+        "ranks_per_node": "1",
+        "nodes": "1",
+        "node_bandwidth": "byte/s",
+        "network_bandwidth": "byte/s",
+        "node_latency": "s",
+        "network_latency": "s",
+        "return": "s",
+    },
+    domain={"ranks_per_node": _RANKS, "nodes": _RANKS, "node_bandwidth": POSITIVE, "network_bandwidth": POSITIVE},
+    source="rooflinepage2026",
+    where="sec. 3.2",
+)
+def hierarchical_all_reduce(
+    bytes: Num,
+    ranks_per_node: Num,
+    nodes: Num,
+    node_bandwidth: Num,
+    network_bandwidth: Num,
+    node_latency: Num = 0.0,
+    network_latency: Num = 0.0,
+) -> Num:
+    """All-reduce in three phases: reduce-scatter in the node, all-reduce of a shard between nodes, all-gather in the node.
+
+    Formula: T = T_RS(M, g, node) + T_AR(M / g, n, network) + T_AG(M, g, node).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks_per_node : float or array, 1
+        Devices g of one scale-up domain.
+    nodes : float or array, 1
+        Domains n.
+    node_bandwidth : float or array, byte/s
+        Per device and one way, inside the domain.
+    network_bandwidth : float or array, byte/s
+        Per device and one way, between domains.
+    node_latency : float or array, s
+        Cost of one step inside the domain.
+    network_latency : float or array, s
+        Cost of one step between domains.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: the phases follow each other; all g devices of a node use the network at once, each with its own
+    share of it.
+
+    >>> round(hierarchical_all_reduce(8e9, 8, 4, 450e9, 50e9), 6)
+    0.061111
+
+    Source: rooflinepage2026, sec. 3.2.
+    """
+    return (
+        ring_reduce_scatter(bytes, ranks_per_node, node_bandwidth, node_latency)
+        + ring_all_reduce(bytes / ranks_per_node, nodes, network_bandwidth, network_latency)
+        + ring_all_gather(bytes, ranks_per_node, node_bandwidth, node_latency)
+    )
+
+
+@equation(
+    "eq-bus-bandwidth",
+    formula="phases * (ranks - 1) / ranks * bytes / time",
+    units={"bytes": "byte", "time": "s", "ranks": "1", "phases": "1", "return": "byte/s"},
+    domain={"ranks": _RANKS, "time": POSITIVE},
+    source="nccl2026performance",
+    where="sec. Bus bandwidth",
+)
+def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
+    """The bandwidth per rank that a ring would have needed for this time: what nccl-tests prints as busbw.
+
+    Formula: BW_bus = phases (N - 1) / N x M / T.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    time : float or array, s
+        How long the collective took.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    phases : float or array, 1
+        2 for an all-reduce; 1 for a reduce-scatter, an all-gather or an all-to-all.
+
+    Returns
+    -------
+    float or array, byte/s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: the bytes of a ring crossed the wire; where the switch reduces they did not, and the figure may
+    exceed the wire.
+
+    >>> round(bus_bandwidth(8e9, 0.035, 8))
+    400000000000
+
+    Source: nccl2026performance, sec. Bus bandwidth.
+    """
+    return phases * (ranks - 1) / ranks * bytes / time
+
+
+@equation(
+    "eq-moe-dispatch",
+    formula="latency + max(tokens * token_bytes * remote_nodes / network_bandwidth, tokens * token_bytes * local_copies / node_bandwidth)",
+    units={
+        "tokens": "token",
+        "token_bytes": "byte/token",
+        "remote_nodes": "1",
+        "local_copies": "1",
+        "network_bandwidth": "byte/s",
+        "node_bandwidth": "byte/s",
+        "latency": "s",
+        "return": "s",
+    },
+    domain={"network_bandwidth": POSITIVE, "node_bandwidth": POSITIVE},
+    source="deepep2025",
+    where="Performance, normal kernels",
+)
+def moe_dispatch(
+    tokens: Num,
+    token_bytes: Num,
+    remote_nodes: Num,
+    local_copies: Num,
+    network_bandwidth: Num,
+    node_bandwidth: Num,
+    latency: Num = 0.0,
+) -> Num:
+    """Send tokens to their experts on two levels: once to every node that needs them, then on to the devices inside it.
+
+    Formula: T = latency + max(tokens x token bytes x remote nodes / network, tokens x token bytes x local copies
+    / node).
+
+    Parameters
+    ----------
+    tokens : float or array, token
+        Tokens that one device holds.
+    token_bytes : float or array, byte/token
+        Bytes of one token's activation: hidden size times bytes per element, scales included.
+    remote_nodes : float or array, 1
+        Other nodes that a token goes to, on average; top-k for kernels that send every copy over the network.
+    local_copies : float or array, 1
+        Copies of a token that cross the link inside a node, on average; 0 for those kernels.
+    network_bandwidth : float or array, byte/s
+        Per device and one way, between nodes.
+    node_bandwidth : float or array, byte/s
+        Per device and one way, inside a node.
+    latency : float or array, s
+        Cost of the call.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: balanced routing, so that every device sends as much as it receives; the two levels run as a
+    pipeline; a combine is the same with the bytes of its own precision.
+
+    >>> moe_dispatch(4096, 7168, 3, 8, 50e9, 200e9)
+    0.00176160768
+
+    Source: deepep2025, Performance, normal kernels.
+    """
+    return latency + maximum(
+        tokens * token_bytes * remote_nodes / network_bandwidth, tokens * token_bytes * local_copies / node_bandwidth
+    )
+
+
+@equation(
+    "eq-tp-allreduce",
+    formula="layers * all_reduces * 2 * (ranks - 1) * (sequence * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
+    units={
+        "layers": "1",
+        "sequence": "1",
+        "batch": "1",
+        "hidden": "1",
+        "ranks": "1",
+        "bandwidth": "byte/s",
+        "latency": "s",
+        "all_reduces": "1",
+        "element_bytes": "byte",
+        "return": "s",
+    },
+    domain=_DOMAIN,
+    source="korthikanti2022recompute",
+    where="sec. 4.2.2",
+)
+def tensor_parallel_time(
+    layers: Num,
+    sequence: Num,
+    batch: Num,
+    hidden: Num,
+    ranks: Num,
+    bandwidth: Num,
+    latency: Num = 0.0,
+    all_reduces: Num = 4.0,
+    element_bytes: Num = 2.0,
+) -> Num:
+    """Communication of tensor parallelism for one micro-batch: all-reduces of the activations in every layer.
+
+    Formula: T = layers x all-reduces x T_ring(s b h x bytes per element).
+
+    Parameters
+    ----------
+    layers : float or array, 1
+        Layers that the device computes.
+    sequence : float or array, 1
+        Tokens of a sequence.
+    batch : float or array, 1
+        Sequences of the micro-batch.
+    hidden : float or array, 1
+        Width of the activations.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+    all_reduces : float or array, 1
+        All-reduces per layer, forward and backward together.
+    element_bytes : float or array, byte
+        Size of one element.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: ring all-reduces that nothing hides; four per layer (two forward, two backward), six with full
+    recomputation. With sequence parallelism each becomes a reduce-scatter and an all-gather, which cost the same.
+
+    >>> round(tensor_parallel_time(96, 2048, 1, 12288, 8, 300e9), 6)
+    0.112743
+
+    Source: korthikanti2022recompute, sec. 4.2.2.
+    """
+    return layers * all_reduces * ring_all_reduce(sequence * batch * hidden * element_bytes, ranks, bandwidth, latency)

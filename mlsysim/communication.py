@@ -1,0 +1,305 @@
+"""A collective by name, on a link or on a catalogue node: its time, what binds it, and where every number came from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import catalog, collectives, units
+from mlsysim._numeric import Num, all_true, is_array, where
+from mlsysim.catalog import Node, Protocol
+from mlsysim.equations import NON_NEGATIVE, Domain, check_argument
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import CALLER, Explanation, Input, Term
+
+# The equation of every operation and algorithm, and how many times over its time is counted: by recursive halving or directly, a
+# reduce-scatter or an all-gather is exactly half of the all-reduce.
+_TABLE: Mapping[str, Mapping[str, tuple[str, Callable[..., Any], float]]] = {
+    "all_reduce": {
+        "ring": ("eq-ring-allreduce", collectives.ring_all_reduce, 1.0),
+        "tree": ("eq-tree-allreduce", collectives.tree_all_reduce, 1.0),
+        "pipelined_tree": ("eq-pipelined-tree-allreduce", collectives.pipelined_tree_all_reduce, 1.0),
+        "halving_doubling": ("eq-halving-doubling", collectives.halving_doubling_all_reduce, 1.0),
+        "direct": ("eq-direct-allreduce", collectives.direct_all_reduce, 1.0),
+        "in_switch": ("eq-in-switch-allreduce", collectives.in_switch_all_reduce, 1.0),
+    },
+    "reduce_scatter": {
+        "ring": ("eq-ring-reduce-scatter", collectives.ring_reduce_scatter, 1.0),
+        "halving_doubling": ("eq-halving-doubling", collectives.halving_doubling_all_reduce, 0.5),
+        "direct": ("eq-direct-allreduce", collectives.direct_all_reduce, 0.5),
+    },
+    "all_gather": {
+        "ring": ("eq-ring-all-gather", collectives.ring_all_gather, 1.0),
+        "halving_doubling": ("eq-halving-doubling", collectives.halving_doubling_all_reduce, 0.5),
+        "direct": ("eq-direct-allreduce", collectives.direct_all_reduce, 0.5),
+    },
+    "all_to_all": {"pairwise": ("eq-all-to-all", collectives.all_to_all, 1.0)},
+}
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {op: tuple(table) for op, table in _TABLE.items()}
+PHASES: Mapping[str, float] = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
+_POWERS_OF_TWO = ("halving_doubling",)
+_TREES = ("tree", "pipelined_tree")
+_OVERHEAD = Domain.of(NON_NEGATIVE)
+
+
+@dataclass(frozen=True)
+class CollectiveTime:
+    """What :func:`collective` returns; SI units, floats or arrays. ``latency_time + bandwidth_time + overhead == time``."""
+
+    op: str
+    algorithm: str
+    bytes: Num
+    ranks: Num
+    bandwidth: Num
+    latency: Num
+    overhead: Num
+    latency_time: Num
+    bandwidth_time: Num
+    time: Num
+    bound: Any  # "latency" (with the overhead) or "bandwidth"; an array of them for an array
+    origins: Mapping[str, str]
+
+    @property
+    def algorithm_bandwidth(self) -> Num:
+        """Bytes of the buffer over the time: what nccl-tests prints as algbw."""
+        return self.bytes / self.time
+
+    @property
+    def bus_bandwidth(self) -> Num:
+        """What nccl-tests prints as busbw."""
+        return collectives.bus_bandwidth(self.bytes, self.time, self.ranks, PHASES[self.op])
+
+    def explain(self) -> Explanation:
+        """Each part with its equation, the numbers in it, and the source of each input."""
+        label = _TABLE[self.op][self.algorithm][0]
+        share = _TABLE[self.op][self.algorithm][2]
+        given = {"bytes": self.bytes, "ranks": self.ranks, "bandwidth": self.bandwidth, "latency": self.latency}
+        notes = [] if share == 1.0 else [f"{self.op} is {share:g} of the all-reduce by {self.algorithm}"]
+        if not all_true(self.overhead == 0):
+            notes.append(f"time with the overhead of the call: {units.format(self.time, 's')}")
+        return Explanation(
+            title=f"{self.op}, {self.algorithm}, {_count(self.ranks)} ranks: {_bound_in_words(self.bound)}",
+            terms=(
+                Term("latency part", self.latency_time, label, {**given, "bytes": 0.0}, self.bound == "latency"),
+                Term(
+                    "bandwidth part", self.bandwidth_time, label, {**given, "latency": 0.0}, self.bound == "bandwidth"
+                ),
+                Term("both", self.latency_time + self.bandwidth_time, label, given),
+            ),
+            inputs=tuple(
+                Input(name, value, unit, self.origins.get(name, CALLER))
+                for name, value, unit in (
+                    ("bytes", self.bytes, "byte"),
+                    ("ranks", self.ranks, "1"),
+                    ("bandwidth", self.bandwidth, "byte/s"),
+                    ("latency", self.latency, "s"),
+                    ("overhead", self.overhead, "s"),
+                )
+            ),
+            notes=notes,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "op": self.op,
+            "algorithm": self.algorithm,
+            "bytes": self.bytes,
+            "ranks": self.ranks,
+            "bandwidth_bytes_per_s": self.bandwidth,
+            "latency_s": self.latency,
+            "overhead_s": self.overhead,
+            "latency_time_s": self.latency_time,
+            "bandwidth_time_s": self.bandwidth_time,
+            "time_s": self.time,
+            "bound": self.bound,
+            "algorithm_bandwidth_bytes_per_s": self.algorithm_bandwidth if all_true(self.time > 0) else None,
+            "bus_bandwidth_bytes_per_s": self.bus_bandwidth if all_true(self.time > 0) else None,
+        }
+
+
+def _count(ranks: Num) -> str:
+    return "several" if is_array(ranks) else f"{ranks:g}"
+
+
+def _bound_in_words(bound: Any) -> str:
+    if not is_array(bound):
+        return f"{bound}-bound"
+    return ", ".join(f"{int((bound == b).sum())} {b}-bound" for b in ("latency", "bandwidth") if (bound == b).any())
+
+
+def _next_power_of_two(ranks: int) -> int:
+    return 1 << (ranks - 1).bit_length()
+
+
+def collective(
+    op: str,
+    algorithm: str,
+    bytes: Num,
+    ranks: Num,
+    bandwidth: Num,
+    latency: Num = 0.0,
+    overhead: Num = 0.0,
+    origins: Mapping[str, str] | None = None,
+) -> CollectiveTime:
+    """Time of a collective by the equation of its algorithm.
+
+    Parameters
+    ----------
+    op : str
+        ``all_reduce``, ``reduce_scatter``, ``all_gather`` or ``all_to_all``.
+    algorithm : str
+        One of ``ALGORITHMS[op]``.
+    bytes : float or array, byte
+        Size of the whole buffer: what each rank holds before an all-reduce, a reduce-scatter or an all-to-all, and
+        after an all-gather.
+    ranks : int or array of int
+        Devices that take part.
+    bandwidth : float or array, byte/s
+        Per device and one way.
+    latency : float or array, s
+        Cost of one step.
+    overhead : float or array, s
+        Cost of the call itself, added once.
+    origins : mapping, optional
+        Where the numbers came from, by name, for ``explain()``.
+
+    Returns
+    -------
+    CollectiveTime
+        Frozen result with ``time``, its parts, ``bound``, ``bus_bandwidth`` and ``explain()``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown operation or algorithm; recursive halving on a number of ranks that is not a
+        power of two (trees are padded with idle leaves instead).
+
+    Assumptions: those of the equation; nothing else uses the links.
+
+    >>> r = collective("all_reduce", "ring", bytes=1e9, ranks=8, bandwidth=50e9, latency=500e-9)
+    >>> round(r.time, 6), r.bound
+    (0.035007, 'bandwidth')
+    """
+    if op not in _TABLE:
+        raise unknown_name("operation", op, _TABLE)
+    if algorithm not in _TABLE[op]:
+        raise unknown_name(f"algorithm of {op}", algorithm, _TABLE[op])
+    _, function, share = _TABLE[op][algorithm]
+    check_argument("collective", "overhead", overhead, "s", _OVERHEAD)
+    steps_of = _checked_ranks(algorithm, ranks)
+    given = {"ranks": steps_of, "bandwidth": bandwidth}
+    bandwidth_time = share * function(bytes=bytes, latency=0.0, **given)
+    latency_time = share * function(bytes=0.0, latency=latency, **given)
+    fixed = latency_time + overhead
+    return CollectiveTime(
+        op=op,
+        algorithm=algorithm,
+        bytes=bytes,
+        ranks=ranks,
+        bandwidth=bandwidth,
+        latency=latency,
+        overhead=overhead,
+        latency_time=latency_time,
+        bandwidth_time=bandwidth_time,
+        time=fixed + bandwidth_time,
+        bound=where(fixed > bandwidth_time, "latency", "bandwidth"),
+        origins=dict(origins or {}),
+    )
+
+
+def _checked_ranks(algorithm: str, ranks: Num) -> Num:
+    """The ranks that the equation of an algorithm is to be asked for: whole numbers, a power of two where it needs one."""
+    if is_array(ranks):
+        if not all_true(ranks == ranks.round()):
+            raise InputError("collective: ranks holds a value that is not a whole number; give counts of devices")
+        if algorithm in (*_POWERS_OF_TWO, *_TREES) and not all_true((ranks.astype(int) & (ranks.astype(int) - 1)) == 0):
+            raise InputError(
+                f"collective: ranks must be powers of two in an array for {algorithm}; pass them one by one"
+            )
+        return ranks
+    if (
+        isinstance(ranks, bool)
+        or not isinstance(ranks, (int, float))
+        or ranks != ranks
+        or ranks != int(min(ranks, 1e9))
+    ):
+        raise InputError(f"collective: ranks = {str(ranks)[:20]!r} must be a whole number in [1, 1e9]")
+    if ranks < 1:
+        raise InputError(f"collective: ranks = {ranks} must be at least 1")
+    padded = _next_power_of_two(int(ranks))
+    if algorithm in _POWERS_OF_TWO and padded != ranks:
+        raise InputError(
+            f"collective: ranks = {ranks:g} is not a power of two, which {algorithm} needs; use ring, or a tree"
+        )
+    return padded if algorithm in _TREES else ranks
+
+
+def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Protocol | str) -> CollectiveTime:
+    """All-reduce inside one node with the latencies and bandwidths that NCCL itself plans with.
+
+    The library's plan is its own cost model, by which it chooses between protocols: per call, per step, and a share
+    of the link. None of it is fitted to the measurements of this book.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size of the buffer.
+    ranks : int
+        Devices of the node that take part.
+    node : Node or str
+        A node of the catalogue, or its name.
+    protocol : Protocol or str
+        As in ``nccl-ring-simple``; ``nccl-nvls`` needs a switch that reduces.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        More ranks than the domain; a link without a planned bandwidth or without reduction in the switch.
+
+    >>> library_all_reduce(1e9, 8, "DGX-A100", "nccl-ring-simple").bound
+    'bandwidth'
+    """
+    node, protocol = catalog.node(node), catalog.protocol(protocol)
+    link = node.scale_up
+    if ranks > node.domain:
+        raise InputError(
+            f"library_all_reduce: ranks = {ranks} exceeds the {node.domain} devices of one {node.name} domain"
+        )
+    share = protocol.payload * (link.in_switch_efficiency if protocol.algorithm == "in_switch" else 1.0)
+    bandwidth = link.planned_bandwidth * share * (node.scale_up_bandwidth / link.bandwidth)
+    origins = {
+        "bandwidth": f"{link.origin('planned_bandwidth')}; payload share {share:g}",
+        "overhead": protocol.origin("base_latency"),
+    }
+    if protocol.algorithm == "in_switch":  # its one latency covers the whole call
+        return collective("all_reduce", "in_switch", bytes, ranks, bandwidth, 0.0, protocol.base_latency, origins)
+    origins["latency"] = protocol.origin("scale_up_step")
+    return collective(
+        "all_reduce", "ring", bytes, ranks, bandwidth, protocol.scale_up_step, protocol.base_latency, origins
+    )
+
+
+def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bool = True) -> CollectiveTime:
+    """The protocol that NCCL's plan makes fastest for this size, as the library itself chooses.
+
+    Parameters
+    ----------
+    bytes : float, byte
+        Size of the buffer.
+    ranks : int
+        Devices of the node that take part.
+    node : Node or str
+        A node of the catalogue, or its name.
+    in_switch : bool
+        Whether the switch may reduce (where it can at all); False forces a ring.
+
+    >>> fastest_all_reduce(8e9, 8, "DGX-H100").algorithm, fastest_all_reduce(8e9, 8, "DGX-A100").algorithm
+    ('in_switch', 'ring')
+    """
+    node = catalog.node(node)
+    names = [
+        p
+        for p in catalog.protocols().values()
+        if p.algorithm == "ring" or (in_switch and node.scale_up.has("in_switch_efficiency"))
+    ]
+    return min((library_all_reduce(bytes, ranks, node, p) for p in names), key=lambda r: float(r.time))
