@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from mlsysim import catalog
+from mlsysim import catalog, collectives, flops, roofline
 from mlsysim._numeric import Num, is_array, maximum, where
-from mlsysim.catalog import Model, Sourced
+from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
@@ -940,3 +940,99 @@ def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     Source: rooflinepage2026, sec. 3.4.
     """
     return step_time * (1 + leaves * (penalty - 1))
+
+
+@dataclass(frozen=True)
+class TensorParallelCost:
+    """One micro-batch through the whole model on one tensor-parallel group."""
+
+    tp: int
+    node: Node
+    tokens: Num
+    inside: Num  # ranks of the group in one scale-up domain
+    domains: Num  # domains that the group spans
+    message: Num  # bytes to be added up over the group
+    compute_time: Num
+    communication_time: Num
+
+    @property
+    def time(self) -> Num:
+        """Nothing hides the all-reduces: the next product needs their result."""
+        return self.compute_time + self.communication_time
+
+    @property
+    def token_rate(self) -> Num:
+        """Tokens per second and device."""
+        return self.tokens / self.time / self.tp
+
+
+def tensor_parallel_cost(
+    model: Model | str,
+    tp: int,
+    node: Node | str,
+    seq: Num,
+    micro_batch: Num = 1,
+    efficiency: Num = 1.0,
+    precision: str = "bf16",
+    recompute: str = "none",
+    domain: int | None = None,
+) -> TensorParallelCost:
+    """Computing and communicating of a tensor-parallel group for one micro-batch, forward and backward.
+
+    Formula: eq-compute-time for a TP-th of the work; eq-hierarchical-allreduce for the messages of eq-tp-message, inside
+    the domain as far as :func:`placement` says and between domains beyond.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    tp : int
+        Tensor-parallel degree; the plan is checked against the model.
+    node : Node or str
+        Where the group runs.
+    seq, micro_batch : float or array, 1
+        Tokens per sequence, and sequences.
+    efficiency : float or array, 1
+        Share of the dense peak that the products reach; 1 is the bound.
+    precision : str
+        Of the products. Activations travel in 16 bits.
+    recompute : str
+        ``none``, ``selective`` or ``full``; the last sends the forward all-reduces again.
+    domain : int, optional
+        A scale-up domain of another size than the node's, to ask what it would change.
+
+    Returns
+    -------
+    TensorParallelCost
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A degree that does not divide the model, a value out of range, an unknown name.
+
+    Assumptions: bandwidth terms only; ring in each tier; nothing overlaps; causal attention.
+
+    >>> tensor_parallel_cost("Llama-3.1-70B", 16, "DGX-H100", seq=4096).domains
+    2
+    """
+    m, node = catalog.model(model), catalog.node(node)
+    plan = Plan(tp=tp, micro_batch=1, recompute=recompute).check(m)
+    where_it_lies = placement(plan, node.domain if domain is None else domain)
+    tokens = seq * micro_batch
+    work = flops.training_flops_per_token(m, seq, causal=True, recompute=recompute).hardware_flops * tokens
+    message = tp_allreduce_bytes(seq, micro_batch, m.hidden, m.layers, all_reduces=6 if recompute == "full" else 4)
+    inside, spanned = where_it_lies.inside["tp"], where_it_lies.domains["tp"]
+    # A domain of one device has no link of its own to ask for.
+    local = node.scale_up_bandwidth if inside > 1 else node.scale_out_bandwidth
+    return TensorParallelCost(
+        tp=tp,
+        node=node,
+        tokens=tokens,
+        inside=inside,
+        domains=spanned,
+        message=message,
+        compute_time=roofline.compute_time(work / tp, node.device.peak_flops[precision], efficiency),
+        communication_time=collectives.hierarchical_all_reduce(
+            message, inside, spanned, local, node.scale_out_bandwidth
+        ),
+    )

@@ -2,17 +2,21 @@
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
 from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
-from mlsysim.validation.scoring import signed_error
+from mlsysim.validation.metrics import signed_error
+from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
 
 __all__ = [
     "ELEMENT_BYTES",
     "Check",
     "Measurement",
+    "PublishedPlan",
     "check",
     "counts",
     "gemm_efficiency",
     "measurement",
     "measurements",
+    "published_plan",
+    "published_plans",
     "signed_error",
     "stream_efficiency",
 ]
