@@ -8,7 +8,7 @@ from mlsysim import catalog, kernels
 from mlsysim.errors import InputError
 from mlsysim.roofline import KernelTime, kernel_time
 from mlsysim.validation.measurements import Measurement, measurement
-from mlsysim.validation.scoring import signed_error
+from mlsysim.validation.metrics import signed_error
 
 ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 

@@ -1,17 +1,148 @@
-"""The one definition of error that tables, tests and the command line share."""
+"""The one way to score predictions that tests, the book and the command line share."""
 
-from mlsysim._numeric import Num
-from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-_PREDICTED, _MEASURED = Domain.of(NON_NEGATIVE), Domain.of(POSITIVE)
+from mlsysim.validation.cases import Case, CaseFile
+from mlsysim.validation.metrics import mean, signed_error
+from mlsysim.validation.predictors import PREDICTORS, Constants, Prediction, Unsupported, shipped_constants
+
+UNSUPPORTED_ERROR = 1.0  # a row without a prediction counts as 100 % wrong
+MODES = ("datasheet", "calibrated")
 
 
-def signed_error(predicted: Num, measured: Num) -> Num:
-    """Relative error, predicted/measured - 1: negative when the prediction is too small.
+@dataclass(frozen=True)
+class ScoredRow:
+    """A case beside its prediction, in the unit of its class; ``error`` is a fraction."""
 
-    >>> signed_error(8.0, 10.0)
-    -0.19999999999999996
+    id: str
+    group: str
+    measured: float
+    predicted: float | None
+    error: float | None
+    supported: bool
+    reason: str
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """Score of one source: mean absolute error, mean signed error of the supported rows, share within tolerance."""
+
+    n: int
+    mape: float
+    bias: float | None
+    within: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Scores averaged over groups, because rows of one group are strongly correlated."""
+
+    n: int
+    supported: int
+    mape_mean_over_groups: float
+    bias_mean_over_groups: float | None
+    within_tolerance_mean_over_groups: float
+    groups: Mapping[str, GroupScore]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every row of a case file and its score."""
+
+    case_class: str
+    mode: str
+    rows: tuple[ScoredRow, ...]
+    summary: Summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented JSON: fractions, SI units, null for what does not exist."""
+        summary = asdict(self.summary)
+        rows = [asdict(row) | {"assumptions": list(row.assumptions)} for row in self.rows]
+        return {"class": self.case_class, "mode": self.mode, "rows": rows, "summary": summary}
+
+
+def _mean_of_some(values: Sequence[float | None]) -> float | None:
+    some = [v for v in values if v is not None]
+    return mean(some) if some else None
+
+
+def summarise(rows: Sequence[ScoredRow], tolerances: Sequence[float | None]) -> Summary:
+    """Score rows by group, then average the groups.
+
+    A row without a prediction counts as an error of 100 %, is never within its tolerance, and has no sign. A row
+    without a tolerance is within it only when it is exact.
     """
-    check_argument("signed_error", "predicted", predicted, "the unit of measured", _PREDICTED)
-    check_argument("signed_error", "measured", measured, "the unit of predicted", _MEASURED)
-    return predicted / measured - 1
+    groups: dict[str, GroupScore] = {}
+    for group in sorted({row.group for row in rows}):
+        own = [(r, t or 0.0) for r, t in zip(rows, tolerances, strict=True) if r.group == group]
+        groups[group] = GroupScore(
+            n=len(own),
+            mape=mean([UNSUPPORTED_ERROR if r.error is None else abs(r.error) for r, _ in own]),
+            bias=_mean_of_some([r.error for r, _ in own]),
+            within=mean([float(r.error is not None and abs(r.error) <= t) for r, t in own]),
+        )
+    return Summary(
+        n=len(rows),
+        supported=sum(r.supported for r in rows),
+        mape_mean_over_groups=mean([g.mape for g in groups.values()]),
+        bias_mean_over_groups=_mean_of_some([g.bias for g in groups.values()]),
+        within_tolerance_mean_over_groups=mean([g.within for g in groups.values()]),
+        groups=groups,
+    )
+
+
+def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Prediction for the inputs of one row, or the reason why there is none."""
+    predictor = PREDICTORS.get(class_name)
+    if predictor is None:
+        return Prediction(None, f"{class_name} is not modelled yet")
+    try:
+        return predictor.predict(inputs, constants)
+    except Unsupported as why:
+        return Prediction(None, str(why))
+
+
+def fit(class_name: str, cases: Sequence[Case]) -> Constants:
+    """Constants of a class fitted to cases in which every group has one vote; none where the class has no fit."""
+    predictor = PREDICTORS.get(class_name)
+    if predictor is None or predictor.fit is None:
+        return {}
+    size = {group: sum(c.group == group for c in cases) for group in {c.group for c in cases}}
+    usable = [c for c in cases if predict(class_name, c.inputs, {}).predicted is not None]
+    return predictor.fit([(c.inputs, c.measured, 1.0 / size[c.group]) for c in usable])
+
+
+def score(file: CaseFile, mode: str = "calibrated", leave_one_group_out: bool = False) -> Report:
+    """Predict every row of a case file and score the predictions.
+
+    Parameters
+    ----------
+    file : CaseFile
+        Rows of one class.
+    mode : str
+        ``datasheet`` uses no fitted constant; ``calibrated`` uses the shipped ones.
+    leave_one_group_out : bool
+        Refit the constants for each group on the other groups of the same file. This is the honest score on rows that
+        the shipped constants were fitted to.
+    """
+    name = file.case_class.name
+    fitted: dict[str, Constants] = {}
+    for group in {c.group for c in file.cases}:
+        if mode == "datasheet":
+            fitted[group] = {}
+        elif leave_one_group_out:
+            fitted[group] = fit(name, [c for c in file.cases if c.group != group])
+        else:
+            fitted[group] = shipped_constants(name)
+    rows = tuple(_scored(name, case, fitted[case.group]) for case in file.cases)
+    return Report(name, mode, rows, summarise(rows, [c.tolerance for c in file.cases]))
+
+
+def _scored(name: str, case: Case, constants: Constants) -> ScoredRow:
+    p = predict(name, case.inputs, constants)
+    error = None if p.predicted is None else float(signed_error(p.predicted, case.measured))
+    supported = p.predicted is not None
+    return ScoredRow(case.id, case.group, case.measured, p.predicted, error, supported, p.reason, p.assumptions)

@@ -1,0 +1,249 @@
+"""Case files: tables of published measurements with the columns of one class, read strictly and with bounds.
+
+A row is split in two when it is read. What identifies or scores it (id, group, tolerance, the measured value) stays
+here; only the inputs go to a predictor, so no prediction can depend on where a row comes from.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim.errors import InputError, unknown_name
+
+MAX_FILE_BYTES = 16_000_000
+MAX_ROWS = 100_000
+_HIDDEN = frozenset({"id", "group", "source_key", "source", "notes", "verified", "tolerance"})
+
+
+@dataclass(frozen=True)
+class CaseClass:
+    """Columns of one class of cases: kind of each input column, and the column that is to be predicted."""
+
+    name: str
+    measured: str
+    signature: frozenset[str]  # inputs that no other class has all of
+    numbers: frozenset[str]
+    flags: frozenset[str] = frozenset()
+    objects: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
+
+    def kind_of(self, column: str) -> str:
+        for kind in ("numbers", "flags", "objects", "texts"):
+            if column in getattr(self, kind):
+                return kind
+        return ""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CLASSES: Mapping[str, CaseClass] = MappingProxyType(
+    {
+        c.name: c
+        for c in (
+            CaseClass(
+                "gemm",
+                "measured_time_s",
+                _words("precision m n k"),
+                numbers=_words("peak_flops hbm_bandwidth groups m n k"),
+                texts=_words("device precision out_precision"),
+            ),
+            CaseClass(
+                "attention",
+                "measured_time_s",
+                _words("phase kind q_heads kv_heads q_len kv_len"),
+                numbers=_words(
+                    "peak_flops hbm_bandwidth batch q_heads kv_heads head_dim v_head_dim kv_lora_rank rope_dim q_len kv_len"
+                ),
+                flags=_words("causal"),
+                texts=_words("device phase kind precision kv_precision"),
+            ),
+            CaseClass(
+                "collective",
+                "measured_time_s",
+                _words("op n_ranks bytes"),
+                numbers=_words(
+                    "n_ranks ranks_per_node bytes tokens_per_rank hidden top_k intra_node_bandwidth inter_node_bandwidth latency_s"
+                ),
+                texts=_words("device op algo"),
+            ),
+            CaseClass(
+                "memory",
+                "measured_bytes",
+                _words("kind inputs"),
+                numbers=frozenset(),
+                objects=_words("inputs"),
+                texts=_words("model kind"),
+            ),
+            # Recognised by their headers, so that the answer is "not modelled yet" and not "what is this?".
+            CaseClass("training_step", "measured_step_time_s", _words("tp pp dp global_batch seq"), frozenset()),
+            CaseClass("inference", "measured_time_s", _words("phase batch input_len output_len"), frozenset()),
+            CaseClass("scalar", "value", _words("quantity basis inputs"), frozenset()),
+        )
+    }
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement; ``inputs`` is all that a predictor sees of it (None stands for an empty cell)."""
+
+    id: str
+    group: str
+    measured: float
+    tolerance: float | None
+    inputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """The rows of one file, all of one class."""
+
+    name: str
+    case_class: CaseClass
+    cases: tuple[Case, ...]
+
+
+def recognise(header: Sequence[str], file: str) -> CaseClass:
+    """The class whose columns a header has.
+
+    >>> recognise(["id", "group", "precision", "m", "n", "k", "measured_time_s"], "x.csv").name
+    'gemm'
+    """
+    found = [c for c in CLASSES.values() if c.signature | {c.measured} <= set(header)]
+    if len(found) != 1:
+        wanted = "; ".join(f"{c.name}: {', '.join(sorted(c.signature | {c.measured}))}" for c in CLASSES.values())
+        raise InputError(
+            f"{file}, line 1: the header fits {len(found) or 'no'} class{'es' if len(found) != 1 else ''} of cases; "
+            f"name one with --class, or use the columns of one ({wanted})"
+        )
+    return found[0]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a CSV file") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; split it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path.name}, line {line}: not UTF-8 at byte {error.start}; save the file as UTF-8"
+        ) from error
+
+
+def read_cases(path: str | Path, class_name: str | None = None) -> CaseFile:
+    """Read a case file of bounded size; every error names the file, the line and the column.
+
+    Parameters
+    ----------
+    path : str or Path
+        A CSV file with a header.
+    class_name : str, optional
+        The class of its rows; recognised from the header unless given.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A file that is not what it should be; a class that does not exist.
+    """
+    path = Path(path)
+    if class_name is not None and class_name not in CLASSES:
+        raise unknown_name("class of cases", class_name, CLASSES)
+    reader = csv.reader(io.StringIO(_text_of(path), newline=""), strict=True)
+    try:
+        header = next(reader, [])
+        for column in header:
+            if header.count(column) > 1:
+                raise InputError(f"{path.name}, line 1, column {column!r} stands there twice; remove one")
+        kind = CLASSES[class_name] if class_name else recognise(header, path.name)
+        for column in ("id", "group", kind.measured, *sorted(kind.signature)):
+            if column not in header:
+                raise InputError(f"{path.name}, line 1: a file of class {kind.name} needs a column {column!r}")
+        cases: list[Case] = []
+        line = reader.line_num + 1
+        for cells in reader:
+            if len(cases) >= MAX_ROWS:
+                raise InputError(f"{path.name}, line {line}: more than {MAX_ROWS:,} rows; split the file")
+            if cells:  # an empty line says nothing
+                if len(cells) != len(header):
+                    raise InputError(
+                        f"{path.name}, line {line}, column {len(cells)}: {len(cells)} cells under {len(header)} headings; "
+                        "quote a cell that holds a comma"
+                    )
+                cases.append(_case(kind, dict(zip(header, cells, strict=True)), f"{path.name}, line {line}"))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}, column 1: not valid CSV: {error}") from error
+    if not cases:
+        raise InputError(f"{path.name}, line 2: no row follows the header; a case file has at least one")
+    return CaseFile(path.name, kind, tuple(cases))
+
+
+def _case(kind: CaseClass, row: Mapping[str, str], where: str) -> Case:
+    measured = _number(row[kind.measured], f"{where}, column {kind.measured!r}")
+    if measured is None or measured <= 0:
+        raise InputError(
+            f"{where}, column {kind.measured!r}: {row[kind.measured][:40]!r} must be a measurement above zero"
+        )
+    tolerance = _number(row.get("tolerance", ""), f"{where}, column 'tolerance'")
+    inputs = {
+        column: _cell(kind.kind_of(column), text.strip(), f"{where}, column {column!r}")
+        for column, text in row.items()
+        if kind.kind_of(column) and column not in _HIDDEN
+    }
+    return Case(row["id"], row["group"], measured, tolerance, MappingProxyType(inputs))
+
+
+def _cell(kind: str, text: str, where: str) -> Any:
+    if text == "":
+        return None
+    if kind == "numbers":
+        return _number(text, where)
+    if kind == "flags":
+        if text not in ("true", "false"):
+            raise InputError(f"{where}: {text[:40]!r} is neither 'true' nor 'false'")
+        return text == "true"
+    if kind == "objects":
+        return _object(text, where)
+    return text
+
+
+def _number(text: str, where: str) -> float | None:
+    text = text.strip()
+    if text == "":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0 or "_" in text:
+        raise InputError(f"{where}: {text[:40]!r} is not a finite number of zero or more in SI units")
+    return value
+
+
+def _object(text: str, where: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not valid JSON: {str(error)[:80]}") from error
+    if not isinstance(value, dict):
+        raise InputError(f'{where}: {text[:40]!r} is not a JSON object; write {{"name": value}}')
+    for name, entry in value.items():
+        if isinstance(entry, bool) or entry is None or isinstance(entry, str):
+            continue
+        if not isinstance(entry, (int, float)) or not math.isfinite(entry) or not 0 <= entry < 1e30:
+            raise InputError(f"{where}: {name[:40]!r} is not a finite number of zero or more, a text or true/false")
+    return MappingProxyType(value)

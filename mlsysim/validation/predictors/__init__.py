@@ -1,0 +1,35 @@
+"""One predictor per class of cases, and the constants that ship with them."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import as_file, files
+from types import MappingProxyType
+
+from mlsysim.catalog.sourced import read_toml
+from mlsysim.validation.predictors import attention, collective, gemm, memory
+from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
+
+__all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants"]
+
+PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
+    {
+        "gemm": gemm.PREDICTOR,
+        "attention": attention.PREDICTOR,
+        "collective": collective.PREDICTOR,
+        "memory": memory.PREDICTOR,
+    }
+)
+
+
+@cache
+def shipped_constants(class_name: str) -> Constants:
+    """The fitted constants of a class that ship with the package; none for a class without a fit.
+
+    >>> sorted(shipped_constants("scalar"))
+    []
+    """
+    resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"
+    if not resource.is_file():
+        return MappingProxyType({})
+    with as_file(resource) as path:
+        return MappingProxyType(read_toml(path)["constants"])

@@ -1,0 +1,125 @@
+"""What every predictor of a case is given and returns, and how it asks the catalogue for what a row leaves empty."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import catalog
+from mlsysim.catalog import Device
+from mlsysim.errors import MlsysimError, UnknownNameError
+
+# Fitted constants: class of rows -> name -> value. Empty in datasheet mode.
+Constants = Mapping[str, Mapping[str, float]]
+# What a fit sees of a row: its inputs, the measured value, and its weight (rows of one group share one vote).
+Weighted = tuple[Mapping[str, Any], float, float]
+
+ELEMENT_BYTES = {
+    "fp64": 8.0,
+    "fp32": 4.0,
+    "tf32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "mxfp8": 1.0,
+    "int8": 1.0,
+    "fp6": 0.75,
+    "fp4": 0.5,
+    "mxfp4": 0.5,
+    "nvfp4": 0.5,
+    "int4": 0.5,
+}
+
+
+class Unsupported(MlsysimError):
+    """A row that the model does not cover; the message becomes its reason."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A value in SI units, or the reason why there is none; and every value assumed for an empty cell."""
+
+    predicted: float | None
+    reason: str = ""
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """One class of cases: how to predict a row, and how to fit the constants (None when there are none)."""
+
+    predict: Callable[[Mapping[str, Any], Constants], Prediction]
+    fit: Callable[[Sequence[Weighted]], dict[str, dict[str, float]]] | None = None
+
+
+class Row:
+    """The inputs of one row; remembers what had to be assumed."""
+
+    def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self.inputs = inputs
+        self.assumptions: list[str] = []
+
+    def has(self, name: str) -> bool:
+        return self.inputs.get(name) is not None
+
+    def need(self, name: str) -> Any:
+        """A cell that nothing can stand in for."""
+        value = self.inputs.get(name)
+        if value is None:
+            raise Unsupported(f"the row gives no {name}")
+        return value
+
+    def number(self, name: str) -> float:
+        value = self.need(name)
+        if isinstance(value, (bool, str)):
+            raise Unsupported(f"{name} = {str(value)[:40]!r} is not a number")
+        return float(value)
+
+    def or_assume(self, name: str, value: Any, why: str = "") -> Any:
+        """A cell, or the value that stands in for an empty one, which is written down."""
+        if self.has(name):
+            return self.inputs[name]
+        self.assume(name, value, why)
+        return value
+
+    def assume(self, name: str, value: Any, why: str = "") -> None:
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        self.assumptions.append(f"{name} = {text}" + (f" ({why})" if why else ""))
+
+    @property
+    def device(self) -> Device | None:
+        """The catalogue's entry for the row's device, if it has one."""
+        try:
+            return catalog.device(str(self.inputs.get("device") or ""))
+        except UnknownNameError:
+            return None
+
+    @property
+    def generation(self) -> str:
+        """Architecture of the device, or nothing when the catalogue does not know it."""
+        device = self.device
+        return device.architecture.removeprefix("Grace ") if device else ""
+
+    def rate(self, name: str, field: str) -> float:
+        """A device figure: the row's own, else the catalogue's."""
+        if self.has(name):
+            return self.number(name)
+        device = self.device
+        if device is None:
+            raise Unsupported(f"the row gives no {name}, and the catalogue has no device {self.inputs.get('device')!r}")
+        if not device.has(field):
+            raise Unsupported(f"the row gives no {name}, and the catalogue none for {device.name}")
+        value = device.fields[field].value
+        self.assume(name, value, f"{device.name} in the catalogue")
+        return value
+
+
+def element_bytes(precision: str) -> float:
+    """Bytes of one element of a precision.
+
+    >>> element_bytes("bf16")
+    2.0
+    """
+    try:
+        return ELEMENT_BYTES[precision]
+    except KeyError:
+        raise Unsupported(f"bytes of precision {precision[:20]!r} are not known") from None

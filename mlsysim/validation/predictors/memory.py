@@ -1,0 +1,237 @@
+"""Class memory: parameters, model state, activations, caches and checkpoints by closed form, and two measured peaks.
+
+Only one number is fitted: what a serving process holds beside weights and cache, as a share of both.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mlsysim import memory, transformer
+from mlsysim.catalog import Device, Model
+from mlsysim.catalog.sourced import Sourced
+from mlsysim.errors import MlsysimError
+from mlsysim.validation.fitting import coordinate_descent, log_loss, steps
+from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Unsupported, Weighted
+
+_MIN_ROWS = 2
+_SHARDINGS = {
+    None: "none",
+    "none": "none",
+    "zero1": "zero1",
+    "zero2": "zero2",
+    "zero3": "zero3",
+    "fsdp": "fsdp",
+    "zero3/fsdp": "fsdp",
+    "hsdp": "hsdp",
+}
+_SHAPE = (
+    "layers hidden heads kv_heads ffn vocab n_experts top_k moe_ffn n_shared_experts n_dense_layers q_lora_rank "
+    "kv_lora_rank qk_rope_head_dim v_head_dim"
+).split()
+
+
+def _shape(row: Row) -> Model:
+    """A model of the row's shape, by the names that the cases and the catalogue share."""
+    sizes = {name: int(row.number(name)) for name in _SHAPE if row.has(name)}
+    heads = int(row.number("heads"))
+    sizes.setdefault("kv_heads", heads)
+    head_dim = int(row.or_assume("head_dim", row.number("hidden") / heads)) if row.has("head_dim") else 0
+    bias = bool(row.inputs.get("bias", False))
+    if sizes.get("vocab") == 0:
+        sizes["vocab"] = 1  # a model has a vocabulary; the caller leaves it out of the count
+    return Model(
+        name="the row's shape",
+        **sizes,
+        head_dim=head_dim or sizes["hidden"] // heads,
+        gated_mlp=bool(row.or_assume("gated_mlp", True)),
+        tied_embeddings=bool(row.or_assume("tied_embeddings", False)),
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        norm=str(row.inputs.get("norm") or "rmsnorm"),
+        learned_positions=int(row.inputs.get("learned_positions") or 0),
+    )
+
+
+def _params(row: Row, constants: Constants) -> float:
+    each = float(row.number("bytes_per_param"))
+    if not row.has("layers"):
+        return row.number("params") * each
+    count = transformer.parameter_count(_shape(row))
+    total = count.total
+    if row.inputs.get("count") == "non_embedding":
+        total -= count.embedding + count.positions + count.lm_head
+    return total * each
+
+
+def _model_state(row: Row, constants: Constants) -> float:
+    stage = int(row.or_assume("zero_stage", 0))
+    if stage not in (0, 1, 2, 3):
+        raise Unsupported(f"zero_stage {stage} is not one of 0, 1, 2, 3")
+    recipe = memory.Recipe(
+        name="the row's bytes",
+        weight=row.number("param_bytes"),
+        gradient=row.number("grad_bytes"),
+        gradient_copy=float(row.inputs.get("fp32_grad_bytes") or 0.0),
+        master=row.number("optimizer_bytes"),  # the row gives the optimizer's bytes as one sum
+        momentum=0.0,
+        variance=0.0,
+        compute=row.number("param_bytes"),
+        source="",
+        where="",
+    )
+    sharding = ("none", "zero1", "zero2", "zero3")[stage]
+    ranks = float(row.or_assume("dp", 1.0))
+    return float(memory.model_state_memory(row.number("params"), recipe, sharding, ranks).total)
+
+
+def _activation_layer(row: Row, constants: Constants) -> float:
+    seq, batch, hidden = row.number("seq"), float(row.or_assume("micro_batch", 1.0)), row.number("hidden")
+    tp = float(row.or_assume("tp", 1.0))
+    split = bool(row.or_assume("seq_parallel", False))
+    recompute = row.or_assume("recompute", "none")
+    if recompute == "full":
+        return float(memory.activation_memory_full(seq, batch, hidden))
+    if recompute == "selective":
+        return float(memory.activation_memory_selective(seq, batch, hidden, tp, tp if split else 1.0))
+    if recompute != "none":
+        raise Unsupported(f"recompute {str(recompute)[:40]!r} is not one of none, selective, full")
+    form = memory.activation_memory_sp if split else memory.activation_memory_tp
+    return float(form(seq, batch, hidden, row.number("heads"), tp))
+
+
+def _activation_stage(row: Row, constants: Constants) -> float:
+    pp, chunks = float(row.or_assume("pp", 1.0)), float(row.or_assume("virtual_stages", 1.0))
+    full = 2 * pp * chunks  # micro-batches enough to fill the pipeline
+    return float(
+        memory.activation_memory_pipeline(_activation_layer(row, constants), row.number("layers"), pp, chunks, full)
+    )
+
+
+def _kv_cache(row: Row, constants: Constants) -> float:
+    layers, size = row.number("layers"), float(row.or_assume("dtype_bytes", 2.0))
+    batch, tokens = float(row.or_assume("batch", 1.0)), row.number("tokens")
+    if row.has("kv_lora_rank"):
+        return float(
+            memory.kv_cache_mla(layers, batch, tokens, row.number("kv_lora_rank"), row.number("rope_dim"), size)
+        )
+    return float(memory.kv_cache(layers, batch, tokens, row.number("kv_heads"), row.number("head_dim"), size))
+
+
+def _checkpoint(row: Row, constants: Constants) -> float:
+    precision, optimizer = row.or_assume("precision", "bf16"), str(row.or_assume("optimizer", "adam"))
+    master = 0.0 if precision == "fp32" else 4.0
+    moments = {"adam": (4.0, 4.0), "adamw": (4.0, 4.0), "sgd": (4.0, 0.0), "none": (0.0, 0.0)}.get(optimizer)
+    if moments is None:
+        raise Unsupported(f"the state of optimizer {optimizer[:40]!r} is not known")
+    if optimizer == "none":
+        master = 0.0
+    row.assume("bytes per parameter", (4.0 if precision == "fp32" else 2.0) + master + sum(moments), "weights + state")
+    return float(memory.checkpoint_bytes(row.number("params"), 4.0 if precision == "fp32" else 2.0, master, *moments))
+
+
+def _training_peak(row: Row, constants: Constants) -> float:
+    sharding = _SHARDINGS.get(row.inputs.get("sharding"))
+    if sharding is None:
+        raise Unsupported(f"sharding {row.inputs.get('sharding')!r} is not known")
+    sharded = sharding in ("fsdp", "zero3", "hsdp")
+    recompute = str(row.or_assume("recompute", "none"))
+    if sharded and recompute == "selective":
+        recompute = "matmuls"  # what frameworks that shard weights call selective
+    recipe = "fsdp-mixed" if sharded else "megatron-bf16"
+    loss = "unfused" if sharded else "one-copy"  # PyTorch's cross entropy, or Megatron's over a split vocabulary
+    row.assume("recipe", f"{recipe}, loss {loss}", "usual for this sharding")
+    degree = {name: float(row.or_assume(name, 1.0)) for name in ("tp", "pp", "cp", "dp")}
+    micro = row.or_assume("micro_batch", float(row.inputs.get("batch_per_dp_rank") or 1.0))
+    batch = float(row.inputs.get("batch_per_dp_rank") or micro)
+    capacity = Sourced(float(row.inputs.get("hbm_bytes") or 1.0), "byte", "the row")
+    return float(
+        memory.training_memory(
+            _shape(row),
+            Device("the row's device", fields={"memory_capacity": capacity}),
+            seq=row.number("seq"),
+            micro_batch=float(micro),
+            micro_batches=max(1.0, batch / float(micro)),
+            ep=float(row.inputs.get("ep") or 1.0),
+            virtual_stages=float(row.inputs.get("virtual_stages") or 1.0),
+            recipe=recipe,
+            sharding=sharding,
+            recompute=recompute,
+            logit_bytes=memory.LOGIT_BYTES[loss],
+            **degree,
+        ).total
+    )
+
+
+def _resident(row: Row) -> float:
+    """Weights and cache of a serving process, all devices together."""
+    if row.has("weight_bytes"):
+        weights = row.number("weight_bytes")
+    else:
+        weights = row.number("params") * float(row.or_assume("weight_dtype_bytes", 2.0))
+    if not row.has("layers"):
+        row.assume("KV cache", 0.0, "the row gives no shape")
+        return weights
+    tokens = row.number("input_len") + float(row.or_assume("output_len", 0.0))
+    size, batch = float(row.or_assume("kv_dtype_bytes", 2.0)), float(row.or_assume("batch", 1.0))
+    layers = row.number("layers")
+    if row.has("kv_lora_rank"):
+        rope = row.number("rope_dim" if row.has("rope_dim") else "qk_rope_head_dim")
+        return weights + float(memory.kv_cache_mla(layers, batch, tokens, row.number("kv_lora_rank"), rope, size))
+    cache = memory.kv_cache(layers, batch, tokens, row.number("kv_heads"), row.number("head_dim"), size)
+    return weights + float(cache)
+
+
+def _inference_total(row: Row, constants: Constants) -> float:
+    own = constants.get("serving process", {}).get("workspace_share")
+    if own is None:
+        row.assume("workspace_share", 0.0, "the bound: weights and cache only")
+    return _resident(row) * (1.0 + (own or 0.0))
+
+
+_KINDS: Mapping[str, Callable[[Row, Constants], float]] = {
+    "params": _params,
+    "model_state": _model_state,
+    "activation_layer": _activation_layer,
+    "activation_stage": _activation_stage,
+    "kv_cache": _kv_cache,
+    "checkpoint": _checkpoint,
+    "training_peak": _training_peak,
+    "inference_total": _inference_total,
+}
+
+
+def _row(inputs: Mapping[str, Any]) -> tuple[str, Row]:
+    return str(inputs.get("kind")), Row(inputs.get("inputs") or {})
+
+
+def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Bytes of one row of class memory."""
+    kind, row = _row(inputs)
+    if kind not in _KINDS:
+        raise Unsupported(f"kind {kind[:40]!r} is not modelled ({', '.join(_KINDS)})")
+    try:
+        return Prediction(_KINDS[kind](row, constants), assumptions=tuple(row.assumptions))
+    except Unsupported:
+        raise
+    except MlsysimError as error:  # a shape or a layout that cannot be
+        raise Unsupported(str(error)) from error
+
+
+def fit(rows: Sequence[Weighted]) -> dict[str, dict[str, float]]:
+    """The share of workspace in a serving process."""
+    own = [
+        (_resident(Row(inputs["inputs"])), measured, weight)
+        for inputs, measured, weight in rows
+        if inputs["kind"] == "inference_total"
+    ]
+    if len(own) < _MIN_ROWS:
+        return {}
+
+    def loss(c: Mapping[str, float]) -> float:
+        return sum(weight * log_loss(resident * (1 + c["workspace_share"]), t) for resident, t, weight in own)
+
+    return {"serving process": coordinate_descent(loss, {"workspace_share": steps(0.0, 1.0, 0.01)})}
+
+
+PREDICTOR = Predictor(predict, fit)

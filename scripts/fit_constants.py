@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Fit the constants of one class of cases to a case file, and write the file that ships with the package.
+
+    scripts/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
+"""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlsysim.errors import InputError, MlsysimError
+from mlsysim.validation.cases import CaseFile, read_cases
+from mlsysim.validation.predictors import PREDICTORS, Constants
+from mlsysim.validation.scoring import fit
+
+FOLDER = Path(__file__).resolve().parent.parent / "mlsysim" / "validation" / "constants"
+
+
+def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
+    """The text of a constants file: how the numbers came about, then the numbers."""
+    groups = ", ".join(f'"{group}"' for group in sorted({c.group for c in file.cases}))
+    lines = [
+        f"# Constants of class {file.case_class.name}, written by scripts/fit_constants.py. Do not edit.",
+        "",
+        "[fit]",
+        f'cases = "{file.name}"',
+        f"rows = {len(file.cases)}",
+        f"groups = [{groups}]",
+        'method = "least squares of the log error on a grid of two to three digits; every group of rows has one vote"',
+        f'date = "{date.isoformat()}"',
+    ]
+    for name, values in constants.items():
+        lines += ["", f'[constants."{name}"]', *(f"{key} = {value!r}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to a case file.")
+    parser.add_argument("cases", help="a case file, as in gemm.open.csv")
+    parser.add_argument("--class", dest="class_name", help="class of its rows (default: from the header)")
+    parser.add_argument("--output", type=Path, help="where to write (default: the package's own file)")
+    args = parser.parse_args(argv)
+    try:
+        file = read_cases(args.cases, args.class_name)
+        name = file.case_class.name
+        if name not in PREDICTORS:
+            raise InputError(f"{file.name}: class {name} has no predictor, so there is nothing to fit")
+        constants = fit(name, file.cases)
+    except MlsysimError as error:
+        print(f"fit_constants: {error}", file=sys.stderr)
+        return 2
+    output = args.output or FOLDER / f"{name}.toml"
+    output.write_text(as_toml(file, constants, datetime.date.today()), encoding="utf-8")
+    print(f"{output.name}: {len(constants)} entries fitted to {len(file.cases)} rows")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
