@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, parallelism
+from mlsysim import catalog, parallelism, validation
 from mlsysim.catalog import Model
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan, placement
 
 TOY = Model("toy", layers=24, hidden=1024, heads=16, kv_heads=4, head_dim=64, ffn=4096, vocab=1000)
@@ -489,3 +489,72 @@ def test_a_domain_is_a_whole_number() -> None:
 def test_the_catalogue_has_what_the_chapter_compares() -> None:
     assert catalog.device("GB200").scale_up_domain == 72
     assert catalog.device("H100").scale_up_domain == 8
+
+
+# Published plans and a published crossing
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", sorted(validation.published_plans()))
+def test_published_degrees_multiply_to_the_published_devices(name: str) -> None:
+    row = validation.published_plan(name)
+    assert row.plan.devices == row.devices.value
+    assert row.global_batch % (row.plan.dp * row.plan.micro_batch) == 0
+    assert row.plan.pp * row.plan.virtual_stages <= row.layers
+
+
+@pytest.mark.published
+def test_strong_scaling_of_mt_nlg_follows_from_the_bubble() -> None:
+    """Smith et al., sec. 2.4: 60.1, 50.2, 44.4 s on 280, 350, 420 servers. The first row sets the unit of time only."""
+    first = validation.published_plan("mtnlg-280")
+    unit = first.step_time.value / (240 + 34)
+    for name, m, measured in (("mtnlg-350", 192, 50.2), ("mtnlg-420", 160, 44.4)):
+        row = validation.published_plan(name)
+        assert (row.micro_batches, row.step_time.value) == (m, measured)
+        ours = parallelism.pipeline_time(unit, 34 * unit, row.micro_batches)
+        assert ours == pytest.approx(unit * (m + 34))
+        assert ours == pytest.approx(measured, rel=0.05)
+        linear = first.step_time.value * first.devices.value / row.devices.value
+        assert abs(ours / measured - 1) < 0.5 * abs(linear / measured - 1)
+
+
+def test_a_plan_without_a_step_time_says_so() -> None:
+    with pytest.raises(InputError, match="prints no step time"):
+        _ = validation.published_plan("megatron-530b").step_time
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        validation.published_plan("mtnlg-28")
+
+
+WIDE_3B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+
+
+@pytest.mark.independent
+def test_the_cost_of_tensor_parallelism_by_hand() -> None:
+    cost = parallelism.tensor_parallel_cost(WIDE_3B, 16, "DGX-H100", seq=4096, efficiency=0.5)
+    message = 4 * 28 * 4096 * 3072 * 2
+    assert cost.message == message
+    assert (cost.inside, cost.domains) == (8, 2)
+    by_hand = 2 * (7 / 8) * message / 450e9 + 2 * (1 / 2) * (message / 8) / 50e9
+    assert cost.communication_time == pytest.approx(by_hand)
+    matrices = 28 * (4 * 3072**2 + 3 * 3072 * 8192) + 128256 * 3072
+    core = 28 * 4 * 3072 * (4096 + 1) / 2
+    work = 3 * (2 * matrices + core) * 4096
+    assert cost.compute_time == pytest.approx(work / 16 / (989.5e12 * 0.5), rel=1e-3)
+    assert cost.time == cost.compute_time + cost.communication_time
+    assert cost.token_rate == pytest.approx(4096 / cost.time / 16)
+    full = parallelism.tensor_parallel_cost(WIDE_3B, 16, "DGX-H100", seq=4096, recompute="full")
+    assert full.message == 1.5 * message
+    assert parallelism.tensor_parallel_cost(WIDE_3B, 1, "DGX-H100", seq=4096).communication_time == 0
+    rack = parallelism.tensor_parallel_cost(WIDE_3B, 16, "DGX-H100", seq=4096, efficiency=0.5, domain=72)
+    assert rack.communication_time == pytest.approx(2 * (15 / 16) * message / 450e9)
+    apart = parallelism.tensor_parallel_cost(WIDE_3B, 16, "DGX-H100", seq=4096, efficiency=0.5, domain=1)
+    assert apart.communication_time == pytest.approx(2 * (15 / 16) * message / 50e9)
+
+
+@pytest.mark.published
+def test_the_measured_crossing_of_the_node() -> None:
+    """The playbook's 3B model loses 42.7 % per GPU from TP 8 to 16; the derived cost comes within 12 points of it."""
+    row = validation.measurement("playbook-tp8-to-tp16").value
+    assert row.value == 0.427
+    eight, sixteen = (parallelism.tensor_parallel_cost(WIDE_3B, t, "DGX-H100", 4096, efficiency=0.5) for t in (8, 16))
+    assert sixteen.token_rate / eight.token_rate - 1 == pytest.approx(-row.value, abs=0.12)
