@@ -1,0 +1,227 @@
+"""Work of one token of a given model, exactly, from its shape."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlsysim import catalog
+from mlsysim._numeric import Num, minimum
+from mlsysim.catalog.shapes import Model
+from mlsysim.errors import InputError
+from mlsysim.flops.work import (
+    attention_context,
+    attention_core_flops,
+    forward_matmul_flops,
+    lora_flops,
+    matmul_flops_per_token,
+    recompute_flops,
+    train_flops_per_token,
+)
+from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.transformer import moe_active, parameter_count
+
+# What each way of keeping activations does again: the layers' matrices, the attention core.
+RECOMPUTE: dict[str, tuple[float, float]] = {"none": (0.0, 0.0), "selective": (0.0, 1.0), "full": (1.0, 1.0)}
+
+
+def active_parameters(model: Model | str) -> int:
+    """Parameters that one token meets: all of a dense model, shared and top-k experts of a mixture.
+
+    Embeddings, norms and biases are counted, as in the figures that model cards print.
+
+    >>> active_parameters(Model("toy", 2, 4, 2, 2, 2, 0, 8, n_experts=4, top_k=1, moe_ffn=16))
+    628
+    """
+    m = catalog.model(model)
+    count = parameter_count(m)
+    if not m.is_moe:
+        return count.total
+    return int(moe_active(count.total - count.experts, m.top_k, count.experts // m.n_experts))
+
+
+def matmul_parameters(model: Model | str) -> int:
+    """Weights that one token is multiplied with: the N of 6 N.
+
+    The input embedding is a lookup and drops out; tied to the LM head, it counts once, as the head. Biases, norms and
+    learned positions are not matrices. Of the routed experts only the top-k count.
+
+    >>> matmul_parameters(Model("toy", 2, 4, 2, 2, 2, 16, 8, tied_embeddings=True))
+    544
+    """
+    m = catalog.model(model)
+    head = m.vocab * (m.embedding_width or m.hidden)
+    projections = 2 * m.embedding_width * m.hidden  # of a narrower embedding, into the residual stream and back
+    return layer_matmul_parameters(m) + head + projections
+
+
+def layer_matmul_parameters(model: Model | str) -> int:
+    """:func:`matmul_parameters` without the LM head: what full recomputation does again."""
+    m = catalog.model(model)
+    bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
+    count = parameter_count(bare)
+    always = count.attention + count.dense_mlp + count.shared_experts + count.router
+    return int(moe_active(always, m.top_k, count.experts // m.n_experts)) if m.is_moe else always
+
+
+@dataclass(frozen=True)
+class TokenFlops:
+    """What :func:`training_flops_per_token` returns: FLOPs of one token, floats or arrays."""
+
+    model: Model
+    seq: Num
+    causal: bool
+    recompute: str
+    adapters: float
+    matmul_parameters: int
+    forward_matmul: Num
+    forward_core: Num
+    matmul: Num  # forward and backward, in the weight matrices
+    recomputed: Num
+    model_flops: Num  # what the mathematics needs
+    hardware_flops: Num  # what the device does
+
+    @property
+    def forward(self) -> Num:
+        """The forward pass alone."""
+        return self.forward_matmul + self.forward_core
+
+    @property
+    def core_share(self) -> Num:
+        """Share of the model FLOPs that the attention core takes."""
+        return 1 - self.matmul / self.model_flops
+
+    def explain(self) -> Explanation:
+        """Every term with its equation, the numbers in it, and the source of each input."""
+        m = self.model
+        layers_forward = forward_matmul_flops(layer_matmul_parameters(m))
+        layer_share, core_share = RECOMPUTE[self.recompute]
+        backward: dict[str, Any] = {"flops_per_mac": 2.0}
+        if self.adapters:
+            label, arguments = "eq-lora-flops", {"frozen": self.matmul_parameters, "adapters": self.adapters}
+        else:
+            label, arguments = "eq-flops-per-token", {"parameters": self.matmul_parameters, "gradients": 2.0}
+        spent = {"matmul": self.matmul, "core_forward": self.forward_core, "gradients": 2.0}
+        cores = []
+        for name, window, a in _cores(m, self.seq, self.causal):
+            if self.causal:
+                seen = {"seq": self.seq, "window": window}
+                cores.append(Term(f"keys, {name}", a["context"], "eq-attention-context", seen))
+            cores.append(Term(f"forward, {name}", attention_core_flops(**a), "eq-attention-flops", {**a, **backward}))
+        attention = "causal: masked keys are not counted" if self.causal else "full: every key counts, masked or not"
+        return Explanation(
+            title=f"{m.name}: FLOPs per token, attention {attention}, recomputation {self.recompute}",
+            terms=(
+                Term(
+                    "forward, matrices",
+                    self.forward_matmul,
+                    "eq-forward-flops",
+                    {"parameters": self.matmul_parameters + self.adapters, **backward},
+                ),
+                *cores,
+                Term("training, matrices", self.matmul, label, {**arguments, **backward}),
+                Term(
+                    "recomputed",
+                    self.recomputed,
+                    "eq-recompute-flops",
+                    {
+                        "layers_forward": layers_forward,
+                        "core_forward": self.forward_core,
+                        "layer_share": layer_share,
+                        "core_share": core_share,
+                    },
+                ),
+                Term("model FLOPs", self.model_flops, "eq-train-flops-per-token", {**spent, "recomputed": 0.0}),
+                Term(
+                    "hardware FLOPs",
+                    self.hardware_flops,
+                    "eq-train-flops-per-token",
+                    {**spent, "recomputed": self.recomputed},
+                ),
+            ),
+            inputs=(
+                Input("weights multiplied", self.matmul_parameters, "1", f"shape of {m.name}: {m.source or CALLER}"),
+                Input("seq", self.seq, "1"),
+                Input("adapters", self.adapters, "1", CALLER if self.adapters else "default: every weight is trained"),
+            ),
+        )
+
+
+def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num, dict[str, Num]]]:
+    """The attention core in one or two parts: layers that see everything, layers with a window."""
+    sizes = {"heads": m.heads, "qk_dim": m.head_dim + m.qk_rope_head_dim, "v_dim": m.v_head_dim or m.head_dim}
+    found = []
+    for name, layers, window in (
+        ("core", m.layers - m.n_windowed_layers, seq),
+        ("windowed core", m.n_windowed_layers, m.attn_window),
+    ):
+        if layers:
+            context = attention_context(seq, window) if causal else minimum(window, seq)
+            found.append((name, window, {"layers": layers, "context": context, **sizes}))
+    return found
+
+
+def forward_flops(model: Model | str, seq: Num, causal: bool) -> Num:
+    """FLOPs of one token in a forward pass over a sequence, on average over its positions.
+
+    >>> forward_flops(Model("toy", 2, 4, 2, 2, 2, 16, 8), seq=3, causal=True)
+    1152.0
+    """
+    return training_flops_per_token(model, seq, causal).forward
+
+
+def training_flops_per_token(
+    model: Model | str, seq: Num, causal: bool, recompute: str = "none", adapters: float = 0
+) -> TokenFlops:
+    """FLOPs of one token in a training step, exactly, from the model's shape.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    seq : float or array, 1
+        Tokens that attend to each other: the sequence length, or the mean document length of packed data.
+    causal : bool
+        True counts the keys that a query really sees; False counts all of them, as most published MFUs do.
+    recompute : str
+        ``none``, ``selective`` (the attention core) or ``full`` (every layer, not the LM head).
+    adapters : float
+        Trainable parameters of LoRA adapters; above 0 all other weights are frozen.
+
+    Returns
+    -------
+    TokenFlops
+        Frozen result with ``model_flops``, ``hardware_flops``, their terms and ``explain()``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown model or way of recomputing.
+
+    >>> toy = Model("toy", 2, 4, 2, 2, 2, 16, 8)
+    >>> training_flops_per_token(toy, seq=3, causal=True).model_flops / forward_flops(toy, seq=3, causal=True)
+    3.0
+    """
+    m = catalog.model(model)
+    if not isinstance(causal, bool):
+        raise InputError(f"training_flops_per_token: causal = {str(causal)[:40]!r} must be True or False")
+    if recompute not in RECOMPUTE:
+        choices = ", ".join(RECOMPUTE)
+        raise InputError(f"training_flops_per_token: recompute = {str(recompute)[:40]!r} must be one of {choices}")
+    weights = matmul_parameters(m)
+    core: Num = sum(attention_core_flops(**a) for _, _, a in _cores(m, seq, causal))
+    matmul = lora_flops(weights, adapters) if adapters else matmul_flops_per_token(weights)
+    layer_share, core_share = RECOMPUTE[recompute]
+    recomputed = recompute_flops(forward_matmul_flops(layer_matmul_parameters(m)), core, layer_share, core_share)
+    return TokenFlops(
+        model=m,
+        seq=seq,
+        causal=causal,
+        recompute=recompute,
+        adapters=adapters,
+        matmul_parameters=weights,
+        forward_matmul=forward_matmul_flops(weights + adapters),
+        forward_core=core,
+        matmul=matmul,
+        recomputed=recomputed,
+        model_flops=train_flops_per_token(matmul, core),
+        hardware_flops=train_flops_per_token(matmul, core, recomputed),
+    )
