@@ -5,12 +5,13 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 import mlsysim
-from mlsysim import catalog, roofline, units
-from mlsysim.catalog import Device
+from mlsysim import catalog, flops, roofline, transformer, units
+from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.errors import InputError, MlsysimError
 
 
@@ -53,15 +54,12 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _sourced(s: Sourced) -> dict[str, Any]:
+    return {k: v for k, v in asdict(s).items() if v != ""}
+
+
 def _device_row(d: Device) -> dict[str, Any]:
-    fields = {
-        name: {
-            "value": s.value,
-            "unit": s.unit,
-            **{k: v for k in ("source", "where", "retrieved", "printed", "transform", "read") if (v := getattr(s, k))},
-        }
-        for name, s in d.fields.items()
-    }
+    fields = {name: _sourced(s) for name, s in d.fields.items()}
     head = {"name": d.name, "vendor": d.vendor, "kind": d.kind, "architecture": d.architecture}
     return head | {"aliases": list(d.aliases), "notes": d.notes, "fields": fields}
 
@@ -85,6 +83,47 @@ def _devices(args: argparse.Namespace) -> None:
         print(f"{d.name:<24} {cells[0]:>4} {cells[1]:>15} {cells[2]:>10} {cells[3]:>12} {cells[4]:>8} {cells[5]:>6}")
 
 
+def _model(text: str) -> Model:
+    """A model of the catalogue, or the one that a Hugging Face config.json describes."""
+    return catalog.from_hf_config(text) if text.endswith(".json") else catalog.model(text)
+
+
+def _model_row(m: Model) -> dict[str, Any]:
+    shape = {k: v for k, v in vars(m).items() if k not in ("aliases", "published")}
+    published = {k: {**_sourced(s), "value": int(s.value)} for k, s in m.published.items()}
+    counted = {"attention": m.attention, "parameters": transformer.parameter_count(m).total}
+    counted["active_parameters"] = flops.active_parameters(m)
+    return shape | {"aliases": list(m.aliases)} | counted | {"published": published}
+
+
+def _models(args: argparse.Namespace) -> None:
+    found = catalog.models().values()
+    if args.json:
+        _print_json([_model_row(m) for m in found])
+        return
+    print(f"{'model':<18} {'layers':>6} {'hidden':>6} {'attention':<9} {'parameters':>15} {'active':>15}")
+    for m in found:
+        total = transformer.parameter_count(m).total
+        active = f"{flops.active_parameters(m):,}" if m.is_moe else "all"
+        mark = " (estimated)" if m.estimated else ""
+        print(f"{m.name:<18} {m.layers:>6} {m.hidden:>6} {m.attention:<9} {total:>15,} {active:>15}{mark}")
+
+
+def _params(args: argparse.Namespace) -> None:
+    m = _model(args.model)
+    row, parts = _model_row(m), asdict(transformer.parameter_count(m))
+    if args.json:
+        keys = ("name", "parameters", "active_parameters", "attention", "source", "where", "estimated", "published")
+        _print_json({key: row[key] for key in keys} | {"parts": parts})
+        return
+    mark = ", estimated" if row["estimated"] else ""
+    print(f"{row['name']} ({row['attention']}{mark}; shape: {row['source']}, {row['where']})")
+    for name, count in (parts | {"total": row["parameters"], "active": row["active_parameters"]}).items():
+        print(f"  {name.replace('_', ' '):<15} {count:>18,}")
+    for name, s in m.published.items():
+        print(f"  {'published' if name == 'parameters' else 'its active':<15} {int(s.value):>18,}  {s}")
+
+
 def _roofline(args: argparse.Namespace) -> None:
     result = roofline.kernel_time(
         _pick(args.device, args.device_file),
@@ -95,6 +134,16 @@ def _roofline(args: argparse.Namespace) -> None:
         memory_efficiency=args.memory_efficiency,
         kernels=args.kernels,
         launch_overhead=args.launch_overhead,
+    )
+    if args.json:
+        _print_json(result.to_dict())
+    else:
+        print(result.explain())
+
+
+def _collective(args: argparse.Namespace) -> None:
+    result = communication.collective(
+        args.op, args.algorithm, args.bytes, args.ranks, args.bandwidth, args.latency, args.overhead
     )
     if args.json:
         _print_json(result.to_dict())
@@ -127,6 +176,21 @@ def _parser() -> _Parser:
     p = commands.add_parser("devices", parents=[as_json], help="list the device catalogue")
     p.set_defaults(run=_devices)
 
+    p = commands.add_parser("models", help="list the models catalogue, with exact parameter counts")
+    p.add_argument("--json", action="store_true", help="print every field of every shape, counts and sources as JSON")
+    p.set_defaults(run=_models)
+
+    p = commands.add_parser("params", help="exact parameters of a model, by part")
+    p.add_argument("--model", required=True, help="name or alias, as in Llama-3.1-8B, or the path of a config.json")
+    p.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON with the keys name, parameters, active_parameters (whole numbers), parts (embedding, positions, "
+        "attention, dense_mlp, experts, shared_experts, router, norms, lm_head), attention, source, where, estimated, "
+        "published",
+    )
+    p.set_defaults(run=_params)
+
     p = commands.add_parser("roofline", parents=[as_json], help="time of a kernel on a device, and what bounds it")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
     p.add_argument("--flops", required=True, type=_quantity("FLOP"), help='as in 1e12 or "1 TFLOP"')
@@ -144,6 +208,28 @@ def _parser() -> _Parser:
     p.add_argument("--kernels", default=1.0, type=_quantity("1"), help="kernels launched in a row (default: 1)")
     p.add_argument("--launch-overhead", default=0.0, type=_quantity("s"), help='per kernel, as in "10 us" (default: 0)')
     p.set_defaults(run=_roofline)
+
+    p = commands.add_parser(
+        "collective",
+        help="time of an all-reduce, a reduce-scatter, an all-gather or an all-to-all",
+        description="Time of a collective among equal ranks that reach each other at the same bandwidth.",
+        epilog="JSON: time_s = latency_time_s + bandwidth_time_s + overhead_s, bound, bus_bandwidth_bytes_per_s (as "
+        "nccl-tests defines it), and the inputs in SI units. Topologies of several dimensions will be an option.",
+    )
+    algorithms = "; ".join(f"{op}: {', '.join(names)}" for op, names in communication.ALGORITHMS.items())
+    p.add_argument("--op", required=True, help=", ".join(communication.ALGORITHMS))
+    p.add_argument("--algorithm", required=True, help=algorithms)
+    p.add_argument("--ranks", required=True, type=_quantity("1"), help="devices that take part")
+    p.add_argument("--bytes", required=True, type=_quantity("byte"), help='the whole buffer, as in 1e9 or "1 GB"')
+    p.add_argument(
+        "--bandwidth", required=True, type=_quantity("GB/s"), help='per device, one way: 50 is 50 GB/s; or "400 Gbit/s"'
+    )
+    p.add_argument(
+        "--latency", default=0.0, type=_quantity("ns"), help='per step: 500 is 500 ns; or "5 us" (default: 0)'
+    )
+    p.add_argument("--overhead", default=0.0, type=_quantity("s"), help='of the call, as in "10 us" (default: 0)')
+    p.add_argument("--json", action="store_true", help="print JSON with SI units instead of text")
+    p.set_defaults(run=_collective)
 
     p = commands.add_parser("grade", help="grade a folder of submitted notebooks, each in a sandbox, into one CSV file")
     p.add_argument("assignment", metavar="ASSIGNMENT", help="as in exercises/01-iron-law")

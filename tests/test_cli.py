@@ -120,3 +120,76 @@ def test_version_and_help_name_the_distribution() -> None:
     assert run("--version").stdout.startswith("mlsysim 0.")
     assert "mlsysim-book" in run("--version").stdout
     assert run("roofline", "--help").returncode == 0
+
+
+def test_models_lists_every_shape_with_its_exact_count() -> None:
+    text = run("models")
+    assert text.returncode == 0
+    assert all(name in text.stdout for name in catalog.models())
+    rows = {row["name"]: row for row in json.loads(run("models", "--json").stdout)}
+    assert set(rows) == set(catalog.models())
+    llama = rows["Llama-3.1-8B"]
+    assert (llama["parameters"], llama["layers"], llama["attention"]) == (8_030_261_248, 32, "gqa")
+    assert rows["Mixtral-8x7B"]["active_parameters"] < rows["Mixtral-8x7B"]["parameters"]
+    assert llama["published"]["parameters"]["value"] == llama["parameters"]
+
+
+def test_params_of_a_name_and_of_a_config_are_the_same(tmp_path: Path) -> None:
+    named = json.loads(run("params", "--model", "gpt2", "--json").stdout)
+    assert named["parameters"] == sum(named["parts"].values()) == named["active_parameters"] == 124_439_808
+    config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config | {"vocab_size": 50257}))
+    own = json.loads(run("params", "--model", str(file), "--json").stdout)
+    assert own["parts"] == named["parts"] and own["published"] == {}
+    assert "124,439,808" in run("params", "--model", "gpt2").stdout
+    file.write_text(json.dumps(config))
+    bad = run("params", "--model", str(file))
+    assert bad.returncode == 2 and bad.stderr == (
+        "mlsysim: config.json: no vocab_size; add it, or give the config.json as it was published\n"
+    )
+    unknown = run("params", "--model", "gpt2-larg")
+    assert unknown.returncode == 2 and "did you mean" in unknown.stderr
+
+
+COLLECTIVE = ["collective", "--op", "all_reduce", "--algorithm", "ring", "--ranks", "8", "--bytes", "1e9"]
+
+
+def test_collective_takes_decimal_gigabytes_one_way_and_nanoseconds() -> None:
+    data = json.loads(run(*COLLECTIVE, "--bandwidth", "50", "--latency", "500", "--json").stdout)
+    assert data["time_s"] == pytest.approx(2 * 7 * (1e9 / 8 / 50e9 + 500e-9), rel=1e-12)
+    assert data["bound"] == "bandwidth"
+    assert data["time_s"] == pytest.approx(data["latency_time_s"] + data["bandwidth_time_s"], rel=1e-12)
+    same = json.loads(run(*COLLECTIVE, "--bandwidth", "400 Gbit/s", "--latency", "0.5 us", "--json").stdout)
+    assert same == data
+    with_call = json.loads(
+        run(*COLLECTIVE, "--bandwidth", "50", "--latency", "500", "--overhead", "10 us", "--json").stdout
+    )
+    assert with_call["time_s"] == pytest.approx(data["time_s"] + 10e-6, rel=1e-12)
+
+
+def test_collective_prints_its_equation_and_its_parts() -> None:
+    text = run(*COLLECTIVE, "--bandwidth", "50").stdout
+    for part in ("eq-ring-allreduce", "bandwidth-bound", "50 GB/s", "given by the caller"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (["--op", "all-reduce"], "did you mean 'all_reduce'"),
+        (["--algorithm", "rings"], "did you mean 'ring'"),
+        (["--ranks", "2.5"], "must be a whole number"),
+        (["--ranks", "0"], "at least 1"),
+        (["--bandwidth", "50 GB"], "is not in GB/s"),
+        (["--bandwidth", "-1"], "bandwidth = "),
+        (["--latency", "fast"], "is not a quantity"),
+        (["--bytes", "1 GFLOP"], "is not in byte"),
+        (["--algorithm", "halving_doubling", "--ranks", "6"], "power of two"),
+    ],
+)
+def test_a_wrong_collective_is_one_sentence_and_exit_code_2(change: list[str], says: str) -> None:
+    done = run(*COLLECTIVE, "--bandwidth", "50", *change)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

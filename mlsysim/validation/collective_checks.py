@@ -105,4 +105,4 @@ def check_nodes(name: str) -> NodesCheck:
 def _seconds(row: Measurement) -> float:
     """The time behind a printed bus bandwidth: nccl-tests' definition, read backwards."""
     ranks = row.inputs["ranks"]
-    return 2 * (ranks - 1) / ranks * float(row.inputs["bytes"]) / row.value.value
+    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / row.value.value)
