@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import mlsysim
-from mlsysim import catalog, flops, roofline, transformer, units
+from mlsysim import catalog, communication, flops, roofline, transformer, units
 from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.errors import InputError, MlsysimError
 
