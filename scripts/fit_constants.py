@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fit the constants of one class of cases to a case file, and write the file that ships with the package.
 
-    scripts/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
+scripts/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
 """
 
 import argparse

@@ -4,7 +4,8 @@ The grids are coarse on purpose (two digits are all that such rows can bear) and
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 
 def log_loss(predicted: float, measured: float) -> float:
@@ -14,6 +15,16 @@ def log_loss(predicted: float, measured: float) -> float:
     True
     """
     return math.log(predicted / measured) ** 2
+
+
+def votes(groups: Sequence[Hashable]) -> list[float]:
+    """Weight of each row such that every group has one vote, however many rows it brings.
+
+    >>> votes(["a", "a", "b"])
+    [0.5, 0.5, 1.0]
+    """
+    size = Counter(groups)
+    return [1.0 / size[group] for group in groups]
 
 
 def steps(low: float, high: float, step: float) -> tuple[float, ...]:

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mlsysim.validation.cases import Case, CaseFile
-from mlsysim.validation.metrics import mean, signed_error
+from mlsysim.validation.metrics import mean
+from mlsysim.validation.metrics import signed_error as signed_error
 from mlsysim.validation.predictors import PREDICTORS, Constants, Prediction, Unsupported, shipped_constants
 
 UNSUPPORTED_ERROR = 1.0  # a row without a prediction counts as 100 % wrong
@@ -110,9 +111,8 @@ def fit(class_name: str, cases: Sequence[Case]) -> Constants:
     predictor = PREDICTORS.get(class_name)
     if predictor is None or predictor.fit is None:
         return {}
-    size = {group: sum(c.group == group for c in cases) for group in {c.group for c in cases}}
     usable = [c for c in cases if predict(class_name, c.inputs, {}).predicted is not None]
-    return predictor.fit([(c.inputs, c.measured, 1.0 / size[c.group]) for c in usable])
+    return predictor.fit([(c.inputs, c.measured, c.group) for c in usable])
 
 
 def score(file: CaseFile, mode: str = "calibrated", leave_one_group_out: bool = False) -> Report:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, kernels
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps
+from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
 from mlsysim.validation.measurements import measurements
 from mlsysim.validation.predictors.base import (
     Constants,
     Prediction,
     Predictor,
     Row,
+    Sample,
     Unsupported,
-    Weighted,
     element_bytes,
 )
 
@@ -113,17 +113,19 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(time, assumptions=tuple(row.assumptions))
 
 
-def fit(rows: Sequence[Weighted]) -> dict[str, dict[str, float]]:
+def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Three constants per device and width of precision."""
-    works = [(_work(Row(inputs)), measured, weight) for inputs, measured, weight in rows]
+    works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
     fitted = {}
     for family in sorted({w.family for w, _, _ in works}):
         own = [x for x in works if x[0].family == family]
         if len(own) < _MIN_ROWS:
             continue
 
-        def loss(c: Mapping[str, float], own: Sequence[tuple[Work, float, float]] = own) -> float:
-            return sum(weight * log_loss(w.time(**c), t) for w, t, weight in own)
+        weighted = [(w, t, v) for (w, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
+
+        def loss(c: Mapping[str, float], rows: Sequence[tuple[Work, float, float]] = weighted) -> float:
+            return sum(vote * log_loss(w.time(**c), t) for w, t, vote in rows)
 
         grids = {
             "startup": steps(0.0, 15e-6, 0.5e-6),

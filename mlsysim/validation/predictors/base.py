@@ -1,6 +1,6 @@
 """What every predictor of a case is given and returns, and how it asks the catalogue for what a row leaves empty."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,8 @@ from mlsysim.errors import MlsysimError, UnknownNameError
 
 # Fitted constants: class of rows -> name -> value. Empty in datasheet mode.
 Constants = Mapping[str, Mapping[str, float]]
-# What a fit sees of a row: its inputs, the measured value, and its weight (rows of one group share one vote).
-Weighted = tuple[Mapping[str, Any], float, float]
+# What a fit sees of a row: its inputs, the measured value, and which rows belong together (their name does not matter).
+Sample = tuple[Mapping[str, Any], float, Hashable]
 
 ELEMENT_BYTES = {
     "fp64": 8.0,
@@ -48,7 +48,7 @@ class Predictor:
     """One class of cases: how to predict a row, and how to fit the constants (None when there are none)."""
 
     predict: Callable[[Mapping[str, Any], Constants], Prediction]
-    fit: Callable[[Sequence[Weighted]], dict[str, dict[str, float]]] | None = None
+    fit: Callable[[Sequence[Sample]], dict[str, dict[str, float]]] | None = None
 
 
 class Row:

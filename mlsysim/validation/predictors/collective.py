@@ -1,7 +1,8 @@
 """Class collective: all-reduce, all-gather, reduce-scatter, and the dispatch and combine of experts.
 
-Calibrated: per link generation one start-up time, one share of the link for rings and one for reductions inside the
-switch; the faster of ring and switch is taken, as the library does. Datasheet: the figures NCCL itself plans with.
+Which share of a link is reached, what a step costs, and that the faster of ring and switch is taken, all stand in
+NCCL's own cost model. One number per link generation is fitted: the start-up time of a call, which the cost model
+understates because it only has to rank algorithms. Datasheet mode takes NCCL's figure for that as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,8 @@ from typing import Any
 
 from mlsysim import collectives
 from mlsysim.catalog import fabrics
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps
-from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Unsupported, Weighted
+from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
+from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 
 _LINKS = {
     "Ampere": "NVLink-3",
@@ -21,16 +22,20 @@ _LINKS = {
     "CDNA 3": "Infinity-Fabric-3",
 }
 _RING_PROTOCOLS = ("nccl-ring-ll", "nccl-ring-ll128", "nccl-ring-simple")
-_MIN_ROWS = 4  # three constants need more than three rows
+_MIN_ROWS = 2  # no constant may rest on a single row
 _REDUCING, _MOE = "all_reduce", ("moe_dispatch", "moe_combine")
-_OPS = (_REDUCING, "all_gather", "reduce_scatter", *_MOE)
+_RINGS = {
+    _REDUCING: collectives.ring_all_reduce,
+    "all_gather": collectives.ring_all_gather,
+    "reduce_scatter": collectives.ring_reduce_scatter,
+}
+_OPS = (*_RINGS, *_MOE)
 
 
 @dataclass(frozen=True)
 class Work:
     """A collective on links that reach their full rate: what remains is to say which share of it they reach."""
 
-    row: Row
     op: str
     ranks: float
     bytes: float
@@ -54,33 +59,49 @@ class Work:
             and self.link.has("in_switch_efficiency")
         )
 
-    def ring(self, share: float, step: float = 0.0) -> float:
-        """A ring over all ranks; between nodes its pipe is the narrower of a device's link and the node's adapters."""
-        pipe = share * min(self.intra, self.inter * self.local)
-        if self.op == _REDUCING:
-            if self.algorithm == "tree":
-                return float(collectives.pipelined_tree_all_reduce(self.bytes, self.ranks, pipe, step))
-            return float(collectives.ring_all_reduce(self.bytes, self.ranks, pipe, step))
-        if self.op == "all_gather":
-            return float(collectives.ring_all_gather(self.bytes, self.ranks, pipe, step))
-        return float(collectives.ring_reduce_scatter(self.bytes, self.ranks, pipe, step))
+    @property
+    def share(self) -> float:
+        """What NCCL plans with over what the datasheet prints; 1, the bound, where NCCL has no plan."""
+        link = self.link
+        return link.planned_bandwidth / link.bandwidth if link and link.has("planned_bandwidth") else 1.0
 
-    def switch(self, share: float) -> float:
+    def ring(self, protocol: fabrics.Protocol) -> float:
+        """A ring over all ranks under one of NCCL's protocols, without the start: its steps, then its bytes."""
+        calls = 2.0 if self.op == _REDUCING else 1.0
+        across = self.nodes - 1
+        waiting = calls * ((self.ranks - 1 - across) * protocol.scale_up_step + across * protocol.scale_out_step)
+        # Between nodes the pipe is the narrower of a device's link and all adapters of its node.
+        pipe = self.share * protocol.payload * min(self.intra, self.inter * self.local)
+        return waiting + float(_RINGS[self.op](self.bytes, self.ranks, pipe))
+
+    def switch(self) -> float:
+        share = self.share * self.link.in_switch_efficiency if self.link else self.share
         return float(collectives.in_switch_all_reduce(self.bytes, self.ranks, share * self.intra))
 
-    def experts(self, share: float) -> float:
+    def experts(self) -> float:
         """Every copy travels on its own, as in low-latency kernels; the copies are spread evenly over the ranks."""
         outside = 1.0 - self.local / self.ranks
-        network = share * self.inter if outside else 1.0  # nothing crosses it then
-        return float(collectives.moe_dispatch(1.0, self.bytes, outside, 1.0 - outside, network, share * self.intra))
+        network = self.share * self.inter if outside else 1.0  # nothing crosses it then
+        inside = 1.0 - outside
+        return float(collectives.moe_dispatch(1.0, self.bytes, outside, inside, network, self.share * self.intra))
 
-    def moving(self, ring: float, switch: float) -> float:
-        """Time without the start, with the two shares given."""
+    def time(self, start: float | None = None) -> float:
+        """Time with a start-up time of ours, or with those of NCCL's cost model."""
+        if self.ranks == 1:
+            return 0.0
         if self.op in _MOE:
-            return self.experts(ring)
+            return (start or 0.0) + self.experts()
+        times = []
         if self.can_switch:
-            return min(self.ring(ring), self.switch(switch)) if self.algorithm == "auto" else self.switch(switch)
-        return self.ring(ring)
+            times.append((_start("nccl-nvls") if start is None else start) + self.switch())
+        if not (times and self.algorithm == "nvls"):
+            for name in _RING_PROTOCOLS:
+                times.append((_start(name) if start is None else start) + self.ring(fabrics.protocol(name)))
+        return min(times)
+
+
+def _start(protocol: str) -> float:
+    return fabrics.protocol(protocol).base_latency
 
 
 def _work(row: Row) -> Work:
@@ -93,7 +114,6 @@ def _work(row: Row) -> Work:
         raise Unsupported("a collective needs at least one rank")
     name = _LINKS.get(row.generation)
     return Work(
-        row=row,
         op=op,
         ranks=ranks,
         bytes=size,
@@ -106,9 +126,9 @@ def _work(row: Row) -> Work:
 
 
 def _algorithm(row: Row) -> str:
-    """``Ring``, ``NVLS`` and ``Tree`` are taken at their word; whatever else is left to the library."""
+    """``Ring`` and ``NVLS`` are taken at their word; whatever else is left to the library."""
     first = str(row.or_assume("algo", "auto")).replace(",", " ").split()[0].casefold()
-    return first if first in ("ring", "nvls", "tree") else "auto"
+    return first if first in ("ring", "nvls") else "auto"
 
 
 def _network(row: Row) -> float:
@@ -122,73 +142,32 @@ def _network(row: Row) -> float:
     raise Unsupported("the ranks lie on several nodes, and neither row nor catalogue gives inter_node_bandwidth")
 
 
-def _planned(work: Work) -> float:
-    """What NCCL plans for a link over what the datasheet prints; 1 where NCCL has no plan."""
-    link = work.link
-    if link is None or not link.has("planned_bandwidth"):
-        work.row.assume("share of the link", 1.0, "the bound: NCCL plans nothing for it")
-        return 1.0
-    return link.planned_bandwidth / link.bandwidth
-
-
-def _datasheet(work: Work) -> float:
-    """NCCL's own cost model: the fastest of its protocols."""
-    share = _planned(work)
-    if work.op in _MOE:
-        return work.experts(share)
-    across = work.nodes - 1
-    calls = 2 if work.op == _REDUCING else 1
-    times = []
-    for name in _RING_PROTOCOLS:
-        p = fabrics.protocol(name)
-        inside = calls * (work.ranks - 1 - across) * p.scale_up_step
-        times.append(p.base_latency + inside + calls * across * p.scale_out_step + work.ring(share * p.payload))
-    if work.can_switch and work.link is not None:
-        switch = share * work.link.in_switch_efficiency
-        times.append(fabrics.protocol("nccl-nvls").base_latency + work.switch(switch))
-        if work.algorithm == "nvls":
-            return times[-1]
-    return min(times)
-
-
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class collective in seconds."""
     row = Row(inputs)
     work = _work(row)
     own = constants.get(work.link.name) if work.link else None
-    if work.ranks == 1:
-        time = 0.0
-    elif own is None:
-        time = _datasheet(work) + (row.number("latency_s") if row.has("latency_s") else 0.0)
-    else:
-        # Steps across the network cost what NCCL plans for them: the rows of the fit hold too few to fit it.
-        calls = 2 if work.op == _REDUCING else 0 if work.op in _MOE else 1
-        across = calls * (work.nodes - 1) * fabrics.protocol("nccl-ring-simple").scale_out_step
-        start = row.number("latency_s") if row.has("latency_s") else own["startup_s"]
-        time = start + across + work.moving(own["ring_share"], own.get("switch_share", own["ring_share"]))
-    return Prediction(time, assumptions=tuple(row.assumptions))
+    if work.share == 1.0:
+        row.assume("share of the link", 1.0, "the bound: NCCL plans nothing for it")
+    start = row.number("latency_s") if row.has("latency_s") else own["startup_s"] if own else None
+    return Prediction(work.time(start), assumptions=tuple(row.assumptions))
 
 
-def fit(rows: Sequence[Weighted]) -> dict[str, dict[str, float]]:
-    """Start-up time and shares of the link, per link generation."""
-    works = [(_work(Row(inputs)), measured, weight) for inputs, measured, weight in rows]
+def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
+    """Start-up time of a call, per link generation."""
+    works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
     fitted = {}
     for name in sorted({w.link.name for w, _, _ in works if w.link}):
-        own = [x for x in works if x[0].link and x[0].link.name == name]
+        own = [(w.time(0.0), t, group) for w, t, group in works if w.link and w.link.name == name]
         if len(own) < _MIN_ROWS:
             continue
-        switches = any(w.can_switch for w, _, _ in own)
 
-        def loss(
-            c: Mapping[str, float], own: Sequence[tuple[Work, float, float]] = own, switches: bool = switches
-        ) -> float:
-            switch = c["switch_share"] if switches else 1.0
-            return sum(weight * log_loss(c["startup_s"] + w.moving(c["ring_share"], switch), t) for w, t, weight in own)
+        weighted = [(m, t, v) for (m, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
 
-        grids = {"startup_s": steps(0.0, 60e-6, 2.5e-6), "ring_share": steps(0.5, 1.0, 0.02)}
-        if switches:
-            grids["switch_share"] = steps(0.5, 1.0, 0.02)
-        fitted[name] = coordinate_descent(loss, grids)
+        def loss(c: Mapping[str, float], rows: Sequence[tuple[float, float, float]] = weighted) -> float:
+            return sum(vote * log_loss(c["startup_s"] + moving, t) for moving, t, vote in rows)
+
+        fitted[name] = coordinate_descent(loss, {"startup_s": steps(0.0, 60e-6, 1e-6)})
     return fitted
 
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from mlsysim import catalog, kernels
 from mlsysim.validation.checks import stream_efficiency
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps
+from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
 from mlsysim.validation.measurements import measurements
 from mlsysim.validation.predictors.base import (
     Constants,
     Prediction,
     Predictor,
     Row,
+    Sample,
     Unsupported,
-    Weighted,
     element_bytes,
 )
 
@@ -112,9 +112,9 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(work.time(efficiency, startup), assumptions=tuple(row.assumptions))
 
 
-def fit(rows: Sequence[Weighted]) -> dict[str, dict[str, float]]:
+def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """One compute efficiency per vendor and width of precision, one start-up time per vendor."""
-    works = [(_work(Row(inputs)), measured, weight) for inputs, measured, weight in rows]
+    works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
     fitted: dict[str, dict[str, float]] = {}
     for vendor in sorted({w.vendor for w, _, _ in works}):
         own = [x for x in works if x[0].vendor == vendor]
@@ -124,8 +124,10 @@ def fit(rows: Sequence[Weighted]) -> dict[str, dict[str, float]]:
         if len(own) <= len(families):  # a start-up time needs a row of its own
             continue
 
-        def loss(c: Mapping[str, float], own: Sequence[tuple[Work, float, float]] = own) -> float:
-            return sum(weight * log_loss(w.time(c[w.family], c["startup"]), t) for w, t, weight in own)
+        weighted = [(w, t, v) for (w, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
+
+        def loss(c: Mapping[str, float], rows: Sequence[tuple[Work, float, float]] = weighted) -> float:
+            return sum(vote * log_loss(w.time(c[w.family], c["startup"]), t) for w, t, vote in rows)
 
         grids = {"startup": steps(0.0, 10e-6, 0.25e-6), **dict.fromkeys(families, steps(0.4, 1.0, 0.01))}
         best = coordinate_descent(loss, grids)

@@ -10,8 +10,8 @@ from mlsysim import memory, transformer
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.errors import MlsysimError
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps
-from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Unsupported, Weighted
+from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
+from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 
 _MIN_ROWS = 2
 _SHARDINGS = {
@@ -24,25 +24,36 @@ _SHARDINGS = {
     "zero3/fsdp": "fsdp",
     "hsdp": "hsdp",
 }
-_SHAPE = (
-    "layers hidden heads kv_heads ffn vocab n_experts top_k moe_ffn n_shared_experts n_dense_layers q_lora_rank "
-    "kv_lora_rank qk_rope_head_dim v_head_dim"
-).split()
+_SHAPE = [
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "ffn",
+    "vocab",
+    "n_experts",
+    "top_k",
+    "moe_ffn",
+    "n_shared_experts",
+    "n_dense_layers",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_rope_head_dim",
+    "v_head_dim",
+]
 
 
 def _shape(row: Row) -> Model:
     """A model of the row's shape, by the names that the cases and the catalogue share."""
-    sizes = {name: int(row.number(name)) for name in _SHAPE if row.has(name)}
-    heads = int(row.number("heads"))
-    sizes.setdefault("kv_heads", heads)
-    head_dim = int(row.or_assume("head_dim", row.number("hidden") / heads)) if row.has("head_dim") else 0
+    sizes: dict[str, Any] = {name: int(row.number(name)) for name in _SHAPE if row.has(name)}
+    hidden, heads = int(row.number("hidden")), int(row.number("heads"))
+    sizes.setdefault("kv_heads", int(row.or_assume("kv_heads", heads, "as heads")))
+    sizes["vocab"] = sizes.get("vocab") or 1  # a model has a vocabulary; the caller leaves it out of the count
     bias = bool(row.inputs.get("bias", False))
-    if sizes.get("vocab") == 0:
-        sizes["vocab"] = 1  # a model has a vocabulary; the caller leaves it out of the count
     return Model(
         name="the row's shape",
         **sizes,
-        head_dim=head_dim or sizes["hidden"] // heads,
+        head_dim=int(row.or_assume("head_dim", hidden // heads, "hidden / heads")),
         gated_mlp=bool(row.or_assume("gated_mlp", True)),
         tied_embeddings=bool(row.or_assume("tied_embeddings", False)),
         qkv_bias=bias,
@@ -141,7 +152,7 @@ def _training_peak(row: Row, constants: Constants) -> float:
     recipe = "fsdp-mixed" if sharded else "megatron-bf16"
     loss = "unfused" if sharded else "one-copy"  # PyTorch's cross entropy, or Megatron's over a split vocabulary
     row.assume("recipe", f"{recipe}, loss {loss}", "usual for this sharding")
-    degree = {name: float(row.or_assume(name, 1.0)) for name in ("tp", "pp", "cp", "dp")}
+    degree: dict[str, Any] = {name: float(row.or_assume(name, 1.0)) for name in ("tp", "pp", "cp", "dp")}
     micro = row.or_assume("micro_batch", float(row.inputs.get("batch_per_dp_rank") or 1.0))
     batch = float(row.inputs.get("batch_per_dp_rank") or micro)
     capacity = Sourced(float(row.inputs.get("hbm_bytes") or 1.0), "byte", "the row")
@@ -218,18 +229,20 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
         raise Unsupported(str(error)) from error
 
 
-def fit(rows: Sequence[Weighted]) -> dict[str, dict[str, float]]:
+def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """The share of workspace in a serving process."""
     own = [
-        (_resident(Row(inputs["inputs"])), measured, weight)
-        for inputs, measured, weight in rows
+        (_resident(Row(inputs["inputs"])), measured, group)
+        for inputs, measured, group in rows
         if inputs["kind"] == "inference_total"
     ]
     if len(own) < _MIN_ROWS:
         return {}
 
+    weighted = [(r, t, v) for (r, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
+
     def loss(c: Mapping[str, float]) -> float:
-        return sum(weight * log_loss(resident * (1 + c["workspace_share"]), t) for resident, t, weight in own)
+        return sum(vote * log_loss(resident * (1 + c["workspace_share"]), t) for resident, t, vote in weighted)
 
     return {"serving process": coordinate_descent(loss, {"workspace_share": steps(0.0, 1.0, 0.01)})}
 
