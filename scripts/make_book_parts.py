@@ -1,9 +1,9 @@
-"""Write what the book must not type: numbers in prose, the equation index, the device tables.
+"""Write what the book must not type: numbers in prose, the equation index, the tables of devices and models.
 
     python scripts/make_book_parts.py [--check]
 
-Writes ``_variables.yml``, ``book/_equations.qmd`` and ``book/_devices.qmd`` from the library; ``--check`` fails if one
-of them is not what the library says today.
+Writes ``_variables.yml``, ``book/_equations.qmd``, ``book/_devices.qmd`` and ``book/_models.qmd`` from the library;
+``--check`` fails if one of them is not what the library says today.
 """
 
 import argparse
@@ -17,9 +17,10 @@ import chapter_numbers
 import yaml
 
 import mlsysim
-from mlsysim import catalog, units
-from mlsysim.catalog import Device
+from mlsysim import catalog, flops, units
+from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.equations import REGISTRY
+from mlsysim.transformer import parameter_count
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
@@ -76,6 +77,19 @@ def _cell(device: Device, field: str, unit: str, prefix: str | None = None) -> s
     return units.format(device.fields[field].value, unit, prefix=prefix) if device.has(field) else "–"
 
 
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |\n"
+
+
+def _at(key: str, where: str) -> str:
+    """A citation with the place; brackets would end it early."""
+    return f"[@{key}, {where.replace(']', ')').replace('[', '(')}]"
+
+
+def _cite(s: Sourced) -> str:
+    return _at(s.source, s.where) + (" (secondary)" if s.read == "secondary" else "") + f", read {s.retrieved}"
+
+
 def device_tables() -> str:
     parts = [HEADER, "| Device | Year | BF16 or FP16, dense | Memory | Bandwidth | Link, one way | Domain | TDP |\n"]
     parts.append("|:--|--:|--:|--:|--:|--:|--:|--:|\n")
@@ -100,11 +114,40 @@ def device_tables() -> str:
         parts.append("| Field | Value | As printed | Changed | Source |\n|:---|:---|:---|:-----|:--------|\n")
         for name, s in d.fields.items():
             value = str(int(s.value)) if s.unit == "1" else units.format(s.value, s.unit)
-            cite = f"[@{s.source}, {s.where.replace(']', ')').replace('[', '(')}]" + (
-                " (secondary)" if s.read == "secondary" else ""
-            )
-            row = (f"`{name}`", value, s.printed, s.transform, f"{cite}, read {s.retrieved}")
-            parts.append("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |\n")
+            row = (f"`{name}`", value, s.printed, s.transform, _cite(s))
+            parts.append(_row(*row))
+        parts.append("\n:::\n")
+    return "".join(parts)
+
+
+def _model_row(m: Model) -> str:
+    heads = str(m.heads) if m.is_mla or m.kv_heads == m.heads else f"{m.heads} / {m.kv_heads}"
+    mlp = f"{m.n_experts} × {m.moe_ffn:,}, top {m.top_k}" if m.is_moe else f"{m.ffn:,}"
+    active = f"{flops.active_parameters(m):,}" if m.is_moe else "all"
+    name = m.name + (" (estimated)" if m.estimated else "")
+    size = (str(m.layers), f"{m.hidden:,}", heads, str(m.head_dim), mlp, f"{m.vocab:,}")
+    return _row(name, *size, m.attention.upper(), f"{parameter_count(m).total:,}", active)
+
+
+def model_tables() -> str:
+    parts = [
+        HEADER,
+        "| Model | Layers | Hidden | Heads | Head size | MLP | Vocabulary | Attention | Parameters | Active |\n",
+    ]
+    parts.append("|:----|--:|--:|--:|--:|--:|--:|:--|---:|---:|\n")
+    parts += map(_model_row, catalog.models().values())
+    parts.append("\n: The models catalogue. Parameters are counted from the shape. {#tbl-models}\n")
+    for family in dict.fromkeys(m.family for m in catalog.models().values()):
+        members = [m for m in catalog.models().values() if m.family == family]
+        parts.append(f'\n::: {{.callout-note collapse="true" title="{family}"}}\n')
+        parts.append("| Model | Figure | Published | As printed | Changed | Source |\n|:--|:--|--:|:--|:---|:----|\n")
+        for m in members:
+            parts.append(_row(m.name, "shape", "", "", "", _at(m.source, m.where)))
+            for name, s in m.published.items():
+                parts.append(_row("", name.replace("_", " "), f"{int(s.value):,}", s.printed, s.transform, _cite(s)))
+        for m in members:
+            if m.notes:
+                parts.append(f"\n**{m.name}.** {m.notes}\n")
         parts.append("\n:::\n")
     return "".join(parts)
 
@@ -113,7 +156,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    files = {"_variables.yml": variables, "book/_equations.qmd": equation_index, "book/_devices.qmd": device_tables}
+    files = {
+        "_variables.yml": variables,
+        "book/_equations.qmd": equation_index,
+        "book/_devices.qmd": device_tables,
+        "book/_models.qmd": model_tables,
+    }
     stale = []
     for name, write in files.items():
         path, text = ROOT / name, write()
