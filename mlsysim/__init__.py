@@ -20,6 +20,7 @@ _SUBMODULES = (
     "flops",
     "kernels",
     "memory",
+    "parallelism",
     "roofline",
     "tables",
     "transformer",
