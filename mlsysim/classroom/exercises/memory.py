@@ -246,7 +246,7 @@ _E4 = Exercise(
     unit="byte",
     options={
         "shape": Options(_SHAPES, "", "hidden size and heads"),
-        "seq": Options((2048, 4096, 8192), "1", "tokens per sequence"),
+        "seq": Options((2048, 3072, 6144), "1", "tokens per sequence"),
         "micro_batch": Options((1, 3), "1", "sequences per micro-batch"),
         "tp": Options((8, 4), "1", "tensor-parallel devices"),
         "form": Options(_FORMS, "", "parallelism and recomputation"),
