@@ -82,8 +82,8 @@ def _row(*cells: str) -> str:
 
 
 def _at(key: str, where: str) -> str:
-    """A citation with the place; brackets would end it early."""
-    return f"[@{key}, {where.replace(']', ')').replace('[', '(')}]"
+    """A citation with the place; brackets would end it early, a semicolon would begin another."""
+    return f"[@{key}, {where.replace(']', ')').replace('[', '(').replace(';', ',')}]"
 
 
 def _cite(s: Sourced) -> str:
@@ -120,35 +120,58 @@ def device_tables() -> str:
     return "".join(parts)
 
 
-def _model_row(m: Model) -> str:
-    heads = str(m.heads) if m.is_mla or m.kv_heads == m.heads else f"{m.heads} / {m.kv_heads}"
-    mlp = f"{m.n_experts} × {m.moe_ffn:,}, top {m.top_k}" if m.is_moe else f"{m.ffn:,}"
-    active = f"{flops.active_parameters(m):,}" if m.is_moe else "all"
-    name = m.name + (" (estimated)" if m.estimated else "")
-    size = (str(m.layers), f"{m.hidden:,}", heads, str(m.head_dim), mlp, f"{m.vocab:,}")
-    return _row(name, *size, m.attention.upper(), f"{parameter_count(m).total:,}", active)
+def _table(caption: str, label: str, heads: dict[str, str], rows: list[tuple[str, ...]]) -> str:
+    """A table whose columns are given by title and Markdown rule; × and / never end a line."""
+    lines = [_row(*heads), "|" + "|".join(heads.values()) + "|\n", *(_row(*row) for row in rows)]
+    text = "".join(lines).replace(" × ", "\u00a0×\u00a0").replace(" / ", "\u00a0/\u00a0")
+    return f"{text}\n: {caption} {{#{label}}}\n\n"
+
+
+def _model_row(m: Model) -> tuple[str, ...]:
+    heads = f"{m.heads}" if m.is_mla or m.kv_heads == m.heads else f"{m.heads} / {m.kv_heads}"
+    mlp = f"{m.n_experts} × {m.moe_ffn:,}" if m.is_moe else f"{m.ffn:,}"
+    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.layers), f"{m.hidden:,}", m.attention.upper())
+    return (*head, f"{heads} × {m.head_dim}", mlp, f"{m.vocab:,}", f"{parameter_count(m).total:,}")
+
+
+def _mixture_row(m: Model) -> tuple[str, ...]:
+    shared = f"{m.n_shared_experts} × {m.shared_ffn or m.moe_ffn:,}" if m.n_shared_experts else "–"
+    routed = (f"{m.n_experts} × {m.moe_ffn:,}", str(m.top_k), shared, f"{m.n_moe_layers} / {m.layers}")
+    return (m.name, *routed, f"{flops.active_parameters(m):,}")
+
+
+def _model_notes(m: Model) -> str:
+    """One paragraph: where the shape and each figure were read, what was changed, what is odd."""
+    sentences = [f"**{m.name}.** Shape: {_at(m.source, m.where)}."]
+    for name, s in m.published.items():
+        printed = f", printed as {s.printed}" if s.printed and s.printed != f"{int(s.value):,}" else ""
+        changed = f" ({s.transform})" if s.transform else ""
+        figure = name.replace("_", " ").capitalize()
+        sentences.append(f"{figure}: {int(s.value):,}{printed}{changed}, {_cite(s)}.")
+    return " ".join([*sentences, m.notes]).rstrip() + "\n\n"
 
 
 def model_tables() -> str:
+    models = catalog.models().values()
+    columns = {"Model": ":----", "Layers": "--:", "Hidden": "--:", "Kind": ":--", "Heads": "---:", "MLP": "---:"}
+    columns |= {"Vocabulary": "---:", "Parameters": "----:"}
+    mixtures = {"Model": ":----", "Routed experts": "---:", "Active": "--:", "Shared": "---:", "Layers": "---:"}
+    mixtures |= {"Active parameters": "----:"}
     parts = [
         HEADER,
-        "| Model | Layers | Hidden | Heads | Head size | MLP | Vocabulary | Attention | Parameters | Active |\n",
+        _table("The models catalogue.", "tbl-models", columns, [_model_row(m) for m in models]),
+        _table(
+            "The mixtures of experts: routed experts and their width, how many of them a token meets, shared experts, "
+            "layers that are mixtures, and the parameters one token meets.",
+            "tbl-mixtures",
+            mixtures,
+            [_mixture_row(m) for m in models if m.is_moe],
+        ),
     ]
-    parts.append("|:----|--:|--:|--:|--:|--:|--:|:--|---:|---:|\n")
-    parts += map(_model_row, catalog.models().values())
-    parts.append("\n: The models catalogue. Parameters are counted from the shape. {#tbl-models}\n")
-    for family in dict.fromkeys(m.family for m in catalog.models().values()):
-        members = [m for m in catalog.models().values() if m.family == family]
-        parts.append(f'\n::: {{.callout-note collapse="true" title="{family}"}}\n')
-        parts.append("| Model | Figure | Published | As printed | Changed | Source |\n|:--|:--|--:|:--|:---|:----|\n")
-        for m in members:
-            parts.append(_row(m.name, "shape", "", "", "", _at(m.source, m.where)))
-            for name, s in m.published.items():
-                parts.append(_row("", name.replace("_", " "), f"{int(s.value):,}", s.printed, s.transform, _cite(s)))
-        for m in members:
-            if m.notes:
-                parts.append(f"\n**{m.name}.** {m.notes}\n")
-        parts.append("\n:::\n")
+    for family in dict.fromkeys(m.family for m in models):
+        parts.append(f'::: {{.callout-note collapse="true" title="{family}"}}\n')
+        parts += [_model_notes(m) for m in models if m.family == family]
+        parts.append(":::\n\n")
     return "".join(parts)
 
 
