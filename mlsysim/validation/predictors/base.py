@@ -99,6 +99,17 @@ class Row:
         device = self.device
         return device.architecture.removeprefix("Grace ") if device else ""
 
+    @property
+    def silicon(self) -> str:
+        """What devices must share for an efficiency to carry over: generation and 16-bit peak.
+
+        An H800 and an H200 compute as an H100 does; an H20 has its memory and a seventh of its arithmetic.
+        """
+        device = self.device
+        if device is None or not device.has("peak_flops.bf16"):
+            return ""
+        return f"{self.generation}, about {round(device.peak_flops['bf16'] / 1e13) * 10} TFLOP/s"
+
     def rate(self, name: str, field: str) -> float:
         """A device figure: the row's own, else the catalogue's."""
         if self.has(name):

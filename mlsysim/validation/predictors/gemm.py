@@ -2,7 +2,7 @@
 
 The time is eq-kernel-time on whole tiles, the result written after the last multiply-add. Memory efficiency comes from
 STREAM, never from products. What is fitted is one share of the peak per vendor and width of precision, and one start-up
-time per vendor: a device whose generation stands in no row of the fit gets datasheet values and sourced efficiencies.
+time per vendor. A device without a like in the rows of the fit gets datasheet values and sourced efficiencies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class Work:
     bandwidth: float
     memory_efficiency: float
     family: str
-    generation: str
+    silicon: str
     vendor: str
 
     def time(self, compute_efficiency: float, startup: float) -> float:
@@ -84,7 +84,7 @@ def _work(row: Row) -> Work:
         bandwidth=row.rate("hbm_bandwidth", "memory_bandwidth"),
         memory_efficiency=memory_efficiency(row),
         family=f"{vendor} {size * 8:g}-bit",
-        generation=row.generation,
+        silicon=row.silicon,
         vendor=vendor,
     )
 
@@ -103,7 +103,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class gemm in seconds."""
     row = Row(inputs)
     work = _work(row)
-    seen = f"generation {work.generation}" in constants
+    seen = f"seen: {work.silicon}" in constants
     if seen and work.family in constants:
         efficiency = constants[work.family]["compute_efficiency"]
         startup = constants[work.vendor]["startup_s"]
@@ -133,8 +133,8 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
         best = coordinate_descent(loss, grids)
         fitted[vendor] = {"startup_s": best.pop("startup")}
         fitted |= {family: {"compute_efficiency": value} for family, value in best.items()}
-        for generation in sorted({w.generation for w, _, _ in own}):
-            fitted[f"generation {generation}"] = {"rows": float(sum(w.generation == generation for w, _, _ in own))}
+        for silicon in sorted({w.silicon for w, _, _ in own}):
+            fitted[f"seen: {silicon}"] = {"rows": float(sum(w.silicon == silicon for w, _, _ in own))}
     return fitted
 
 

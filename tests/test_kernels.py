@@ -1,0 +1,97 @@
+"""Single kernels: padding, the time with three constants, and what attention computes and reads."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlsysim import kernels, roofline, validation
+
+SIZES = st.integers(1, 100_000)
+
+
+@pytest.mark.independent
+@given(size=SIZES, tile=st.sampled_from([1, 16, 64, 128, 256]))
+def test_padding_is_the_next_whole_tile(size: int, tile: int) -> None:
+    padded = kernels.tile_padding(size, tile)
+    assert padded % tile == 0 and size <= padded < size + tile
+    assert padded == math.ceil(size / tile) * tile
+
+
+@pytest.mark.independent
+@given(f=st.floats(1e6, 1e18), b=st.floats(1e3, 1e15), e=st.floats(0.1, 1.0))
+def test_without_start_and_end_it_is_the_iron_law(f: float, b: float, e: float) -> None:
+    bound = roofline.iron_law(f, b, 1e15, 3e12)
+    assert kernels.measured_kernel_time(f, b, 1e15, 3e12) == pytest.approx(bound, rel=1e-12)
+    slower = kernels.measured_kernel_time(f, b, 1e15, 3e12, e, e)
+    assert slower == pytest.approx(bound / e, rel=1e-12)
+
+
+@pytest.mark.independent
+def test_each_constant_moves_the_side_that_it_belongs_to() -> None:
+    compute = {"flops": 8e12, "bytes": 1e9, "peak_flops": 1e15, "memory_bandwidth": 2e12}
+    memory = compute | {"flops": 1e9, "bytes": 8e9}
+    assert kernels.measured_kernel_time(**compute, compute_efficiency=0.5) == pytest.approx(16e-3)
+    assert kernels.measured_kernel_time(**compute, memory_efficiency=0.5) == pytest.approx(8e-3)
+    assert kernels.measured_kernel_time(**memory, memory_efficiency=0.5) == pytest.approx(8e-3)
+    assert kernels.measured_kernel_time(**memory, compute_efficiency=0.5) == pytest.approx(4e-3)
+    assert kernels.measured_kernel_time(**memory, startup_time=1e-3) == pytest.approx(5e-3)
+    # What nothing overlaps comes on top of either side, at the bandwidth that is sustained.
+    end = kernels.measured_kernel_time(**compute, memory_efficiency=0.5, unhidden_bytes=2e9)
+    assert end == pytest.approx(10e-3)
+
+
+@pytest.mark.independent
+@given(batch=st.integers(1, 3), heads=st.integers(1, 3), q=st.integers(1, 9), past=st.integers(0, 9))
+def test_attention_counts_every_pair_that_is_not_masked(batch: int, heads: int, q: int, past: int) -> None:
+    seen = np.tril(np.ones((q, past + q)), k=past)  # new token i sees the cache and new tokens up to itself
+    for causal, pairs in ((1.0, seen.sum()), (0.0, q * (past + q))):
+        work = kernels.attention_kernel_flops(batch, heads, q, past, qk_dim=5, v_dim=3, causal=causal)
+        assert work == pytest.approx(batch * heads * pairs * 2 * (5 + 3))
+
+
+@pytest.mark.independent
+def test_causal_attention_tends_to_half_of_full_attention() -> None:
+    ratios = [
+        kernels.attention_kernel_flops(1, 8, s, 0, 128, 128) / kernels.attention_kernel_flops(1, 8, s, 0, 128, 128, 0.0)
+        for s in (1, 64, 4096, 10**6)
+    ]
+    assert ratios[0] == 1.0 and ratios == sorted(ratios, reverse=True)
+    assert ratios[-1] == pytest.approx(0.5, rel=1e-5)
+
+
+@pytest.mark.independent
+def test_grouped_queries_share_the_reading_of_their_keys_and_values() -> None:
+    shape = {"batch": 4, "heads": 32, "q_len": 1, "kv_len": 8192, "qk_dim": 128, "v_dim": 128, "kv_width": 256}
+    mha, gqa = (kernels.attention_kernel_bytes(**shape, kv_heads=h) for h in (32, 8))
+    queries = kernels.attention_kernel_bytes(**shape, kv_heads=0)
+    assert (mha - queries) == pytest.approx(4 * (gqa - queries))
+    assert queries == 4 * 32 * 256 * 2
+    halved = kernels.attention_kernel_bytes(**shape, kv_heads=8, kv_element_bytes=1)
+    assert (gqa - queries) == pytest.approx(2 * (halved - queries))
+
+
+@pytest.mark.independent
+def test_absorbed_latent_attention_reads_one_vector_and_computes_for_every_head() -> None:
+    rank, rope, heads, tokens = 512, 64, 128, 4096
+    read = kernels.attention_kernel_bytes(1, heads, 1, tokens, rank + rope, rank, kv_heads=1, kv_width=rank + rope)
+    work = kernels.attention_kernel_flops(1, heads, 1, tokens - 1, rank + rope, rank)
+    assert work == 2 * heads * tokens * (2 * rank + rope)
+    # 128 heads share one cached vector, so the intensity is near 2 x heads x (2 x 512 + 64) / (576 x 2) FLOP/byte.
+    assert work / read == pytest.approx(heads * (2 * rank + rope) / (rank + rope), rel=0.06)
+
+
+@pytest.mark.published
+def test_a_short_k_writes_longer_than_it_multiplies() -> None:
+    """Vidur's products on an A100: with Azure's GEMM and STREAM figures the three constants stay within the published spread."""
+    efficiency, stream = validation.gemm_efficiency("a100"), validation.stream_efficiency("a100", "triad")
+    for tokens in (1, 64, 1024, 4096):
+        row = validation.check(f"vidur-a100-mlp-up-{tokens}")
+        p = row.prediction
+        time = kernels.measured_kernel_time(
+            p.flops, p.bytes, p.device.peak_flops["fp16"], p.device.memory_bandwidth, efficiency, stream, 5e-6
+        )
+        assert time == pytest.approx(row.measured, rel=0.20)
+        assert time > p.time, "the efficiencies cannot make it faster than the bound"
