@@ -14,7 +14,13 @@ from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
 # The chapter that owns each module's equations.
-CHAPTER_OF = {"mlsysim.kernels": "01-iron-law", "mlsysim.roofline": "01-iron-law"}
+CHAPTER_OF = {
+    "mlsysim.kernels": "01-iron-law",
+    "mlsysim.roofline": "01-iron-law",
+    "mlsysim.transformer": "02-counting",
+    "mlsysim.flops.work": "02-counting",
+    "mlsysim.flops.conventions": "02-counting",
+}
 SLUGS = sorted(set(CHAPTER_OF.values()))
 
 
