@@ -252,7 +252,9 @@ def test_qwen2_moe_by_hand() -> None:
     mixture = 60 * 3 * h * 1408 + 3 * h * 5632 + 60 * h + h  # experts, shared expert, router, gate
     total = 24 * (attention + mixture + 2 * h) + 2 * 151936 * h + h
     assert parameter_count(from_hf_config(c)).total == total
-    assert round(total / 1e9, 1) == 14.3  # the model card's figure
+    assert round(total / 1e9, 1) == 14.3  # "It has 14.3B parameters in total", says the model card
+    windowed = from_hf_config(c | {"use_sliding_window": True, "max_window_layers": 21})
+    assert windowed.n_windowed_layers == 11  # layers 0, 2, ..., 20
 
 
 @pytest.mark.independent
@@ -280,6 +282,13 @@ def test_qwen2_moe_by_hand() -> None:
             8,
         ),
         ({**CONFIGS["Qwen2.5-7B"], "use_sliding_window": True, "max_window_layers": 20}, "n_windowed_layers", 8),
+        ({**CONFIGS["Qwen3-8B"], "use_sliding_window": True, "max_window_layers": 99}, "n_windowed_layers", 0),
+        (
+            {**CONFIGS["Qwen3-30B-A3B"], "use_sliding_window": True, "sliding_window": 512},
+            "n_windowed_layers",
+            48,
+        ),
+        ({**CONFIGS["Qwen3-30B-A3B"], "num_experts": None, "num_local_experts": 64}, "n_experts", 64),
         ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [0, 1]}, "n_dense_layers", 2),
         ({**CONFIGS["Qwen3-30B-A3B"], "decoder_sparse_step": 2}, "n_moe_layers", 24),
         ({**CONFIGS["DeepSeek-V3"], "n_routed_experts": None}, "n_experts", 0),

@@ -251,13 +251,12 @@ def _mixtral(c: _Config) -> _Shape:
     }
 
 
-def _qwen_window(c: _Config, layers: int) -> _Shape:
+def _qwen_window(c: _Config, layers: int, windowed: Callable[[int], int]) -> _Shape:
+    """``windowed`` counts the layers with a window from ``max_window_layers``; the classes do it in three ways."""
     if not c.flag("use_sliding_window", False):
         return {}
-    above = c.size("max_window_layers", default=28, least=0)  # Qwen2Config: layers from this one on
-    return _window(
-        layers, c.size("sliding_window", default=4096), c.windowed_layers(layers, layers - min(above, layers))
-    )
+    above = min(c.size("max_window_layers", default=28, least=0), layers)
+    return _window(layers, c.size("sliding_window", default=4096), c.windowed_layers(layers, windowed(above)))
 
 
 def _qwen2(c: _Config) -> _Shape:
@@ -272,12 +271,12 @@ def _qwen2(c: _Config) -> _Shape:
             "qkv_bias": True,  # in the code, not in the config
             "tied_embeddings": c.flag("tie_word_embeddings", False),
         }
-        | _qwen_window(c, s["layers"])
+        | _qwen_window(c, s["layers"], lambda above: s["layers"] - above)  # Qwen2Config: from that layer on
     )
 
 
 def _qwen_experts(c: _Config, layers: int) -> _Shape:
-    experts = c.size("num_experts")
+    experts = c.size("num_experts", "num_local_experts")
     step = c.size("decoder_sparse_step", default=1)
     only = c.raw.get("mlp_only_layers")
     only = [] if only is None else only
@@ -308,36 +307,33 @@ def _qwen2_moe(c: _Config) -> _Shape:
             "tied_embeddings": c.flag("tie_word_embeddings", False),
         }
         | _qwen_experts(c, s["layers"])
-        | _qwen_window(c, s["layers"])
+        | _qwen_window(c, s["layers"], lambda above: (above + 1) // 2)  # Qwen2MoeConfig: every other one below it
     )
 
 
 def _qwen3_attention(c: _Config, kv_default: int, head_dim: int | None) -> _Shape:
     s = c.base()
     bias = c.flag("attention_bias", False)
-    return (
-        s
-        | {
-            "kv_heads": c.kv_heads(s["heads"], default=kv_default),
-            "head_dim": c.head_dim(s["hidden"], s["heads"], default=head_dim),
-            "qkv_bias": bias,
-            "output_bias": bias,
-            "qk_norm": "head",
-            "tied_embeddings": c.flag("tie_word_embeddings", False),
-        }
-        | _qwen_window(c, s["layers"])
-    )
+    return s | {
+        "kv_heads": c.kv_heads(s["heads"], default=kv_default),
+        "head_dim": c.head_dim(s["hidden"], s["heads"], default=head_dim),
+        "qkv_bias": bias,
+        "output_bias": bias,
+        "qk_norm": "head",
+        "tied_embeddings": c.flag("tie_word_embeddings", False),
+    }
 
 
 def _qwen3(c: _Config) -> _Shape:
     c.no_experts()
     s = _qwen3_attention(c, kv_default=32, head_dim=128)  # Qwen3Config: 32 and 128 when absent
+    s |= _qwen_window(c, s["layers"], lambda above: s["layers"] - above)
     return s | {"ffn": c.size("intermediate_size")}
 
 
 def _qwen3_moe(c: _Config) -> _Shape:
     s = _qwen3_attention(c, kv_default=4, head_dim=None)  # Qwen3MoeConfig: 4 when absent, head_dim hidden / heads
-    return s | _qwen_experts(c, s["layers"])
+    return s | _qwen_experts(c, s["layers"]) | _qwen_window(c, s["layers"], lambda above: s["layers"])  # in all layers
 
 
 def _deepseek(c: _Config) -> _Shape:
