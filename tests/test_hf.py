@@ -292,6 +292,8 @@ def test_qwen2_moe_by_hand() -> None:
         ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [0, 1]}, "n_dense_layers", 2),
         ({**CONFIGS["Qwen3-30B-A3B"], "decoder_sparse_step": 2}, "n_moe_layers", 24),
         ({**CONFIGS["DeepSeek-V3"], "n_routed_experts": None}, "n_experts", 0),
+        ({**CONFIGS["DeepSeek-V3"], "n_shared_experts": None}, "n_shared_experts", 0),
+        ({k: v for k, v in CONFIGS["Llama-4-Maverick"].items() if k != "head_dim"}, "head_dim", 128),
         (
             {**CONFIGS["Gemma-2-27b"], "layer_types": ["full_attention"] * 40 + ["sliding_attention"] * 6},
             "n_windowed_layers",
@@ -340,6 +342,18 @@ def test_defaults_and_variants_as_the_families_have_them(config: Config, field: 
         ({**CONFIGS["DeepSeek-V3"], "moe_layer_freq": 2}, "moe_layer_freq = 2 is not supported"),
         ({**CONFIGS["DeepSeek-V3"], "attention_bias": True}, "attention_bias = true is not supported"),
         ({**CONFIGS["DeepSeek-V3"], "kv_lora_rank": None}, "no kv_lora_rank"),
+        (
+            {k: v for k, v in CONFIGS["DeepSeek-V3"].items() if k != "n_routed_experts"},
+            "no n_routed_experts; add it",
+        ),
+        (
+            {k: v for k, v in CONFIGS["DeepSeek-V3"].items() if k != "first_k_dense_replace"},
+            "no first_k_dense_replace; add it",
+        ),
+        (
+            {k: v for k, v in CONFIGS["DeepSeek-V3"].items() if k != "n_shared_experts"},
+            "no n_shared_experts; add it",
+        ),
         ({**CONFIGS["GPT-2-124M"], "hidden_size": 512}, "hidden_size = 512 contradicts n_embd = 768; keep one"),
         ({**CONFIGS["GPT-2-124M"], "add_cross_attention": True}, "add_cross_attention = true is not supported"),
         ({**CONFIGS["OPT-6.7B"], "layer_norm_elementwise_affine": False}, "is not supported (norms without weights)"),

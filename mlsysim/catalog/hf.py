@@ -241,7 +241,7 @@ def _mistral(c: _Config) -> _Shape:
 
 
 def _mixtral(c: _Config) -> _Shape:
-    experts = c.size("num_local_experts")
+    experts = c.size("num_local_experts", "num_experts")
     width = c.size("intermediate_size")
     return _mistral_attention(c, window=None) | {
         "ffn": 0,
@@ -339,6 +339,7 @@ def _qwen3_moe(c: _Config) -> _Shape:
 def _deepseek(c: _Config) -> _Shape:
     s = c.base()
     c.must_be("attention_bias", False, "biases of the latent projections")
+    c.must_be("mlp_bias", False, "biases of the experts")
     c.must_be("moe_layer_freq", 1, "mixtures in every n-th layer")
     c.kv_heads(s["heads"], default=s["heads"])  # there are no KV heads in latent attention, but the key must make sense
     s |= {
@@ -351,10 +352,10 @@ def _deepseek(c: _Config) -> _Shape:
         "q_lora_rank": c.size("q_lora_rank", default=0 if "q_lora_rank" in c.raw else 1536),
         "tied_embeddings": c.flag("tie_word_embeddings", False),
     }
-    experts = c.size("n_routed_experts", "num_routed_experts", default=0)
-    if not experts:
+    if "n_routed_experts" in c.raw and not c.has("n_routed_experts"):  # null: a dense model; absent: an error
         return s | {"ffn": c.size("intermediate_size")}
-    dense = c.size("first_k_dense_replace", default=0, least=0)
+    experts = c.size("n_routed_experts", "num_routed_experts", "num_local_experts", "num_experts")
+    dense = c.size("first_k_dense_replace", least=0)
     if dense > s["layers"]:
         c.fail("first_k_dense_replace", f"must not exceed num_hidden_layers = {s['layers']}")
     return s | {
@@ -362,7 +363,10 @@ def _deepseek(c: _Config) -> _Shape:
         "n_experts": experts,
         "top_k": c.top_k(experts),
         "moe_ffn": c.size("moe_intermediate_size"),
-        "n_shared_experts": c.size("n_shared_experts", "num_shared_experts", default=0, least=0),
+        # null: none; absent: an error, because the classes of V2 and V3 have different defaults
+        "n_shared_experts": c.size(
+            "n_shared_experts", "num_shared_experts", default=0 if "n_shared_experts" in c.raw else None, least=0
+        ),
         "n_dense_layers": dense,
     }
 
@@ -389,8 +393,8 @@ def _llama4(c: _Config) -> _Shape:
     bias = c.flag("attention_bias", False)
     width = c.size("intermediate_size")  # of an expert, and of the one shared expert
     return s | {
-        "kv_heads": c.kv_heads(s["heads"], default=8),  # Llama4TextConfig: 8 when absent
-        "head_dim": c.head_dim(s["hidden"], s["heads"]),
+        "kv_heads": c.kv_heads(s["heads"], default=8),  # Llama4TextConfig: 8 and 128 when absent
+        "head_dim": c.head_dim(s["hidden"], s["heads"], default=None if "head_dim" in c.raw else 128),
         "ffn": c.size("intermediate_size_mlp"),
         "n_experts": experts,
         "top_k": c.top_k(experts),
