@@ -20,6 +20,8 @@ CHAPTER_OF = {
     "mlsysim.transformer": "02-counting",
     "mlsysim.flops.work": "02-counting",
     "mlsysim.flops.conventions": "02-counting",
+    **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
+    "mlsysim.parallelism": "05-parallelism",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

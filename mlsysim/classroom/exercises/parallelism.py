@@ -483,19 +483,15 @@ _E9 = Exercise(
     solve=_sharded,
     mistakes=(
         Mistake(
-            "one-gather",
-            "You gathered the weights once. They are freed after the forward pass and needed again.",
-            (lambda g: _sharded(g, gathers=1),),
+            "two-trips",
+            "Two thirds of it. Weights are gathered twice, because they are freed after the forward pass, and gradients "
+            "are reduced once: three trips, and one of yours is missing.",
+            (lambda g: _sharded(g, gathers=1), lambda g: _sharded(g, grad_bytes=0)),
         ),
         Mistake(
             "once-per-step",
             "That is one micro-batch. Without caching, each of the {micro_batches} gathers and reduces anew.",
             (lambda g: _sharded(g, micro_batches=1),),
-        ),
-        Mistake(
-            "no-gradients",
-            "The gathers alone. The gradients have to reach their owners too.",
-            (lambda g: _sharded(g, grad_bytes=0),),
         ),
         Mistake(
             "own-shard-sent",

@@ -1,0 +1,123 @@
+"""Chapter 5, splitting a model."""
+
+from typing import Any
+
+from mlsysim import catalog, collectives, parallelism, transformer, units, validation
+from mlsysim.catalog import Model
+
+THREE_B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 5."""
+    llama, mtnlg = validation.published_plan("llama3-405b-16k"), validation.published_plan("mtnlg-280")
+    last, megatron = validation.published_plan("mtnlg-420"), validation.published_plan("megatron-530b")
+    efficiency = catalog.preset("mlsysim-page-training").efficiency.value
+    penalty = parallelism.TP_PENALTY.value
+    h100 = catalog.node("DGX-H100")
+
+    def share(value: float, digits: int = 1) -> str:
+        return units.percent(value, digits, signed=False)
+
+    def cost(
+        tp: int, domain: int | None = None, model: Model | str = THREE_B, node: str = "DGX-H100"
+    ) -> parallelism.TensorParallelCost:
+        return parallelism.tensor_parallel_cost(model, tp, node, seq=4096, efficiency=efficiency, domain=domain)
+
+    def loss(small: int, large: int, domain: int | None = None) -> float:
+        return float(cost(large, domain).token_rate / cost(small, domain).token_rate - 1)
+
+    def factor(model: Model | str, node: str) -> str:
+        return f"{cost(16, 8, model, node).time / cost(16, 72, model, node).time:.2f}"
+
+    unit = mtnlg.step_time.value / (mtnlg.micro_batches + mtnlg.plan.pp - 1)
+    predicted = parallelism.pipeline_time(unit, (last.plan.pp - 1) * unit, last.micro_batches)
+    perfect = mtnlg.step_time.value * mtnlg.devices.value / last.devices.value
+    measured = validation.measurement("playbook-tp8-to-tp16").value.value
+    seventy = transformer.parameter_count("Llama-3.1-70B").total
+    message = parallelism.dp_gradient_bytes(seventy, 8, 4)
+    placed = collectives.ring_all_reduce(message, 64, h100.scale_out_bandwidth)
+    charged = collectives.ring_all_reduce(message, 64, h100.scale_up_bandwidth)
+    whole = collectives.ring_all_reduce(parallelism.dp_gradient_bytes(seventy, 8, 1), 64, h100.scale_out_bandwidth)
+    v3 = parallelism.Plan(pp=16, dp=128, ep=64)
+    slow, others = 8.0, 118.0
+    even = parallelism.pipeline_time(126 / 16, 126 / 16 * 15, llama.micro_batches)
+    return {
+        "llama": {
+            "devices": str(llama.plan.devices),
+            "micro_batches": str(llama.micro_batches),
+            "ratio": share(parallelism.bubble_ratio(16, llama.micro_batches), 0),
+            "share": share(parallelism.bubble_fraction(16, llama.micro_batches), 0),
+            "ratio_8": share(parallelism.bubble_ratio(16, llama.micro_batches, 8)),
+            "share_8": share(parallelism.bubble_fraction(16, llama.micro_batches, 8)),
+            "fullest": str(llama.plan.slowest_stage_layers(126)),
+            "average": f"{126 / 16:g}",
+            "uneven": units.percent(parallelism.pipeline_time(slow, others, llama.micro_batches) / even - 1),
+            "beat": units.percent(8 / (126 / 16) - 1),
+        },
+        "megatron": {
+            "micro_batches": str(megatron.micro_batches),
+            "ratio": share(parallelism.bubble_ratio(35, megatron.micro_batches, 3)),
+            "plain": share(parallelism.bubble_ratio(35, megatron.micro_batches)),
+        },
+        "p8m32": {
+            "share": share(parallelism.bubble_fraction(8, 32)),
+            "ratio": share(parallelism.bubble_ratio(8, 32)),
+            "ratio_2": share(parallelism.bubble_ratio(8, 32, 2)),
+        },
+        "five": {
+            "times": f"{0.95 / 0.05:.0f}",
+            "times_ideal": f"{1 / 0.05:.0f}",
+            "p4": f"{parallelism.bubble_ratio(4, 1) * 0.95 / 0.05:.0f}",
+        },
+        "mtnlg": {
+            "predicted": units.format(predicted, "s", 3),
+            "measured": units.format(last.step_time.value, "s"),
+            "error": units.percent(predicted / last.step_time.value - 1),
+            "perfect": units.format(perfect, "s", 3),
+            "perfect_error": units.percent(perfect / last.step_time.value - 1),
+            "first_share": share(parallelism.bubble_fraction(35, mtnlg.micro_batches)),
+            "last_share": share(parallelism.bubble_fraction(35, last.micro_batches)),
+        },
+        "moe": {
+            "devices": str(v3.devices),
+            "data": str(v3.data_parallel),
+            "replicas": f"{parallelism.expert_replicas(v3.devices, 1, 16, 64):g}",
+            "fifth": str(v3.devices * v3.ep),
+            "lost": f"{v3.data_parallel / parallelism.expert_replicas(v3.devices, 1, 16, 64):g}",
+        },
+        "gradients": {
+            "message": units.format(message, "byte", 3),
+            "placed": units.format(placed, "s", 3),
+            "charged": units.format(charged, "s", 3),
+            "ratio": f"{placed / charged:.0f}",
+            "whole": units.format(whole, "s", 3),
+            "whole_ratio": f"{whole / placed:.0f}",
+        },
+        "tp": {
+            "penalty": f"{penalty:.2f}",
+            "penalty_loss": share(1 - 1 / penalty),
+            "measured": share(measured),
+            "measured_time": f"{1 / (1 - measured):.2f}",
+            "derived": share(-loss(8, 16)),
+            "stay": share(-loss(8, 16, 72)),
+            "measured_before": share(validation.measurement("playbook-tp4-to-tp8").value.value),
+            "derived_before": share(-loss(4, 8)),
+            "efficiency": f"{efficiency:g}",
+            "small_h100": factor(THREE_B, "DGX-H100"),
+            "large_h100": factor("Llama-3.1-405B", "DGX-H100"),
+            "small_gb200": factor(THREE_B, "GB200-NVL72"),
+            "large_gb200": factor("Llama-3.1-405B", "GB200-NVL72"),
+            "hgx": units.format(cost(16, None, "Llama-3.1-405B").time, "s", 3),
+            "rack": units.format(cost(16, None, "Llama-3.1-405B", "GB200-NVL72").time, "s", 3),
+            "hgx_share": share(
+                cost(16, None, "Llama-3.1-405B").communication_time / cost(16, None, "Llama-3.1-405B").time, 0
+            ),
+            "rack_share": share(
+                cost(16, None, "Llama-3.1-405B", "GB200-NVL72").communication_time
+                / cost(16, None, "Llama-3.1-405B", "GB200-NVL72").time,
+                0,
+            ),
+            "ratio": f"{h100.bandwidth_ratio:.0f}",
+        },
+    }
