@@ -1,0 +1,147 @@
+"""Chapter 3, memory, and the rows of the errata that it computes."""
+
+import math
+from typing import Any
+
+from mlsysim import catalog, memory, transformer, units
+from mlsysim.validation import signed_error
+from mlsysim.validation.memory_checks import memory_check, memory_checks
+
+
+def _gb(value: Any) -> str:
+    return units.format(value, "byte")
+
+
+def _state() -> dict[str, str]:
+    h100 = catalog.device("H100")
+    totals = {name: memory.model_state_memory(70e9, name).total for name in memory.RECIPES}
+    return {
+        "weights": _gb(memory.checkpoint_bytes(70e9, 2)),
+        "weights_devices": f"{math.ceil(memory.checkpoint_bytes(70e9, 2) / h100.memory_capacity)}",
+        "sixteen": _gb(totals["zero-fp16"]),
+        "eighteen": _gb(totals["megatron-bf16"]),
+        "twenty": units.format(totals["ultrascale-bf16"], "byte"),
+        "eighteen_devices": f"{totals['megatron-bf16'] / h100.memory_capacity:.2f}",
+        "eighteen_devices_whole": f"{math.ceil(totals['megatron-bf16'] / h100.memory_capacity)}",
+        "twenty_devices_whole": f"{math.ceil(totals['ultrascale-bf16'] / h100.memory_capacity)}",
+        "capacity": _gb(h100.memory_capacity),
+    }
+
+
+def _activations() -> dict[str, str]:
+    shape, layers = {"seq": 2048, "micro_batch": 1, "hidden": 12288}, 96
+    whole = memory.activation_memory(**shape, heads=96)
+    selective = memory.activation_memory_selective(**shape)
+    full = memory.activation_memory_full(**shape)
+    per_channel = 2048 * 12288
+    # The attention core is 4 b s^2 h of the 24 b s h^2 + 4 b s^2 h forward FLOPs; a forward pass is a third of a step.
+    core = 2048 / (6 * 12288 + 2048) / 3
+    return {
+        "scores": f"{(whole - selective) / per_channel:.0f}",
+        "gpt3_layer": _gb(whole),
+        "gpt3_model": _gb(layers * whole),
+        "gpt3_tp": _gb(memory.activation_memory_tp(**shape, heads=96, tp=8)),
+        "gpt3_sp": _gb(memory.activation_memory_sp(**shape, heads=96, tp=8)),
+        "gpt3_selective": _gb(memory.activation_memory_selective(**shape, tp=8, sequence_shards=8)),
+        "selective_saves": units.percent(1 - selective / whole, 0, signed=False),
+        "full_saves": units.percent(1 - full / whole, 0, signed=False),
+        "selective_flops": units.percent(core, 1, signed=False),
+        "full_flops": units.percent(1 / 3, 0, signed=False),
+        "tp_left": units.percent(10 / (10 + 24 / 8 + 80 / 8), 0, signed=False),
+        "interleaved": f"{memory.activation_memory_pipeline(1.0, 96, 8, 3, 64):.0f}",
+        "llama_block": f"{memory.block_activations(1, 1, 4096, 4096, 1024, 14336, 3) / 4096:.0f}",
+    }
+
+
+def _measured() -> dict[str, str]:
+    peaks = memory_checks("torchtitan")
+    small = [c for c in peaks if "8b" in c.measurement.name]
+    large = [c for c in peaks if "70b" in c.measurement.name]
+    eight, many = memory_check("torchtitan-8b-8-compile"), memory_check("torchtitan-8b-128-compile")
+    ours, theirs = eight.prediction.state - many.prediction.state, eight.measured - many.measured  # type: ignore[union-attr]
+    state, peak = memory_check("dgxc-8b-state"), memory_check("dgxc-8b-peak")
+    count = transformer.parameter_count("Llama-3.1-8B").total
+    eighteen = memory.model_state_memory(count, "megatron-bf16", "zero1", 8).total
+    inputs = {k: v for k, v in eight.measurement.inputs.items() if k != "model"}
+    thin = memory.training_memory(
+        "Llama-3.1-8B", eight.measurement.device, **(inputs | {"logit_bytes": memory.LOGIT_BYTES["one-copy"]})
+    )
+    contexts = [memory_check(f"torchtitan-8b-cp{cp}") for cp in (1, 2, 4, 8)]
+    return {
+        "state_logged": _gb(state.measured),
+        "state_ours": _gb(state.predicted),
+        "state_error": units.percent(state.error, 2),
+        "state_bytes": f"{state.measured / count:.2f}",
+        "state_formats": f"{state.predicted / count:.1f}",
+        "state_eighteen_error": units.percent(signed_error(eighteen, state.measured), 0),
+        "peak_logged": _gb(peak.measured),
+        "peak_ours": _gb(peak.predicted),
+        "peak_error": units.percent(peak.error),
+        "small_best": units.percent(max(c.error for c in small)),
+        "small_worst": units.percent(min(c.error for c in small)),
+        "large_worst": units.percent(min(c.error for c in large)),
+        "large_best": units.percent(max(c.error for c in large)),
+        "mean": units.percent(sum(abs(c.error) for c in peaks) / len(peaks), signed=False),
+        "freed_ours": _gb(ours),
+        "freed_measured": _gb(theirs),
+        "freed_error": units.percent(signed_error(ours, theirs)),
+        "thin_error": units.percent(signed_error(thin.total, eight.measured)),
+        "logits": _gb(eight.prediction.output),  # type: ignore[union-attr]
+        "logits_thin": _gb(thin.output),
+        "cp_low": units.format(min(c.measured for c in contexts), "byte", digits=3),
+        "cp_high": units.format(max(c.measured for c in contexts), "byte", digits=3),
+        "cp_ours": units.format(contexts[0].predicted, "byte", digits=3),
+    }
+
+
+def _cache() -> dict[str, str]:
+    h100 = catalog.device("H100")
+    mha, gqa = (memory.kv_cache(80, 32, 4096, heads, 128) for heads in (64, 8))
+    window, full = memory.kv_cache_of("Mistral-7B", 1, 32768), memory.kv_cache(32, 1, 32768, 8, 128)
+    return {
+        "token_70b": _gb(memory.kv_cache_of("Llama-2-70B", 1, 1)),
+        "token_opt13b": f"{memory.kv_cache(40, 1, 1, 40, 128) / units.KiB:.0f}",
+        "token_v3": f"{memory.kv_cache_of('DeepSeek-V3', 1, 1):,.0f}",
+        "groups_v2": f"{memory.kv_cache_mla(1, 1, 1, 512, 64) / memory.kv_cache(1, 1, 1, 1, 128):.2f}",
+        "seed1": _gb(memory.kv_cache_of("Llama-2-70B", 16, 8192)),
+        "mha_540": units.format(mha, "byte"),
+        "gqa_540": units.format(gqa, "byte", digits=3),
+        "heads_ratio": f"{mha / gqa:.0f}",
+        "ratio_540": f"{540e9 / mha:.2f}",
+        "node": _gb(8 * h100.memory_capacity),
+        "window_saves": f"{full / window:.0f}",
+        "paged_waste": units.percent(memory.kv_cache_paged(1000, 16, 1, 1.0) / 1000 - 1, 1, signed=False),
+        "paged_waste_big": units.percent(memory.kv_cache_paged(1000, 256, 1, 1.0) / 1000 - 1, 1, signed=False),
+    }
+
+
+def _checkpoints() -> dict[str, str]:
+    weights, full = memory_check("bloom-checkpoint-weights"), memory_check("bloom-checkpoint-full")
+    return {
+        "weights": _gb(memory.checkpoint_bytes(70e9, 2)),
+        "twelve": _gb(memory.checkpoint_bytes(70e9, 0, 4, 4, 4)),
+        "fourteen": _gb(memory.checkpoint_bytes(70e9, 2, 4, 4, 4)),
+        "bloom_weights": f"{weights.measured / units.GiB:.0f} GiB",
+        "bloom_full": f"{full.measured / units.TiB:.1f} TiB",
+        "bloom_weights_error": units.percent(weights.error),
+        "bloom_full_error": units.percent(full.error),
+        "times_low": f"{memory.checkpoint_bytes(70e9, 0, 4, 4, 4) / memory.checkpoint_bytes(70e9, 2):.0f}",
+        "times_high": f"{memory.checkpoint_bytes(70e9, 2, 4, 4, 4) / memory.checkpoint_bytes(70e9, 2):.0f}",
+        "bloom_decimal": f"{2.3e12 / full.measurement.inputs['parameters']:.2f}",
+        "bloom_ours": f"{full.predicted / units.TiB:.2f} TiB",
+    }
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 3."""
+    return {
+        "state": _state(),
+        "zero": {
+            s: units.format(memory.model_state_memory(7.5e9, "zero-fp16", s, 64).total, "byte", digits=3)
+            for s in ("none", "zero1", "zero2", "zero3")
+        },
+        "activations": _activations(),
+        "measured": _measured(),
+        "cache": _cache(),
+        "checkpoint": _checkpoints(),
+    }
