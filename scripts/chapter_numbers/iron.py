@@ -4,6 +4,7 @@ from typing import Any
 
 from mlsysim import catalog, kernels, roofline, units, validation
 from mlsysim.catalog import Device
+from mlsysim.validation import scoring, shipped
 
 
 def numbers() -> dict[str, Any]:
@@ -40,7 +41,17 @@ def numbers() -> dict[str, Any]:
         ]
         return units.percent(sum(errors) / len(errors), signed=False)
 
+    def of_vidur(mode: str) -> scoring.GroupScore:
+        return scoring.score(shipped.gemm_cases(), mode, leave_one_group_out=True).summary.groups["vidur"]
+
+    bound, refitted = of_vidur("datasheet"), of_vidur("calibrated")
+
     return {
+        "constants": {
+            "bound": units.percent(bound.mape, signed=False),
+            "bound_bias": units.percent(bound.bias or 0.0),
+            "refit": units.percent(refitted.mape, signed=False),
+        },
         "h100": {
             "peak_bf16": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
             "printed_bf16": h100.fields["peak_flops.bf16"].printed,

@@ -562,4 +562,162 @@ g = inputs("01.7", seed=SEED)
 answer = roofline.memory_time(2 * g["parameters"], catalog.device(g["device"]).memory_bandwidth)""",
 )
 
-EXERCISES = (_E1, _E2, _E3, _E4, _E5, _E6, _E7)
+# 01.8 a real kernel: whole tiles, two shares, a start
+
+_TILE = 128
+
+
+def _real_kernel(
+    g: Inputs, padded: bool = True, written_last: bool = True, start: bool = True, half: bool = False
+) -> Num:
+    m, n = (kernels.tile_padding(g[x], _TILE) if padded else g[x] for x in ("m", "n"))
+    reads, writes = _BF16 * (g["m"] + g["n"]) * g["k"], _BF16 * g["m"] * g["n"]
+    return kernels.measured_kernel_time(
+        flops=kernels.gemm_flops(m, n, g["k"], 1.0 if half else 2.0),
+        bytes=reads if written_last else reads + writes,
+        peak_flops=_peak(g),
+        memory_bandwidth=_bandwidth(g),
+        compute_efficiency=g["compute_efficiency"],
+        memory_efficiency=g["memory_efficiency"],
+        startup_time=g["startup"] if start else 0.0,
+        unhidden_bytes=writes if written_last else 0.0,
+    )
+
+
+def _product_for_sum(g: Inputs) -> Num:
+    reads = _BF16 * (g["m"] + g["n"]) * g["k"]
+    return _real_kernel(g) + roofline.memory_time(reads, _bandwidth(g) * g["memory_efficiency"])
+
+
+_E8 = Exercise(
+    id="01.8",
+    slug=SLUG,
+    title="What does a real kernel take?",
+    objective=_ATTAINABLE,
+    points=3,
+    prompt="On one {device} a library computes C = A B with A of {m} × {k} and B of {k} × {n}, all in bf16, in tiles of "
+    "128 × 128 of C. Its kernels reach {compute_efficiency} of the dense bf16 peak and {memory_efficiency} of the memory "
+    "bandwidth, and need {startup} however small the work is. A and B are read while the arithmetic runs; C is written "
+    "when the arithmetic is done. How long does it take, in seconds (or as text, like '50 us')?",
+    unit="s",
+    options={
+        "device": Options(("H100-SXM5-80GB",), "", "device of the catalogue"),
+        **_dimensions((1030, 1160), (3100, 2060), (4096, 1024)),
+        "compute_efficiency": Options((0.75, 0.7), "1", "share of the dense peak"),
+        "memory_efficiency": Options((0.6, 0.7), "1", "share of the memory bandwidth"),
+        "startup": Options((10e-6, 12e-6), "s", "time of a kernel without work"),
+    },
+    solve=_real_kernel,
+    mistakes=(
+        Mistake(
+            "no-padding",
+            "The tiles are 128 wide, and {m} by {n} does not fill the last ones. What work do they really do?",
+            (lambda g: _real_kernel(g, padded=False),),
+        ),
+        Mistake(
+            "written-too-early",
+            "You let the writing of C overlap with the arithmetic. It starts when the arithmetic is done: where does its "
+            "time go?",
+            (lambda g: _real_kernel(g, written_last=False),),
+        ),
+        Mistake(
+            "no-start",
+            "A kernel without any work takes {startup} already.",
+            (lambda g: _real_kernel(g, start=False),),
+        ),
+        Mistake(
+            "half",
+            "You have too little arithmetic: a multiply-add is two FLOP.",
+            (lambda g: _real_kernel(g, half=True),),
+        ),
+        Mistake(
+            "sum",
+            "You added the reading of A and B to the arithmetic. They run at the same time; only the writing comes after.",
+            (_product_for_sum,),
+        ),
+    ),
+    nudge="Pad m and n to whole tiles for the FLOPs. Then: the longer of arithmetic and reading, plus writing C, plus the "
+    "start.",
+    solution="""\
+g = inputs("01.8", seed=SEED)
+device = catalog.device(g["device"])
+m, n = -(-g["m"] // 128) * 128, -(-g["n"] // 128) * 128
+sustained = device.memory_bandwidth * g["memory_efficiency"]
+arithmetic = 2 * m * n * g["k"] / (device.peak_flops["bf16"] * g["compute_efficiency"])
+reading = 2 * (g["m"] + g["n"]) * g["k"] / sustained
+answer = max(arithmetic, reading) + 2 * g["m"] * g["n"] / sustained + g["startup"]""",
+)
+
+
+# 01.9 attention in decode
+
+
+def _attention_intensity(
+    g: Inputs, kv_heads: str = "kv_heads", work: float = 1.0, width: int = 2, size: float = 2
+) -> Num:
+    dim = g["head_dim"]
+    flops = kernels.attention_kernel_flops(g["batch"], g["heads"], 1, g["tokens"] - 1, dim, dim)
+    moved = kernels.attention_kernel_bytes(
+        g["batch"], g["heads"], 1, g["tokens"], dim, dim, g[kv_heads], width * dim, size, size
+    )
+    return roofline.arithmetic_intensity(work * flops, moved)
+
+
+_E9 = Exercise(
+    id="01.9",
+    slug=SLUG,
+    title="What binds attention?",
+    objective=_INTENSITY,
+    points=2,
+    prompt="Decode: each of {batch} sequences adds one token and attends to {tokens} tokens (itself among them). The layer "
+    "has {heads} query heads and {kv_heads} key-value heads of {head_dim} numbers, all in bf16. The kernel reads the "
+    "queries and the cache once, keeps the scores on the chip and writes one result per query head. What is its "
+    "arithmetic intensity in FLOP/byte? (Leave the softmax out.)",
+    unit="FLOP/byte",
+    options={
+        "batch": Options((16, 1, 64), "1", "sequences"),
+        "tokens": Options((8192, 4096, 32768), "1", "tokens that each new token attends to"),
+        "heads": Options((64, 128), "1", "query heads"),
+        "kv_heads": Options((8, 4), "1", "key-value heads"),
+        "head_dim": Options((128, 64), "1", "numbers per head"),
+    },
+    solve=_attention_intensity,
+    mistakes=(
+        Mistake(
+            "query-heads",
+            "The cache holds {kv_heads} heads, not {heads}: several query heads share the reading of one.",
+            (lambda g: _attention_intensity(g, kv_heads="heads"),),
+        ),
+        Mistake(
+            "half",
+            "You have half of it. A multiply-add is two FLOP, and there are two products: queries with keys, then scores "
+            "with values.",
+            (lambda g: _attention_intensity(g, work=0.5),),
+        ),
+        Mistake(
+            "double",
+            "You have twice of it. The cache holds keys and values, and a bf16 number takes two bytes.",
+            (lambda g: _attention_intensity(g, width=1), lambda g: _attention_intensity(g, size=1)),
+        ),
+        Mistake(
+            "quarter",
+            "You have a quarter of it. Two products, and two FLOP in each multiply-add.",
+            (lambda g: _attention_intensity(g, work=0.25),),
+        ),
+        Mistake(
+            "ridge-confused",
+            "That is the share of heads the wrong way round: fewer key-value heads mean fewer bytes for the same work.",
+            (lambda g: g["kv_heads"] / g["heads"],),
+        ),
+    ),
+    nudge="Per query head and cached token: how many FLOPs? Per key-value head and cached token: how many bytes? Batch and "
+    "length should nearly cancel.",
+    solution="""\
+g = inputs("01.9", seed=SEED)
+work = g["batch"] * g["heads"] * g["tokens"] * 2 * (2 * g["head_dim"])
+cache = g["batch"] * g["kv_heads"] * g["tokens"] * 2 * g["head_dim"] * 2
+queries_and_results = g["batch"] * g["heads"] * 2 * g["head_dim"] * 2
+answer = work / (cache + queries_and_results)""",
+)
+
+EXERCISES = (_E1, _E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9)
