@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import chapter_numbers
@@ -18,7 +19,7 @@ import yaml
 
 import mlsysim
 from mlsysim import catalog, flops, units
-from mlsysim.catalog import Device, Model, Sourced
+from mlsysim.catalog import Device, Link, Model, Node, Protocol, Sourced
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import parameter_count
 
@@ -175,6 +176,82 @@ def model_tables() -> str:
     return "".join(parts)
 
 
+def _figure(s: Sourced) -> str:
+    if s.unit == "1":
+        return f"{s.value:g}"
+    return units.format(s.value, s.unit)
+
+
+def _entry_notes(name: str, notes: str, fields: Mapping[str, Sourced]) -> str:
+    """One paragraph: every figure of a link, node or protocol with its source and what was changed."""
+    sentences = [f"**{name}.** {notes}".rstrip()]
+    for key, s in fields.items():
+        printed = f", printed as {s.printed}" if s.printed else ""
+        changed = f" ({s.transform})" if s.transform else ""
+        sentences.append(f"{key.replace('_', ' ').capitalize()}: {_figure(s)}{printed}{changed}, {_cite(s)}.")
+    return " ".join(sentences) + "\n\n"
+
+
+def network_tables() -> str:
+    links, nodes = catalog.links().values(), catalog.nodes().values()
+
+    def link_row(k: Link) -> tuple[str, ...]:
+        each = f"{k.links} × {units.format(k.link_bandwidth, 'byte/s')}" if k.has("link_bandwidth") else "–"
+        plan = units.format(k.planned_bandwidth, "byte/s") if k.has("planned_bandwidth") else "–"
+        domain = str(k.domain) if k.has("domain") else "–"
+        return (k.name, k.kind, k.topology, units.format(k.bandwidth, "byte/s"), each, plan, domain)
+
+    def node_row(n: Node) -> tuple[str, ...]:
+        out = f"{n.nics} × {n.scale_out.name}"
+        rates = (units.format(n.scale_up_bandwidth, "byte/s"), units.format(n.scale_out_bandwidth, "byte/s"))
+        return (
+            n.name,
+            f"{n.devices} × {n.device.name}",
+            str(n.domain),
+            rates[0],
+            out,
+            rates[1],
+            f"{n.bandwidth_ratio:.3g}",
+        )
+
+    def protocol_row(p: Protocol) -> tuple[str, ...]:
+        steps = [units.format(p.fields[f].value, "s") if p.has(f) else "–" for f in ("scale_up_step", "scale_out_step")]
+        return (p.name, p.algorithm.replace("_", " "), units.format(p.base_latency, "s"), *steps, f"{p.payload:g}")
+
+    link_heads = {"Link": ":---", "Kind": ":--", "Topology": ":--", "One way": "--:", "Links": "--:"}
+    link_heads |= {"Planned by NCCL": "--:", "Domain": "--:"}
+    node_heads = {"Node": ":---", "Devices": ":---", "Domain": "-:", "Inside": "--:", "Adapters": ":---"}
+    node_heads |= {"Out": "--:", "Ratio": "-:"}
+    step_heads = {"Protocol": ":---", "Algorithm": ":--", "Call": "--:", "Step inside": "--:", "Step outside": "--:"}
+    step_heads |= {"Payload": "--:"}
+    parts = [
+        HEADER,
+        _table(
+            "Links, one way: of one device with all its links (scale-up, host), or of one adapter (scale-out).",
+            "tbl-links",
+            link_heads,
+            [link_row(k) for k in links],
+        ),
+        _table(
+            "Nodes: bandwidths per device and one way, inside the scale-up domain and out of the node, and their ratio.",
+            "tbl-nodes",
+            node_heads,
+            [node_row(n) for n in nodes],
+        ),
+        _table(
+            "What NCCL's own cost model charges for a call and for a step, and the share of its planned bandwidth that is payload.",
+            "tbl-protocols",
+            step_heads,
+            [protocol_row(p) for p in catalog.protocols().values()],
+        ),
+    ]
+    for title, entries in (("Links", links), ("Nodes", nodes), ("Protocols", catalog.protocols().values())):
+        parts.append(f'::: {{.callout-note collapse="true" title="{title}: sources"}}\n')
+        parts += [_entry_notes(e.name, e.notes, e.fields) for e in entries]
+        parts.append(":::\n\n")
+    return "".join(parts)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
@@ -184,6 +261,7 @@ def main() -> int:
         "book/_equations.qmd": equation_index,
         "book/_devices.qmd": device_tables,
         "book/_models.qmd": model_tables,
+        "book/_networks.qmd": network_tables,
     }
     stale = []
     for name, write in files.items():

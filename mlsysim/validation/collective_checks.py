@@ -43,7 +43,8 @@ class NodesCheck:
 
     measurement: Measurement
     measured: float
-    flat: float  # one ring over all ranks at the bandwidth of one device's adapter
+    flat: float  # one ring over all ranks: what leaves a node leaves by one adapter
+    rings: float  # as many rings as a node has devices, each leaving by its own adapter
     hierarchical: float  # eq-hierarchical-allreduce: the phases follow each other
     overlapped: float  # only the longer of the phases in the node and of the one between nodes
 
@@ -94,6 +95,7 @@ def check_nodes(name: str) -> NodesCheck:
         measurement=row,
         measured=_seconds(row),
         flat=collectives.ring_all_reduce(size, ranks, outside),
+        rings=collectives.ring_all_reduce(size, ranks, min(node.devices * outside, inside)),
         hierarchical=collectives.hierarchical_all_reduce(size, node.devices, count, inside, outside),
         overlapped=max(
             collectives.ring_all_reduce(size, node.devices, inside),

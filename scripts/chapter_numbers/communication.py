@@ -1,0 +1,201 @@
+"""Chapter 4, communication, and the appendix on networks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlsysim import catalog, collectives, communication, units
+from mlsysim.validation import collective_checks as checks
+from mlsysim.validation.measurements import collectives as measured
+
+GiB, MB, us = units.GiB, units.MB, units.us
+
+
+def _time(value: float, digits: int = 3) -> str:
+    return units.format(value, "s", digits=digits)
+
+
+def _rate(value: float, digits: int = 4) -> str:
+    return units.format(value, "byte/s", digits=digits)
+
+
+def _size(value: float, digits: int = 3) -> str:
+    return units.format(value, "byte", digits=digits)
+
+
+def _mean(values: Sequence[float]) -> str:
+    return units.percent(sum(map(abs, values)) / len(values), signed=False)
+
+
+def _rows(prefix: str) -> list[checks.CollectiveCheck]:
+    return [
+        checks.check_collective(n) for n, r in measured().items() if n.startswith(prefix) and r.kind == "all_reduce"
+    ]
+
+
+def _ring_example() -> dict[str, str]:
+    """One gigabyte over eight H100 at the wire; then the same ring over the network, with NCCL's step."""
+    wire, nic = catalog.link("NVLink-4").bandwidth, catalog.link("NDR").bandwidth
+    step = catalog.protocol("nccl-ring-simple").scale_out_step
+    half = collectives.half_size(nic, step, pieces=64)
+    inside = collectives.half_size(wire, catalog.protocol("nccl-ring-simple").scale_up_step, pieces=8)
+    small = communication.collective("all_reduce", "ring", 1 * MB, 64, nic, step)
+    return {
+        "half_inside": _size(inside),
+        "claim_inside": f"{1e9 / inside:.0f}",
+        "claim_64": f"{1e9 / half:.0f}",
+        "claim_1024": f"{1e9 / collectives.half_size(nic, step, pieces=1024):.1f}",
+        "gigabyte": _time(collectives.ring_all_reduce(1e9, 8, wire)),
+        "factor_8": f"{collectives.ring_all_reduce(1.0, 8, 1.0):g}",
+        "factor_1024": f"{collectives.ring_all_reduce(1.0, 1024, 1.0):.3f}",
+        "step": _time(step),
+        "half_message": _size(collectives.half_size(nic, step)),
+        "half_64": _size(half),
+        "half_1024": _size(collectives.half_size(nic, step, pieces=1024)),
+        "safe_64": _size(100 * half),
+        "safe_1024": _size(100 * collectives.half_size(nic, step, pieces=1024)),
+        "small": _time(small.time),
+        "small_without": _time(small.bandwidth_time),
+        "small_factor": f"{small.time / small.bandwidth_time:.0f}",
+    }
+
+
+def _measured() -> dict[str, Any]:
+    a100, h100 = _rows("azure-a100"), _rows("azure-h100")
+    h200, b200 = _rows("bekman-h200-nvls"), _rows("bekman-b200-nvls")
+    rings = [*_rows("bekman-h200-ring"), *_rows("bekman-b200-ring")]
+    eight = checks.check_collective("azure-h100-8g")
+    wire = catalog.link("NVLink-4").bandwidth
+
+    def of(rows: list[checks.CollectiveCheck], low: float, high: float) -> list[float]:
+        return [c.plan_error for c in rows if low <= c.measurement.inputs["bytes"] <= high]
+
+    shares = [c.bound / c.measured for c in h200]
+    return {
+        "a100_share": f"{catalog.link('NVLink-3').planned_bandwidth / catalog.link('NVLink-3').bandwidth:.2f}",
+        "h100_share": f"{catalog.link('NVLink-4').planned_bandwidth / wire:.3f}",
+        "a100_small": _mean(of(a100, 0, 1e6)),
+        "a100_large": _mean(of(a100, 2.6e8, 1e12)),
+        "a100_8g": units.percent(checks.check_collective("azure-a100-8g").plan_error),
+        "a100_bound_8g": units.percent(checks.check_collective("azure-a100-8g").bound_error),
+        "h100_8g_bus": _rate(eight.bus_bandwidth, 3),
+        "h100_8g": units.percent(eight.plan_error),
+        "h100_8g_ring": units.percent(eight.ring_error),
+        "h100_ceiling": _rate(collectives.bus_bandwidth(1.0, collectives.in_switch_all_reduce(1.0, 8, wire), 8)),
+        "h100_small": _mean(of(h100, 0, 1e6)),
+        "h100_large": _mean(of(h100, 2.6e8, 1e12)),
+        "switched": _mean([c.plan_error for c in (*h200, *b200)]),
+        "switched_n": str(len(h200) + len(b200)),
+        "rings": _mean([c.plan_error for c in rings]),
+        "rings_n": str(len(rings)),
+        "share_low": f"{min(shares):.3f}",
+        "share_high": f"{max(shares):.3f}",
+        "shortest_a100": _time(checks.check_collective("azure-a100-1k").measured),
+        "shortest_a100_plan": _time(checks.check_collective("azure-a100-1k").plan.time),
+        "shortest_h100": _time(checks.check_collective("azure-h100-1k").measured),
+        "rows": str(len(measured())),
+    }
+
+
+def _levels() -> dict[str, str]:
+    node = catalog.node("P6-B200")
+    four, one = checks.check_nodes("bekman-b200-4-nodes-16g"), checks.check_collective("bekman-b200-1-node-16g")
+    h100 = catalog.node("DGX-H100")
+    flat = collectives.ring_all_reduce(16e9, 128, h100.scale_out_bandwidth)
+    levels = collectives.hierarchical_all_reduce(16e9, 8, 16, h100.scale_up_bandwidth, h100.scale_out_bandwidth)
+    small = checks.check_nodes("bekman-b200-4-nodes-32k")
+    return {
+        "ratio": f"{node.bandwidth_ratio:.0f}",
+        "one": _time(one.measured),
+        "four": _time(four.measured),
+        "slowdown": f"{four.measured / one.measured:.1f}",
+        "hierarchical": _time(four.hierarchical),
+        "hierarchical_error": units.percent(four.hierarchical / four.measured - 1),
+        "overlapped": _time(four.overlapped),
+        "overlapped_error": units.percent(four.overlapped / four.measured - 1),
+        "flat": _time(four.flat),
+        "rings": _time(four.rings),
+        "rings_error": units.percent(four.rings / four.measured - 1),
+        "flat_factor": f"{four.flat / four.measured:.1f}",
+        "h100_flat": _time(flat),
+        "h100_levels": _time(levels),
+        "h100_gain": f"{flat / levels:.1f}",
+        "small_measured": _time(small.measured),
+        "small_predicted": _time(small.hierarchical),
+    }
+
+
+def _experts() -> dict[str, str]:
+    node = catalog.node("H800-node")
+    row = {n: checks.measured_collective(f"deepep-dispatch-{n}") for n in (16, 256)}
+    i = row[16].inputs
+    moved = i["tokens"] * i["token_bytes"] * i["copies"]
+
+    def floor(n: int, remote: float) -> float:
+        return float(
+            collectives.moe_dispatch(
+                i["tokens"], i["token_bytes"], remote, 0, node.scale_out_bandwidth, node.scale_up_bandwidth
+            )
+        )
+
+    all_out = floor(16, 8)
+    return {
+        "moved": _size(moved),
+        "all_out": _time(all_out),
+        "sixteen": _time(row[16].value.value),
+        "sixteen_rate": _rate(moved / row[16].value.value, 2),
+        "sixteen_floor": _time(floor(16, 8 * (1 - 8 / 16))),
+        "many": _time(row[256].value.value),
+        "many_floor": _time(floor(256, 8 * (1 - 8 / 256))),
+        "many_error": units.percent(floor(256, 8 * (1 - 8 / 256)) / row[256].value.value - 1),
+        "cap_gain": f"{8 * (1 - 8 / 256) / 3.5:.1f}",
+    }
+
+
+def _tensor() -> dict[str, str]:
+    """GPT-3 on eight A100: 96 layers of width 12288, sequences of 2048 tokens."""
+    inside, outside = catalog.node("DGX-A100").scale_up_bandwidth, catalog.node("DGX-A100").scale_out_bandwidth
+    args = (96, 2048, 1, 12288, 8)
+    return {
+        "message": _size(2048 * 12288 * 2.0),
+        "inside": _time(collectives.tensor_parallel_time(*args, inside)),
+        "inside_six": _time(collectives.tensor_parallel_time(*args, inside, 0.0, 6.0)),
+        "outside": _time(collectives.tensor_parallel_time(*args, outside)),
+        "ratio": f"{inside / outside:.0f}",
+    }
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 4 and of the appendix on networks."""
+    h100 = catalog.node("DGX-H100")
+    return {
+        "catalogue": {"links": str(len(catalog.links())), "nodes": str(len(catalog.nodes()))},
+        "ring": _ring_example(),
+        "measured": _measured(),
+        "levels": _levels(),
+        "experts": _experts(),
+        "tensor": _tensor(),
+        "h100": {
+            "wire": _rate(h100.scale_up_bandwidth),
+            "two_way": _rate(2 * h100.scale_up_bandwidth),
+            "out": _rate(h100.scale_out_bandwidth),
+            "ratio": f"{h100.bandwidth_ratio:g}",
+            "ratio_mixed": f"{2 * h100.bandwidth_ratio:g}",
+        },
+        "ratios": {
+            "a100": f"{catalog.node('DGX-A100').bandwidth_ratio:g}",
+            "b200": f"{catalog.node('DGX-B200').bandwidth_ratio:g}",
+            "p4d": f"{catalog.node('P4d').bandwidth_ratio:g}",
+        },
+        "azure": {
+            "per_gpu": _rate(catalog.node("DGX-A100").scale_out_bandwidth),
+            "per_vm": _rate(8 * catalog.node("DGX-A100").scale_out_bandwidth),
+        },
+        "peer": {
+            name: _rate(catalog.device(device).scale_up_bandwidth / 3)
+            for name, device in (("a100", "A100-SXM4-80GB"), ("h100", "H100"), ("b200", "B200"))
+        }
+        | {
+            f"{name}_total": _rate(catalog.device(device).scale_up_bandwidth)
+            for name, device in (("a100", "A100-SXM4-80GB"), ("h100", "H100"), ("b200", "B200"))
+        },
+    }
