@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mlsysim import catalog, parallelism, validation
 from mlsysim.catalog import Model
+from mlsysim.classroom.exercises import parallelism as exercises
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan, placement
 
@@ -558,3 +559,28 @@ def test_the_measured_crossing_of_the_node() -> None:
     assert row.value == 0.427
     eight, sixteen = (parallelism.tensor_parallel_cost(WIDE_3B, t, "DGX-H100", 4096, efficiency=0.5) for t in (8, 16))
     assert sixteen.token_rate / eight.token_rate - 1 == pytest.approx(-row.value, abs=0.12)
+
+
+# The exercises' public demo, by hand: nothing of the library stands on the right side.
+
+BY_HAND = {
+    "05.1": 1792 / (1024 / (4 * 4 * 2) * 2),
+    "05.2": 3072 / (2 * 4 * 8),
+    "05.3": 7 / (2 * 16 + 7),
+    "05.4": 32 * 7 * 3e-3 + (100 - 7) * 3e-3,
+    "05.5": 7 * (10e-3 + 13e-3 - 9e-3),
+    "05.6": 2 * (3 / 4) * 4e9 / 450e9 + 2 * (15 / 16) * 1e9 / 50e9,
+    "05.7": 6 * 6 * 4096 * 8192 * 2 * 2 * 7 / 8,
+    "05.8": 175e9 * 4 / 128,
+    "05.9": 5 * 7e9 * 6 * 7 / 8,
+    "05.10": (3 * 2 * 7 * 131072 * 8 * 128 * 15 / 16) / (2 * 131072 / 16 * 8192),
+    "05.11": 6.0 / (1.4 * (6.0 + 0.3 + 0.6 + 6.0 * 7 / 32)),
+}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("id", BY_HAND)
+def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
+    chapter = {e.id: e for e in exercises.EXERCISES}
+    assert set(chapter) == set(BY_HAND)
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)

@@ -52,8 +52,8 @@ def numbers() -> dict[str, Any]:
             "share_8": share(parallelism.bubble_fraction(16, llama.micro_batches, 8)),
             "fullest": str(llama.plan.slowest_stage_layers(126)),
             "average": f"{126 / 16:g}",
-            "uneven": units.percent(parallelism.pipeline_time(slow, others, llama.micro_batches) / even - 1),
-            "beat": units.percent(8 / (126 / 16) - 1),
+            "uneven": share(parallelism.pipeline_time(slow, others, llama.micro_batches) / even - 1),
+            "beat": share(8 / (126 / 16) - 1),
         },
         "megatron": {
             "micro_batches": str(megatron.micro_batches),
