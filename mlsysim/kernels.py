@@ -158,7 +158,7 @@ def measured_kernel_time(
 ) -> Num:
     """Time of a real kernel: the iron law with one efficiency for each clock, a start, and an end nothing overlaps.
 
-    Formula: t = max(FLOPs / (e_c P), bytes / (e_m BW)) + unhidden bytes / (e_m BW) + t_0.
+    Formula: t = max(FLOPs / (e_c P), bytes / (e_m BW)) + unhidden bytes / (e_m BW) + t_s.
 
     Parameters
     ----------

@@ -44,12 +44,12 @@ def numbers() -> dict[str, Any]:
     def of_vidur(mode: str) -> scoring.GroupScore:
         return scoring.score(shipped.gemm_cases(), mode, leave_one_group_out=True).summary.groups["vidur"]
 
-    bound, refitted = of_vidur("datasheet"), of_vidur("calibrated")
+    plain, refitted = of_vidur("datasheet"), of_vidur("calibrated")
 
     return {
         "constants": {
-            "bound": units.percent(bound.mape, signed=False),
-            "bound_bias": units.percent(bound.bias or 0.0),
+            "plain": units.percent(plain.mape, signed=False),
+            "plain_bias": units.percent(plain.bias or 0.0),
             "refit": units.percent(refitted.mape, signed=False),
         },
         "h100": {
