@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from mlsysim import flops, transformer
 from mlsysim.catalog import Model
+from mlsysim.classroom import check, inputs
+from mlsysim.classroom.exercises import EXERCISES
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import counts, signed_error
 
@@ -399,3 +401,30 @@ def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'palm'"):
         flops.counted_flops(LLAMA_8B, 10, "pal")
     assert json.dumps(flops.matmul_parameters(LLAMA_8B)) == "7504658432"
+
+
+# Exercises: the public demo by hand; nothing of the library stands on the right
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("id", "by_hand"),
+    [
+        ("02.1", 32 * (4096 * 128 * (64 + 16) + 3 * 4096 * 16384) + 65 * 4096 + 2 * 128256 * 4096),
+        ("02.2", (4096 * 128256 + 32 * (12 * 4096**2 + 13 * 4096) + 2 * 4096) / 8_835_567_616 - 1),
+        ("02.3", 2 * (1.2e9 + 2 * 32 * 3 * 4096 * 14336)),
+        ("02.4", 6 * 37e9 * 14.8e12),
+        ("02.5", 6 * 7.5e9 + 3 * 4 * 32 * 16384.5 * 4096),
+        ("02.6", 4 * 48 * 8192 * 6144 / (6 * 22e9 + 12 * 48 * 8192 * 6144)),
+        ("02.7", 6 * 8e9 / (4 * 8e9 + 6 * 0.32e9)),
+        ("02.8", 137e12 * 72 * (1 + 1 / 6 + 51200 / (12 * 24 * 2048)) / (96 * (1 + 1 / 6 + 51200 / (16 * 24 * 2048)))),
+        (
+            "02.9",
+            0.5 * (6 * (8e9 - 128256 * 4096) + 12 * 32 * 4096 * 4096.5) / (6 * 8e9 + 12 * 32 * 4096 * 8192),
+        ),
+    ],
+)
+def test_exercises_by_hand(id: str, by_hand: float) -> None:
+    feedback = check(id, by_hand)
+    assert feedback.correct, feedback
+    assert EXERCISES[id].solve(inputs(id)) == pytest.approx(by_hand, rel=1e-12)
