@@ -21,6 +21,7 @@ CHAPTER_OF = {
     "mlsysim.flops.work": "02-counting",
     "mlsysim.flops.conventions": "02-counting",
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
+    "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mlsysim import catalog, kernels, units
+from mlsysim import catalog, collectives, kernels, units
 
 
 def numbers() -> dict[str, Any]:
@@ -24,4 +24,20 @@ def numbers() -> dict[str, Any]:
         "b200_bandwidth": units.format(catalog.device("B200").memory_bandwidth, "byte/s"),
         "gb200_peak": units.format(catalog.device("GB200").peak_flops["bf16"], "FLOP/s", prefix="T"),
         "node_gb": units.format(8 * h100.memory_capacity, "byte"),
+        **{
+            f"{which}_{name}": units.format(catalog.device(device).scale_up_bandwidth / share, "byte/s")
+            for name, device in (("a100", "A100-SXM4-80GB"), ("h100", "H100"), ("b200", "B200"))
+            for which, share in (("peer", 3), ("links", 1))
+        },
+        "node_ratio_h100": f"{catalog.node('DGX-H100').bandwidth_ratio:g}",
+        "node_ratio_a100": f"{catalog.node('DGX-A100').bandwidth_ratio:g}",
+        "node_ratio_b200": f"{catalog.node('DGX-B200').bandwidth_ratio:g}",
+        # a gigabyte against the half size of a ring with NCCL's steps: how many times bandwidth exceeds latency
+        **{
+            f"latency_claim_{ranks}": f"{1e9 / collectives.half_size(catalog.link(link).bandwidth, step, ranks):.2g}"
+            for ranks, link, step in (
+                (8, "NVLink-4", catalog.protocol("nccl-ring-simple").scale_up_step),
+                (1024, "NDR", catalog.protocol("nccl-ring-simple").scale_out_step),
+            )
+        },
     }
