@@ -68,3 +68,26 @@ def is_finite(x: Num) -> bool:
 def all_true(condition: Any) -> bool:
     """Whether a truth value, or every element of an array of them, is true."""
     return bool(condition.all()) if is_array(condition) else bool(condition)
+
+
+def even_share(size: Num, room: Num) -> Num:
+    """How many of ``size`` ranks to put where there is room for so many, so that all places get the same number.
+
+    All of them if they fit, else the largest common divisor of the two, or of ``size`` and the largest power of two
+    that fits: 8 of 64 ranks where there is room for 9.
+
+    >>> [even_share(4, 8), even_share(16, 8), even_share(64, 9), even_share(6, 4)]
+    [4, 8, 8, 2]
+    """
+    if is_array(size) or is_array(room):
+        np = _numpy()
+        size, room = np.broadcast_arrays(size, room)
+        share = np.minimum(size, room)
+        split = (size > room) & (room > 1)  # few: an inner group that does not fit leaves no room outside it
+        n, r = size[split], room[split]
+        power = np.left_shift(1, np.log2(r).astype(np.int64))
+        share[split] = np.maximum(np.gcd(n, r), np.gcd(n, power))
+        return share
+    if size <= room:
+        return size
+    return max(math.gcd(size, room), math.gcd(size, 1 << (room.bit_length() - 1)))

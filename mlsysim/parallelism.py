@@ -7,11 +7,10 @@ times come from ``mlsysim.collectives``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import gcd
 from typing import Any
 
 from mlsysim import catalog, collectives, flops, roofline
-from mlsysim._numeric import Num, is_array, maximum, where
+from mlsysim._numeric import Num, even_share, is_array, maximum, where
 from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
@@ -177,21 +176,6 @@ class Placement:
     used: Num  # devices of each domain that the plan fills; the rest stay idle
 
 
-def _common(size: Num, room: Num) -> Num:
-    """Ranks of a group that share a domain with room for so many: all of them, or the most that divide it evenly.
-
-    Beside the common divisor the largest power of two is tried, as for 8 of the 9 places that 72 devices offer TP 8.
-    """
-    if is_array(size) or is_array(room):
-        import numpy as np
-
-        power = np.left_shift(1, np.log2(np.maximum(room, 1)).astype(np.int64))
-        return where(size <= room, size, np.maximum(np.gcd(size, room), np.gcd(size, power)))
-    if size <= room:
-        return size
-    return max(gcd(size, room), gcd(size, 1 << (room.bit_length() - 1)))
-
-
 def placement(plan: Plan, domain: Num) -> Placement:
     """Which groups of a plan stay inside a scale-up domain of so many devices, in the plan's order of ranks.
 
@@ -211,13 +195,13 @@ def placement(plan: Plan, domain: Num) -> Placement:
     for axis in plan.axes:
         size = getattr(plan, axis)
         room = where(full, domain // used, 1)
-        inside[axis] = _common(size, room)
+        inside[axis] = even_share(size, room)
         full = full & (inside[axis] == size)
         used = used * inside[axis]
     sizes = {axis: getattr(plan, axis) for axis in AXES} | {"data": plan.dp * plan.cp, "ep": plan.ep}
     inside = {axis: inside[axis] for axis in AXES}
     inside["data"] = inside["cp"] * inside["dp"]
-    inside["ep"] = _common(plan.ep, inside["data"])
+    inside["ep"] = even_share(plan.ep, inside["data"])
     return Placement(
         inside=inside,
         domains={axis: sizes[axis] // inside[axis] for axis in sizes},
