@@ -138,7 +138,6 @@ def _experts() -> dict[str, str]:
         # eight nodes: a copy, or a node of the four, is the own one with a chance of an eighth
         "copies_out": f"{8 * (1 - 1 / 8):g}",
         "nodes_out": f"{4 * (1 - 1 / 8):g}",
-        "cap_gain": f"{8 / 4:g}",
     }
 
 

@@ -127,7 +127,7 @@ _E2 = Exercise(
     options={
         "ranks": Options((16, 32, 64, 128, 48), "1", "devices that take part"),
         "gigabit": Options((400, 100, 200, 800), "1", "rate of the adapter"),
-        "latency": Options((14e-6, 5e-6, 30e-6), "s", "cost of one step"),
+        "latency": Options((14e-6, 6e-6, 30e-6), "s", "cost of one step"),
     },
     derive=_wire,
     solve=_half,
@@ -369,7 +369,7 @@ _E6 = Exercise(
     unit="byte/s",
     options={
         "link": Options(("NVLink-4", "NVLink-5"), "", "link of the catalogue, one way"),
-        "ranks": Options((8, *range(5, 8), *range(9, 22)), "1", "devices that take part"),
+        "ranks": Options((8, 6, 7, *range(9, 24)), "1", "devices that take part"),
     },
     solve=_ceiling,
     mistakes=(
