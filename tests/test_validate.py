@@ -351,6 +351,48 @@ def test_reasons_for_what_is_not_modelled() -> None:
     assert "must divide heads" in predict("memory", {"kind": "params", "inputs": bad}, {}).reason
 
 
+ROWS = {
+    "gemm": GEMM,
+    "attention": LATENT,
+    "collective": COLLECTIVE | {"algo": "auto", "inter_node_bandwidth": 50e9},
+    "memory": {
+        "kind": "training_peak",
+        "inputs": {
+            "layers": 2,
+            "hidden": 64,
+            "heads": 4,
+            "kv_heads": 2,
+            "ffn": 128,
+            "vocab": 99,
+            "tp": 2,
+            "pp": 1,
+            "cp": 1,
+            "dp": 2,
+            "sharding": "zero1",
+            "micro_batch": 1,
+            "seq": 128,
+            "recompute": None,
+            "hbm_bytes": 8e10,
+        },
+    },
+}
+
+
+@given(name=st.sampled_from(sorted(ROWS)), data=st.data())
+def test_strange_rows_give_a_prediction_or_a_reason(name: str, data: st.DataObject) -> None:
+    row = dict(ROWS[name])
+    cells: dict[str, Any] = dict(row["inputs"]) if name == "memory" else row
+    for key in data.draw(st.lists(st.sampled_from(sorted(cells)), min_size=1, max_size=3, unique=True)):
+        texts: list[Any] = [None, "", "x"] if isinstance(cells[key], str) or name == "memory" else [None]
+        numbers = [0.0, 1e-9, 3.5, 1e29, 1e308] if not isinstance(cells[key], str) else []
+        cells[key] = data.draw(st.sampled_from(texts + numbers))
+    if name == "memory":
+        row["inputs"] = cells
+    p = predict(name, row, shipped_constants(name))
+    assert (p.predicted is None) == bool(p.reason)
+    assert p.predicted is None or (math.isfinite(p.predicted) and p.predicted >= 0)
+
+
 @pytest.mark.published
 @pytest.mark.parametrize(
     ("kind", "inputs", "expected", "tolerance"),

@@ -1,13 +1,15 @@
 """The one way to score predictions that tests, the book and the command line share."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mlsysim.errors import MlsysimError
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.metrics import signed_error as signed_error
-from mlsysim.validation.predictors import PREDICTORS, Constants, Prediction, Unsupported, shipped_constants
+from mlsysim.validation.predictors import PREDICTORS, Constants, Prediction, shipped_constants
 
 UNSUPPORTED_ERROR = 1.0  # a row without a prediction counts as 100 % wrong
 MODES = ("datasheet", "calibrated")
@@ -101,9 +103,14 @@ def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) ->
     if predictor is None:
         return Prediction(None, f"{class_name} is not modelled yet")
     try:
-        return predictor.predict(inputs, constants)
-    except Unsupported as why:
+        prediction = predictor.predict(inputs, constants)
+    except MlsysimError as why:  # a row that is not modelled, or values that cannot be
         return Prediction(None, str(why))
+    except ArithmeticError as why:
+        return Prediction(None, f"the row's values lead to no finite prediction ({why})")
+    if prediction.predicted is None or not math.isfinite(prediction.predicted):
+        return Prediction(None, "the row's values lead to no finite prediction", prediction.assumptions)
+    return prediction
 
 
 def fit(class_name: str, cases: Sequence[Case]) -> Constants:

@@ -49,7 +49,7 @@ def _work(row: Row) -> Work:
         raise Unsupported(f"kind {kind!r} in phase {phase!r} is not modelled (gqa, mla, mla_absorbed; prefill, decode)")
     batch, heads = row.number("batch"), row.number("q_heads")
     kv_len = row.number("kv_len")
-    q_len = float(row.or_assume("q_len", 1.0)) if phase == "decode" else row.number("q_len")
+    q_len = row.number_or("q_len", 1.0) if phase == "decode" else row.number("q_len")
     if not 0 < q_len <= kv_len or not min(batch, heads) > 0:
         raise Unsupported(f"{q_len:g} new tokens with {kv_len:g} to attend to; new tokens are among those")
     if kind == "mla_absorbed":
@@ -57,7 +57,7 @@ def _work(row: Row) -> Work:
         qk_dim, v_dim, kv_heads, kv_width = rank + rope, rank, 1.0, rank + rope
     else:
         qk_dim = row.number("head_dim")
-        v_dim = float(row.or_assume("v_head_dim", qk_dim, "as head_dim"))
+        v_dim = row.number_or("v_head_dim", qk_dim, "as head_dim")
         kv_heads = heads if kind == "mla" else row.number("kv_heads")  # the expanded latent has a head per query head
         kv_width = qk_dim + v_dim
     causal = bool(row.or_assume("causal", phase == "prefill")) and q_len > 1  # one token sees all that precede it

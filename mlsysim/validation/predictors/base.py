@@ -74,6 +74,17 @@ class Row:
             raise Unsupported(f"{name} = {str(value)[:40]!r} is not a number")
         return float(value)
 
+    def number_or(self, name: str, value: float, why: str = "") -> float:
+        """A number, or the one that stands in for an empty cell, which is written down."""
+        if self.has(name):
+            return self.number(name)
+        self.assume(name, value, why)
+        return value
+
+    def optional(self, name: str, value: float) -> float:
+        """A number, or the value that its absence means."""
+        return self.number(name) if self.has(name) else value
+
     def or_assume(self, name: str, value: Any, why: str = "") -> Any:
         """A cell, or the value that stands in for an empty one, which is written down."""
         if self.has(name):

@@ -109,7 +109,7 @@ def _work(row: Row) -> Work:
     if op not in _OPS:
         raise Unsupported(f"op {op!r} is not modelled ({', '.join(_OPS)})")
     ranks, size = row.number("n_ranks"), row.number("bytes")
-    local = min(ranks, float(row.or_assume("ranks_per_node", ranks, "one scale-up domain")))
+    local = min(ranks, row.number_or("ranks_per_node", ranks, "one scale-up domain"))
     if ranks < 1 or local < 1:
         raise Unsupported("a collective needs at least one rank")
     name = _LINKS.get(row.generation)

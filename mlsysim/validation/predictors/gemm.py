@@ -67,7 +67,7 @@ def memory_efficiency(row: Row) -> float:
 
 
 def _work(row: Row) -> Work:
-    groups = float(row.or_assume("groups", 1.0))
+    groups = row.number_or("groups", 1.0)
     m, n, k = row.number("m"), row.number("n"), row.number("k")
     if not min(m, n, k, groups) > 0:
         raise Unsupported("an empty product has no time")

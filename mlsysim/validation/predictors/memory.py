@@ -9,7 +9,6 @@ from typing import Any
 from mlsysim import memory, transformer
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced
-from mlsysim.errors import MlsysimError
 from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 
@@ -46,21 +45,25 @@ _SHAPE = [
 def _shape(row: Row) -> Model:
     """A model of the row's shape, by the names that the cases and the catalogue share."""
     sizes: dict[str, Any] = {name: int(row.number(name)) for name in _SHAPE if row.has(name)}
-    hidden, heads = int(row.number("hidden")), int(row.number("heads"))
-    sizes.setdefault("kv_heads", int(row.or_assume("kv_heads", heads, "as heads")))
+    hidden, heads = int(row.number("hidden")), max(1, int(row.number("heads")))
+    sizes["kv_heads"] = int(row.number_or("kv_heads", heads, "as heads"))
     sizes["vocab"] = sizes.get("vocab") or 1  # a model has a vocabulary; the caller leaves it out of the count
+    row.need("layers")
+    if not row.has("n_experts"):
+        row.need("ffn")
+    sizes.setdefault("ffn", 0)
     bias = bool(row.inputs.get("bias", False))
     return Model(
         name="the row's shape",
         **sizes,
-        head_dim=int(row.or_assume("head_dim", hidden // heads, "hidden / heads")),
+        head_dim=int(row.number_or("head_dim", hidden // heads, "hidden / heads")),
         gated_mlp=bool(row.or_assume("gated_mlp", True)),
         tied_embeddings=bool(row.or_assume("tied_embeddings", False)),
         qkv_bias=bias,
         output_bias=bias,
         mlp_bias=bias,
         norm=str(row.inputs.get("norm") or "rmsnorm"),
-        learned_positions=int(row.inputs.get("learned_positions") or 0),
+        learned_positions=int(row.optional("learned_positions", 0.0)),
     )
 
 
@@ -76,14 +79,14 @@ def _params(row: Row, constants: Constants) -> float:
 
 
 def _model_state(row: Row, constants: Constants) -> float:
-    stage = int(row.or_assume("zero_stage", 0))
+    stage = int(row.number_or("zero_stage", 0.0))
     if stage not in (0, 1, 2, 3):
         raise Unsupported(f"zero_stage {stage} is not one of 0, 1, 2, 3")
     recipe = memory.Recipe(
         name="the row's bytes",
         weight=row.number("param_bytes"),
         gradient=row.number("grad_bytes"),
-        gradient_copy=float(row.inputs.get("fp32_grad_bytes") or 0.0),
+        gradient_copy=row.optional("fp32_grad_bytes", 0.0),
         master=row.number("optimizer_bytes"),  # the row gives the optimizer's bytes as one sum
         momentum=0.0,
         variance=0.0,
@@ -92,13 +95,13 @@ def _model_state(row: Row, constants: Constants) -> float:
         where="",
     )
     sharding = ("none", "zero1", "zero2", "zero3")[stage]
-    ranks = float(row.or_assume("dp", 1.0))
+    ranks = row.number_or("dp", 1.0)
     return float(memory.model_state_memory(row.number("params"), recipe, sharding, ranks).total)
 
 
 def _activation_layer(row: Row, constants: Constants) -> float:
-    seq, batch, hidden = row.number("seq"), float(row.or_assume("micro_batch", 1.0)), row.number("hidden")
-    tp = float(row.or_assume("tp", 1.0))
+    seq, batch, hidden = row.number("seq"), row.number_or("micro_batch", 1.0), row.number("hidden")
+    tp = row.number_or("tp", 1.0)
     split = bool(row.or_assume("seq_parallel", False))
     recompute = row.or_assume("recompute", "none")
     if recompute == "full":
@@ -112,7 +115,7 @@ def _activation_layer(row: Row, constants: Constants) -> float:
 
 
 def _activation_stage(row: Row, constants: Constants) -> float:
-    pp, chunks = float(row.or_assume("pp", 1.0)), float(row.or_assume("virtual_stages", 1.0))
+    pp, chunks = row.number_or("pp", 1.0), row.number_or("virtual_stages", 1.0)
     full = 2 * pp * chunks  # micro-batches enough to fill the pipeline
     return float(
         memory.activation_memory_pipeline(_activation_layer(row, constants), row.number("layers"), pp, chunks, full)
@@ -120,8 +123,8 @@ def _activation_stage(row: Row, constants: Constants) -> float:
 
 
 def _kv_cache(row: Row, constants: Constants) -> float:
-    layers, size = row.number("layers"), float(row.or_assume("dtype_bytes", 2.0))
-    batch, tokens = float(row.or_assume("batch", 1.0)), row.number("tokens")
+    layers, size = row.number("layers"), row.number_or("dtype_bytes", 2.0)
+    batch, tokens = row.number_or("batch", 1.0), row.number("tokens")
     if row.has("kv_lora_rank"):
         return float(
             memory.kv_cache_mla(layers, batch, tokens, row.number("kv_lora_rank"), row.number("rope_dim"), size)
@@ -152,19 +155,19 @@ def _training_peak(row: Row, constants: Constants) -> float:
     recipe = "fsdp-mixed" if sharded else "megatron-bf16"
     loss = "unfused" if sharded else "one-copy"  # PyTorch's cross entropy, or Megatron's over a split vocabulary
     row.assume("recipe", f"{recipe}, loss {loss}", "usual for this sharding")
-    degree: dict[str, Any] = {name: float(row.or_assume(name, 1.0)) for name in ("tp", "pp", "cp", "dp")}
-    micro = row.or_assume("micro_batch", float(row.inputs.get("batch_per_dp_rank") or 1.0))
-    batch = float(row.inputs.get("batch_per_dp_rank") or micro)
-    capacity = Sourced(float(row.inputs.get("hbm_bytes") or 1.0), "byte", "the row")
+    degree: dict[str, Any] = {name: row.number_or(name, 1.0) for name in ("tp", "pp", "cp", "dp")}
+    micro = row.number_or("micro_batch", row.optional("batch_per_dp_rank", 1.0))
+    batch = row.optional("batch_per_dp_rank", micro)
+    capacity = Sourced(row.optional("hbm_bytes", 1.0), "byte", "the row")
     return float(
         memory.training_memory(
             _shape(row),
             Device("the row's device", fields={"memory_capacity": capacity}),
             seq=row.number("seq"),
-            micro_batch=float(micro),
-            micro_batches=max(1.0, batch / float(micro)),
-            ep=float(row.inputs.get("ep") or 1.0),
-            virtual_stages=float(row.inputs.get("virtual_stages") or 1.0),
+            micro_batch=micro,
+            micro_batches=max(1.0, batch / micro),
+            ep=row.optional("ep", 1.0),
+            virtual_stages=row.optional("virtual_stages", 1.0),
             recipe=recipe,
             sharding=sharding,
             recompute=recompute,
@@ -179,12 +182,12 @@ def _resident(row: Row) -> float:
     if row.has("weight_bytes"):
         weights = row.number("weight_bytes")
     else:
-        weights = row.number("params") * float(row.or_assume("weight_dtype_bytes", 2.0))
+        weights = row.number("params") * row.number_or("weight_dtype_bytes", 2.0)
     if not row.has("layers"):
         row.assume("KV cache", 0.0, "the row gives no shape")
         return weights
-    tokens = row.number("input_len") + float(row.or_assume("output_len", 0.0))
-    size, batch = float(row.or_assume("kv_dtype_bytes", 2.0)), float(row.or_assume("batch", 1.0))
+    tokens = row.number("input_len") + row.number_or("output_len", 0.0)
+    size, batch = row.number_or("kv_dtype_bytes", 2.0), row.number_or("batch", 1.0)
     layers = row.number("layers")
     if row.has("kv_lora_rank"):
         rope = row.number("rope_dim" if row.has("rope_dim") else "qk_rope_head_dim")
@@ -221,12 +224,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     kind, row = _row(inputs)
     if kind not in _KINDS:
         raise Unsupported(f"kind {kind[:40]!r} is not modelled ({', '.join(_KINDS)})")
-    try:
-        return Prediction(_KINDS[kind](row, constants), assumptions=tuple(row.assumptions))
-    except Unsupported:
-        raise
-    except MlsysimError as error:  # a shape or a layout that cannot be
-        raise Unsupported(str(error)) from error
+    return Prediction(_KINDS[kind](row, constants), assumptions=tuple(row.assumptions))
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
