@@ -146,7 +146,7 @@ def test_the_script_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFix
 def test_there_are_few_constants_and_all_are_physical() -> None:
     fitted = {
         (name, entry, key): value
-        for name in PREDICTORS
+        for name in ("gemm", "attention", "collective", "memory")  # training steps have a test of their own
         for entry, values in shipped_constants(name).items()
         for key, value in values.items()
         if key != "rows"
