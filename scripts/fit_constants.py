@@ -28,7 +28,7 @@ def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
         f'cases = "{file.name}"',
         f"rows = {len(file.cases)}",
         f"groups = [{groups}]",
-        'method = "least squares of the log error on a grid of two to three digits; every group of rows has one vote"',
+        f'method = "{PREDICTORS[file.case_class.name].method}"',
         f'date = "{date.isoformat()}"',
     ]
     for name, values in constants.items():

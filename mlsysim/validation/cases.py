@@ -82,8 +82,21 @@ CLASSES: Mapping[str, CaseClass] = MappingProxyType(
                 objects=_words("inputs"),
                 texts=_words("model kind"),
             ),
+            CaseClass(
+                "training_step",
+                "measured_step_time_s",
+                _words("tp pp dp global_batch seq"),
+                numbers=_words(
+                    "params active_params layers hidden ffn heads kv_heads head_dim vocab n_experts top_k "
+                    "n_shared_experts moe_ffn n_dense_layers q_lora_rank kv_lora_rank qk_rope_head_dim attn_window "
+                    "n_windowed_layers peak_flops hbm_bandwidth hbm_bytes n_devices devices_per_node "
+                    "intra_node_bandwidth inter_node_bandwidth tp pp cp ep dp virtual_stages micro_batch global_batch "
+                    "seq attn_len"
+                ),
+                flags=_words("gated_mlp tied_embeddings seq_parallel"),
+                texts=_words("model device attn_type sharding precision recompute task"),
+            ),
             # Recognised by their headers, so that the answer is "not modelled yet" and not "what is this?".
-            CaseClass("training_step", "measured_step_time_s", _words("tp pp dp global_batch seq"), frozenset()),
             CaseClass("inference", "measured_time_s", _words("phase batch input_len output_len"), frozenset()),
             CaseClass("scalar", "value", _words("quantity basis inputs"), frozenset()),
         )

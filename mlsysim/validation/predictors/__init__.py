@@ -6,7 +6,7 @@ from importlib.resources import as_file, files
 from types import MappingProxyType
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.validation.predictors import attention, collective, gemm, memory
+from mlsysim.validation.predictors import attention, collective, gemm, memory, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
 __all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants"]
@@ -17,6 +17,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
         "attention": attention.PREDICTOR,
         "collective": collective.PREDICTOR,
         "memory": memory.PREDICTOR,
+        "training_step": training_step.PREDICTOR,
     }
 )
 

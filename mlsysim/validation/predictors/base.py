@@ -49,6 +49,7 @@ class Predictor:
 
     predict: Callable[[Mapping[str, Any], Constants], Prediction]
     fit: Callable[[Sequence[Sample]], dict[str, dict[str, float]]] | None = None
+    method: str = "least squares of the log error on a grid of two to three digits; every group of rows has one vote"
 
 
 class Row:
