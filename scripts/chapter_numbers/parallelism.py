@@ -46,7 +46,6 @@ def numbers() -> dict[str, Any]:
         "llama": {
             "devices": str(llama.plan.devices),
             "micro_batches": str(llama.micro_batches),
-            "ratio": share(parallelism.bubble_ratio(16, llama.micro_batches), 0),
             "share": share(parallelism.bubble_fraction(16, llama.micro_batches), 0),
             "ratio_8": share(parallelism.bubble_ratio(16, llama.micro_batches, 8)),
             "share_8": share(parallelism.bubble_fraction(16, llama.micro_batches, 8)),
@@ -63,12 +62,10 @@ def numbers() -> dict[str, Any]:
         "p8m32": {
             "share": share(parallelism.bubble_fraction(8, 32)),
             "ratio": share(parallelism.bubble_ratio(8, 32)),
-            "ratio_2": share(parallelism.bubble_ratio(8, 32, 2)),
         },
         "five": {
             "times": f"{0.95 / 0.05:.0f}",
             "times_ideal": f"{1 / 0.05:.0f}",
-            "p4": f"{parallelism.bubble_ratio(4, 1) * 0.95 / 0.05:.0f}",
         },
         "mtnlg": {
             "predicted": units.format(predicted, "s", 3),
