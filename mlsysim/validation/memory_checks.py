@@ -6,7 +6,7 @@ from mlsysim import memory
 from mlsysim.errors import InputError
 from mlsysim.memory import TrainingMemory
 from mlsysim.validation.measurements import Measurement, measurement, measurements
-from mlsysim.validation.scoring import signed_error
+from mlsysim.validation.metrics import signed_error
 
 KINDS = ("training_memory", "model_state", "checkpoint")
 
