@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import roofline
+from mlsysim import roofline, training
+from mlsysim.parallelism import Plan
 
 
 def run_python(code: str) -> float:
@@ -56,3 +57,33 @@ def test_explain(benchmark: Any) -> None:
 def test_a_million_kernels_in_one_call(benchmark: Any) -> None:
     flops = np.logspace(6, 15, 1_000_000)
     benchmark(roofline.iron_law, flops, 1e9, 1e15, 3e12)
+
+
+@pytest.mark.benchmark(group="array")
+def test_a_million_training_plans_in_one_call(benchmark: Any) -> None:
+    """Every term on: a mixture with latent attention, FSDP, pipeline, context and expert parallelism."""
+    draw = np.random.default_rng(0)
+    degrees = {"tp": (1, 2, 4, 8), "pp": (1, 2, 4, 8), "cp": (1, 2, 4), "dp": (8, 16, 64), "ep": (1, 4, 8)}
+    plan = Plan(
+        **{name: draw.choice(np.array(c), 1_000_000) for name, c in degrees.items()}, sharding="fsdp", recompute="full"
+    )
+    real = training.Efficiencies(
+        gemm=0.7,
+        head=0.6,
+        attention=0.4,
+        memory=0.9,
+        link=0.8,
+        elementwise=40.0,
+        elementwise_mlp=3.0,
+        logit_bytes=20.0,
+        layer_overhead=1e-4,
+        tp_overlap=0.3,
+        dp_overlap=0.8,
+    )
+    benchmark(
+        lambda: (
+            training.training_step(
+                "DeepSeek-V3", plan, "H100", global_batch=4096, seq=4096, inter_bandwidth=50e9, efficiencies=real
+            ).time
+        )
+    )

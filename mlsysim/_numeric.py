@@ -4,6 +4,7 @@ The same equation then serves a pocket calculation without NumPy and a sweep ove
 """
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -47,6 +48,11 @@ def log2(x: Num) -> Num:
     3.0
     """
     return _numpy().log2(x) if is_array(x) else math.log2(x)
+
+
+def concatenate(parts: Sequence[Num]) -> Num:
+    """Results of consecutive blocks in one array; a result that is the same number in every block stays a number."""
+    return _numpy().concatenate(parts) if is_array(parts[0]) else parts[0]
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:

@@ -1,14 +1,14 @@
 """How long one training step takes: the work of a layer, the messages around it, the bubble, the tail of the step.
 
 :func:`step_terms` is the core. It takes plain floats or arrays (a plan per element) and splits the step into terms that
-sum to it. Every efficiency is a named field of :class:`Efficiencies`; the defaults are 1, the bound.
+sum to it. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the datasheet's.
 """
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mlsysim import catalog, units
-from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
+from mlsysim._numeric import Num, all_true, concatenate, is_array, maximum, minimum, where
 from mlsysim.catalog import Device
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
@@ -16,18 +16,20 @@ from mlsysim.parallelism import Plan
 from mlsysim.tables import Table, table
 from mlsysim.transformer import parameter_count
 
+_BLOCK = 8192  # plans evaluated at a time
 ELEMENT_BYTES = 2.0  # activations and working weights are 16-bit, also when the products run in FP8
 FLASH_BACKWARD = 2.5  # products of an attention backward over those of its forward: 5 against 2
 
 
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak or of a link; 1 is the bound.
+    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
 
-    ``elementwise`` and ``logit_bytes`` are traffic, ``layer_overhead`` is time; 0 is their bound.
+    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
+    gathered weights behind the arithmetic of their layer.
     """
 
-    name: str = "bound"
+    name: str = "datasheet"
     source: str = "every resource at its datasheet rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
@@ -44,7 +46,7 @@ class Efficiencies:
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 
 
-BOUND = Efficiencies()
+DATASHEET = Efficiencies()
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,24 @@ def group_bandwidth(ranks: Num, stride: Num, machine: Machine) -> Num:
 def step_terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> StepTerms:
     """Split one training step into terms.
 
-    Ranks are laid out as Megatron does: tensor parallel innermost, then context, data, pipeline.
+    Ranks are laid out as Megatron does: tensor parallel innermost, then context, data, pipeline. Any field may be a
+    vector; all vectors have the same length. Long ones are evaluated in blocks that stay in the processor's cache.
     """
+    parts = (work, layout, machine, eff)
+    size = max((len(v) for part in parts for v in vars(part).values() if is_array(v)), default=1)
+    if size <= _BLOCK:
+        return _terms(*parts)
+
+    def cut(part: Any, start: int) -> Any:
+        vectors = {k: v[start : start + _BLOCK] for k, v in vars(part).items() if is_array(v)}
+        return replace(part, **vectors)
+
+    blocks = [_terms(*(cut(part, start) for part in parts)) for start in range(0, size, _BLOCK)]
+    return StepTerms(*(concatenate([getattr(b, f.name) for b in blocks]) for f in fields(StepTerms)))
+
+
+def _terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> StepTerms:
+    """:func:`step_terms` on one block."""
     p, w, m, e = layout, work, machine, eff
     tokens = p.micro_batch * p.seq / p.cp
     micro_batches = maximum(1.0, p.global_batch / (p.dp * p.micro_batch))
@@ -303,8 +321,12 @@ class TrainingStep:
     def explain(self) -> Table:
         """Every term in seconds and as a share of the step; they sum to it."""
         parts = [(f.name.replace("_", " "), getattr(self.terms, f.name)) for f in fields(self.terms)]
-        rows = [(name, units.format(value, "s"), units.percent(value / self.time)) for name, value in parts]
-        return table(("Term", "Time", "Share"), [*rows, ("step", units.format(self.time, "s"), units.percent(1.0))])
+        rows = [
+            (name, units.format(value, "s"), units.percent(value / self.time, signed=False)) for name, value in parts
+        ]
+        return table(
+            ("Term", "Time", "Share"), [*rows, ("step", units.format(self.time, "s"), units.percent(1.0, signed=False))]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
@@ -336,7 +358,7 @@ def training_step(
     inter_bandwidth: float | None = None,
     domain: int | None = None,
     precision: str = "bf16",
-    efficiencies: Efficiencies = BOUND,
+    efficiencies: Efficiencies = DATASHEET,
     attn_len: Num | None = None,
     task: str = "pretrain",
 ) -> TrainingStep:

@@ -11,7 +11,7 @@ from support import ROOT
 from mlsysim import catalog, training
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan, bubble_ratio
-from mlsysim.training import BOUND, Efficiencies, Layout, Machine, StepTerms, Work, step_terms
+from mlsysim.training import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, step_terms
 from mlsysim.validation import scoring
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import shipped_constants
@@ -67,9 +67,11 @@ def test_a_trillion_parameters_on_3072_a100_take_84_days() -> None:
 @pytest.mark.independent
 def test_compute_alone_is_flops_over_peak() -> None:
     bare = Work(10, 1000, 1e7, 0, 0, 0, 0, 0)
-    t = step_terms(bare, Layout(8, 100), MACHINE, replace(BOUND, optimizer_bytes=0.0))
-    assert t.time == pytest.approx(6 * 1e7 * 10 * 8 * 100 / 1e15 * max(1.0, 1e15 / 3e12 / 100))  # or the weights' reading
-    long = step_terms(bare, Layout(8, 10_000), MACHINE, replace(BOUND, optimizer_bytes=0.0))
+    t = step_terms(bare, Layout(8, 100), MACHINE, replace(DATASHEET, optimizer_bytes=0.0))
+    assert t.time == pytest.approx(
+        6 * 1e7 * 10 * 8 * 100 / 1e15 * max(1.0, 1e15 / 3e12 / 100)
+    )  # or the weights' reading
+    long = step_terms(bare, Layout(8, 10_000), MACHINE, replace(DATASHEET, optimizer_bytes=0.0))
     assert long.time == pytest.approx(6 * 1e7 * 10 * 8 * 10_000 / 1e15)
 
 
@@ -78,10 +80,10 @@ def test_nothing_hides_the_bubble() -> None:
     """P 8, m 32: the step is 1.22 times its arithmetic, not 1.04."""
     bare = Work(8, 1000, 1e7, 0, 0, 0, 0, 0)
     fast = replace(MACHINE, inter_bandwidth=1e30, intra_bandwidth=1e30)
-    t = step_terms(bare, Layout(32, 10_000, pp=8), fast, replace(BOUND, optimizer_bytes=0.0))
+    t = step_terms(bare, Layout(32, 10_000, pp=8), fast, replace(DATASHEET, optimizer_bytes=0.0))
     assert t.time / t.gemm == pytest.approx(1 + 7 / 32)
     assert t.bubble / t.gemm == pytest.approx(bubble_ratio(8, 32))
-    twice = step_terms(bare, Layout(32, 10_000, pp=8, virtual_stages=2), fast, BOUND)
+    twice = step_terms(bare, Layout(32, 10_000, pp=8, virtual_stages=2), fast, DATASHEET)
     assert twice.bubble == pytest.approx(t.bubble / 2)
 
 
@@ -248,6 +250,13 @@ def test_arrays_equal_the_scalar_path() -> None:
         for f in fields(one):
             both = np.broadcast_to(getattr(many, f.name), 1000)[i], getattr(one, f.name)
             assert both[0] == pytest.approx(both[1], rel=1e-12, abs=1e-15), f.name
+
+
+@pytest.mark.independent
+def test_blocks_change_nothing() -> None:
+    plans = random_plans(20_000)
+    whole, tail = (step(Layout(4096, 4096, attended=2048, **{k: v[i:] for k, v in plans.items()})) for i in (0, 19_000))
+    assert np.array_equal(whole.time[19_000:], tail.time)
 
 
 @pytest.mark.independent
