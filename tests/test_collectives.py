@@ -479,6 +479,14 @@ def test_the_library_chooses_low_latency_first_and_the_switch_last() -> None:
     assert fastest_all_reduce(1e9, 8, "H800-node").bandwidth == pytest.approx(370.8e9 * 0.85 * 200 / 450)
 
 
+@pytest.mark.independent
+def test_each_device_has_its_share_of_the_adapters_and_the_link_ends_at_the_domain() -> None:
+    assert catalog.node("P5").scale_out_bandwidth == 32 * 100e9 / 8 / 8
+    assert catalog.node("P4d").scale_out_bandwidth == 4 * 100e9 / 8 / 8
+    four = catalog.cluster("DGX-H100", 4)
+    assert (four.bandwidth(8), four.bandwidth(9)) == (450e9, 50e9)
+
+
 def test_to_dict_is_plain_numbers() -> None:
     d = collective("all_reduce", "ring", 1e9, 8, 50 * GB, 5e-7).to_dict()
     assert d["time_s"] == pytest.approx(14 * (1e9 / 8 / 50e9 + 5e-7))
