@@ -1,5 +1,6 @@
 """One training step: published runs, bounds, identities, and every term noticed when it is missing."""
 
+import json
 import time
 from dataclasses import fields, replace
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from mlsysim import catalog, training
+from mlsysim import catalog, cli, training
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan, bubble_ratio
 from mlsysim.training import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, step_terms
@@ -291,3 +292,20 @@ def test_the_constants_are_few_and_physical() -> None:
     for (group, name), value in constants.items():
         if name not in ("elementwise", "layer_overhead"):
             assert 0 <= value <= 1, f"{group}.{name} leaves physics"
+
+
+# The command
+
+
+@pytest.mark.independent
+def test_the_command_prints_the_solver(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "train --model Llama-3.1-8B --device H100 --devices 16 --tp 2 --global-batch 64 --seq 8192 --tokens 1e12"
+    assert cli.main([*words.split(), "--inter-bandwidth", "50 GB/s", "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    ours = training.training_step(
+        "Llama-3.1-8B", Plan(tp=2, dp=8), "H100", global_batch=64, seq=8192, inter_bandwidth=50e9
+    )
+    assert out["time_s"] == ours.time
+    assert out["time_to_train_s"] == pytest.approx(1e12 / (64 * 8192) * ours.time)
+    assert cli.main(words.replace("16", "17", 1).split()) == 2
+    assert "17" in capsys.readouterr().err
