@@ -14,6 +14,7 @@ import pytest
 from support import ROOT
 
 from mlsysim import catalog, collectives, communication
+from mlsysim.classroom.exercises import assignment
 from mlsysim.communication import ALGORITHMS, collective, fastest_all_reduce, library_all_reduce
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation.collective_checks import check_collective, check_nodes, measured_collective
@@ -492,6 +493,29 @@ def test_to_dict_is_plain_numbers() -> None:
     assert d["time_s"] == pytest.approx(14 * (1e9 / 8 / 50e9 + 5e-7))
     assert d["bus_bandwidth_bytes_per_s"] < 50e9
     assert collective("all_reduce", "ring", 1e9, 1, 50 * GB).to_dict()["bus_bandwidth_bytes_per_s"] is None
+
+
+# The exercises by hand: the public demo's numbers and the arithmetic, typed; nothing of the library stands on this side.
+
+BY_HAND: dict[str, float] = {
+    "04.1": 2 * 31 * (96e6 / 32 / 50e9 + 10e-6),
+    "04.2": 16 * 14e-6 * 50e9,
+    "04.3": 2 * 63 * (64e3 / 64 / 50e9 + 14e-6) / (2 * 6 * (64e3 / 50e9 + 14e-6)),
+    "04.4": 2 * (4 * 14e-6 + 15 / 16 * 12e6 / 25e9),
+    "04.5": 2 * 7 / 8 * 8e9 / 0.03841,
+    "04.6": 2 * 7 / 9 * 450e9,
+    "04.7": (2 * 31 / 32 * 8e9 / 50e9) / (2 * 7 / 8 * 8e9 / 450e9 + 2 * 3 / 4 * 1e9 / 50e9),
+    "04.8": 96 * 4 * 2 * 7 / 8 * (2048 * 12288 * 2) / 300e9,
+    "04.9": max(4096 * 7168 * 3.5 / 50e9, 4096 * 7168 * 8 / 200e9),
+}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("id", BY_HAND)
+def test_the_demo_of_each_exercise_agrees_with_arithmetic_by_hand(id: str) -> None:
+    chapter = {e.id: e for e in assignment("04-communication")}
+    assert set(chapter) == set(BY_HAND)
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)
 
 
 # Other people's data, where it is at hand

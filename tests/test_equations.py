@@ -34,7 +34,11 @@ def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equat
     rng = random.Random(eq.label)
     for _ in range(20):
         arguments = inside(eq, rng)
-        printed = eval(eq.formula, {"__builtins__": {}}, {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2})
+        printed = eval(
+            eq.formula,
+            {"__builtins__": {}},
+            {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2},
+        )
         assert eq.function(**arguments) == pytest.approx(printed, rel=1e-12)
 
 
