@@ -202,7 +202,7 @@ def network_tables() -> str:
         return (k.name, k.kind, k.topology, units.format(k.bandwidth, "byte/s"), each, plan, domain)
 
     def node_row(n: Node) -> tuple[str, ...]:
-        out = f"{n.nics} × {n.scale_out.name}"
+        out = f"{n.nics} × {next(iter(n.scale_out.aliases), n.scale_out.name)}"
         rates = (units.format(n.scale_up_bandwidth, "byte/s"), units.format(n.scale_out_bandwidth, "byte/s"))
         return (
             n.name,
@@ -220,7 +220,7 @@ def network_tables() -> str:
 
     link_heads = {"Link": ":---", "Kind": ":--", "Topology": ":--", "One way": "--:", "Links": "--:"}
     link_heads |= {"Planned by NCCL": "--:", "Domain": "--:"}
-    node_heads = {"Node": ":---", "Devices": ":---", "Domain": "-:", "Inside": "--:", "Adapters": ":---"}
+    node_heads = {"Node": ":---", "Devices": ":----", "Domain": "-:", "Inside": "--:", "Adapters": ":--"}
     node_heads |= {"Out": "--:", "Ratio": "-:"}
     step_heads = {"Protocol": ":---", "Algorithm": ":--", "Call": "--:", "Step inside": "--:", "Step outside": "--:"}
     step_heads |= {"Payload": "--:"}
