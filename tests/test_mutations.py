@@ -1,58 +1,43 @@
-"""Plant each mistake of mutations.toml in a copy of the package; the tests named there must notice."""
+"""Plant each mistake of mutations.toml; the tests named there must notice."""
 
-import os
-import shutil
+import json
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
 import pytest
+from mutate import MUTATIONS, ROOT
 
-HERE = Path(__file__).resolve().parent
-MUTATIONS = tomllib.loads((HERE / "mutations.toml").read_text(encoding="utf-8"))
+TESTS = sorted({m["tests"] for m in MUTATIONS.values()})
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and its tests that a mistake may be planted in."""
-    copy = tmp_path_factory.mktemp("workshop")
-    skip = shutil.ignore_patterns("__pycache__", "browser")
-    shutil.copytree(HERE.parent / "mlsysim", copy / "mlsysim", ignore=skip)
-    shutil.copytree(HERE, copy / "tests", ignore=skip)
-    shutil.copy(HERE.parent / "pyproject.toml", copy)
-    return copy
+def verdicts(request: pytest.FixtureRequest) -> dict[str, tuple[int, str]]:
+    """Run everything that was selected in one go; see tests/mutate.py."""
+    names = [item.callspec.params["name"] for item in request.session.items if item.fspath == request.fspath and hasattr(item, "callspec")]
+    done = subprocess.run([sys.executable, str(ROOT / "tests" / "mutate.py"), *names], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, tuple[int, str]] = json.loads(done.stdout)
+    return found
 
 
-def run(workshop: Path, tests: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests],
-        cwd=workshop,
-        env=os.environ | {"PYTHONPATH": str(workshop), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mistake_names_one_place_that_exists(name: str) -> None:
+    mutation = MUTATIONS[name]
+    text = (ROOT / mutation["file"]).read_text(encoding="utf-8")
+    assert text.count(mutation["old"]) == 1, f"{name}: 'old' must stand exactly once in {mutation['file']}"
+    assert mutation["old"] != mutation["new"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tests", sorted({m["tests"] for m in MUTATIONS.values()}))
-def test_the_workshop_is_sound_before_anything_is_planted(workshop: Path, tests: str) -> None:
-    done = run(workshop, tests)
-    assert done.returncode == 0, done.stdout[-2000:]
+@pytest.mark.parametrize("name", TESTS)
+def test_the_tests_pass_before_anything_is_planted(verdicts: dict[str, tuple[int, str]], name: str) -> None:
+    code, output = verdicts[name]
+    assert code == 0, output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_planted_mistake_is_noticed(workshop: Path, name: str) -> None:
-    mutation = MUTATIONS[name]
-    path = workshop / mutation["file"]
-    sound = path.read_text(encoding="utf-8")
-    assert sound.count(mutation["old"]) == 1, f"{name}: 'old' must stand exactly once in {mutation['file']}"
-    try:
-        path.write_text(sound.replace(mutation["old"], mutation["new"]), encoding="utf-8")
-        done = run(workshop, mutation["tests"])
-        assert done.returncode == 1, f"{name}: no test noticed"
-        assert "failed" in done.stdout
-    finally:
-        path.write_text(sound, encoding="utf-8")
+def test_a_planted_mistake_is_noticed(verdicts: dict[str, tuple[int, str]], name: str) -> None:
+    code, output = verdicts[name]
+    assert code == 1, f"{name}: no test noticed ({output[-300:]})"
+    assert "failed" in output
