@@ -31,7 +31,7 @@ test: setup ## all tests: library, book, notebooks, exercises, browser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PY) -m pytest
-	$(PY) -m pytest -q --doctest-modules mlsysim -p no:randomly
+	$(PY) -m pytest -q --doctest-modules mlsysim
 
 check: setup ## the fast subset, for between two edits
 	$(BIN)/ruff check .

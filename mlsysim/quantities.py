@@ -46,8 +46,8 @@ def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
     argument is dimensionless.
 
     >>> from mlsysim import roofline
-    >>> print(with_units(roofline.ridge_point)("989.5 TFLOP/s", "3.35 TB/s").to("FLOP/B"))
-    295.37313432835816 FLOP / byte
+    >>> print(with_units(roofline.memory_time)("1 GB", "2 TB/s").to("ms"))
+    0.5 millisecond
     """
     equation = _equation_of(function)
     u = unit_registry()

@@ -49,7 +49,7 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     Assumptions: a constant efficiency; no work is skipped (dense arithmetic).
 
     >>> compute_time(2 * 8192**3, 312e12)
-    0.0035240483274256408
+    0.0035240757300512822
 
     Source: williams2009roofline, sec. 3.
     """
