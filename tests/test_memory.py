@@ -341,6 +341,16 @@ def test_every_part_of_the_solver_by_hand() -> None:
 
 
 @pytest.mark.independent
+def test_the_fuller_stage_binds_when_layers_do_not_divide() -> None:
+    """Four layers on three stages: one stage has two of them, and with one micro-batch keeps just those."""
+    options: dict[str, Any] = {"seq": 32, "micro_batches": 1, "logit_bytes": 0}
+    uneven = memory.training_memory(TOY, toy_device(), pp=3, **options)
+    even = memory.training_memory(TOY, toy_device(), pp=2, **options)
+    assert uneven.activations == even.activations == 2 * 32 * 2 * (4 * 64 + 4 * 64 + 2 * 256)
+    assert uneven.weights == even.weights
+
+
+@pytest.mark.independent
 def test_scores_masks_and_gates() -> None:
     s, b, h, a = 32, 2, 64, 8
     options: dict[str, Any] = {"seq": s, "micro_batch": b, "fused_attention": False, "dropout": True}
