@@ -36,6 +36,18 @@ def strip_png(png: bytes) -> bytes:
     return b"".join(kept)
 
 
+def merged_streams(outputs: list[Any]) -> list[Any]:
+    """One stream for prints in a row: where a kernel flushes between them is chance."""
+    merged: list[Any] = []
+    for output in outputs:
+        last = merged[-1] if merged else None
+        if last is not None and output.output_type == last.output_type == "stream" and output.name == last.name:
+            last.text += output.text
+        else:
+            merged.append(output)
+    return merged
+
+
 def normalise(notebook: Any) -> None:
     """Remove whatever differs between two runs of the same cells."""
     notebook.metadata = {
@@ -43,6 +55,8 @@ def normalise(notebook: Any) -> None:
         "language_info": {"name": "python"},
     }
     for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = merged_streams(cell.outputs)
         cell.metadata = {k: v for k, v in cell.metadata.items() if k == "tags"}
         for output in cell.get("outputs", []):
             output.pop("metadata", None)

@@ -556,7 +556,7 @@ def test_the_table_without_a_sandbox(tmp_path: Path) -> None:
     (folder / ".DS_Store").write_text("x", encoding="utf-8")
     os.mkfifo(folder / "kim.ipynb")
     rows = graded(folder, "--insecure", "--jobs", "2", "--timeout", "30 s")
-    head = ["student", "score", "max_score", *EXERCISES, "status", "message"]
+    head = ["student", "score", "max_score", *(e.id for e in assignment(SLUG)), "status", "message"]
     assert list(next(iter(rows.values()))) == head
     assert {name: (int(r["score"]), r["status"]) for name, r in rows.items()} == {
         "ada": (FULL, "ok"),

@@ -13,7 +13,11 @@ TESTS = sorted({m["tests"] for m in MUTATIONS.values()})
 @pytest.fixture(scope="module")
 def verdicts(request: pytest.FixtureRequest) -> dict[str, tuple[int, str]]:
     """Run everything that was selected in one go; see tests/mutate.py."""
-    names = [item.callspec.params["name"] for item in request.session.items if item.fspath == request.fspath and hasattr(item, "callspec")]
+    names = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.fspath == request.fspath and hasattr(item, "callspec")
+    ]
     done = subprocess.run([sys.executable, str(ROOT / "tests" / "mutate.py"), *names], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, tuple[int, str]] = json.loads(done.stdout)

@@ -40,16 +40,10 @@ def _activations() -> dict[str, str]:
         "scores": f"{(whole - selective) / per_channel:.0f}",
         "gpt3_layer": _gb(whole),
         "gpt3_model": _gb(layers * whole),
-        "gpt3_tp": _gb(memory.activation_memory_tp(**shape, heads=96, tp=8)),
-        "gpt3_sp": _gb(memory.activation_memory_sp(**shape, heads=96, tp=8)),
-        "gpt3_selective": _gb(memory.activation_memory_selective(**shape, tp=8, sequence_shards=8)),
         "selective_saves": units.percent(1 - selective / whole, 0, signed=False),
         "full_saves": units.percent(1 - full / whole, 0, signed=False),
         "selective_flops": units.percent(core, 1, signed=False),
         "full_flops": units.percent(1 / 3, 0, signed=False),
-        "tp_left": units.percent(10 / (10 + 24 / 8 + 80 / 8), 0, signed=False),
-        "interleaved": f"{memory.activation_memory_pipeline(1.0, 96, 8, 3, 64):.0f}",
-        "llama_block": f"{memory.block_activations(1, 1, 4096, 4096, 1024, 14336, 3) / 4096:.0f}",
     }
 
 
@@ -99,7 +93,6 @@ def _cache() -> dict[str, str]:
     mha, gqa = (memory.kv_cache(80, 32, 4096, heads, 128) for heads in (64, 8))
     window, full = memory.kv_cache_of("Mistral-7B", 1, 32768), memory.kv_cache(32, 1, 32768, 8, 128)
     return {
-        "token_70b": _gb(memory.kv_cache_of("Llama-2-70B", 1, 1)),
         "token_opt13b": f"{memory.kv_cache(40, 1, 1, 40, 128) / units.KiB:.0f}",
         "token_v3": f"{memory.kv_cache_of('DeepSeek-V3', 1, 1):,.0f}",
         "groups_v2": f"{memory.kv_cache_mla(1, 1, 1, 512, 64) / memory.kv_cache(1, 1, 1, 1, 128):.2f}",
@@ -107,11 +100,8 @@ def _cache() -> dict[str, str]:
         "mha_540": units.format(mha, "byte"),
         "gqa_540": units.format(gqa, "byte", digits=3),
         "heads_ratio": f"{mha / gqa:.0f}",
-        "ratio_540": f"{540e9 / mha:.2f}",
         "node": _gb(8 * h100.memory_capacity),
         "window_saves": f"{full / window:.0f}",
-        "paged_waste": units.percent(memory.kv_cache_paged(1000, 16, 1, 1.0) / 1000 - 1, 1, signed=False),
-        "paged_waste_big": units.percent(memory.kv_cache_paged(1000, 256, 1, 1.0) / 1000 - 1, 1, signed=False),
     }
 
 
@@ -128,7 +118,6 @@ def _checkpoints() -> dict[str, str]:
         "times_low": f"{memory.checkpoint_bytes(70e9, 0, 4, 4, 4) / memory.checkpoint_bytes(70e9, 2):.0f}",
         "times_high": f"{memory.checkpoint_bytes(70e9, 2, 4, 4, 4) / memory.checkpoint_bytes(70e9, 2):.0f}",
         "bloom_decimal": f"{2.3e12 / full.measurement.inputs['parameters']:.2f}",
-        "bloom_ours": f"{full.predicted / units.TiB:.2f} TiB",
     }
 
 
