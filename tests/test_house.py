@@ -141,7 +141,9 @@ def test_no_tracked_file_carries_what_must_not_be_published(root: Path) -> None:
 def test_the_check_of_documents_can_fail(tmp_path: Path) -> None:
     bad = tmp_path / "page.md"
     bad.write_text(
-        "Run `pip install mlsysim` in /" + "work/main.\nBut pip install mlsysim-book is fine, and mlsysim==0.3.0 too.\n"
+        "Run `pip "
+        + "install mlsysim` in /"
+        + "work/main.\nBut pip install mlsysim-book is fine, and mlsysim==0.3.0 too.\n"
     )
     assert len(offences([bad])) == 2
 
