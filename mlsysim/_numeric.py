@@ -50,6 +50,24 @@ def log2(x: Num) -> Num:
     return _numpy().log2(x) if is_array(x) else math.log2(x)
 
 
+def log(x: Num) -> Num:
+    """Natural logarithm, elementwise for an array.
+
+    >>> log(1.0)
+    0.0
+    """
+    return _numpy().log(x) if is_array(x) else math.log(x)
+
+
+def sqrt(x: Num) -> Num:
+    """Square root, elementwise for an array.
+
+    >>> sqrt(4.0)
+    2.0
+    """
+    return _numpy().sqrt(x) if is_array(x) else math.sqrt(x)
+
+
 def concatenate(parts: Sequence[Num]) -> Num:
     """Results of consecutive blocks in one array; a result that is the same number in every block stays a number."""
     return _numpy().concatenate(parts) if is_array(parts[0]) else parts[0]

@@ -37,7 +37,7 @@ def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equat
         printed = eval(
             eq.formula,
             {"__builtins__": {}},
-            {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2},
+            {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2, "log": math.log},
         )
         assert eq.function(**arguments) == pytest.approx(printed, rel=1e-12)
 

@@ -51,15 +51,15 @@ def step(layout: Layout = LAYOUT, work: Work = WORK, machine: Machine = MACHINE,
 @pytest.mark.published
 def test_gpt3_on_1024_a100_takes_34_days() -> None:
     """Narayanan 2021, sec. 5.1: 175B parameters, 300B tokens, 1024 A100 at 140 TFLOP/s, 8 T P: 34 days."""
-    days = training.flops_time_to_train(300e9, 175e9, 1024, 140e12, 8.0) / DAY
+    days = training.run_time(8.0 * 300e9 * 175e9, 1024, 140e12) / DAY
     assert days == pytest.approx(34, abs=0.5)
-    assert training.flops_time_to_train(300e9, 175e9, 1024, 140e12, 6.0) / DAY == pytest.approx(25, abs=0.6)
+    assert training.run_time(6.0 * 300e9 * 175e9, 1024, 140e12) / DAY == pytest.approx(25, abs=0.6)
 
 
 @pytest.mark.published
 def test_a_trillion_parameters_on_3072_a100_take_84_days() -> None:
     """Narayanan 2021, sec. 5.1: 1T parameters, 450B tokens, 3072 A100 at 163 TFLOP/s: 84 days."""
-    assert training.flops_time_to_train(450e9, 1e12, 3072, 163e12, 8.0) / DAY == pytest.approx(84, abs=1)
+    assert training.run_time(8.0 * 450e9 * 1e12, 3072, 163e12) / DAY == pytest.approx(84, abs=1)
 
 
 # Identities and limits

@@ -402,22 +402,3 @@ def training_step(
         peak_flops=machine.peak_flops,
         efficiencies=efficiencies,
     )
-
-
-def time_to_train(tokens: Num, tokens_per_step: Num, step_time: Num) -> Num:
-    """Seconds to train on so many tokens: steps x time of a step; restarts and checkpoints are not counted.
-
-    >>> time_to_train(1e12, 4e6, 2.0)
-    500000.0
-    """
-    return tokens / tokens_per_step * step_time
-
-
-def flops_time_to_train(
-    tokens: Num, parameters: Num, devices: Num, achieved_flops: Num, flops_per_parameter: Num
-) -> Num:
-    """Seconds to train from an achieved rate per device; 6 FLOPs a parameter and token, 8 with full recompute.
-
-    The count and the rate must share a convention: a rate measured with the repeated forward pass goes with 8.
-    """
-    return flops_per_parameter * parameters * tokens / (devices * achieved_flops)

@@ -1,0 +1,503 @@
+"""The time of a training step and of a run, from the times and counts of the earlier chapters.
+
+Every function takes a float or an array (broadcasting) in SI units and returns the same.
+"""
+
+from mlsysim._numeric import Num, log, maximum, minimum, sqrt
+from mlsysim.equations import FRACTION, POSITIVE, equation
+
+_COUNT = "[1, inf)"
+
+
+@equation(
+    "eq-elementwise-time",
+    formula="passes * tokens * hidden * element_bytes / bandwidth",
+    units={
+        "tokens": "1",
+        "hidden": "1",
+        "passes": "1",
+        "bandwidth": "byte/s",
+        "element_bytes": "byte",
+        "return": "s",
+    },
+    domain={"bandwidth": POSITIVE},
+    source="korthikanti2022recompute",
+    where="sec. 4",
+)
+def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, element_bytes: Num = 2.0) -> Num:
+    """Time that a layer spends on moving activations through memory for everything that is not a matrix product.
+
+    Formula: t_e = p s b h x bytes per element / bandwidth.
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Tokens of the micro-batch on this device.
+    hidden : float or array, 1
+        Width of the residual stream (over TP where sequence parallelism cuts it).
+    passes : float or array, 1
+        How often a tensor of that width is read or written: norms, residuals, activation function, dropout.
+    bandwidth : float or array, byte/s
+        Of the device memory.
+    element_bytes : float or array, byte
+        Size of an activation: 2 in BF16.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite, no bandwidth.
+
+    Assumptions: memory-bound, since none of these operations reuses what it reads. How many passes remain depends on what
+    the software fuses.
+
+    >>> elementwise_time(tokens=1000, hidden=10_000, passes=34, bandwidth=3.4e12)
+    0.0002
+
+    Source: korthikanti2022recompute, sec. 4 (what a layer keeps is what it writes and reads).
+    """
+    return passes * tokens * hidden * element_bytes / bandwidth
+
+
+@equation(
+    "eq-exposed-time",
+    formula="max(0, communication - overlap * behind)",
+    units={"communication": "s", "behind": "s", "overlap": "1", "return": "s"},
+    domain={"overlap": FRACTION},
+    source="zhao2023fsdp",
+    where="sec. 3.3",
+)
+def exposed_time(communication: Num, behind: Num, overlap: Num = 1.0) -> Num:
+    """Communication that is left to see when some of it hides behind arithmetic that does not need its result.
+
+    Formula: t_exposed = max(0, t_comm - o t_behind).
+
+    Parameters
+    ----------
+    communication : float or array, s
+        What is to be hidden.
+    behind : float or array, s
+        Independent arithmetic that runs meanwhile.
+    overlap : float or array, 1
+        Share of that arithmetic that can hide communication: 1 at best, 0 when the next operation waits.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A negative time, a share outside [0, 1], or a value that is not finite.
+
+    Assumptions: neither slows the other down, though both want memory bandwidth and communication kernels take
+    multiprocessors.
+
+    >>> exposed_time(communication=5.0, behind=4.0)
+    1.0
+
+    Source: zhao2023fsdp, sec. 3.3.
+    """
+    return maximum(0.0, communication - overlap * behind)
+
+
+@equation(
+    "eq-stage-time",
+    formula="layers * layer + extra",
+    units={"layers": "1", "layer": "s", "extra": "s", "return": "s"},
+    source="narayanan2021megatron",
+    where="sec. 2.2",
+)
+def stage_time(layers: Num, layer: Num, extra: Num = 0.0) -> Num:
+    """Forward and backward time of one micro-batch on one pipeline stage.
+
+    Formula: t_s = L_s t_layer + t_extra.
+
+    Parameters
+    ----------
+    layers : float or array, 1
+        Layers of the stage; the fullest stage sets the beat.
+    layer : float or array, s
+        One layer, forward and backward, with the messages that nothing hides.
+    extra : float or array, s
+        Per micro-batch beside the layers: the LM head and its loss, transfers to the next stage.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite.
+
+    Assumptions: layers alike.
+
+    >>> stage_time(layers=4, layer=0.25, extra=0.5)
+    1.5
+
+    Source: narayanan2021megatron, sec. 2.2.
+    """
+    return layers * layer + extra
+
+
+@equation(
+    "eq-optimizer-time",
+    formula="parameters * bytes_per_parameter / bandwidth",
+    units={"parameters": "1", "bytes_per_parameter": "byte", "bandwidth": "byte/s", "return": "s"},
+    domain={"bandwidth": POSITIVE},
+    source="rajbhandari2020zero",
+    where="sec. 3.1",
+)
+def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 30.0) -> Num:
+    """Time to update the parameters that a device owns: a pass through memory, no arithmetic worth counting.
+
+    Formula: t_opt = N_own x bytes per parameter / bandwidth.
+
+    Parameters
+    ----------
+    parameters : float or array, 1
+        Parameters whose optimizer state lies on this device.
+    bandwidth : float or array, byte/s
+        Of the device memory.
+    bytes_per_parameter : float or array, byte
+        Read and written: with Adam in FP32 the gradient, master weight and two moments in (16), the last three and a
+        16-bit weight out (14).
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite, no bandwidth.
+
+    Assumptions: one fused kernel that touches every state once.
+
+    >>> optimizer_time(parameters=1e9, bandwidth=3e12)
+    0.01
+
+    Source: rajbhandari2020zero, sec. 3.1 (the states of mixed-precision Adam).
+    """
+    return parameters * bytes_per_parameter / bandwidth
+
+
+@equation(
+    "eq-pipelined-step",
+    formula="micro_batches * stage + (pp - 1) / virtual_stages * stage + gradients + optimizer",
+    units={
+        "stage": "s",
+        "micro_batches": "1",
+        "pp": "1",
+        "virtual_stages": "1",
+        "gradients": "s",
+        "optimizer": "s",
+        "return": "s",
+    },
+    domain={"micro_batches": _COUNT, "pp": _COUNT, "virtual_stages": _COUNT},
+    source="narayanan2021megatron",
+    where="sec. 2.2",
+)
+def pipelined_step(
+    stage: Num, micro_batches: Num, pp: Num = 1, virtual_stages: Num = 1, gradients: Num = 0.0, optimizer: Num = 0.0
+) -> Num:
+    """Time of one optimizer step: every micro-batch, the wait of the pipeline, and what follows the last backward pass.
+
+    Formula: T = (m + (P - 1) / V) t_s + t_gradients + t_opt.
+
+    Parameters
+    ----------
+    stage : float or array, s
+        Forward and backward time of one micro-batch on the slowest stage.
+    micro_batches : float or array, 1
+        Micro-batches per replica and step.
+    pp, virtual_stages : float or array, 1
+        Stages, and model chunks per device.
+    gradients : float or array, s
+        Gradient communication that nothing hides.
+    optimizer : float or array, s
+        The update.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; a count below 1.
+
+    Assumptions: every stage as slow as the slowest; nothing hides the wait.
+
+    >>> pipelined_step(stage=1.0, micro_batches=32, pp=8)
+    39.0
+
+    Source: narayanan2021megatron, sec. 2.2.
+    """
+    return micro_batches * stage + (pp - 1) / virtual_stages * stage + gradients + optimizer
+
+
+@equation(
+    "eq-step-time",
+    formula="max(compute, communication) + (1 - overlap) * min(compute, communication) + bubble",
+    units={"compute": "s", "communication": "s", "bubble": "s", "overlap": "1", "return": "s"},
+    domain={"overlap": FRACTION},
+    source="rooflinepage2026",
+    where="sec. 4",
+)
+def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num = 0.8) -> Num:
+    """A step from three totals: arithmetic and communication overlap in part, and nothing hides the pipeline's wait.
+
+    Formula: T = max(t_comp, t_comm) + (1 - o) min(t_comp, t_comm) + t_bubble.
+
+    Parameters
+    ----------
+    compute : float or array, s
+        Arithmetic of a device.
+    communication : float or array, s
+        Its messages.
+    bubble : float or array, s
+        Time that a device waits for the pipeline. The source adds it to the communication instead, which hides most of it.
+    overlap : float or array, 1
+        Share of the shorter of the two that hides behind the longer.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A negative time, a share outside [0, 1], or a value that is not finite.
+
+    Assumptions: one share for every kind of message. :func:`pipelined_step` treats each on its own.
+
+    >>> round(step_time(compute=1.0, communication=0.0, bubble=7 / 32), 2)
+    1.22
+
+    Source: rooflinepage2026, sec. 4.
+    """
+    return maximum(compute, communication) + (1 - overlap) * minimum(compute, communication) + bubble
+
+
+@equation(
+    "eq-straggler",
+    formula="mean * (1 + variation * sqrt(2 * log(devices)))",
+    units={"mean": "s", "variation": "1", "devices": "1", "return": "s"},
+    domain={"devices": _COUNT},
+    source="boucheron2013concentration",
+    where="theorem 2.5",
+)
+def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
+    """How long a synchronous step takes at most, on average, when every device takes a random time: the slowest is waited for.
+
+    Formula: T <= t (1 + c sqrt(2 ln n)).
+
+    Parameters
+    ----------
+    mean : float or array, s
+        Mean time of a device.
+    variation : float or array, 1
+        Standard deviation over mean.
+    devices : float or array, 1
+        Devices that wait for each other.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; fewer than one device.
+
+    Assumptions: independent, normal times; an upper bound on the expected maximum, 10 to 20 % of the excess too high. A
+    device that is always slow is not random: its own time is the step's.
+
+    >>> round(straggler_time(mean=10.0, variation=0.01, devices=16384), 2)
+    10.44
+
+    Source: boucheron2013concentration, theorem 2.5.
+    """
+    return mean * (1 + variation * sqrt(2 * log(devices)))
+
+
+@equation(
+    "eq-mfu",
+    formula="model_flops / (devices * peak_flops * time)",
+    units={"model_flops": "FLOP", "time": "s", "devices": "1", "peak_flops": "FLOP/s", "return": "1"},
+    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
+    source="chowdhery2022palm",
+    where="sec. 4.1",
+)
+def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
+    """Model FLOP/s utilisation: the arithmetic that the model needs, over what the devices could do in that time.
+
+    Formula: MFU = F_model / (n P T).
+
+    Parameters
+    ----------
+    model_flops : float or array, FLOP
+        Arithmetic of the step without repetitions, in a named convention.
+    time : float or array, s
+        Of the step.
+    devices : float or array, 1
+        Devices that took part.
+    peak_flops : float or array, FLOP/s
+        Dense peak of one device in the precision of the products.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; no time, device or peak.
+
+    Assumptions: none; but two values compare only in the same counting convention and against the same kind of peak.
+
+    >>> mfu(model_flops=4e15, time=1.0, devices=8, peak_flops=1e15)
+    0.5
+
+    Source: chowdhery2022palm, sec. 4.1.
+    """
+    return model_flops / (devices * peak_flops * time)
+
+
+@equation(
+    "eq-hfu",
+    formula="(model_flops + repeated_flops) / (devices * peak_flops * time)",
+    units={
+        "model_flops": "FLOP",
+        "repeated_flops": "FLOP",
+        "time": "s",
+        "devices": "1",
+        "peak_flops": "FLOP/s",
+        "return": "1",
+    },
+    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
+    source="korthikanti2022recompute",
+    where="app. A",
+)
+def hfu(model_flops: Num, repeated_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
+    """Hardware FLOP/s utilisation: MFU with the repeated forward passes counted as well.
+
+    Formula: HFU = (F_model + F_repeated) / (n P T).
+
+    Parameters
+    ----------
+    model_flops : float or array, FLOP
+        Arithmetic of the step without repetitions.
+    repeated_flops : float or array, FLOP
+        What recomputation does a second time.
+    time : float or array, s
+        Of the step.
+    devices : float or array, 1
+        Devices that took part.
+    peak_flops : float or array, FLOP/s
+        Dense peak of one device in the precision of the products.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; no time, device or peak.
+
+    Assumptions: as for MFU. A higher HFU is no achievement when it comes from repeating more.
+
+    >>> hfu(model_flops=3e15, repeated_flops=1e15, time=1.0, devices=8, peak_flops=1e15)
+    0.5
+
+    Source: korthikanti2022recompute, app. A.
+    """
+    return (model_flops + repeated_flops) / (devices * peak_flops * time)
+
+
+@equation(
+    "eq-time-to-train",
+    formula="tokens / tokens_per_step * step",
+    units={"tokens": "1", "tokens_per_step": "1", "step": "s", "return": "s"},
+    domain={"tokens_per_step": POSITIVE},
+    source="rooflinepage2026",
+    where="sec. 4",
+)
+def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
+    """Time to train on so many tokens: the number of steps times the time of one.
+
+    Formula: T_train = D / D_step x T.
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Tokens to train on.
+    tokens_per_step : float or array, 1
+        Global batch times sequence length.
+    step : float or array, s
+        Time of one step.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; no tokens in a step.
+
+    Assumptions: no restarts, checkpoints or evaluations; a batch of constant size.
+
+    >>> time_to_train(1e12, 4e6, 2.0)
+    500000.0
+
+    Source: rooflinepage2026, sec. 4.
+    """
+    return tokens / tokens_per_step * step
+
+
+@equation(
+    "eq-run-time",
+    formula="flops / (devices * achieved_flops)",
+    units={"flops": "FLOP", "devices": "1", "achieved_flops": "FLOP/s", "return": "s"},
+    domain={"devices": _COUNT, "achieved_flops": POSITIVE},
+    source="narayanan2021megatron",
+    where="eq. 4",
+)
+def run_time(flops: Num, devices: Num, achieved_flops: Num) -> Num:
+    """Time of a run from its total arithmetic and the rate that each device achieves.
+
+    Formula: T_run = F / (n R).
+
+    Parameters
+    ----------
+    flops : float or array, FLOP
+        Arithmetic of the whole run: 6 N D without repetitions, 8 N D with full recomputation.
+    devices : float or array, 1
+        Devices that take part.
+    achieved_flops : float or array, FLOP/s
+        Rate of one device.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is negative or not finite; no device or rate.
+
+    Assumptions: arithmetic and rate share a convention: a rate that counts the repeated forward pass goes with 8 N D.
+
+    >>> round(run_time(flops=8 * 175e9 * 300e9, devices=1024, achieved_flops=140e12) / 86_400, 1)
+    33.9
+
+    Source: narayanan2021megatron, eq. 4.
+    """
+    return flops / (devices * achieved_flops)
