@@ -4,9 +4,9 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.equations import POSITIVE, equation
 
-_COUNT = "[1, inf)"
+_COUNT, _SHARE = "[1, inf)", "[0, 1]"
 
 
 @equation(
@@ -66,7 +66,7 @@ def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, elem
     "eq-exposed-time",
     formula="max(0, communication - overlap * behind)",
     units={"communication": "s", "behind": "s", "overlap": "1", "return": "s"},
-    domain={"overlap": FRACTION},
+    domain={"overlap": _SHARE},
     source="zhao2023fsdp",
     where="sec. 3.3",
 )
@@ -245,7 +245,7 @@ def pipelined_step(
     "eq-step-time",
     formula="max(compute, communication) + (1 - overlap) * min(compute, communication) + bubble",
     units={"compute": "s", "communication": "s", "bubble": "s", "overlap": "1", "return": "s"},
-    domain={"overlap": FRACTION},
+    domain={"overlap": _SHARE},
     source="rooflinepage2026",
     where="sec. 4",
 )
@@ -315,8 +315,9 @@ def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
     InputError
         A value that is negative or not finite; fewer than one device.
 
-    Assumptions: independent, normal times; an upper bound on the expected maximum, 10 to 20 % of the excess too high. A
-    device that is always slow is not random: its own time is the step's.
+    Assumptions: independent, normal times; an upper bound on the expected maximum, whose excess over the mean is 9 to 21 %
+    too high for 100 to 100,000 devices and twice too high for two. A device that is always slow is not random: its own
+    time is the step's.
 
     >>> round(straggler_time(mean=10.0, variation=0.01, devices=16384), 2)
     10.44
