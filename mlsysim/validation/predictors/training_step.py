@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import training
+from mlsysim.flops import attention_context
+from mlsysim.parallelism import RECOMPUTES
 from mlsysim.training import Efficiencies, Layout, Machine, Work
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
@@ -23,6 +25,8 @@ _MEASURED = {"Ampere": "a100", "Hopper": "h100"}  # generations whose products a
 _COUNTED_PASSES = 34.0
 # Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
 _CHUNK = 2
+_NODE = 8.0  # devices of a domain where a row names none
+_SHARDINGS = ("none", "zero1", "zero2", "zero3/fsdp", "hsdp")
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
     "gemm": (0.3, 0.9, 0.7),
@@ -56,40 +60,61 @@ def _family(row: Row) -> str:
     return "TPU" if device.kind == "tpu" else row.generation
 
 
+def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0) -> float:
+    """A count of at least one (or of zero, for what a model may lack); an empty cell may mean something."""
+    value = row.number(name) if empty is None or row.has(name) else empty
+    if value < low or value != int(value):
+        raise Unsupported(f"{name} = {value:g} must be a whole number of at least {low:g}")
+    return value
+
+
+def _word(row: Row, name: str, value: str, known: Mapping[str, Any] | Sequence[str], why: str = "") -> str:
+    text = row.or_assume(name, value, why)
+    if text not in known:
+        raise Unsupported(f"{name} = {str(text)[:40]!r} is not modelled ({', '.join(known)})")
+    return str(text)
+
+
 def _work(row: Row) -> Work:
-    h, heads, layers = row.number("hidden"), row.number("heads"), row.number("layers")
-    head = row.number("head_dim") if row.has("head_dim") else h / heads
-    kv_heads = float(row.or_assume("kv_heads", heads, "multi-head"))
-    ffn = float(row.inputs.get("ffn") or 0.0)
+    h, heads, layers = _count(row, "hidden"), _count(row, "heads"), _count(row, "layers")
+    head = _count(row, "head_dim", h / heads)
+    kv_heads = _count(row, "kv_heads", row.number_or("kv_heads", heads, "multi-head"))
+    ffn = _count(row, "ffn", 0.0, low=0.0)
     matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
-    vocab = row.number("vocab")
-    latent = float(row.inputs.get("kv_lora_rank") or 0.0)
+    vocab = _count(row, "vocab", low=0.0)
+    latent = _count(row, "kv_lora_rank", 0.0, low=0.0)
     if latent:
-        rope, rank = float(row.inputs.get("qk_rope_head_dim") or 0.0), float(row.inputs.get("q_lora_rank") or 0.0)
+        rope, rank = _count(row, "qk_rope_head_dim", 0.0, low=0.0), _count(row, "q_lora_rank", 0.0, low=0.0)
         query = heads * (head + rope)
         attention = (h * rank + rank * query) if rank else h * query
         attention += h * (latent + rope) + 2.0 * latent * heads * head + heads * head * h
-        width, kv = heads * (head + rope / 2.0), 2.0 * heads * head
+        kv_heads = heads  # keys and values are expanded before the core
     else:
-        attention, width, kv = 2.0 * h * head * (heads + kv_heads), heads * head, 2.0 * kv_heads * head
-    experts = float(row.inputs.get("n_experts") or 0.0)
+        rope, attention = 0.0, 2.0 * h * head * (heads + kv_heads)
+    experts = _count(row, "n_experts", 0.0, low=0.0)
     one, active, routed, mixed, top_k = 0.0, 0.0, 0.0, 0.0, 0.0
     if experts:
-        mixed = 1.0 - float(row.inputs.get("n_dense_layers") or 0.0) / layers
-        one = matrices * h * float(row.or_assume("moe_ffn", ffn, "as the dense MLP"))
-        top_k = row.number("top_k")
+        mixed = 1.0 - _count(row, "n_dense_layers", 0.0, low=0.0) / layers
+        width = _count(row, "moe_ffn", row.number_or("moe_ffn", ffn, "as the dense MLP"))
+        one = matrices * h * width
+        top_k = _count(row, "top_k")
+        if top_k > experts or mixed < 0:
+            raise Unsupported("a token cannot meet more experts, nor a model have more dense layers, than there are")
         active, routed = mixed * top_k * one, mixed * experts * one
-    shared = float(row.inputs.get("n_shared_experts") or 0.0)
+    elif not ffn:
+        raise Unsupported("ffn = 0 in a model without experts")
+    shared = _count(row, "n_shared_experts", 0.0, low=0.0)
     dense = (1.0 - mixed) * matrices * h * ffn + mixed * (shared * one + h * experts)
     tables = 1.0 if row.or_assume("tied_embeddings", True) else 2.0
     return Work(
         layers=layers,
         hidden=h,
         dense_params=attention + dense,
-        mlp_width=0.0,
-        attention_width=width,
-        kv_width=kv,
-        vocab=vocab,
+        heads=heads,
+        qk_dim=head + rope,
+        v_dim=head,
+        kv_heads=kv_heads,
+        head_params=vocab * h,
         embedding_params=vocab * h * tables,
         active_expert_params=active,
         expert_params=routed,
@@ -97,45 +122,70 @@ def _work(row: Row) -> Work:
     )
 
 
-def _layout(row: Row, layers: float) -> Layout:
-    n = row.number("n_devices")
-    if row.has("tp"):
-        tp, pp = row.number("tp"), float(row.or_assume("pp", 1.0))
-        cp, dp = float(row.or_assume("cp", 1.0)), row.inputs.get("dp")
-        dp = n / (tp * pp * cp) if dp is None else float(dp)
-    else:
-        tp = min(n, float(row.or_assume("devices_per_node", 8.0)))
-        pp, cp, dp = 1.0, 1.0, n / tp
-        row.assume("tp", tp, "layout not stated: tensor parallel inside a node, data parallel across")
-    if min(tp, pp, cp, dp) < 1:
-        raise Unsupported("a parallel degree is below 1")
-    seq, batch = row.number("seq"), row.number("global_batch")
+def _degrees(row: Row, domain: float) -> dict[str, float]:
+    """The degrees of the row, which multiply to its devices; a layout that is not stated is assumed."""
+    n = _count(row, "n_devices")
+    if not row.has("tp"):
+        tp = math.gcd(int(n), int(min(n, domain)))
+        row.assume("tp", float(tp), "layout not stated: tensor parallel inside a node, data parallel across")
+        return {"tp": tp, "pp": 1.0, "cp": 1.0, "dp": n / tp}
+    found = {"tp": _count(row, "tp")}
+    for name in ("pp", "cp"):
+        found[name] = _count(row, name, row.number_or(name, 1.0))
+    rest = n / math.prod(found.values())
+    found["dp"] = _count(row, "dp", row.number_or("dp", rest, "what the other degrees leave"))
+    if math.prod(found.values()) != n:
+        product = " x ".join(f"{name} {value:g}" for name, value in found.items())
+        raise Unsupported(f"{product} = {math.prod(found.values()):g} devices, but n_devices = {n:g}")
+    return found
+
+
+def _experts_apart(row: Row, group: float, domain: float, sharding: str) -> float:
+    """Expert-parallel degree: the row's own; else none where weights are gathered, else as many as a domain can hold."""
+    experts = int(row.inputs.get("n_experts") or 0)
+    if row.has("ep"):
+        ep = _count(row, "ep")
+        if ep > 1 and (not experts or experts % ep or group % ep):
+            raise Unsupported(f"ep = {ep:g} must divide the experts ({experts}) and dp x cp ({group:g})")
+        return ep
+    if not experts:
+        return 1.0
+    gathered = sharding in ("zero3/fsdp", "hsdp")
+    ep = 1.0 if gathered else float(math.gcd(math.gcd(experts, int(group)), int(domain)))
+    row.assume("ep", ep, "experts gathered like other weights" if gathered else "experts spread over one domain")
+    return ep
+
+
+def _layout(row: Row, layers: float, domain: float) -> Layout:
+    degrees = _degrees(row, domain)
+    pp, group = degrees["pp"], degrees["dp"] * degrees["cp"]
+    if pp > layers:
+        raise Unsupported(f"pp = {pp:g} is more than the {layers:g} layers")
+    seq, batch = _count(row, "seq"), _count(row, "global_batch")
     stages = 1.0
     if row.has("virtual_stages"):
-        stages = row.number("virtual_stages")
+        stages = _count(row, "virtual_stages")
     elif pp > 1:
         stages = max(1.0, float(math.ceil(layers / pp) // _CHUNK))
         row.assume("virtual_stages", stages, f"interleaved, {_CHUNK} layers a chunk")
-    recompute = row.or_assume("recompute", "none")
-    sharding = str(row.or_assume("sharding", "zero1"))
-    group = dp * cp
-    node = float(row.inputs.get("devices_per_node") or 8.0)
-    shards = {"zero3/fsdp": group, "hsdp": min(group, node)}.get(sharding, 1.0)
-    attended = float(row.inputs.get("attn_len") or seq)
-    keys = attended / 2.0  # causal
-    window, windowed = float(row.inputs.get("attn_window") or 0.0), float(row.inputs.get("n_windowed_layers") or 0.0)
-    if 0 < window < attended:
-        seen = window - window**2 / (2.0 * attended)
-        keys += windowed / layers * (seen - keys)
+    recompute = _word(row, "recompute", "none", RECOMPUTES)
+    sharding = _word(row, "sharding", "zero1", _SHARDINGS)
+    task = _word(row, "task", "pretrain", training.TASKS)
+    # A copy of the weights lies in one domain (slice or node), and copies lie across.
+    shards = {"zero3/fsdp": group, "hsdp": float(math.gcd(int(group), int(domain)))}.get(sharding, 1.0)
+    length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
+    window, windowed = _count(row, "attn_window", 0.0, low=0.0), _count(row, "n_windowed_layers", 0.0, low=0.0)
+    if length < 1 or windowed > layers:
+        raise Unsupported("attn_len is below 1, or more layers have a window than there are")
+    keys = attention_context(length, length)
+    if window:
+        keys += windowed / layers * (attention_context(length, window) - keys)
     return Layout(
         global_batch=batch,
         seq=seq,
-        micro_batch=float(row.or_assume("micro_batch", 1.0, "the usual value")),
-        tp=tp,
-        pp=pp,
-        cp=cp,
-        dp=dp,
-        ep=float(row.inputs.get("ep") or 1.0),
+        micro_batch=_count(row, "micro_batch", row.number_or("micro_batch", 1.0, "the usual value")),
+        **degrees,
+        ep=_experts_apart(row, group, domain, sharding),
         virtual_stages=stages,
         sequence_parallel=float(bool(row.or_assume("seq_parallel", True))),
         recompute_full=float(recompute == "full"),
@@ -143,35 +193,40 @@ def _layout(row: Row, layers: float) -> Layout:
         weight_shards=shards,
         optimizer_shards=1.0 if sharding == "none" else group,
         attended=keys,
-        weight_gradients=0.0 if row.inputs.get("task") == "lora" else 1.0,
+        weight_gradients=0.0 if task == "lora" else 1.0,
     )
 
 
-def _machine(row: Row) -> Machine:
+def _machine(row: Row, domain: float) -> Machine:
     precision = row.need("precision")
     peak = row.rate("peak_flops", f"peak_flops.{precision.removeprefix('mx')}")
     intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
-    inter = float(row.or_assume("inter_node_bandwidth", intra, "one network"))
+    inter = row.number_or("inter_node_bandwidth", intra, "one network")
     narrow = element_bytes(precision) < training.ELEMENT_BYTES
+    memory = row.rate("hbm_bandwidth", "memory_bandwidth")
+    for name, value in (("peak_flops", peak), ("hbm_bandwidth", memory), ("link bandwidth", min(intra, inter))):
+        if value <= 0:
+            raise Unsupported(f"{name} = {value:g} must be above zero")
     return Machine(
         peak_flops=peak,
         half_peak_flops=peak / 2.0 if narrow else peak,
-        memory_bandwidth=row.rate("hbm_bandwidth", "memory_bandwidth"),
+        memory_bandwidth=memory,
         intra_bandwidth=intra,
         inter_bandwidth=inter,
-        domain=float(row.or_assume("devices_per_node", 8.0)),
+        domain=domain,
     )
 
 
 def _step(row: Row) -> _Step:
     work = _work(row)
+    domain = _count(row, "devices_per_node", row.number_or("devices_per_node", _NODE, "the usual node"))
     family = _family(row)
     short = _MEASURED.get(family)
     wide = element_bytes(row.need("precision")) >= training.ELEMENT_BYTES
     return _Step(
         work=work,
-        layout=_layout(row, work.layers),
-        machine=_machine(row),
+        layout=_layout(row, work.layers, domain),
+        machine=_machine(row, domain),
         family=family,
         products=family if wide else f"{family} 8-bit",
         memory=stream_efficiency(short or "h100", "triad"),
@@ -218,8 +273,8 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
 def _stack(parts: Sequence[Any]) -> Any:
     import numpy as np
 
-    kind = type(parts[0])
-    return kind(*(np.array([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(kind)))
+    numbers = [f.name for f in dataclasses.fields(parts[0]) if f.name != "order"]
+    return dataclasses.replace(parts[0], **{n: np.array([getattr(p, n) for p in parts]) for n in numbers})
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
