@@ -66,6 +66,7 @@ class Work:
     active_expert_params: Num = 0.0  # routed experts that one token meets
     expert_params: Num = 0.0  # all routed experts
     top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
+    last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     load = call("reading weights", roofline.memory_time, bytes=ELEMENT_BYTES * weights, memory_bandwidth=bandwidth)
     forward = maximum(compute, load)
-    repeat = p.recompute_full + p.recompute_selective * where(sharded, e.selective_recompute, 0.0)
+    # Nobody needs a layer's output again: PyTorch's checkpointing stops before the last product, and XLA removes it.
+    # Megatron, which does not shard weights, runs the whole forward pass.
+    skipped = where(sharded, w.last_params / (w.dense_params + w.active_expert_params), 0.0)
+    repeat = p.recompute_full * (1.0 - skipped) + p.recompute_selective * where(sharded, e.selective_recompute, 0.0)
     gemm = forward * (2.0 + p.weight_gradients + repeat)
     core = call(
         "attention FLOPs of a token",

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsysim import training
+from mlsysim import catalog, training
+from mlsysim.catalog import Device
 from mlsysim.flops import attention_context
 from mlsysim.parallelism import RECOMPUTES
 from mlsysim.training import Efficiencies, Layout, Machine, Work
@@ -30,6 +31,7 @@ _SHARDINGS = ("none", "zero1", "zero2", "zero3/fsdp", "hsdp")
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
     "gemm": (0.3, 0.9, 0.7),
+    "8-bit": (0.5, 1.0, 0.9),
     "attention": (0.1, 0.75, 0.45),
     "elementwise": (5.0, 90.0, 30.0),
     "link": (0.4, 0.95, 0.8),
@@ -48,16 +50,43 @@ class _Step:
     work: Work
     layout: Layout
     machine: Machine
-    family: str  # whose constants apply: generation (all TPUs are one)
-    products: str  # the same, by width of precision
+    generation: str  # which devices must have been seen for fitted constants to apply
+    family: str  # whose share of the peak applies: the generation's; all TPUs share one
+    narrow: bool  # 8-bit products
+    power: float  # clock at this part's power over that of the fastest of its kind
     memory: float
 
 
-def _family(row: Row) -> str:
-    device = row.device
-    if device is None:
+def _alike(device: Device | None) -> list[Device]:
+    """Devices of the catalogue that share their silicon: kind and generation, and not a fraction of the arithmetic."""
+    if device is None or not device.has("peak_flops.bf16"):
+        return []
+    own = (device.kind, device.architecture)
+    found = [d for d in catalog.devices().values() if (d.kind, d.architecture) == own and d.has("peak_flops.bf16")]
+    half = max(d.peak_flops["bf16"] for d in found) / 2.0
+    whole = device.peak_flops["bf16"] > half
+    return [d for d in found if (d.peak_flops["bf16"] > half) == whole]
+
+
+def _generation(row: Row) -> str:
+    """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction."""
+    alike = _alike(row.device)
+    if not alike:
         return ""
-    return "TPU" if device.kind == "tpu" else row.generation
+    best = max(d.peak_flops["bf16"] for d in catalog.devices().values() if d.has("peak_flops.bf16") and d.architecture == alike[0].architecture)
+    return row.generation if alike[0].peak_flops["bf16"] > best / 2.0 else row.silicon
+
+
+def _power(row: Row) -> float:
+    """How fast a part with a lower power limit runs: power grows with the cube of the clock, as the voltage follows it."""
+    device, alike = row.device, [d for d in _alike(row.device) if d.has("tdp")]
+    if device is None or device not in alike or device.kind != "gpu":  # a superchip's power feeds its processor too
+        return 1.0
+    most = max(d.tdp / d.peak_flops["bf16"] for d in alike)
+    share = float((device.tdp / device.peak_flops["bf16"] / most) ** (1.0 / 3.0))
+    if share < 1.0:
+        row.assume("clock", round(share, 3), f"cube root of {device.tdp:.0f} W over the power of the fastest such part")
+    return share
 
 
 def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0) -> float:
@@ -119,6 +148,7 @@ def _work(row: Row) -> Work:
         active_expert_params=active,
         expert_params=routed,
         top_k=mixed * top_k,
+        last_params=(1.0 - mixed) * h * ffn,
     )
 
 
@@ -220,15 +250,16 @@ def _machine(row: Row, domain: float) -> Machine:
 def _step(row: Row) -> _Step:
     work = _work(row)
     domain = _count(row, "devices_per_node", row.number_or("devices_per_node", _NODE, "the usual node"))
-    family = _family(row)
-    short = _MEASURED.get(family)
-    wide = element_bytes(row.need("precision")) >= training.ELEMENT_BYTES
+    device, generation = row.device, _generation(row)
+    short = _MEASURED.get(generation)
     return _Step(
         work=work,
         layout=_layout(row, work.layers, domain),
         machine=_machine(row, domain),
-        family=family,
-        products=family if wide else f"{family} 8-bit",
+        generation=generation,
+        family="TPU" if device and device.kind == "tpu" else generation,
+        narrow=element_bytes(row.need("precision")) < training.ELEMENT_BYTES,
+        power=_power(row),
         memory=stream_efficiency(short or "h100", "triad"),
     )
 
@@ -243,20 +274,28 @@ def sourced_gemm_efficiency(family: str) -> float:
 
 
 def _efficiencies(step: _Step, constants: Constants) -> Efficiencies:
-    """The constants of a row's classes; sourced, counted or bound values where a class has none."""
-    sourced = sourced_gemm_efficiency(step.family)
-    own = constants.get(step.family, {})
-    gemm = constants.get(step.products, {}).get("gemm", sourced)
-    software = constants.get("software", {"elementwise": _COUNTED_PASSES, "dp_overlap": 1.0})
-    typical = constants.get("attention", {}).get("other", sourced)
+    """The constants of a row's classes; for a generation that the fit did not see, only what is sourced or counted."""
+    sourced = sourced_gemm_efficiency(step.family) * step.power
+    if step.generation not in constants:
+        return Efficiencies(
+            source="measured products and STREAM, counted traffic",
+            gemm=sourced,
+            head=sourced,
+            attention=sourced,
+            memory=step.memory,
+            elementwise=_COUNTED_PASSES,
+            dp_overlap=1.0,
+        )
+    gemm = constants[step.family]["gemm"] * step.power
+    attention = constants["attention"]
     return Efficiencies(
-        name="calibrated" if constants else "datasheet",
-        source="scripts/fit_constants.py" if constants else "measured products and STREAM, counted traffic",
-        gemm=gemm,
-        head=own.get("gemm", sourced),
-        attention=constants.get("attention", {}).get(step.family, typical),
+        name="calibrated",
+        source="scripts/fit_constants.py",
+        gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if step.narrow else 1.0),
+        head=gemm,
+        attention=attention.get(step.family, attention["other"]) * step.power,
         memory=step.memory,
-        **software,
+        **constants["software"],
     )
 
 
@@ -264,9 +303,10 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class training_step in seconds."""
     row = Row(inputs)
     step = _step(row)
-    if constants and step.products not in constants:
-        row.assume("gemm", sourced_gemm_efficiency(step.family), "no rows of this generation and precision in the fit")
-    time = training.step_terms(step.work, step.layout, step.machine, _efficiencies(step, constants)).time
+    eff = _efficiencies(step, constants)
+    if constants and eff.name == "datasheet":
+        row.assume("efficiencies", "datasheet", f"no row of generation {step.generation or 'unknown'!r} in the fit")
+    time = training.step_terms(step.work, step.layout, step.machine, eff).time
     return Prediction(float(time), assumptions=tuple(row.assumptions))
 
 
@@ -288,32 +328,32 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     measured = np.array([m for _, m, _ in rows])
     size = Counter(g for _, _, g in rows)
     weight = np.array([size[g] ** -0.5 for _, _, g in rows])
-    products = sorted({s.products for s in steps if s.family})
+    families = sorted({s.family for s in steps if s.family})
     # Attention kernels differ by generation only where both were tuned for: Ampere's own, and one for all others.
-    names = [(f, "gemm") for f in products] + [("attention", "Ampere"), ("attention", "other")]
+    names = [(f, "gemm") for f in families] + [("8-bit", "gemm"), ("attention", "Ampere"), ("attention", "other")]
     names += [("software", n) for n in _SOFTWARE]
-    ranges = [_RANGES[n if c != "attention" else "attention"] for c, n in names]
+    ranges = [_RANGES[c if c in ("attention", "8-bit") else n] for c, n in names]
     low, high, start = (np.array(x) for x in zip(*ranges, strict=True))
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
     memory = np.array([s.memory for s in steps])
     ampere = np.array([s.family == "Ampere" for s in steps])
-    # Columns of products: which constant each row's layers, and its 16-bit head, take
-    layers = np.array([products.index(s.products) if s.family else 0 for s in steps])
-    heads = np.array([products.index(s.family) if s.family in products else -1 for s in steps])
-    sourced = np.array([sourced_gemm_efficiency(s.family) for s in steps])
-    k = len(products)
+    power = np.array([s.power for s in steps])
+    narrow = np.array([s.narrow for s in steps])
+    column = np.array([families.index(s.family) if s.family else 0 for s in steps])
+    k = len(families)
 
     def values(z: Any) -> Any:
         return low + (high - low) / (1.0 + np.exp(-z))
 
     def residuals(z: Any) -> Any:
         c = values(z)
+        gemm = c[column] * power
         eff = Efficiencies(
-            gemm=c[layers],
-            head=np.where(heads < 0, sourced, c[heads]),
-            attention=np.where(ampere, c[k], c[k + 1]),
+            gemm=np.where(narrow, gemm * c[k], gemm),
+            head=gemm,
+            attention=np.where(ampere, c[k + 1], c[k + 2]) * power,
             memory=memory,
-            **dict(zip(_SOFTWARE, c[k + 2 :], strict=True)),
+            **dict(zip(_SOFTWARE, c[k + 3 :], strict=True)),
         )
         return np.log(training.step_terms(work, layout, machine, eff).time / measured)
 
@@ -343,7 +383,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
             damping *= 5.0
         if gain < 1e-5:
             break
-    fitted: dict[str, dict[str, float]] = {}
+    fitted: dict[str, dict[str, float]] = {s.generation: {} for s in steps if s.generation}  # seen, even if none is its own
     for (group, name), value in zip(names, values(z), strict=True):
         fitted.setdefault(group, {})[name] = float(f"{value:.3g}")
     return fitted
