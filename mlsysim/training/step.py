@@ -14,12 +14,14 @@ from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
 from mlsysim.results import CALLER, Explanation, Input, Term
 from mlsysim.tables import Table, table
-from mlsysim.training.equations import hfu, mfu, straggler_time
+from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
 from mlsysim.training.terms import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, explained, step_terms
 from mlsysim.transformer import parameter_count
 
-MFU_CONVENTION = "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
+MFU_CONVENTION = (
+    "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
+)
 
 
 def work_of(model: Model | str) -> Work:
@@ -44,6 +46,7 @@ def work_of(model: Model | str) -> Work:
         active_expert_params=routed * m.top_k / m.n_experts if m.is_moe else 0.0,
         expert_params=routed,
         top_k=m.top_k * m.n_moe_layers / m.layers,
+        last_params=(m.layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
     )
 
 
@@ -88,7 +91,9 @@ def layout_of(
         recompute_selective=1.0 if plan.recompute == "selective" else 0.0,
         weight_shards=plan.state_shards if plan.sharding in ("fsdp", "hsdp") else 1,
         optimizer_shards=plan.state_shards,
-        attended=flops.attention_context(length, length) if model is None else mean_context(catalog.model(model), length),
+        attended=flops.attention_context(length, length)
+        if model is None
+        else mean_context(catalog.model(model), length),
         weight_gradients=0.0 if task == "lora" else 1.0,
         order=plan.order,
     )
@@ -109,7 +114,6 @@ class TrainingStep:
     tokens: Num
     model_flops: Num
     repeated_flops: Num
-    variation: Num
     task: str
     inputs: tuple[Input, ...]
 
@@ -176,9 +180,6 @@ class TrainingStep:
     def explain(self) -> Explanation:
         """Every equation with the numbers in it, where each input comes from, and the share of each term."""
         found = explained(self.work, self.layout, self.machine, self.efficiencies)
-        if not all_true(self.variation == 0):
-            given = {"mean": found[-1].value, "variation": self.variation, "devices": self.devices}
-            found.append(Term("waiting for the slowest", self.time, "eq-straggler", given))
         used = {"time": self.time, "devices": self.devices, "peak_flops": self.peak_flops}
         found += [
             Term("MFU", self.mfu, "eq-mfu", {"model_flops": self.model_flops, **used}),
@@ -249,7 +250,7 @@ _BEHIND = {
     "bubble": "bubble",
     "data_parallel": "exposed DP",
     "optimizer": "optimizer",
-    "straggler": "waiting for the slowest",
+    "straggler": "slowest device",
 }
 
 
@@ -275,7 +276,9 @@ def _machine(
                 f"training_step: the plan asks for {plan.devices} devices, and {cluster.nodes} x {node.name} have "
                 f"{cluster.devices}; change dp or add nodes"
             )
-        adapters = f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
+        adapters = (
+            f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
+        )
         found.setdefault("inter", (node.scale_out_bandwidth, adapters))
         found.setdefault("domain", (cluster.domain, node.origin("domain" if node.has("domain") else "devices")))
     else:
@@ -329,7 +332,7 @@ def training_step(
     efficiencies: Efficiencies = DATASHEET,
     attn_len: Num | None = None,
     task: str = "pretrain",
-    variation: Num = 0.0,
+    variation: Num | None = None,
 ) -> TrainingStep:
     """One optimizer step of a model, split by a plan, on a cluster.
 
@@ -361,8 +364,9 @@ def training_step(
         Tokens that attend to each other when sequences are packed; the sequence unless given.
     task : str
         ``pretrain``, ``sft`` (the same work) or ``lora`` (frozen weights have no gradients).
-    variation : float or array, 1
-        Standard deviation over mean of the time that a device takes: the step waits for the slowest.
+    variation : float or array, 1, optional
+        Standard deviation over mean of the time that a device takes: the step waits for the slowest. In place of the
+        efficiencies' own.
 
     Returns
     -------
@@ -388,9 +392,8 @@ def training_step(
         plan.check(m, global_batch=global_batch if isinstance(global_batch, int) else None)
     d, machine, links = _machine(cluster, intra_bandwidth, inter_bandwidth, domain, precision, plan)
     work, layout = work_of(m), layout_of(plan, global_batch, seq, attn_len, task, m)
-    terms = step_terms(work, layout, machine, efficiencies)
-    if not all_true(variation == 0):
-        terms = replace(terms, straggler=straggler_time(terms.time, variation, plan.devices) - terms.time)
+    if variation is not None:
+        efficiencies = replace(efficiencies, variation=variation)
     length = seq if attn_len is None else attn_len
     token = flops.training_flops_per_token(m, length, causal=True, recompute=plan.recompute)
     counted = token.model_flops
@@ -406,25 +409,36 @@ def training_step(
         layout=layout,
         machine=machine,
         efficiencies=efficiencies,
-        terms=terms,
+        terms=step_terms(work, layout, machine, efficiencies),
         tokens=tokens,
         model_flops=tokens * counted,
         repeated_flops=tokens * token.recomputed,
-        variation=variation,
         task=task,
         inputs=(
             Input("global batch", global_batch, "1"),
             Input("tokens/sequence", seq, "1"),
             Input("attended tokens", length, "1", "the whole sequence" if attn_len is None else CALLER),
-            *(Input(name, getattr(plan, name), "1", "the plan") for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")),
+            *(
+                Input(name, getattr(plan, name), "1", "the plan")
+                for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")
+            ),
             *links,
             *(
-                Input(f.name, getattr(efficiencies, f.name), _UNITS.get(f.name, "1"), efficiencies.source)
+                Input(
+                    f.name,
+                    getattr(efficiencies, f.name),
+                    _UNITS.get(f.name, "1"),
+                    _origin(f.name, efficiencies, variation),
+                )
                 for f in fields(efficiencies)
                 if f.name not in ("name", "source")
             ),
         ),
     )
+
+
+def _origin(name: str, efficiencies: Efficiencies, variation: Num | None) -> str:
+    return CALLER if name == "variation" and variation is not None else efficiencies.source
 
 
 _UNITS = {"layer_overhead": "s", "optimizer_bytes": "byte"}

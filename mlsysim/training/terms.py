@@ -44,6 +44,7 @@ class Efficiencies:
     selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
     tp_overlap: Num = 0.0  # share of the tensor-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
+    variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 
 
@@ -121,7 +122,7 @@ class StepTerms:
     bubble: Num
     data_parallel: Num
     optimizer: Num
-    straggler: Num = 0.0
+    straggler: Num
 
     @property
     def time(self) -> Num:
@@ -160,14 +161,15 @@ def step_terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) 
     parts = (work, layout, machine, eff)
     size = max((len(v) for part in parts for v in vars(part).values() if is_array(v)), default=0)
     if size <= _BLOCK:
-        return _terms(*parts, _Ledger(bare=size > 0))
+        return _terms(work, layout, machine, eff, _Ledger(bare=size > 0))
 
     def cut(part: Any, start: int) -> Any:
         vectors = {k: v[start : start + _BLOCK] for k, v in vars(part).items() if is_array(v)}
         return replace(part, **vectors)
 
     bare = _Ledger(bare=True)
-    blocks = [_terms(*(cut(part, start) for part in parts), bare) for start in range(0, size, _BLOCK)]
+    starts = range(0, size, _BLOCK)
+    blocks = [_terms(cut(work, i), cut(layout, i), cut(machine, i), cut(eff, i), bare) for i in starts]
     return StepTerms(*(concatenate([getattr(b, f.name) for b in blocks]) for f in fields(StepTerms)))
 
 
@@ -176,7 +178,7 @@ def explained(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -
     found: list[Term] = []
     parts = (work, layout, machine, eff)
     bare = any(is_array(v) for part in parts for v in vars(part).values())
-    _terms(*parts, _Ledger(bare, found))
+    _terms(work, layout, machine, eff, _Ledger(bare, found))
     return found
 
 
@@ -226,7 +228,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     # Arithmetic of one layer and micro-batch: forward, then everything else
     experts = w.expert_params / (p.ep * p.tp)
     weights = w.dense_params / p.tp + experts
-    products = call("forward FLOPs of a token", flops.forward_matmul_flops, parameters=w.dense_params + w.active_expert_params)
+    products = call(
+        "forward FLOPs of a token", flops.forward_matmul_flops, parameters=w.dense_params + w.active_expert_params
+    )
     compute = call(
         "products",
         roofline.compute_time,
@@ -408,17 +412,23 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         bandwidth=bandwidth,
         bytes_per_parameter=e.optimizer_bytes,
     )
-    if call.terms is not None:
-        call(
-            "step",
-            equations.pipelined_step,
-            stage=stage,
-            micro_batches=micro_batches,
-            pp=p.pp,
-            virtual_stages=p.virtual_stages,
-            gradients=gradients,
-            optimizer=update,
-        )
+    step = call(
+        "step",
+        equations.pipelined_step,
+        stage=stage,
+        micro_batches=micro_batches,
+        pp=p.pp,
+        virtual_stages=p.virtual_stages,
+        gradients=gradients,
+        optimizer=update,
+    )
+    slowest = call(
+        "slowest device",
+        equations.straggler_time,
+        mean=step,
+        variation=e.variation,
+        devices=call("devices", parallelism.devices, tp=p.tp, pp=p.pp, cp=p.cp, dp=p.dp),
+    )
 
     n = stage_layers * micro_batches
     return StepTerms(
@@ -435,4 +445,5 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         bubble=wait * micro_batches * stage,
         data_parallel=gradients,
         optimizer=update,
+        straggler=slowest - step,
     )
