@@ -182,6 +182,19 @@ def explained(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -
     return found
 
 
+def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:
+    """Share of a layer's products that recomputation does again.
+
+    Nobody needs a layer's output twice: PyTorch's checkpointing stops before the last product, and XLA removes it.
+    Megatron, which does not shard weights, runs the whole forward pass. Its selective recomputation repeats the attention
+    core alone; with sharded weights the same word means some of the products.
+    """
+    sharded = layout.weight_shards > 1
+    skipped = where(sharded, work.last_params / (work.dense_params + work.active_expert_params), 0.0)
+    some = where(sharded, eff.selective_recompute, 0.0)
+    return layout.recompute_full * (1.0 - skipped) + layout.recompute_selective * some
+
+
 class _Links:
     """The bandwidth that each group of a layout reaches, from where its ranks lie."""
 
@@ -240,10 +253,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     load = call("reading weights", roofline.memory_time, bytes=ELEMENT_BYTES * weights, memory_bandwidth=bandwidth)
     forward = maximum(compute, load)
-    # Nobody needs a layer's output again: PyTorch's checkpointing stops before the last product, and XLA removes it.
-    # Megatron, which does not shard weights, runs the whole forward pass.
-    skipped = where(sharded, w.last_params / (w.dense_params + w.active_expert_params), 0.0)
-    repeat = p.recompute_full * (1.0 - skipped) + p.recompute_selective * where(sharded, e.selective_recompute, 0.0)
+    repeat = repeated_share(w, p, e)
     gemm = forward * (2.0 + p.weight_gradients + repeat)
     core = call(
         "attention FLOPs of a token",
