@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.validation import scores
+from mlsysim.validation.baselines import score_baselines
 from mlsysim.validation.cases import CaseFile, read_cases
 from mlsysim.validation.predictors import PREDICTORS, Constants
 from mlsysim.validation.scoring import fit
@@ -43,7 +44,9 @@ def write_scores(file: CaseFile, date: datetime.date) -> Path:
     """Score a class and write the sheet that the book prints; fit its constants first."""
     path = SCORES / f"{file.case_class.name}.toml"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(scores.as_toml(scores.measure(file, {}, date)), encoding="utf-8")
+    beside = score_baselines(file) if file.case_class.name == "training_step" else {}
+    errors = {name: summary.mape_mean_over_groups for name, summary in beside.items()}
+    path.write_text(scores.as_toml(scores.measure(file, errors, date)), encoding="utf-8")
     return path
 
 

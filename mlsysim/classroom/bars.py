@@ -8,7 +8,7 @@ from typing import Any
 from mlsysim.classroom.charts import GRID, INK, PALETTE, PAPER, STYLE, WIDTH, display
 from mlsysim.errors import InputError
 
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---")  # told apart in grey
+HATCHES = ("", "//", "..", "xx", "\\\\", "--")  # told apart in grey
 _SHADES = (1.0, 0.75, 0.45, 0.6, 0.3, 0.85)  # the same in an SVG, by opacity
 
 

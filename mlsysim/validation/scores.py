@@ -11,12 +11,12 @@ from typing import Any
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import unknown_name
 from mlsysim.validation.cases import CaseFile
-from mlsysim.validation.predictors import shipped_constants
+from mlsysim.validation.predictors import Constants, shipped_constants, training_step
 from mlsysim.validation.scoring import GroupScore, Summary, score, score_with
 
-# Constants are switched on in this order to see which of them carries the bias: first those of the devices' products.
-_SHARED = ("attention", "software")
 _DIGITS = 4
+# Constants of a training step are switched on in this order, after those of the products: which of them carries the bias?
+_SHARED = ("attention", "software")
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,6 @@ def measure(file: CaseFile, baselines: Mapping[str, float], date: datetime.date)
     name = file.case_class.name
     constants = shipped_constants(name)
     plain, honest = score(file, "datasheet").summary, score(file, "calibrated", leave_one_group_out=True).summary
-    products = {k: v for k, v in constants.items() if k not in _SHARED}
-    stages = {"products": products}
-    for kind in _SHARED:
-        stages[kind] = {**list(stages.values())[-1], kind: constants[kind]}
     return ScoreSheet(
         cases=file.name,
         rows=len(file.cases),
@@ -50,10 +46,27 @@ def measure(file: CaseFile, baselines: Mapping[str, float], date: datetime.date)
         date=date.isoformat(),
         datasheet=_mean(plain),
         leave_one_group_out=_mean(honest),
-        switched={kind: _mean(score_with(file, some).summary) for kind, some in stages.items()},
+        switched={kind: _mean(score_with(file, some).summary) for kind, some in _stages(name, constants).items()},
         baselines={text: round(value, _DIGITS) for text, value in baselines.items()},
         groups={g: (_rounded(plain.groups[g]), _rounded(honest.groups[g])) for g in plain.groups},
     )
+
+
+def _stages(name: str, constants: Constants) -> dict[str, Constants]:
+    """Constants with more and more of them fitted, the rest as in datasheet mode; only training steps have such kinds."""
+    if name != "training_step":
+        return {}
+    sourced = {family: training_step.efficiencies(family, family, False, 1.0, {}) for family in ("Ampere", "Hopper")}
+    now: dict[str, Mapping[str, float]] = {
+        **constants,
+        "attention": {"Ampere": sourced["Ampere"].attention, "other": sourced["Hopper"].attention},
+        "software": {"elementwise": sourced["Hopper"].elementwise, "dp_overlap": sourced["Hopper"].dp_overlap},
+    }
+    stages: dict[str, Constants] = {"products": dict(now)}
+    for kind in _SHARED:
+        now[kind] = constants[kind]
+        stages[kind] = dict(now)
+    return stages
 
 
 def _rounded(s: GroupScore) -> GroupScore:
