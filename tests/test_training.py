@@ -127,7 +127,8 @@ def test_a_group_of_one_sends_nothing(name: str) -> None:
         "dp": "data_parallel",
         "ep": "expert_parallel",
     }
-    alone = step(replace(LAYOUT, **{name: 1} | ({"cp": 1} if name == "dp" else {})))
+    degrees: dict[str, Any] = {name: 1} | ({"cp": 1} if name == "dp" else {})
+    alone = step(replace(LAYOUT, **degrees))
     assert getattr(alone, term[name]) == 0
 
 
@@ -575,7 +576,8 @@ def test_arrays_equal_the_scalar_path() -> None:
     plans = random_plans(1000)
     many = step(Layout(4096, 4096, attended=2048, **plans))
     for i in range(1000):
-        one = step(Layout(4096, 4096, attended=2048, **{name: float(v[i]) for name, v in plans.items()}))
+        each: dict[str, Any] = {name: float(v[i]) for name, v in plans.items()}
+        one = step(Layout(4096, 4096, attended=2048, **each))
         for f in fields(one):
             both = np.broadcast_to(getattr(many, f.name), 1000)[i], getattr(one, f.name)
             assert both[0] == pytest.approx(both[1], rel=1e-12, abs=1e-15), f.name

@@ -32,7 +32,7 @@ class Efficiencies:
     gathered weights behind the arithmetic of their layer.
     """
 
-    name: str = "datasheet"
+    name: str = "bound"
     source: str = "every resource at its datasheet rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8

@@ -194,7 +194,9 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     recompute = _word(row, "recompute", "none", RECOMPUTES)
     sharding = _word(row, "sharding", "zero1", _SHARDINGS)
     task = _word(row, "task", "pretrain", training.TASKS)
-    shards = {"zero3/fsdp": group, "hsdp": _shared_by(row, work, degrees, domain)}.get(sharding, 1.0)
+    shards = group if sharding == "zero3/fsdp" else 1.0
+    if sharding == "hsdp":
+        shards = _shared_by(row, work, degrees, domain)
     length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
     window, windowed = _count(row, "attn_window", 0.0, low=0.0), _count(row, "n_windowed_layers", 0.0, low=0.0)
     if length < 1 or windowed > layers:
@@ -223,13 +225,19 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
 
 
 def _machine(row: Row, domain: float) -> Machine:
-    precision = row.need("precision")
+    precision = str(row.need("precision"))
     peak = row.rate("peak_flops", f"peak_flops.{precision.removeprefix('mx')}")
     intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
     inter = row.number_or("inter_node_bandwidth", intra, "one network")
     narrow = element_bytes(precision) < training.ELEMENT_BYTES
     stream = row.rate("hbm_bandwidth", "memory_bandwidth")
-    for name, value in (("peak_flops", peak), ("hbm_bandwidth", stream), ("link bandwidth", min(intra, inter))):
+    rates = {
+        "peak_flops": peak,
+        "hbm_bandwidth": stream,
+        "intra_node_bandwidth": intra,
+        "inter_node_bandwidth": inter,
+    }
+    for name, value in rates.items():
         if value <= 0:
             raise Unsupported(f"{name} = {value:g} must be above zero")
     return Machine(
@@ -261,6 +269,6 @@ def step_of(row: Row) -> Step:
         machine=_machine(row, domain),
         generation=generation_of(device),
         family=family_of(device),
-        narrow=element_bytes(row.need("precision")) < training.ELEMENT_BYTES,
+        narrow=element_bytes(str(row.need("precision"))) < training.ELEMENT_BYTES,
         clock=clock,
     )

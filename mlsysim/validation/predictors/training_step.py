@@ -75,6 +75,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
     if generation not in constants:
         sourced = sourced_gemm_efficiency(generation) * clock
         return Efficiencies(
+            name="datasheet",
             source="measured products and STREAM, counted traffic",
             gemm=sourced,
             head=sourced,
