@@ -101,6 +101,8 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
         )
         assert abs(step.time / plain.predicted - 1) < 1e-6, "the predictor assumes four chunks here"
         out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
+    long = validation.published_plan("llama3-405b-128k")
+    out["dp_128k"] = f"{long.devices.value / parallelism.devices(long.plan.tp, long.plan.pp, long.plan.cp, 1):g}"
     out["calibrated_128k"] = _error(predicted["calibrated"]["llama3-405b-128k"])
     return out
 
@@ -159,6 +161,9 @@ def _score() -> dict[str, str]:
         "attention_points": f"{steps[1]:.0f}",
         "software": f"{steps[2]:.0f}",
         "points": f"{-100 * float(sheet.datasheet.bias or 0.0):.0f}",
+        "ampere": f"{constants['Ampere']['gemm']:.2f}",
+        "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
+        "variation": _share(software["variation"]),
         "hopper": f"{constants['Hopper']['gemm']:.2f}",
         "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
         "attention": f"{min(constants['attention'].values()):.2f} to {max(constants['attention'].values()):.2f}",
