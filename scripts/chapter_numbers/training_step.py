@@ -103,6 +103,8 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
         out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
     long = validation.published_plan("llama3-405b-128k")
     out["dp_128k"] = f"{long.devices.value / parallelism.devices(long.plan.tp, long.plan.pp, long.plan.cp, 1):g}"
+    token = flops.training_flops_per_token(long.shape, long.seq, causal=True, recompute="none")
+    out["core_share"] = _share(1 - token.matmul / token.model_flops, 0)
     out["calibrated_128k"] = _error(predicted["calibrated"]["llama3-405b-128k"])
     return out
 
@@ -164,6 +166,8 @@ def _score() -> dict[str, str]:
         "ampere": f"{constants['Ampere']['gemm']:.2f}",
         "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
         "variation": _share(software["variation"]),
+        "tpu": f"{constants['TPU']['gemm']:.2f}",
+        "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
         "hopper": f"{constants['Hopper']['gemm']:.2f}",
         "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
         "attention": f"{min(constants['attention'].values()):.2f} to {max(constants['attention'].values()):.2f}",
