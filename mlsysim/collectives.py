@@ -771,8 +771,5 @@ def tensor_parallel_time(
 
     Source: korthikanti2022recompute, sec. 4.2.2.
     """
-    return (
-        layers
-        * all_reduces
-        * ring_all_reduce(activation_bytes(sequence, batch, hidden, element_bytes), ranks, bandwidth, latency)
-    )
+    message = activation_bytes(sequence, batch, hidden, element_bytes)
+    return layers * all_reduces * ring_all_reduce(message, ranks, bandwidth, latency)
