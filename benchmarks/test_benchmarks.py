@@ -80,7 +80,7 @@ def test_a_million_training_plans_in_one_call(benchmark: Any) -> None:
         dp_overlap=0.8,
         variation=0.01,
     )
-    cluster = catalog.cluster("DGX-H100", 512)
+    cluster = catalog.cluster("DGX-H100", 2048)
     benchmark(
         lambda: (
             training.training_step("DeepSeek-V3", plan, cluster, global_batch=4096, seq=4096, efficiencies=real).time
