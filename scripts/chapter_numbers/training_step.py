@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from statistics import NormalDist, mean
 from typing import Any
 
@@ -36,7 +37,8 @@ def _step(row: PublishedPlan, efficiencies: Efficiencies) -> TrainingStep:
 
 def _predicted() -> Mapping[str, Mapping[str, scoring.ScoredRow]]:
     return {
-        mode: {row.id: row for row in scoring.score(training_cases(), mode).rows} for mode in ("datasheet", "calibrated")
+        mode: {row.id: row for row in scoring.score(training_cases(), mode).rows}
+        for mode in ("datasheet", "calibrated")
     }
 
 
@@ -128,15 +130,22 @@ def _moe() -> dict[str, str]:
     run, total = validation.counts()["deepseek-v3-run"], validation.counts()["deepseek-v3-total"]
     i = run.inputs
 
-    def hours(**links: float) -> tuple[float, TrainingStep]:
+    def hours(link: float | None = None) -> tuple[float, TrainingStep]:
         cluster = catalog.cluster("H800-node", i["devices"] // 8)
         plan = Plan(pp=i["pp"], dp=i["dp"], ep=i["ep"])
         s = training.training_step(
-            i["model"], plan, cluster, global_batch=i["global_batch"], seq=i["seq"], precision="fp8", **links
+            i["model"],
+            plan,
+            cluster,
+            global_batch=i["global_batch"],
+            seq=i["seq"],
+            precision="fp8",
+            intra_bandwidth=link,
+            inter_bandwidth=link,
         )
         return float(training.time_to_train(i["tokens"], s.tokens, s.time) * s.devices), s
 
-    (free, step), (exposed, _) = hours(intra_bandwidth=1e18, inter_bandwidth=1e18), hours()
+    (free, step), (exposed, _) = hours(1e18), hours()
     return {
         "tokens": f"{i['tokens'] / 1e12:g}",
         "measured": f"{run.value.value / units.hour / 1e6:.3f}",
@@ -153,7 +162,7 @@ def _score() -> dict[str, str]:
     sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
     software = constants["software"]
     biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
-    steps = [100 * (b - a) for a, b in zip(biases, biases[1:], strict=False) if a is not None and b is not None]
+    steps = [100 * (b - a) for a, b in pairwise(biases) if a is not None and b is not None]
     return {
         "rows": str(sheet.rows),
         "groups": str(len(sheet.groups)),
@@ -186,9 +195,7 @@ def _rack() -> dict[str, str]:
         return training.training_step("Llama-3.1-405B", plan, cluster, global_batch=512, seq=8192)
 
     nodes = {"h100": "DGX-H100", "b200": "DGX-B200", "gb200": "GB200-NVL72"}
-    return {
-        f"{short}_slower": _share(1 - step(node, 8).time / step(node, 16).time, 0) for short, node in nodes.items()
-    }
+    return {f"{short}_slower": _share(1 - step(node, 8).time / step(node, 16).time, 0) for short, node in nodes.items()}
 
 
 def _strong(replicas: int = 128) -> dict[str, str]:
