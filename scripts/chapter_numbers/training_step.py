@@ -102,7 +102,8 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
             validation.datasheet_efficiencies(row.node.device, row.precision),
         )
         assert abs(step.time / plain.predicted - 1) < 1e-6, "the predictor assumes four chunks here"
-        out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
+        if length != "128k":
+            out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
     long = validation.published_plan("llama3-405b-128k")
     out["dp_128k"] = f"{long.devices.value / parallelism.devices(long.plan.tp, long.plan.pp, long.plan.cp, 1):g}"
     token = flops.training_flops_per_token(long.shape, long.seq, causal=True, recompute="none")
