@@ -690,6 +690,18 @@ def moe_dispatch(
     )
 
 
+def nodes_reached(top_k: Num, nodes: Num) -> Num:
+    """Other nodes that a token goes to on average, when each of its top-k experts lies on any node alike.
+
+    A node misses all k experts with probability (1 - 1/n)^k. A token travels once to a node, however many of its experts
+    are there.
+
+    >>> round(nodes_reached(top_k=8, nodes=8), 2)
+    4.6
+    """
+    return (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)
+
+
 def activation_bytes(sequence: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
     """Activations between two layers, of so many sequences: the message s b h x bytes per element that splits send.
 

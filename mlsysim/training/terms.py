@@ -42,7 +42,7 @@ class Efficiencies:
     elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer forward that no product does: norms, residuals
     layer_overhead: Num = 0.0  # s per layer and micro-batch that nothing hides: launches, synchronisation
     selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
-    tp_overlap: Num = 0.0  # share of the tensor-parallel messages hidden behind products
+    tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
@@ -312,17 +312,19 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     circle = call("CP exchange", collectives.transfer_time, bytes=keys, bandwidth=links.ring("cp"))
     context = call("exposed CP", equations.exposed_time, communication=circle, behind=attention)
+    near_experts = links.place.inside["ep"]
     dispatch = call(
         "expert dispatch",
         collectives.moe_dispatch,
         tokens=tokens,
         token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
-        remote_nodes=w.top_k * (1.0 - links.place.inside["ep"] / p.ep),
-        local_copies=w.top_k * (links.place.inside["ep"] - 1.0) / p.ep,
+        remote_nodes=collectives.nodes_reached(w.top_k, p.ep / near_experts),
+        local_copies=w.top_k * (near_experts - 1.0) / near_experts,
         network_bandwidth=links.network,
         node_bandwidth=links.node,
     )
-    expert = dispatch * (4.0 + 2.0 * p.recompute_full)
+    # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
+    expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
 
     # Weights gathered layer by layer (twice) and gradients scattered, behind the arithmetic of that layer
     first = forward + attend + touch
@@ -388,7 +390,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     group = p.dp * p.cp
     copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
-    apart = data / links.place.inside["ep"]  # ranks of a domain that hold the same experts
+    apart = data / near_experts  # ranks of a domain that hold the same experts
     expert_tail = where(sharded, tail, links.between(apart, apart < expert_copies))
     scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients

@@ -131,29 +131,33 @@ def _moe() -> dict[str, str]:
     run, total = validation.counts()["deepseek-v3-run"], validation.counts()["deepseek-v3-total"]
     i = run.inputs
 
-    def hours(link: float | None = None) -> tuple[float, TrainingStep]:
-        cluster = catalog.cluster("H800-node", i["devices"] // 8)
-        plan = Plan(pp=i["pp"], dp=i["dp"], ep=i["ep"])
+    def hours(efficiencies: Efficiencies, link: float | None = None) -> tuple[float, TrainingStep]:
         s = training.training_step(
             i["model"],
-            plan,
-            cluster,
+            Plan(pp=i["pp"], dp=i["dp"], ep=i["ep"]),
+            catalog.cluster("H800-node", i["devices"] // 8),
             global_batch=i["global_batch"],
             seq=i["seq"],
-            precision="fp8",
+            precision=run.precision,
+            efficiencies=efficiencies,
             intra_bandwidth=link,
             inter_bandwidth=link,
         )
         return float(training.time_to_train(i["tokens"], s.tokens, s.time) * s.devices), s
 
-    (free, step), (exposed, _) = hours(1e18), hours()
+    fitted = validation.calibrated_efficiencies(run.device, run.precision)
+    (free, step), (exposed, in_the_open) = hours(training.DATASHEET, 1e18), hours(training.DATASHEET)
+    hidden, _ = hours(fitted, 1e18)
     return {
         "tokens": f"{i['tokens'] / 1e12:g}",
         "measured": f"{run.value.value / units.hour / 1e6:.3f}",
         "total": f"{total.value.value / units.hour / 1e6:.3f}",
         "free": f"{free / units.hour / 1e6:.2f}",
         "exposed": f"{exposed / units.hour / 1e6:.2f}",
-        "beaten": _share(1 - run.value.value / exposed, 0),
+        "exposed_error": units.percent(exposed / run.value.value - 1),
+        "messages": _share(in_the_open.terms.expert_parallel / in_the_open.time, 0),
+        "hidden": f"{hidden / units.hour / 1e6:.2f}",
+        "hidden_error": units.percent(hidden / run.value.value - 1, 0),
         "head": _share(step.terms.head / step.time, 0),
         "growing": _share(469e9 / i["tokens"], 0),
     }
