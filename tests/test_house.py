@@ -23,7 +23,7 @@ FLOORS = [
     {"memory", "collectives"},
     {"communication"},
     {"parallelism"},
-    {"training"},
+    {"training", "inference"},
     {"validation"},
     {"classroom"},
     {"cli"},
