@@ -18,6 +18,7 @@ _SUBMODULES = (
     "communication",
     "equations",
     "flops",
+    "inference",
     "kernels",
     "memory",
     "parallelism",
