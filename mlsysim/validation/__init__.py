@@ -1,7 +1,7 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
+from mlsysim.validation.measurements import Measurement, counts, measurement, measurements, serving
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
 
@@ -17,6 +17,7 @@ __all__ = [
     "measurements",
     "published_plan",
     "published_plans",
+    "serving",
     "signed_error",
     "stream_efficiency",
 ]

@@ -18,6 +18,7 @@ _UNITS = {
     "flops": "FLOP",
     "bytes": "byte",
     "share": "1",
+    "count": "1",
 }
 
 
@@ -64,6 +65,16 @@ def collectives() -> Mapping[str, Measurement]:
     8
     """
     return _load("collectives.toml")
+
+
+@cache
+def serving() -> Mapping[str, Measurement]:
+    """All shipped figures of serving systems, by name.
+
+    >>> round(serving()["vllm-opt13b-slots"].value.value)
+    15700
+    """
+    return _load("serving.toml")
 
 
 def _load(file: str) -> Mapping[str, Measurement]:
