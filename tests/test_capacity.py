@@ -96,7 +96,7 @@ def test_the_sequences_of_a_deployment() -> None:
     many = capacity.sequences(d, prompt=np.array([500.0, 1000.0]), output=200, usable=0.9, reserve=1e9)
     assert many.sequences[1] == capacity.sequences(d, prompt=1000.0, output=200, usable=0.9, reserve=1e9).sequences
     with pytest.raises(InputError, match="leave no memory for cache"):
-        capacity.sequences(inference.deploy("Llama-3.1-70B", "H100", tp=2), prompt=1000, output=200)
+        capacity.sequences(inference.deploy("Llama-3.1-70B", "H100"), prompt=1000, output=200)
     with pytest.raises(InputError, match="is not a deployment"):
         capacity.sequences("Llama", prompt=1, output=1)  # type: ignore[arg-type]
 
