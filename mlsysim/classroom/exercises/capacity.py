@@ -663,7 +663,7 @@ _E13 = Exercise(
         **_QUEUE_OPTIONS,
         "prefill_time": Options((0.2, 0.3), "s", "time of a prompt"),
         "ttft": Options((0.4, 0.45), "s", "target for the first token"),
-        "in_pace": Options((0.7, 0.6), "1", "share that meets the target between tokens"),
+        "in_pace": Options((0.62, 0.45), "1", "share that meets the target between tokens"),
     },
     solve=_good,
     mistakes=(
