@@ -327,24 +327,38 @@ def decode_batch_crossover(
 
 @equation(
     "eq-host-overhead",
-    formula="step_overhead + layers * layer_overhead",
-    units={"layers": "1", "layer_overhead": "s", "step_overhead": "s", "return": "s"},
+    formula="step_overhead + layers * layer_overhead + max(0, layers * launch_time - device_time)",
+    units={
+        "layers": "1",
+        "layer_overhead": "s",
+        "step_overhead": "s",
+        "launch_time": "s",
+        "device_time": "s",
+        "return": "s",
+    },
     source="rooflinepage2026",
     where="sec. 1, dispatch",
 )
-def host_overhead(layers: Num, layer_overhead: Num, step_overhead: Num = 0.0) -> Num:
-    """What the host adds to every pass: a part per pass, and one per layer for its kernels.
+def host_overhead(
+    layers: Num, layer_overhead: Num, step_overhead: Num = 0.0, launch_time: Num = 0.0, device_time: Num = 0.0
+) -> Num:
+    """What a pass takes beyond its work: a part per pass, a part per layer, and launches that the device waits for.
 
-    Formula: T = t_step + L t_layer.
+    Formula: T = t_step + L t_layer + max(0, L t_launch - T_device).
 
     Parameters
     ----------
     layers : float or array, 1
         Layers that the pass goes through; tensor parallelism does not divide them.
     layer_overhead : float or array, s
-        Start-up and tail of the kernels of one layer that nothing hides.
+        Start and tail of the kernels of one layer, on the device.
     step_overhead : float or array, s
-        Scheduler, sampling, detokenising.
+        Scheduler, sampling, detokenising: what stands between two passes.
+    launch_time : float or array, s
+        Time of the host to launch the kernels of one layer. Launches run ahead of the device, which waits only when it
+        is the faster of the two; a captured graph needs none.
+    device_time : float or array, s
+        Time of the pass on the device, its kernels' starts and tails included.
 
     Returns
     -------
@@ -357,12 +371,12 @@ def host_overhead(layers: Num, layer_overhead: Num, step_overhead: Num = 0.0) ->
 
     Assumptions: every device of a tensor-parallel group launches the same kernels, so their number stays.
 
-    >>> host_overhead(80, 50e-6)
-    0.004
+    >>> host_overhead(80, 50e-6), host_overhead(80, 0, launch_time=400e-6, device_time=0.012)
+    (0.004, 0.02)
 
-    Source: rooflinepage2026, sec. 1, dispatch; that it counts layers is derived in the chapter.
+    Source: rooflinepage2026, sec. 1, dispatch; that launches run ahead and count layers is derived in the chapter.
     """
-    return step_overhead + layers * layer_overhead
+    return step_overhead + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
 
 
 @equation(
