@@ -1,15 +1,14 @@
 """Class inference: prompt passes, decode steps and static batches of dense and mixture transformers.
 
-The time is that of ``inference.pass_cost``: one pass, or a prompt pass and the decode steps after it. Fitted are nine
-constants, each of a class: how far arithmetic stays behind the peak as a device's peak outgrows its memory (products,
-attention), and what software costs (kernel tails and messages in captured graphs and when the host launches them,
-launches of eager Python per generation of hosts, memory that a CPU shares). Nothing else is fitted: memory follows
-STREAM, traffic is counted. Without constants (datasheet mode) everything is sourced, counted or the bound.
+The time is that of ``inference.pass_cost``: one pass, or a prompt pass and the decode steps after it. Fitted are seven
+constants, each of a class: how far arithmetic (products, attention) stays behind the peak as a device's peak outgrows
+its memory; kernel tails and messages, in captured graphs and when a host launches kernel by kernel; memory that a
+processor shares. Memory of accelerators follows STREAM, links follow measured collectives, traffic and the launches of
+eager Python are counted. Datasheet mode has no fitted constant.
 """
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from mlsysim import catalog, inference
 from mlsysim.catalog import Device
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
+from mlsysim.validation.fitting import gauss_newton
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
@@ -26,9 +26,10 @@ _LINK = 0.8
 # korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which
 # inference has not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
 _COUNTED_PASSES, _REPLICATED = 32.0, 8.0 / 32.0
-# tam2026 puts the scheduler of an eager server at 3 to 30 ms a step: the geometric mean.
+# tam2026, H2, puts the scheduler of a server in Python at 3 to 30 ms a step: the geometric mean.
 _EAGER_STEP = math.sqrt(3e-3 * 30e-3)
-# Where a fit starts: 12 kernels of a layer (counted) at the geometric mean of 0.01 to 0.1 ms (reddi2026mathpage, sec. 1).
+# reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for the kernels of a layer in eager
+# mode: norm, product, rotation, cache, attention, product, all-reduce, norm, product, activation, product, all-reduce.
 _EAGER_LAUNCH = 12.0 * math.sqrt(0.01e-3 * 0.1e-3)
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
@@ -38,8 +39,6 @@ _RANGES = {
     ("graph", "link_latency"): (1e-6, 5e-5, 4e-6),
     ("launched", "layer_overhead"): (1e-6, 4e-4, 5e-5),
     ("launched", "link_latency"): (1e-6, 1e-4, 7.5e-6),
-    ("eager", "Ampere"): (1e-5, 1.2e-3, _EAGER_LAUNCH),
-    ("eager", "other"): (1e-5, 1.2e-3, _EAGER_LAUNCH),
     ("shared memory", "memory"): (0.3, 0.95, 0.8),
 }
 # How a framework brings kernels to the device: eager Python, a C++ host one by one, or (all others) a captured graph.
@@ -221,31 +220,35 @@ def _share_of_peak(balance: Any, peak: Any, bandwidth: Any) -> Any:
 
 
 def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
-    """The constants of a row's classes; sourced, counted or bound values in datasheet mode."""
-    m, counted = case.machine, {"elementwise": _COUNTED_PASSES, "replicated": 0.0 if case.sharded else _REPLICATED}
-    stream = stream_efficiency("a100" if case.generation == "Ampere" else "h100", "triad")
+    """Sourced and counted values, and the constants of a row's classes; the bound in datasheet mode."""
+    m, generation = case.machine, "a100" if case.generation == "Ampere" else "h100"
+    stream = stream_efficiency(generation, "triad")
+    eager = case.host == "eager"
+    sourced = {
+        "elementwise": _COUNTED_PASSES,
+        "replicated": 0.0 if case.sharded else _REPLICATED,
+        "link": _LINK,
+        "launch_time": _EAGER_LAUNCH if eager else 0.0,
+        "step_overhead": _EAGER_STEP if eager else 0.0,
+    }
     if not constants:
-        share = gemm_efficiency("a100" if case.generation == "Ampere" else "h100")
-        source = "measured products and STREAM, counted traffic"
-        return Efficiencies("sourced", source, gemm=share, attention=share, memory=stream, cache=stream, **counted)
-    balance, eager, shared = constants["balance"], case.host == "eager", case.shared_memory
+        share = gemm_efficiency(generation)
+        source = "measured products, STREAM and links, counted traffic and launches"
+        return Efficiencies("sourced", source, gemm=share, attention=share, memory=stream, cache=stream, **sourced)
+    balance, shared = constants["balance"], case.shared_memory
     memory = constants["shared memory"]["memory"] if shared else stream
     software = constants["graph" if case.host == "graph" else "launched"]
-    launch = constants["eager"]["Ampere" if case.generation == "Ampere" else "other"]
     known = min(m.peak_flops, m.memory_bandwidth * 1e6)
     return Efficiencies(
         name="calibrated",
-        source="scripts/fit_constants.py",
+        source="seven constants, fitted by scripts/fit_constants.py",
         gemm=_share_of_peak(balance["products"], known, m.memory_bandwidth),
         attention=_share_of_peak(balance["attention"], known * m.half_peak_flops / m.peak_flops, m.memory_bandwidth),
         memory=memory,
         cache=memory,
-        link=_LINK,
         link_latency=software["link_latency"],
         layer_overhead=0.0 if shared else software["layer_overhead"],
-        launch_time=launch if eager else 0.0,
-        step_overhead=_EAGER_STEP if eager else 0.0,
-        **counted,
+        **sourced,
     )
 
 
@@ -278,17 +281,11 @@ def _nested(values: Sequence[float]) -> dict[str, dict[str, float]]:
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Fit the constants with Gauss-Newton on a robust log error, every group with one vote; needs NumPy.
-
-    Each constant is the logistic of a free number between the ends of its physical range, with a weak pull to the start.
-    """
+    """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
-    size = Counter(g for _, _, g in rows)
-    weight = np.array([size[g] ** -0.5 for _, _, g in rows])
-    low, high, start = (np.array(x) for x in zip(*_RANGES.values(), strict=True))
     plain = {
         n: np.array([getattr(c, n) for c in cases]) for n in ("batch", "input_len", "context", "prefills", "steps")
     }
@@ -296,42 +293,12 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     stacked = dataclasses.replace(cases[0], **plain, **parts)
     numbers = [f.name for f in dataclasses.fields(Efficiencies) if f.name not in ("name", "source")]
 
-    def values(z: Any) -> Any:
-        return low + (high - low) / (1.0 + np.exp(-z))
-
-    def residuals(z: Any) -> Any:
-        constants = _nested(values(z))
-        each = [_efficiencies(c, constants) for c in cases]
+    def log_errors(values: Any) -> Any:
+        each = [_efficiencies(c, _nested(values)) for c in cases]
         eff = Efficiencies(**{n: np.array([getattr(e, n) for e in each]) for n in numbers})
         return np.log(_time(stacked, eff) / measured)
 
-    soft, pull = 0.1, 0.05  # beyond an error of 10 % a row counts linearly; width of the pull to the start
-    share = (start - low) / (high - low)
-    origin = np.log(share / (1.0 - share))
-
-    def loss(z: Any) -> float:
-        robust = 2.0 * soft**2 * (np.sqrt(1.0 + (residuals(z) / soft) ** 2) - 1.0)
-        return float(np.sum(weight**2 * robust) + np.sum((pull * (z - origin)) ** 2))
-
-    z, damping, now = origin, 1e-2, loss(origin)
-    unit = np.eye(len(z))
-    for _ in range(40):
-        r = residuals(z)
-        w = weight * (1.0 + (r / soft) ** 2) ** -0.25
-        jacobian = np.stack([(residuals(z + 1e-4 * u) - r) / 1e-4 for u in unit], axis=1) * w[:, None]
-        gradient = jacobian.T @ (r * w) + pull**2 * (z - origin)
-        gain = 0.0
-        while damping < 1e6:
-            move = -np.linalg.solve(jacobian.T @ jacobian + (pull**2 + damping) * unit, gradient)
-            new = z + np.clip(move, -2.0, 2.0)
-            if loss(new) < now:
-                gain, z, damping = now - loss(new), new, damping / 5.0
-                now -= gain
-                break
-            damping *= 5.0
-        if gain < 1e-5:
-            break
-    return _nested([float(f"{value:.3g}") for value in values(z)])
+    return _nested(gauss_newton(list(_RANGES.values()), log_errors, [g for _, _, g in rows]))
 
 
 def calibrated(device: Device | str, precision: str = "bf16", framework: str = "") -> Efficiencies:
