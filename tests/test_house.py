@@ -24,6 +24,8 @@ FLOORS = [
     {"communication"},
     {"parallelism"},
     {"training", "inference"},
+    {"energy", "capacity"},
+    {"cost", "reliability"},
     {"validation"},
     {"classroom"},
     {"cli"},

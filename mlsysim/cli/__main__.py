@@ -1,0 +1,5 @@
+"""``python -m mlsysim.cli``."""
+
+from mlsysim.cli import main
+
+raise SystemExit(main())
