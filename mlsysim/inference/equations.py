@@ -21,7 +21,7 @@ AT_LEAST_ONE = "[1, inf)"
         "return": "FLOP",
     },
     source="pope2023inference",
-    where="sec. 2",
+    where="inference cost tradeoffs",
 )
 def prefill_flops(
     batch: Num,
@@ -65,7 +65,7 @@ def prefill_flops(
     >>> prefill_flops(1, 2048, 7.0e9, 0.5e9, 32 * 32 * 256) / 1e12  # attention is 3.7 % of it
     29.773048498688
 
-    Source: pope2023inference, sec. 2 (2 N per token); the causal core as in dao2022flashattention.
+    Source: pope2023inference, inference cost tradeoffs (2 N per token); the causal core is eq-attention-flops.
     """
     new = input_len - cached_len
     pairs = new * (input_len + cached_len + 1) / 2
@@ -174,7 +174,7 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     formula="weight_bytes + batch * context * token_bytes",
     units={"weight_bytes": "byte", "batch": "1", "context": "1", "token_bytes": "byte", "return": "byte"},
     source="pope2023inference",
-    where="sec. 2.1",
+    where="inference cost tradeoffs",
 )
 def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) -> Num:
     """What one decode step reads: the weights once, and the cache of every sequence.
@@ -206,7 +206,7 @@ def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) 
     >>> decode_bytes(16e9, batch=8, context=1000, token_bytes=131072) / 1e9
     17.048576
 
-    Source: pope2023inference, sec. 2.1.
+    Source: pope2023inference, inference cost tradeoffs.
     """
     return weight_bytes + batch * context * token_bytes
 
@@ -281,7 +281,7 @@ def inter_token_latency(
     },
     domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "flops_per_token": POSITIVE},
     source="pope2023inference",
-    where="sec. 2.1",
+    where="inference cost tradeoffs",
 )
 def decode_batch_crossover(
     weight_bytes: Num, flops_per_token: Num, cache_bytes: Num, memory_bandwidth: Num, peak_flops: Num
@@ -320,7 +320,7 @@ def decode_batch_crossover(
     >>> decode_batch_crossover(16e9, 16e9, 1e9, 3.35e12, 989.4e12) < 0
     True
 
-    Source: pope2023inference, sec. 2.1 (weights amortised over the batch, the cache not).
+    Source: pope2023inference, inference cost tradeoffs: weights are shared by the batch, the cache is not.
     """
     return weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)
 
@@ -385,7 +385,7 @@ def host_overhead(
     units={"ttft": "s", "output_len": "1", "itl": "s", "return": "s"},
     domain={"output_len": AT_LEAST_ONE},
     source="patel2024splitwise",
-    where="table II",
+    where="abstract, the two phases; the sum is derived in the chapter",
 )
 def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     """Latency of a whole answer: the prompt pass makes its first token, a decode step each of the others.
@@ -415,7 +415,7 @@ def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     >>> request_latency(0.5, 101, 0.02)
     2.5
 
-    Source: patel2024splitwise, table II (the metrics).
+    Source: patel2024splitwise, abstract (the two phases); the sum is derived in the chapter.
     """
     return ttft + (output_len - 1) * itl
 
@@ -425,8 +425,8 @@ def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     formula="bits + scale_bits / group",
     units={"bits": "1", "scale_bits": "1", "group": "1", "return": "1"},
     domain={"bits": POSITIVE, "group": AT_LEAST_ONE},
-    source="rouhani2023microscaling",
-    where="sec. 4",
+    source="ocp2023mx",
+    where="concrete MX formats: blocks of 32, scale of 8 bits",
 )
 def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     """Bits that a weight really takes in a format with a scale per group of weights.
@@ -456,6 +456,6 @@ def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     >>> quantised_bits(4, 8, 32), quantised_bits(4, 32, 32)  # MXFP4; int4 with a 16-bit scale and zero per 32
     (4.25, 5.0)
 
-    Source: rouhani2023microscaling, sec. 4.
+    Source: ocp2023mx, concrete MX formats: blocks of 32, a scale of 8 bits.
     """
     return bits + scale_bits / group

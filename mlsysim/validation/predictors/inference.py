@@ -71,6 +71,9 @@ def _work(row: Row) -> Work:
     kv_heads = row.number_or("kv_heads", heads, "multi-head")
     matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
     vocab = row.number("vocab")
+    for name, value in (("layers", layers), ("hidden", h), ("heads", heads), ("kv_heads", kv_heads), ("vocab", vocab)):
+        if value < 1:
+            raise Unsupported(f"{name} = {value:g} is not a model")
     latent = row.optional("kv_lora_rank", 0.0)
     experts = row.optional("n_experts", 0.0)
     ffn = row.number("ffn") if not experts else row.optional("ffn", 0.0)
