@@ -21,7 +21,7 @@ AT_LEAST_ONE = "[1, inf)"
         "return": "FLOP",
     },
     source="pope2023inference",
-    where="sec. 2",
+    where="inference cost tradeoffs",
 )
 def prefill_flops(
     batch: Num,
@@ -65,7 +65,7 @@ def prefill_flops(
     >>> prefill_flops(1, 2048, 7.0e9, 0.5e9, 32 * 32 * 256) / 1e12  # attention is 3.7 % of it
     29.773048498688
 
-    Source: pope2023inference, sec. 2 (2 N per token); the causal core as in dao2022flashattention.
+    Source: pope2023inference, inference cost tradeoffs (2 N per token); the causal core is eq-attention-flops.
     """
     new = input_len - cached_len
     pairs = new * (input_len + cached_len + 1) / 2
@@ -174,7 +174,7 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     formula="weight_bytes + batch * context * token_bytes",
     units={"weight_bytes": "byte", "batch": "1", "context": "1", "token_bytes": "byte", "return": "byte"},
     source="pope2023inference",
-    where="sec. 2.1",
+    where="inference cost tradeoffs",
 )
 def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) -> Num:
     """What one decode step reads: the weights once, and the cache of every sequence.
@@ -206,7 +206,7 @@ def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) 
     >>> decode_bytes(16e9, batch=8, context=1000, token_bytes=131072) / 1e9
     17.048576
 
-    Source: pope2023inference, sec. 2.1.
+    Source: pope2023inference, inference cost tradeoffs.
     """
     return weight_bytes + batch * context * token_bytes
 
@@ -281,7 +281,7 @@ def inter_token_latency(
     },
     domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "flops_per_token": POSITIVE},
     source="pope2023inference",
-    where="sec. 2.1",
+    where="inference cost tradeoffs",
 )
 def decode_batch_crossover(
     weight_bytes: Num, flops_per_token: Num, cache_bytes: Num, memory_bandwidth: Num, peak_flops: Num
@@ -320,31 +320,45 @@ def decode_batch_crossover(
     >>> decode_batch_crossover(16e9, 16e9, 1e9, 3.35e12, 989.4e12) < 0
     True
 
-    Source: pope2023inference, sec. 2.1 (weights amortised over the batch, the cache not).
+    Source: pope2023inference, inference cost tradeoffs: weights are shared by the batch, the cache is not.
     """
     return weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)
 
 
 @equation(
     "eq-host-overhead",
-    formula="step_overhead + layers * layer_overhead",
-    units={"layers": "1", "layer_overhead": "s", "step_overhead": "s", "return": "s"},
+    formula="step_overhead + layers * layer_overhead + max(0, layers * launch_time - device_time)",
+    units={
+        "layers": "1",
+        "layer_overhead": "s",
+        "step_overhead": "s",
+        "launch_time": "s",
+        "device_time": "s",
+        "return": "s",
+    },
     source="rooflinepage2026",
     where="sec. 1, dispatch",
 )
-def host_overhead(layers: Num, layer_overhead: Num, step_overhead: Num = 0.0) -> Num:
-    """What the host adds to every pass: a part per pass, and one per layer for its kernels.
+def host_overhead(
+    layers: Num, layer_overhead: Num, step_overhead: Num = 0.0, launch_time: Num = 0.0, device_time: Num = 0.0
+) -> Num:
+    """What a pass takes beyond its work: a part per pass, a part per layer, and launches that the device waits for.
 
-    Formula: T = t_step + L t_layer.
+    Formula: T = t_step + L t_layer + max(0, L t_launch - T_device).
 
     Parameters
     ----------
     layers : float or array, 1
         Layers that the pass goes through; tensor parallelism does not divide them.
     layer_overhead : float or array, s
-        Start-up and tail of the kernels of one layer that nothing hides.
+        Start and tail of the kernels of one layer, on the device.
     step_overhead : float or array, s
-        Scheduler, sampling, detokenising.
+        Scheduler, sampling, detokenising: what stands between two passes.
+    launch_time : float or array, s
+        Time of the host to launch the kernels of one layer. Launches run ahead of the device, which waits only when it
+        is the faster of the two; a captured graph needs none.
+    device_time : float or array, s
+        Time of the pass on the device, its kernels' starts and tails included.
 
     Returns
     -------
@@ -357,12 +371,12 @@ def host_overhead(layers: Num, layer_overhead: Num, step_overhead: Num = 0.0) ->
 
     Assumptions: every device of a tensor-parallel group launches the same kernels, so their number stays.
 
-    >>> host_overhead(80, 50e-6)
-    0.004
+    >>> host_overhead(80, 50e-6), host_overhead(80, 0, launch_time=400e-6, device_time=0.012)
+    (0.004, 0.02)
 
-    Source: rooflinepage2026, sec. 1, dispatch; that it counts layers is derived in the chapter.
+    Source: rooflinepage2026, sec. 1, dispatch; that launches run ahead and count layers is derived in the chapter.
     """
-    return step_overhead + layers * layer_overhead
+    return step_overhead + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
 
 
 @equation(
@@ -371,7 +385,7 @@ def host_overhead(layers: Num, layer_overhead: Num, step_overhead: Num = 0.0) ->
     units={"ttft": "s", "output_len": "1", "itl": "s", "return": "s"},
     domain={"output_len": AT_LEAST_ONE},
     source="patel2024splitwise",
-    where="table II",
+    where="abstract, the two phases; the sum is derived in the chapter",
 )
 def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     """Latency of a whole answer: the prompt pass makes its first token, a decode step each of the others.
@@ -401,7 +415,7 @@ def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     >>> request_latency(0.5, 101, 0.02)
     2.5
 
-    Source: patel2024splitwise, table II (the metrics).
+    Source: patel2024splitwise, abstract (the two phases); the sum is derived in the chapter.
     """
     return ttft + (output_len - 1) * itl
 
@@ -411,8 +425,8 @@ def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     formula="bits + scale_bits / group",
     units={"bits": "1", "scale_bits": "1", "group": "1", "return": "1"},
     domain={"bits": POSITIVE, "group": AT_LEAST_ONE},
-    source="rouhani2023microscaling",
-    where="sec. 4",
+    source="ocp2023mx",
+    where="concrete MX formats: blocks of 32, scale of 8 bits",
 )
 def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     """Bits that a weight really takes in a format with a scale per group of weights.
@@ -442,6 +456,6 @@ def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     >>> quantised_bits(4, 8, 32), quantised_bits(4, 32, 32)  # MXFP4; int4 with a 16-bit scale and zero per 32
     (4.25, 5.0)
 
-    Source: rouhani2023microscaling, sec. 4.
+    Source: ocp2023mx, concrete MX formats: blocks of 32, a scale of 8 bits.
     """
     return bits + scale_bits / group

@@ -108,7 +108,7 @@ class Pass:
         for x in self.cost.messages:
             if not all_true(x.time == 0):
                 terms.append(Term(x.name, x.time, x.label, x.arguments, False))
-        overhead = {"layers": self.cost.layers, "layer_overhead": e.layer_overhead, "step_overhead": e.step_overhead}
+        overhead = self.cost.starts
         terms.append(Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead"))
         shown = sum(t.value for t in terms)
         notes = [f"total {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]

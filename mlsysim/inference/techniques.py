@@ -18,7 +18,7 @@ from mlsysim.inference.equations import AT_LEAST_ONE
     },
     domain={"chunks": AT_LEAST_ONE},
     source="agrawal2024sarathi",
-    where="sec. 4.3",
+    where="abstract, chunked prefills; the bytes are derived in the chapter",
 )
 def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_bytes: Num, chunks: Num) -> Num:
     """What a prompt reads when it is worked through in equal chunks: the weights, and the cache so far, once per chunk.
@@ -53,7 +53,7 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
     >>> chunked_prefill_bytes(10.0, 1, 100, 0.1, chunks=1), chunked_prefill_bytes(10.0, 1, 100, 0.1, chunks=4)
     (10.0, 55.0)
 
-    Source: agrawal2024sarathi, sec. 4.3.
+    Source: agrawal2024sarathi, abstract; the bytes are derived in the chapter.
     """
     return chunks * weight_bytes + batch * token_bytes * input_len * (chunks - 1) / 2
 
@@ -64,7 +64,7 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
     units={"acceptance": "1", "draft_len": "1", "return": "1"},
     domain={"acceptance": "[0, 1)"},
     source="leviathan2023speculative",
-    where="eq. 1",
+    where="expected tokens per pass",
 )
 def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     """Expected tokens that one pass of the target model yields when a draft model guesses ahead.
@@ -92,7 +92,7 @@ def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     >>> speculative_tokens(0.5, 2)
     1.75
 
-    Source: leviathan2023speculative, eq. 1.
+    Source: leviathan2023speculative, expected tokens per pass.
     """
     return (1 - acceptance ** (draft_len + 1)) / (1 - acceptance)
 
@@ -103,7 +103,7 @@ def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     units={"acceptance": "1", "draft_len": "1", "draft_cost": "1", "verify_cost": "1", "return": "1"},
     domain={"acceptance": "[0, 1)", "verify_cost": POSITIVE},
     source="leviathan2023speculative",
-    where="theorem 3.8",
+    where="expected improvement of the walltime",
 )
 def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify_cost: Num = 1.0) -> Num:
     """How much faster decoding becomes with speculation; below 1 it becomes slower.
@@ -136,7 +136,7 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
     >>> round(speculative_speedup(0.8, 4, 0.05), 4)
     2.8013
 
-    Source: leviathan2023speculative, theorem 3.8, which has v = 1.
+    Source: leviathan2023speculative, expected improvement of the walltime, which has v = 1.
     """
     return (1 - acceptance ** (draft_len + 1)) / ((1 - acceptance) * (draft_len * draft_cost + verify_cost))
 
@@ -154,7 +154,7 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
     },
     domain={"bandwidth": POSITIVE, "layers": AT_LEAST_ONE},
     source="patel2024splitwise",
-    where="sec. IV-C",
+    where="abstract, state transfer; the overlap is derived in the chapter",
 )
 def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time: Num = 0.0, latency: Num = 0.0) -> Num:
     """What a request waits for its cache to move from the prefill to the decode machines.
@@ -188,7 +188,7 @@ def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time
     >>> kv_transfer_time(1e9, 50e9), kv_transfer_time(1e9, 50e9, layers=80, prefill_time=0.1)
     (0.02, 0.00025)
 
-    Source: patel2024splitwise, sec. IV-C (serialised and per-layer transfer).
+    Source: patel2024splitwise, abstract (the transfer); the overlap is derived in the chapter.
     """
     whole = bytes / bandwidth
     return latency + maximum(bytes / (layers * bandwidth), whole - prefill_time * (layers - 1) / layers)
@@ -200,7 +200,7 @@ def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time
     units={"prefill_time": "s", "decode_batch": "1", "output_len": "1", "itl": "s", "return": "1"},
     domain={"output_len": "(1, inf)", "itl": POSITIVE},
     source="zhong2024distserve",
-    where="sec. 3",
+    where="abstract; the balance is derived in the chapter",
 )
 def prefill_replicas(prefill_time: Num, decode_batch: Num, output_len: Num, itl: Num) -> Num:
     """Prefill machines that keep one decode machine busy, when the two phases run apart.
@@ -232,6 +232,6 @@ def prefill_replicas(prefill_time: Num, decode_batch: Num, output_len: Num, itl:
     >>> prefill_replicas(0.1, 64, 201, 0.032)
     1.0
 
-    Source: zhong2024distserve, sec. 3; the balance is derived in the chapter.
+    Source: zhong2024distserve, abstract; the balance is derived in the chapter.
     """
     return prefill_time * decode_batch / ((output_len - 1) * itl)

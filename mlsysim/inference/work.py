@@ -27,11 +27,14 @@ class Efficiencies:
     source: str = "every resource at its datasheet rate"
     gemm: Num = 1.0  # of the peak of the precision that the matrices run in
     attention: Num = 1.0  # of the 16-bit peak
-    memory: Num = 1.0  # of the memory bandwidth
+    memory: Num = 1.0  # of the memory bandwidth, for weights and activations
+    cache: Num = 1.0  # of the memory bandwidth, for keys and values
     link: Num = 1.0  # of the link bandwidth, one way
     link_latency: Num = 0.0  # s per step of a message
     elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer that no product does: norms, residuals
-    layer_overhead: Num = 0.0  # s per layer that nothing hides: kernel start and tail
+    replicated: Num = 1.0  # share of them that tensor parallelism does not cut
+    layer_overhead: Num = 0.0  # s per layer on the device: kernel start and tail
+    launch_time: Num = 0.0  # s per layer on the host, hidden as far as the device takes longer
     step_overhead: Num = 0.0  # s per pass: scheduler, sampling
 
 
@@ -158,7 +161,7 @@ class PassCost:
     components: dict[str, Component]
     messages: tuple[Message, ...]
     filling: Num  # micro-batches in flight over pipeline stages
-    layers: Num  # that the host starts
+    starts: dict[str, Num]  # arguments of the overhead
 
     @property
     def time(self) -> Num:
@@ -208,9 +211,9 @@ def pass_cost(
     n = layers * s.interleaved
     bandwidth, peak = m.memory_bandwidth * e.memory, m.peak_flops * e.gemm
 
-    def component(flops: Num, bytes: Num, rate: Num = peak) -> Component:
-        compute, memory = roofline.compute_time(flops, rate), roofline.memory_time(bytes, bandwidth)
-        return Component(flops, bytes, rate, bandwidth, compute, memory)
+    def component(flops: Num, bytes: Num, rate: Num = peak, width: Num = bandwidth) -> Component:
+        compute, memory = roofline.compute_time(flops, rate), roofline.memory_time(bytes, width)
+        return Component(flops, bytes, rate, width, compute, memory)
 
     def matrices(params: Num, rows: Num, element_bytes: Num, times: Num) -> Component:
         return component(times * 2.0 * params * rows / s.tp, times * params * element_bytes / s.tp)
@@ -226,6 +229,7 @@ def pass_cost(
         n * 2.0 * b * pairs * w.heads * macs / s.tp,
         n * b * seen * w.kv_elements * s.kv_bytes / minimum(s.tp, w.kv_shards),
         m.half_peak_flops * e.attention,
+        m.memory_bandwidth * e.cache,
     )
     # Experts: the tokens of all replicas that share one set of them
     shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
@@ -235,7 +239,7 @@ def pass_cost(
         n * w.moe * 2.0 * pool * w.top_k * w.expert_params / shards,
         n * w.moe * hit * w.expert_params * s.expert_bytes / shards,
     )
-    passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES
+    passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
     components = {
         "projections": matrices(w.attention_params, tokens, s.weight_bytes, n),
         "attention": core,
@@ -249,12 +253,15 @@ def pass_cost(
     sent = sum(x.time for x in expert)
     busy = sum(parts.values())
     exposed = where(s.interleaved > 1, maximum(0.0, sent - busy), sent)
-    overhead = host_overhead(n, e.layer_overhead, e.step_overhead)
     reduced = sum(x.time for x in tensor)
-    # Between stages; the last of several micro-batches of a prompt starts when the others have left the first stage.
     count = (s.pp - 1.0) * s.interleaved
     given = {"bytes": count * tokens * w.hidden * ACTIVATION_BYTES, "bandwidth": m.pp_bandwidth * e.link}
     hops = Message("stage to stage", "eq-alpha-beta", given | {"latency": count * e.link_latency})
+    device = busy + exposed + reduced + hops.time + n * e.layer_overhead
+    starts = {"layers": n, "layer_overhead": e.layer_overhead, "step_overhead": e.step_overhead}
+    starts |= {"launch_time": e.launch_time, "device_time": device}
+    overhead = host_overhead(**starts)
+    # The last of several micro-batches of a prompt starts when the others have left the first stage.
     stage = (busy + exposed + reduced + overhead) / s.pp
     waiting = where(decode > 0, 0.0 * stage, (micro - 1.0) * stage)
     terms = Terms(
@@ -264,7 +271,7 @@ def pass_cost(
         pipeline=hops.time + waiting,
         overhead=overhead,
     )
-    return PassCost(terms, components, (*tensor, *expert, hops), micro / s.pp, n)
+    return PassCost(terms, components, (*tensor, *expert, hops), micro / s.pp, starts)
 
 
 def _tensor_messages(w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ from importlib.resources import as_file, files
 from types import MappingProxyType
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.validation.predictors import attention, collective, gemm, memory, training_step
+from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
 __all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants"]
@@ -18,6 +18,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
         "collective": collective.PREDICTOR,
         "memory": memory.PREDICTOR,
         "training_step": training_step.PREDICTOR,
+        "inference": inference.PREDICTOR,
     }
 )
 

@@ -8,13 +8,13 @@ sourced share instead. Without constants (datasheet mode) everything is sourced,
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import training
 from mlsysim.training import Efficiencies, Layout, Machine, Work
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
+from mlsysim.validation.fitting import gauss_newton
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 
 _MEASURED = {"Ampere": "a100", "Hopper": "h100"}  # generations whose products and STREAM others measured
@@ -223,22 +223,16 @@ def _stack(parts: Sequence[Any]) -> Any:
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Fit the constants with Gauss-Newton on a robust log error, every group with one vote; needs NumPy.
-
-    Each constant is the logistic of a free number between the ends of its physical range, with a weak pull to the start.
-    """
+    """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
     steps = [_step(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
-    size = Counter(g for _, _, g in rows)
-    weight = np.array([size[g] ** -0.5 for _, _, g in rows])
     products = sorted({s.products for s in steps if s.family})
     # Attention kernels differ by generation only where both were tuned for: Ampere's own, and one for all others.
     names = [(f, "gemm") for f in products] + [("attention", "Ampere"), ("attention", "other")]
     names += [("software", n) for n in _SOFTWARE]
     ranges = [_RANGES[n if c != "attention" else "attention"] for c, n in names]
-    low, high, start = (np.array(x) for x in zip(*ranges, strict=True))
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
     memory = np.array([s.memory for s in steps])
     ampere = np.array([s.family == "Ampere" for s in steps])
@@ -248,11 +242,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     sourced = np.array([sourced_gemm_efficiency(s.family) for s in steps])
     k = len(products)
 
-    def values(z: Any) -> Any:
-        return low + (high - low) / (1.0 + np.exp(-z))
-
-    def residuals(z: Any) -> Any:
-        c = values(z)
+    def log_errors(c: Any) -> Any:
         eff = Efficiencies(
             gemm=c[layers],
             head=np.where(heads < 0, sourced, c[heads]),
@@ -262,35 +252,10 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
         )
         return np.log(training.step_terms(work, layout, machine, eff).time / measured)
 
-    soft, pull = 0.1, 0.05  # beyond an error of 10 % a row counts linearly; width of the pull to the start
-    share = (start - low) / (high - low)
-    origin = np.log(share / (1.0 - share))
-
-    def loss(z: Any) -> float:
-        robust = 2.0 * soft**2 * (np.sqrt(1.0 + (residuals(z) / soft) ** 2) - 1.0)
-        return float(np.sum(weight**2 * robust) + np.sum((pull * (z - origin)) ** 2))
-
-    z, damping, now = origin, 1e-2, loss(origin)
-    unit = np.eye(len(z))
-    for _ in range(40):
-        r = residuals(z)
-        w = weight * (1.0 + (r / soft) ** 2) ** -0.25
-        jacobian = np.stack([(residuals(z + 1e-4 * u) - r) / 1e-4 for u in unit], axis=1) * w[:, None]
-        gradient = jacobian.T @ (r * w) + pull**2 * (z - origin)
-        gain = 0.0
-        while damping < 1e6:
-            move = -np.linalg.solve(jacobian.T @ jacobian + (pull**2 + damping) * unit, gradient)
-            new = z + np.clip(move, -2.0, 2.0)
-            if loss(new) < now:
-                gain, z, damping = now - loss(new), new, damping / 5.0
-                now -= gain
-                break
-            damping *= 5.0
-        if gain < 1e-5:
-            break
     fitted: dict[str, dict[str, float]] = {}
-    for (group, name), value in zip(names, values(z), strict=True):
-        fitted.setdefault(group, {})[name] = float(f"{value:.3g}")
+    found = gauss_newton(ranges, log_errors, [g for _, _, g in rows])
+    for (group, name), value in zip(names, found, strict=True):
+        fitted.setdefault(group, {})[name] = value
     return fitted
 
 
