@@ -106,7 +106,7 @@ def loaded_itl(batch: Num, prefill_time: Num, step_time: Num, steps: Num) -> Num
     units={"fixed_time": "s", "time_per_sequence": "s", "prefill_time": "s", "steps": "1", "return": "1"},
     domain={"time_per_sequence": POSITIVE, "steps": POSITIVE},
     source="kleinrock2018power",
-    where="title",
+    where="power metric",
 )
 def knee_batch(fixed_time: Num, time_per_sequence: Num, prefill_time: Num = 0.0, steps: Num = 1.0) -> Num:
     """Batch at the knee: half of the largest throughput, at twice the shortest residence.

@@ -18,7 +18,7 @@ SHARE, BELOW_ONE = "[0, 1]", "[0, 1)"
     formula="rate * time",
     units={"rate": "1/s", "time": "s", "return": "1"},
     source="little1961",
-    where="title",
+    where="abstract",
 )
 def little(rate: Num, time: Num) -> Num:
     """How many requests are inside, from how many come per second and how long each stays.
