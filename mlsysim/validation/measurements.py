@@ -66,6 +66,16 @@ def collectives() -> Mapping[str, Measurement]:
     return _load("collectives.toml")
 
 
+@cache
+def serving() -> Mapping[str, Measurement]:
+    """All shipped latencies and rates of serving, by name.
+
+    >>> serving()["gpt-fast-7b-tp8"].inputs["tp"]
+    8
+    """
+    return _load("serving.toml")
+
+
 def _load(file: str) -> Mapping[str, Measurement]:
     with as_file(files(__package__) / file) as path:
         raw = read_toml(path)
