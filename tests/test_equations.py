@@ -8,7 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from mlsysim import catalog, collectives, equations, flops, inference, kernels, memory, parallelism, quantities, roofline  # noqa: F401  (importing registers)
+from mlsysim import (
+    equations,
+    quantities,
+    roofline,
+)
 from mlsysim.equations import REGISTRY, Equation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 

@@ -228,7 +228,7 @@ def test_a_window_by_counting() -> None:
 def test_formats_change_bytes_and_nothing_else() -> None:
     plain, light = deploy(TOY, DEVICE), deploy(TOY, DEVICE, weights="int4-g32", kv="fp8")
     a, b = (decode_step(d, context=10, batch=3) for d in (plain, light))
-    assert b.cost.components["mlp"].bytes == pytest.approx(a.cost.components["mlp"].bytes * (4 + 16 / 32) / 16)
+    assert b.cost.components["mlp"].bytes == pytest.approx(a.cost.components["mlp"].bytes * (4 + 32 / 32) / 16)
     assert b.cost.components["attention"].bytes == pytest.approx(a.cost.components["attention"].bytes / 2)
     assert b.compute_time == pytest.approx(a.compute_time)  # weight-only: the products stay 16-bit
     assert prefill(deploy(TOY, DEVICE, precision="fp8"), input_len=500).terms.mlp == pytest.approx(

@@ -4,12 +4,16 @@ from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficien
 from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
+from mlsysim.validation.predictors.inference import calibrated
+from mlsysim.validation.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
 
 __all__ = [
     "ELEMENT_BYTES",
     "Check",
     "Measurement",
     "PublishedPlan",
+    "ServingCheck",
+    "calibrated",
     "check",
     "counts",
     "gemm_efficiency",
@@ -17,6 +21,9 @@ __all__ = [
     "measurements",
     "published_plan",
     "published_plans",
+    "serving_check",
+    "serving_checks",
+    "serving_measurement",
     "signed_error",
     "stream_efficiency",
 ]
