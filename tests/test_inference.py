@@ -162,9 +162,10 @@ def test_a_mixture_reads_the_experts_it_hits() -> None:
 def test_a_mixture_with_all_experts_active_is_a_dense_model() -> None:
     mix = replace(MIX, top_k=8)
     dense = Model("dense", 4, 8, 4, 2, 2, 8 * 16, 100)
-    for run in (lambda d: decode_step(d, context=10, batch=3), lambda d: prefill(d, input_len=200)):
-        a, b = run(deploy(mix, DEVICE)), run(deploy(dense, DEVICE))
-        assert a.terms.experts == pytest.approx(b.terms.mlp)
+    a, b = (decode_step(deploy(m, DEVICE), context=10, batch=3) for m in (mix, dense))
+    assert a.terms.experts == pytest.approx(b.terms.mlp)
+    a, b = (prefill(deploy(m, DEVICE), input_len=200) for m in (mix, dense))
+    assert a.terms.experts == pytest.approx(b.terms.mlp)
 
 
 @pytest.mark.independent
@@ -227,7 +228,7 @@ def test_a_window_by_counting() -> None:
 def test_formats_change_bytes_and_nothing_else() -> None:
     plain, light = deploy(TOY, DEVICE), deploy(TOY, DEVICE, weights="int4-g32", kv="fp8")
     a, b = (decode_step(d, context=10, batch=3) for d in (plain, light))
-    assert b.cost.components["mlp"].bytes == pytest.approx(a.cost.components["mlp"].bytes * (4 + 16 / 32) / 16)
+    assert b.cost.components["mlp"].bytes == pytest.approx(a.cost.components["mlp"].bytes * (4 + 32 / 32) / 16)
     assert b.cost.components["attention"].bytes == pytest.approx(a.cost.components["attention"].bytes / 2)
     assert b.compute_time == pytest.approx(a.compute_time)  # weight-only: the products stay 16-bit
     assert prefill(deploy(TOY, DEVICE, precision="fp8"), input_len=500).terms.mlp == pytest.approx(
@@ -397,6 +398,9 @@ def test_the_crossover_is_where_both_times_meet() -> None:
 def test_time_to_first_token_by_hand() -> None:
     assert inference.time_to_first_token(8e12, 100e12, devices=4, efficiency=0.5, overhead=0.01) == pytest.approx(0.05)
     assert inference.request_latency(0.5, 11, 0.02) == pytest.approx(0.7)
+    assert inference.inter_token_latency(4e12, 1e12, 1e12, 1e12, devices=2, overhead=0.5) == pytest.approx(2.5)
+    # 3 new tokens after 7 cached ones: 3 x 5 weights, one row of 11 logits, 8 + 9 + 10 keys of width 2; twice, for 4 sequences.
+    assert inference.prefill_flops(4, 10, 5, 11, 2, cached_len=7) == 2 * 4 * (3 * 5 + 11 + 2 * 27)
 
 
 # Bounds
@@ -500,14 +504,10 @@ REAL = Efficiencies("x", "y", 0.7, 0.4, 0.9, 0.85, 0.8, 3e-6, 32.0, 0.25, 6e-5, 
 
 
 def time_of(**changes: Any) -> float:
-    parts: dict[str, Any] = {"work": WORK, "split": SPLIT, "machine": MACHINE, "eff": REAL}
-    sizes = {"batch": 32.0, "new": 1.0, "past": 900.0, "decode": 1.0}
-    for name, value in changes.items():
-        if name in sizes:
-            sizes[name] = value
-        else:
-            parts[name] = replace(parts[name], **value)
-    return float(pass_cost(*parts.values(), **sizes).time)
+    given: dict[str, Any] = {"work": WORK, "split": SPLIT, "machine": MACHINE, "eff": REAL}
+    given |= {"batch": 32.0, "new": 1.0, "past": 900.0, "decode": 1.0}
+    given |= {n: replace(given[n], **v) if isinstance(v, dict) else v for n, v in changes.items()}
+    return float(pass_cost(**given).time)
 
 
 @pytest.mark.independent
@@ -599,7 +599,7 @@ def test_leave_one_group_out_meets_the_target(capsys: pytest.CaptureFixture[str]
     assert ours.summary.supported >= 0.95 * ours.summary.n
     assert ours.summary.mape_mean_over_groups <= 0.13
     assert rows <= 0.18
-    assert plain.bias_mean_over_groups < -0.2  # the bound is what it is called
+    assert (plain.bias_mean_over_groups or 0.0) < -0.2  # the bound is what it is called
 
 
 @pytest.mark.independent

@@ -23,7 +23,10 @@ CHAPTER_OF = {
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
     "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
-    **dict.fromkeys((f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching")), "08-serving-capacity"),
+    **dict.fromkeys(
+        (f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching")), "08-serving-capacity"
+    ),
+    **dict.fromkeys((f"mlsysim.inference.{m}" for m in ("equations", "techniques")), "07-prefill-decode"),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

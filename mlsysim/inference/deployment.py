@@ -27,8 +27,8 @@ _FORMATS: Mapping[str, tuple[float, float, float]] = {
     "mxfp8": (8, 8, 32),
     "mxfp4": (4, 8, 32),
     "nvfp4": (4, 8, 16),
-    "int4-g128": (4, 16, 128),
-    "int4-g32": (4, 16, 32),
+    "int4-g128": (4, 32, 128),  # a 16-bit scale and a 16-bit zero point per group, as gpt-fast stores them
+    "int4-g32": (4, 32, 32),
 }
 FORMATS = tuple(_FORMATS)
 BLOCK_TOKENS = 16  # vLLM's default size of a block of cache

@@ -69,12 +69,22 @@ def collectives() -> Mapping[str, Measurement]:
 
 @cache
 def serving() -> Mapping[str, Measurement]:
-    """All shipped figures of serving systems, by name.
+    """All shipped latencies and rates of serving, by name.
 
-    >>> round(serving()["vllm-opt13b-slots"].value.value)
-    15700
+    >>> serving()["gpt-fast-7b-tp8"].inputs["tp"]
+    8
     """
     return _load("serving.toml")
+
+
+@cache
+def cache_budgets() -> Mapping[str, Measurement]:
+    """All shipped figures of how much cache a server holds, by name.
+
+    >>> round(cache_budgets()["vllm-opt13b-slots"].value.value)
+    15700
+    """
+    return _load("budgets.toml")
 
 
 def _load(file: str) -> Mapping[str, Measurement]:

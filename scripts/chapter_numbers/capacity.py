@@ -11,9 +11,13 @@ def numbers() -> dict[str, Any]:
     trace, code = catalog.trace("azure-conversation-2023"), catalog.trace("azure-code-2023")
     target = catalog.target("mlperf-llama2-70b-interactive")
     server = inference.deploy("Llama-3.1-70B", "H100", tp=4)
-    lengths = {"prompt": trace.prompt.value, "output": trace.output.value, "variation": trace.output_variation.value}
-    requests = {**lengths, "prompt_variation": trace.prompt_variation.value}
-    aims = {"ttft": target.ttft.value, "itl": target.itl.value}
+    lengths: dict[str, Any] = {
+        "prompt": trace.prompt.value,
+        "output": trace.output.value,
+        "variation": trace.output_variation.value,
+    }
+    requests: dict[str, Any] = {**lengths, "prompt_variation": trace.prompt_variation.value}
+    aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
 
     def share(value: float, digits: int = 0) -> str:
         return units.percent(value, digits, signed=False)
@@ -36,17 +40,16 @@ def numbers() -> dict[str, Any]:
     edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
     held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
 
-    real = inference.Efficiencies("example", "two round numbers", gemm=0.6, attention=0.6, memory=0.8)
-    slower = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=real)
-    slow = capacity.max_rate(capacity.replica_of(slower, **requests, itl=aims["itl"]), **aims)
+    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=validation.calibrated("H100"))
+    slow = capacity.max_rate(capacity.replica_of(expected, **requests, itl=aims["itl"]), **aims)
     eight = inference.deploy("Llama-3.1-70B", "H100", tp=8)
     doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
     h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4)
     wider = capacity.max_rate(capacity.replica_of(h200, **requests, itl=aims["itl"], most=1024), **aims)
 
-    vllm = {}
+    vllm: dict[str, Any] = {}
     for name in ("opt13b", "opt66b", "opt175b"):
-        cache, slots = (validation.serving()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
+        cache, slots = (validation.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
         model, x = catalog.model(cache.inputs["model"]), cache.inputs
         token, weights = memory.kv_cache_of(model, 1, 1), 2 * transformer.parameter_count(model).total
         binary, decimal = (
@@ -56,7 +59,7 @@ def numbers() -> dict[str, Any]:
             for size in (units.GiB, units.GB)
         )
         vllm[name] = {"error": units.percent(binary / slots.value.value - 1), "lost": share(1 - decimal / binary)}
-    printed = validation.serving()["vllm-opt13b-cache"]
+    printed = validation.cache_budgets()["vllm-opt13b-cache"]
     token = memory.kv_cache_of("OPT-13B", 1, 1)
 
     def wall(places: int, busy: float) -> float:
@@ -120,9 +123,10 @@ def numbers() -> dict[str, Any]:
             "edge_mean": time(edge.place_wait),
             "edge_rate": f"{edge.rate:.1f}",
         },
-        "shares": {
-            "gemm": share(0.6),
-            "memory": share(0.8),
+        "calibrated": {
+            "prompt": time(slow.replica.prefill_time),
+            "prompt_times": f"{slow.replica.prefill_time / chosen.prefill_time:.1f}",
+            "step_one": time(slow.replica.step_times[0]),
             "places": f"{slow.replica.slots}",
             "best": f"{slow.rate:.1f}",
             "times": f"{best.rate / slow.rate:.1f}",
