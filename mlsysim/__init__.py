@@ -12,12 +12,14 @@ __version__ = "0.1.0"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
 
 _SUBMODULES = (
+    "capacity",
     "catalog",
     "classroom",
     "collectives",
     "communication",
     "equations",
     "flops",
+    "inference",
     "kernels",
     "memory",
     "parallelism",

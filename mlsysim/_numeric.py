@@ -50,6 +50,24 @@ def log2(x: Num) -> Num:
     return _numpy().log2(x) if is_array(x) else math.log2(x)
 
 
+def exp(x: Num) -> Num:
+    """e to the x, elementwise for an array.
+
+    >>> exp(0.0)
+    1.0
+    """
+    return _numpy().exp(x) if is_array(x) else math.exp(x)
+
+
+def expm1(x: Num) -> Num:
+    """e to the x, less one, exact also where x is small; elementwise for an array.
+
+    >>> expm1(1e-20)
+    1e-20
+    """
+    return _numpy().expm1(x) if is_array(x) else math.expm1(x)
+
+
 def log(x: Num) -> Num:
     """Natural logarithm, elementwise for an array.
 
@@ -66,6 +84,15 @@ def sqrt(x: Num) -> Num:
     2.0
     """
     return _numpy().sqrt(x) if is_array(x) else math.sqrt(x)
+
+
+def log1p(x: Num) -> Num:
+    """Natural logarithm of one plus x, exact for small x; elementwise for an array.
+
+    >>> log1p(0.0)
+    0.0
+    """
+    return _numpy().log1p(x) if is_array(x) else math.log1p(x)
 
 
 def concatenate(parts: Sequence[Num]) -> Num:

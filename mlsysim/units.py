@@ -188,6 +188,8 @@ def _significant(value: float, digits: int) -> str:
     if value == 0:
         return "0"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    if decimals > 12:  # below every prefix: a chance of 1e-40 needs no forty zeros
+        return f"{value:.{digits}g}"
     text = f"{value:.{max(decimals, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -8,7 +8,20 @@ import re
 import numpy as np
 import pytest
 
-from mlsysim import catalog, collectives, equations, flops, kernels, memory, parallelism, quantities, roofline, training  # noqa: F401  (importing registers)
+from mlsysim import (  # noqa: F401  (importing registers)
+    capacity,
+    catalog,
+    collectives,
+    equations,
+    flops,
+    inference,
+    kernels,
+    memory,
+    parallelism,
+    quantities,
+    roofline,
+    training,
+)
 from mlsysim.equations import REGISTRY, Equation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -19,6 +32,18 @@ EVERY = sorted(REGISTRY.values(), key=lambda e: e.label)
 def eq(request: pytest.FixtureRequest) -> Equation:
     chosen: Equation = request.param
     return chosen
+
+
+PRINTED = {
+    "min": min,
+    "max": max,
+    "sqrt": math.sqrt,
+    "log2": math.log2,
+    "log": math.log,
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "log1p": math.log1p,
+}
 
 
 def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
@@ -34,11 +59,7 @@ def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equat
     rng = random.Random(eq.label)
     for _ in range(20):
         arguments = inside(eq, rng)
-        printed = eval(
-            eq.formula,
-            {"__builtins__": {}},
-            {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2, "log": math.log},
-        )
+        printed = eval(eq.formula, {"__builtins__": {}}, {**arguments, **PRINTED})
         assert eq.function(**arguments) == pytest.approx(printed, rel=1e-12)
 
 

@@ -34,7 +34,9 @@ FLOOR_OF = {name: i for i, names in enumerate(FLOORS) for name in names}
 THIRD_PARTY_ALLOWED = {
     "_numeric": {"numpy"},
     "quantities": {"pint"},
-    "validation.predictors.training_step": {"numpy"},  # inside its fit only
+    "validation.fitting": {"numpy"},  # these three inside their fits only
+    "validation.predictors.inference": {"numpy"},
+    "validation.predictors.training_step": {"numpy"},
     "classroom.charts": {"matplotlib", "IPython"},
     "classroom.bars": {"matplotlib"},
     "classroom.sliders": {"ipywidgets"},

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from mlsysim import catalog, classroom, kernels, roofline  # noqa: F401  (importing registers)
+from mlsysim import capacity, catalog, classroom, kernels, roofline  # noqa: F401  (importing registers)
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
@@ -24,6 +24,10 @@ CHAPTER_OF = {
     "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
     "mlsysim.training.equations": "06-training-step",
+    **dict.fromkeys(
+        (f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching")), "08-serving-capacity"
+    ),
+    **dict.fromkeys((f"mlsysim.inference.{m}" for m in ("equations", "techniques")), "07-prefill-decode"),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -23,6 +23,7 @@ from mlsysim.catalog.hf import from_hf_config
 from mlsysim.catalog.presets import Preset, preset, presets
 from mlsysim.catalog.shapes import Model, load_models, model, models
 from mlsysim.catalog.sourced import Sourced
+from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
 
 __all__ = [
     "Cluster",
@@ -34,6 +35,8 @@ __all__ = [
     "Protocol",
     "Rates",
     "Sourced",
+    "Target",
+    "Trace",
     "cluster",
     "device",
     "devices",
@@ -52,4 +55,8 @@ __all__ = [
     "presets",
     "protocol",
     "protocols",
+    "target",
+    "targets",
+    "trace",
+    "traces",
 ]

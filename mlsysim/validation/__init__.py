@@ -1,16 +1,21 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
+from mlsysim.validation.measurements import Measurement, cache_budgets, counts, measurement, measurements
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
+from mlsysim.validation.predictors.inference import calibrated
 from mlsysim.validation.presets import calibrated_efficiencies, datasheet_efficiencies
+from mlsysim.validation.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
 
 __all__ = [
     "ELEMENT_BYTES",
     "Check",
     "Measurement",
     "PublishedPlan",
+    "ServingCheck",
+    "cache_budgets",
+    "calibrated",
     "calibrated_efficiencies",
     "check",
     "counts",
@@ -20,6 +25,9 @@ __all__ = [
     "measurements",
     "published_plan",
     "published_plans",
+    "serving_check",
+    "serving_checks",
+    "serving_measurement",
     "signed_error",
     "stream_efficiency",
 ]

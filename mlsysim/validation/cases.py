@@ -96,8 +96,20 @@ CLASSES: Mapping[str, CaseClass] = MappingProxyType(
                 flags=_words("gated_mlp tied_embeddings seq_parallel"),
                 texts=_words("model device attn_type sharding precision recompute task"),
             ),
-            # Recognised by their headers, so that the answer is "not modelled yet" and not "what is this?".
-            CaseClass("inference", "measured_time_s", _words("phase batch input_len output_len"), frozenset()),
+            CaseClass(
+                "inference",
+                "measured_time_s",
+                _words("phase batch input_len output_len"),
+                numbers=_words(
+                    "params active_params layers hidden ffn heads kv_heads head_dim vocab n_experts top_k "
+                    "n_shared_experts moe_ffn n_dense_layers q_lora_rank kv_lora_rank qk_rope_head_dim peak_flops "
+                    "hbm_bandwidth hbm_bytes n_devices devices_per_node intra_node_bandwidth inter_node_bandwidth "
+                    "tp pp ep dp batch input_len output_len context_len weight_bits weight_bytes"
+                ),
+                flags=_words("gated_mlp tied_embeddings"),
+                texts=_words("model device attn_type phase weight_precision compute_precision kv_precision framework"),
+            ),
+            # Recognised by its header, so that the answer is "not modelled yet" and not "what is this?".
             CaseClass("scalar", "value", _words("quantity basis inputs"), frozenset()),
         )
     }

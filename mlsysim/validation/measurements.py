@@ -18,6 +18,7 @@ _UNITS = {
     "flops": "FLOP",
     "bytes": "byte",
     "share": "1",
+    "count": "1",
 }
 
 
@@ -64,6 +65,26 @@ def collectives() -> Mapping[str, Measurement]:
     8
     """
     return _load("collectives.toml")
+
+
+@cache
+def serving() -> Mapping[str, Measurement]:
+    """All shipped latencies and rates of serving, by name.
+
+    >>> serving()["gpt-fast-7b-tp8"].inputs["tp"]
+    8
+    """
+    return _load("serving.toml")
+
+
+@cache
+def cache_budgets() -> Mapping[str, Measurement]:
+    """All shipped figures of how much cache a server holds, by name.
+
+    >>> round(cache_budgets()["vllm-opt13b-slots"].value.value)
+    15700
+    """
+    return _load("budgets.toml")
 
 
 def _load(file: str) -> Mapping[str, Measurement]:

@@ -9,18 +9,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mlsysim.classroom.exercises import (
+    capacity,
     communication,
     counting,
     iron_law,
     memory,
     parallelism,
+    prefill_decode,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
 from mlsysim.errors import unknown_name
 
-_CHAPTERS = (iron_law, counting, memory, communication, parallelism, training_step)
-
+_CHAPTERS = (
+    iron_law,
+    counting,
+    memory,
+    communication,
+    parallelism,
+    training_step,
+    prefill_decode,
+    capacity,
+)
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {chapter.SLUG: chapter.OBJECTIVES for chapter in _CHAPTERS}

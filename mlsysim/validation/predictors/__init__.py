@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import as_file, files
 from types import MappingProxyType
+from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.validation.predictors import attention, collective, gemm, memory, training_step
+from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
-__all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants"]
+__all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants", "shipped_fit"]
 
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
     {
@@ -18,19 +19,33 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
         "collective": collective.PREDICTOR,
         "memory": memory.PREDICTOR,
         "training_step": training_step.PREDICTOR,
+        "inference": inference.PREDICTOR,
     }
 )
 
 
 @cache
+def _shipped(class_name: str) -> Mapping[str, Any]:
+    resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"
+    if not resource.is_file():
+        return MappingProxyType({})
+    with as_file(resource) as path:
+        return MappingProxyType(read_toml(path))
+
+
 def shipped_constants(class_name: str) -> Constants:
     """The fitted constants of a class that ship with the package; none for a class without a fit.
 
     >>> sorted(shipped_constants("scalar"))
     []
     """
-    resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"
-    if not resource.is_file():
-        return MappingProxyType({})
-    with as_file(resource) as path:
-        return MappingProxyType(read_toml(path)["constants"])
+    return MappingProxyType(_shipped(class_name).get("constants", {}))
+
+
+def shipped_fit(class_name: str) -> Mapping[str, Any]:
+    """What the shipped constants of a class were fitted to: rows, groups, method, date.
+
+    >>> len(shipped_fit("inference")["groups"])
+    11
+    """
+    return MappingProxyType(_shipped(class_name).get("fit", {}))

@@ -7,13 +7,13 @@ sourced share instead. Without constants (datasheet mode) everything is sourced,
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import training
 from mlsysim.training import Efficiencies
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
+from mlsysim.validation.fitting import gauss_newton
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample
 from mlsysim.validation.predictors.training_rows import step_of
 
@@ -115,23 +115,17 @@ def _stack(parts: Sequence[Any]) -> Any:
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Fit the constants with Gauss-Newton on a robust log error, every group with one vote; needs NumPy.
-
-    Each constant is the logistic of a free number between the ends of its physical range, with a weak pull to the start.
-    """
+    """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
     rows = [row for row in rows if step_of(Row(row[0])).generation]  # a device nobody knows says nothing of others
     steps = [step_of(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
-    size = Counter(g for _, _, g in rows)
-    weight = np.array([size[g] ** -0.5 for _, _, g in rows])
     families = sorted({s.family for s in steps})
     # Attention kernels differ by generation only where both were tuned for: Ampere's own, and one for all others.
     names = [(f, "gemm") for f in families] + [("8-bit", "gemm"), ("attention", "Ampere"), ("attention", "other")]
     names += [("software", n) for n in _SOFTWARE]
     ranges = [_RANGES[c if c in ("attention", "8-bit") else n] for c, n in names]
-    low, high, start = (np.array(x) for x in zip(*ranges, strict=True))
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
     memory = np.array([_memory(s.generation) for s in steps])
     ampere = np.array([s.family == "Ampere" for s in steps])
@@ -140,11 +134,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     column = np.array([families.index(s.family) for s in steps])
     k = len(families)
 
-    def values(z: Any) -> Any:
-        return low + (high - low) / (1.0 + np.exp(-z))
-
-    def residuals(z: Any) -> Any:
-        c = values(z)
+    def log_errors(c: Any) -> Any:
         gemm = c[column] * clock
         eff = Efficiencies(
             gemm=np.where(narrow, gemm * c[k], gemm),
@@ -155,37 +145,10 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
         )
         return np.log(training.step_terms(work, layout, machine, eff).time / measured)
 
-    soft, pull = 0.1, 0.05  # beyond an error of 10 % a row counts linearly; width of the pull to the start
-    share = (start - low) / (high - low)
-    origin = np.log(share / (1.0 - share))
-
-    def loss(z: Any) -> float:
-        robust = 2.0 * soft**2 * (np.sqrt(1.0 + (residuals(z) / soft) ** 2) - 1.0)
-        return float(np.sum(weight**2 * robust) + np.sum((pull * (z - origin)) ** 2))
-
-    z, damping, now = origin, 1e-2, loss(origin)
-    unit = np.eye(len(z))
-    for _ in range(40):
-        r = residuals(z)
-        w = weight * (1.0 + (r / soft) ** 2) ** -0.25
-        jacobian = np.stack([(residuals(z + 1e-4 * u) - r) / 1e-4 for u in unit], axis=1) * w[:, None]
-        gradient = jacobian.T @ (r * w) + pull**2 * (z - origin)
-        gain = 0.0
-        while damping < 1e6:
-            move = -np.linalg.solve(jacobian.T @ jacobian + (pull**2 + damping) * unit, gradient)
-            new = z + np.clip(move, -2.0, 2.0)
-            if loss(new) < now:
-                gain, z, damping = now - loss(new), new, damping / 5.0
-                now -= gain
-                break
-            damping *= 5.0
-        if gain < 1e-5:
-            break
-    fitted: dict[str, dict[str, float]] = {
-        s.generation: {} for s in steps if s.generation
-    }  # seen, even if none is its own
-    for (group, name), value in zip(names, values(z), strict=True):
-        fitted.setdefault(group, {})[name] = float(f"{value:.3g}")
+    fitted: dict[str, dict[str, float]] = {s.generation: {} for s in steps}  # seen, even if no constant is its own
+    found = gauss_newton(ranges, log_errors, [g for _, _, g in rows])
+    for (group, name), value in zip(names, found, strict=True):
+        fitted.setdefault(group, {})[name] = value
     return fitted
 
 

@@ -1,0 +1,359 @@
+"""One replica as a queue sees it: places in its batch, the time of a prompt, and the time of a step for every batch.
+
+A :class:`Replica` is the seam to the request simulator: the closed forms and the simulator start from the same numbers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim import units
+from mlsysim._numeric import Num, all_true, is_array
+from mlsysim.capacity.batching import loaded_itl, request_capacity
+from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
+from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
+from mlsysim.errors import InputError
+from mlsysim.inference import Deployment, decode_step, prefill
+from mlsysim.results import CALLER, Explanation, Input, Term
+
+USABLE = 0.9  # of the device memory: the default of vLLM's option gpu_memory_utilization
+_POSITIVE, _NON_NEGATIVE, _MORE_THAN_ONE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE), Domain.of("(1, inf)")
+
+
+@dataclass(frozen=True)
+class Concurrency:
+    """What :func:`sequences` returns; bytes on the fullest device, floats or arrays."""
+
+    deployment: Deployment
+    prompt: Num
+    output: Num
+    variation: Num
+    usable: Num
+    reserve: Num
+    budget: Num
+    tokens: Num  # held by a running sequence, on average
+    token_bytes: Num
+    sequences: Num  # over all dp ranks of the replica
+    reserved: Num  # sequences when each keeps room for its whole answer from the start
+
+    def explain(self) -> Explanation:
+        """Budget, cache per sequence and the quotient, with the numbers in them and where they came from."""
+        d = self.deployment
+        budget = {
+            "capacity": d.device.memory_capacity,
+            "weights": d.weight_memory,
+            "devices": 1.0,
+            "usable": self.usable,
+            "reserve": self.reserve,
+        }
+        held = {"prompt": self.prompt, "output": self.output, "variation": self.variation}
+        count = {"budget": self.budget, "tokens": self.tokens, "token_bytes": self.token_bytes}
+        per_rank = self.sequences / d.split.dp
+        return Explanation(
+            title=f"{d.model.name} on {d.devices} x {d.device.name}: {_text(self.sequences)} sequences at a time",
+            terms=(
+                Term("cache budget", self.budget, "eq-kv-budget", budget),
+                Term("tokens held", self.tokens, "eq-held-tokens", held),
+                Term("sequences", per_rank, "eq-concurrency", {**count, "block_tokens": d.block_tokens}),
+            ),
+            inputs=(
+                Input("capacity", d.device.memory_capacity, "byte", d.device.origin("memory_capacity")),
+                Input("weights", d.weight_memory, "byte", f"{d.weights}, on the fullest device"),
+                Input("usable", self.usable, "1", "vLLM's default" if self.usable is USABLE else CALLER),
+                Input("reserve", self.reserve, "byte", CALLER),
+                Input("cache per token", self.token_bytes, "byte", f"{d.kv}, on the fullest device"),
+                Input("prompt", self.prompt, "1"),
+                Input("output", self.output, "1"),
+            ),
+            notes=(
+                f"Bytes are those of the fullest device; {d.split.dp:g} data-parallel rank(s) hold sequences.",
+                f"With room kept for the whole answer from the start: {_text(self.reserved)} sequences.",
+                "An average: when many answers are long at once the engine must preempt, which costs time.",
+            ),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "kv_budget_bytes": self.budget,
+            "held_tokens": self.tokens,
+            "token_bytes": self.token_bytes,
+            "sequences": self.sequences,
+            "sequences_reserved": self.reserved,
+        }
+
+
+def _text(value: Num) -> str:
+    return "several" if is_array(value) else f"{value:g}"
+
+
+def sequences(
+    deployment: Deployment,
+    *,
+    prompt: Num,
+    output: Num,
+    variation: Num = 0.0,
+    usable: Num = USABLE,
+    reserve: Num = 0.0,
+) -> Concurrency:
+    """How many sequences a deployment can hold at the same time.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        As from :func:`mlsysim.inference.deploy`.
+    prompt, output : float or array, 1
+        Mean tokens of a prompt and of an answer.
+    variation : float or array, 1
+        Coefficient of variation of the answers' lengths.
+    usable : float or array, 1
+        Share of the device memory that the engine takes.
+    reserve : float or array, byte
+        Activations and workspaces on each device, out of that share.
+
+    Returns
+    -------
+    Concurrency
+        Frozen result with ``budget``, ``tokens``, ``sequences``, ``reserved`` and ``explain()``.
+
+    Raises
+    ------
+    InputError
+        A value out of range; weights that leave no room.
+
+    Assumptions: those of eq-kv-budget, eq-held-tokens and eq-concurrency, on the fullest device.
+
+    >>> from mlsysim.inference import deploy
+    >>> sequences(deploy("Llama-3.1-70B", "H100", tp=4), prompt=1024, output=256).sequences
+    389.0
+    """
+    d = deployment
+    if not isinstance(d, Deployment):
+        raise InputError(
+            f"sequences: {str(d)[:40]!r} is not a deployment; make one with inference.deploy(model, device)"
+        )
+    budget = kv_budget(d.device.memory_capacity, d.weight_memory, 1.0, usable, reserve)
+    if not all_true(budget > 0):
+        need = units.format(d.weight_memory, "byte")
+        raise InputError(
+            f"sequences: weights of {need} on a {d.device.name} leave no memory for cache; use more devices or "
+            "smaller weights"
+        )
+    tokens = held_tokens(prompt, output, variation)
+    whole = prompt + output
+    one, all_of_it = (_per_token(d, t) for t in (tokens, whole))
+    dp = float(d.split.dp)
+    return Concurrency(
+        deployment=d,
+        prompt=prompt,
+        output=output,
+        variation=variation,
+        usable=usable,
+        reserve=reserve,
+        budget=budget,
+        tokens=tokens,
+        token_bytes=one,
+        sequences=concurrency(budget, tokens, one, d.block_tokens) * dp,
+        reserved=concurrency(budget, whole, all_of_it, d.block_tokens) * dp,
+    )
+
+
+def _per_token(d: Deployment, tokens: Num) -> Num:
+    """Cache bytes per token of one sequence on the fullest device (less inside a sliding window)."""
+    return d.kv_memory(d.split.dp, tokens) / (-(-tokens // d.block_tokens) * d.block_tokens)
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What a queue needs to know of a replica. Made by :func:`replica` or :func:`replica_of`."""
+
+    prefill_time: float  # s, of one request alone
+    steps: float  # decode steps of a request
+    step_times: tuple[float, ...]  # s, of a batch of 1, 2, … slots
+    prompt_variation: float = 1.0  # standard deviation over mean of the time of a prompt pass
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    @property
+    def slots(self) -> int:
+        """Places in the batch."""
+        return len(self.step_times)
+
+    def throughput(self, batch: int) -> float:
+        """Requests per second while so many are in the batch."""
+        return float(request_capacity(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second with all places taken."""
+        return self.throughput(self.slots)
+
+    def itl(self, batch: int) -> float:
+        """Mean time between tokens while so many are in the batch, prompts of the others included, s."""
+        return float(loaded_itl(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
+
+    def batch_in_pace(self, itl: float) -> int:
+        """Largest batch whose tokens come at that pace; 0 when not even one request does."""
+        return max((n for n in range(1, self.slots + 1) if self.itl(n) <= itl), default=0)
+
+    def with_slots(self, slots: int) -> "Replica":
+        """The same replica with fewer places in its batch."""
+        if not 1 <= slots <= self.slots:
+            raise InputError(f"with_slots: slots = {slots} must lie between 1 and the {self.slots} that there are")
+        return replace(self, step_times=self.step_times[:slots])
+
+
+def replica(
+    step_time: Callable[[int], float],
+    slots: int,
+    *,
+    prefill_time: float,
+    output: float,
+    prompt_variation: float = 1.0,
+    origins: Mapping[str, str] | None = None,
+) -> Replica:
+    """A replica from any step-time model, measured or computed.
+
+    Parameters
+    ----------
+    step_time : function
+        Seconds of a decode step for a batch of 1, 2, … sequences.
+    slots : int
+        Places in the batch: the least of what memory holds, what the pace allows, and what the engine is told.
+    prefill_time : float, s
+        Time of one prompt pass.
+    output : float, 1
+        Mean output tokens of a request, more than one.
+    prompt_variation : float, 1
+        Coefficient of variation of the prompt passes' times; about that of the prompts' lengths.
+    origins : mapping, optional
+        Where ``slots``, ``prefill_time``, ``steps`` and ``step_time`` came from.
+
+    Raises
+    ------
+    InputError
+        A value out of range.
+
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> round(r.capacity, 2), round(r.itl(64), 4)
+    (9.88, 0.0321)
+    """
+    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+        raise InputError(f"replica: slots = {slots!r} must be a whole number of at least 1")
+    check_argument("replica", "prefill_time", prefill_time, "s", _NON_NEGATIVE)
+    check_argument("replica", "output", output, "1", _MORE_THAN_ONE)
+    check_argument("replica", "prompt_variation", prompt_variation, "1", _NON_NEGATIVE)
+    times = tuple(float(step_time(n)) for n in range(1, slots + 1))
+    for t in times:
+        check_argument("replica", "step_time", t, "s", _POSITIVE)
+    named = MappingProxyType(dict(origins or {}))
+    return Replica(float(prefill_time), float(output) - 1.0, times, float(prompt_variation), named)
+
+
+def replica_of(
+    deployment: Deployment,
+    *,
+    prompt: float,
+    output: float,
+    variation: float = 0.0,
+    prompt_variation: float = 1.0,
+    slots: int | None = None,
+    usable: float = USABLE,
+    reserve: float = 0.0,
+    itl: float | None = None,
+    most: int = 256,
+) -> Replica:
+    """A replica of a deployment: its places from memory and pace, its times from :mod:`mlsysim.inference`.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        As from :func:`mlsysim.inference.deploy`.
+    prompt, output : float, 1
+        Mean tokens of a prompt and of an answer.
+    variation, prompt_variation : float, 1
+        Coefficients of variation of the answers' and of the prompts' lengths.
+    slots : int, optional
+        Places in the batch; as many as fit into memory, up to ``most``, unless given.
+    usable, reserve : float, 1 and byte
+        As in :func:`sequences`.
+    itl : float, s, optional
+        Target for the time between tokens of a full batch; places that would miss it are not used.
+    most : int
+        Largest batch that the engine is told to run.
+
+    Raises
+    ------
+    InputError
+        A value out of range; more places than memory holds; a pace that a batch of one misses.
+
+    >>> from mlsysim.inference import deploy
+    >>> replica_of(deploy("Llama-3.1-70B", "H100", tp=4), prompt=1024, output=256, itl=0.04).slots
+    140
+    """
+    fit = sequences(deployment, prompt=prompt, output=output, variation=variation, usable=usable, reserve=reserve)
+    room = int(fit.sequences)
+    if slots is not None and slots > room:
+        raise InputError(f"replica_of: slots = {slots} do not fit; memory holds {room} such sequences")
+    if room < deployment.split.dp:
+        raise InputError("replica_of: memory holds no such sequence; use more devices or shorter sequences")
+    places = min(room, most) if slots is None else slots
+    first = int(deployment.split.dp)  # every data-parallel rank works, however few sequences there are
+    made = replica(
+        lambda n: float(decode_step(deployment, context=fit.tokens, batch=float(max(n, first))).time),
+        places,
+        prefill_time=float(prefill(deployment, input_len=prompt, batch=float(first)).time),
+        output=output,
+        prompt_variation=prompt_variation,
+        origins={
+            "slots": f"memory holds {room}, at most {most}" if slots is None else CALLER,
+            "prefill_time": "inference.prefill",
+            "step_time": f"inference.decode_step, {deployment.efficiencies.name}",
+        },
+    )
+    if itl is None:
+        return made
+    in_pace = made.batch_in_pace(itl)
+    if in_pace == 0:
+        raise InputError(
+            f"replica_of: itl = {units.format(itl, 's')} is missed by a batch of one, which takes "
+            f"{units.format(made.itl(1), 's')}; use more devices or a smaller model"
+        )
+    return made.with_slots(in_pace)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What :func:`serving_curve` returns: one replica at every batch, full all the time."""
+
+    replica: Replica
+    batch: tuple[int, ...]
+    requests_per_s: tuple[float, ...]
+    tokens_per_s: tuple[float, ...]
+    itl: tuple[float, ...]  # s, prompts of the others included
+    residence: tuple[float, ...]  # s, from the place in the batch to the last token
+
+    @property
+    def knee(self) -> int:
+        """The batch with the most requests per second per second of residence."""
+        power = [x / t for x, t in zip(self.requests_per_s, self.residence, strict=True)]
+        return self.batch[power.index(max(power))]
+
+
+def serving_curve(replica: Replica) -> Curve:
+    """Throughput against latency over the batch, and the knee.
+
+    >>> from mlsysim.capacity import replica
+    >>> serving_curve(replica(lambda b: 0.01 + 1e-4 * b, 64, prefill_time=0.0, output=201)).knee
+    64
+    """
+    batches = tuple(range(1, replica.slots + 1))
+    rates = tuple(replica.throughput(b) for b in batches)
+    return Curve(
+        replica=replica,
+        batch=batches,
+        requests_per_s=rates,
+        tokens_per_s=tuple(x * (replica.steps + 1) for x in rates),
+        itl=tuple(replica.itl(b) for b in batches),
+        residence=tuple(b / x for b, x in zip(batches, rates, strict=True)),
+    )

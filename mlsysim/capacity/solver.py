@@ -1,0 +1,391 @@
+"""Replicas under load: who waits and how long, how many replicas a target needs, and how much a number of them carries."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import units
+from mlsysim._numeric import Num, all_true, is_array, maximum
+from mlsysim.capacity.batching import goodput
+from mlsysim.capacity.queues import BELOW_ONE, erlang_b_step, utilisation, waiting_share
+from mlsysim.capacity.replicas import Replica
+from mlsysim.capacity.waiting import mean_wait, mg1_wait, wait_quantile, wait_tail
+from mlsysim.equations import POSITIVE, Domain, check_argument
+from mlsysim.errors import InputError
+from mlsysim.results import CALLER, Explanation, Input, Term
+
+# What the closed forms take for granted, and what a simulation of every request does instead.
+ASSUMPTIONS: tuple[tuple[str, str], ...] = (
+    ("Requests come as a Poisson process at a steady rate.", "plays a trace, with its bursts and its times of day"),
+    ("Answers are so unequal that the queue forgets (exponential).", "draws or replays the lengths"),
+    ("Prompt passes go first and one by one; the step under way is short.", "schedules every pass, in chunks"),
+    ("A request waits for a place or for other prompts, not for both.", "lets it wait for both"),
+    ("Its own prompt is of average length.", "gives each request its own prompt"),
+    ("The batch is balanced over the replicas, at no cost.", "routes each request when it comes"),
+    ("Every sequence holds the average number of tokens.", "allocates blocks, and preempts when they run out"),
+    ("A step takes the time of its batch at the average context.", "times every step with what is in it"),
+)
+_QUANTILE, _POSITIVE = Domain.of(BELOW_ONE), Domain.of(POSITIVE)
+_MOST_REPLICAS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Load:
+    """What :func:`load` returns; SI units."""
+
+    replica: Replica
+    rate: Num
+    replicas: int
+    quantile: float
+    ttft_target: float | None
+    itl_target: float | None
+    blocking: Num
+    utilisation: Num
+    delayed: Num  # share of the requests that find every place taken
+    running: Num  # requests in the batches of all replicas, on average
+    in_pace: Num  # share that meets the target between tokens; 1 without one
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second that all replicas complete with every place taken."""
+        return self.replicas * self.replica.capacity
+
+    @property
+    def place_wait(self) -> Num:
+        """Mean wait for a place in a batch, over all requests, s."""
+        return mean_wait(**self._places)
+
+    @property
+    def prompt_wait(self) -> Num:
+        """Mean wait for the prompt passes of others, s."""
+        r = self.replica
+        return mg1_wait(r.prefill_time, self._prompts["utilisation"], r.prompt_variation)
+
+    @property
+    def wait_quantile(self) -> Num:
+        """Wait that a share ``quantile`` does not exceed: the larger of those for a place and for other prompts, s."""
+        return maximum(
+            wait_quantile(**self._places, quantile=self.quantile),
+            wait_quantile(**self._prompts, quantile=self.quantile),
+        )
+
+    @property
+    def late(self) -> Num:
+        """Share whose first token misses its target; 0 without one."""
+        if self.ttft_target is None:
+            return 0.0 * self.delayed
+        slack = self.ttft_target - self.replica.prefill_time
+        if slack < 0:
+            return 1.0 + 0.0 * self.delayed
+        return maximum(wait_tail(**self._places, wait=slack), wait_tail(**self._prompts, wait=slack))
+
+    @property
+    def ttft(self) -> Num:
+        """Mean time to the first token, s."""
+        return self.replica.prefill_time + self.place_wait + self.prompt_wait
+
+    @property
+    def ttft_quantile(self) -> Num:
+        """Time to the first token of an average prompt after a wait that a share ``quantile`` does not exceed, s."""
+        return self.replica.prefill_time + self.wait_quantile
+
+    @property
+    def residence(self) -> Num:
+        """Mean time from a request's place in a batch to its last token, by Little's law, s."""
+        return self.running / self.rate
+
+    @property
+    def itl(self) -> Num:
+        """Mean time between tokens at this load, s."""
+        return (self.residence - self.replica.prefill_time) / self.replica.steps
+
+    @property
+    def e2e(self) -> Num:
+        """Mean time from request to last token, s."""
+        return self.place_wait + self.residence
+
+    @property
+    def goodput(self) -> Num:
+        """Requests per second that meet both targets."""
+        return goodput(self.rate, self.late, self.in_pace)
+
+    @property
+    def tokens_per_s(self) -> Num:
+        """Output tokens of all replicas together."""
+        return self.rate * (self.replica.steps + 1)
+
+    @property
+    def _places(self) -> dict[str, Num]:
+        """The queue for a place, as the equations of a wait take it."""
+        return {"delayed": self.delayed, "capacity": self.capacity, "utilisation": self.utilisation}
+
+    @property
+    def _prompts(self) -> dict[str, Num]:
+        """The queue of prompt passes, as that exponential server which has the mean wait of eq-mg1-wait."""
+        r = self.replica
+        busy = self.rate / self.replicas * r.prefill_time
+        alike = r.prefill_time * (1 + r.prompt_variation**2) / 2
+        return {"delayed": busy, "capacity": 1 / alike if alike else _NO_TIME, "utilisation": busy}
+
+    def explain(self) -> Explanation:
+        """Each step with its equation and the numbers in it, the inputs' origins, and what is assumed."""
+        r, rate = self.replica, self.rate
+        cycle = {
+            "batch": float(r.slots),
+            "prefill_time": r.prefill_time,
+            "step_time": r.step_times[-1],
+            "steps": r.steps,
+        }
+        share = {"blocking": self.blocking, "utilisation": self.utilisation}
+        mg1 = {
+            "service_time": r.prefill_time,
+            "utilisation": self._prompts["utilisation"],
+            "variation": r.prompt_variation,
+        }
+        quantile = {"quantile": self.quantile}
+        for_place, for_prompts = (wait_quantile(**x, **quantile) for x in (self._places, self._prompts))
+        longer = for_place >= for_prompts
+        terms = [
+            Term("full replica", r.capacity, "eq-request-capacity", cycle),
+            Term("full batch's ITL", r.itl(r.slots), "eq-loaded-itl", cycle),
+            Term("utilisation", self.utilisation, "eq-utilisation", {"rate": rate, "capacity": self.capacity}),
+            Term("no place free", self.delayed, "eq-erlang-c", share),
+            Term("place, mean wait", self.place_wait, "eq-mean-wait", self._places),
+            Term("place, quantile", for_place, "eq-wait-quantile", {**self._places, **quantile}, longer),
+            Term("prompts, mean wait", self.prompt_wait, "eq-mg1-wait", mg1),
+            Term(
+                "prompts, quantile",
+                for_prompts,
+                "eq-wait-quantile",
+                {**self._prompts, **quantile},
+                ~longer if is_array(longer) else not longer,
+            ),
+            Term("running", self.running, "eq-little", {"rate": rate, "time": self.residence}),
+            Term("goodput", self.goodput, "eq-goodput", {"rate": rate, "late": self.late, "in_pace": self.in_pace}),
+        ]
+        origin = r.origins.get
+        return Explanation(
+            title=f"{self.replicas} replica(s) with {r.slots} places each",
+            terms=tuple(terms),
+            inputs=(
+                Input("rate", rate, "1/s"),
+                Input("places", float(r.slots), "1", origin("slots", CALLER)),
+                Input("prefill time", r.prefill_time, "s", origin("prefill_time", CALLER)),
+                Input("step, full batch", r.step_times[-1], "s", origin("step_time", CALLER)),
+                Input("decode steps", r.steps, "1", origin("steps", CALLER)),
+            ),
+            notes=tuple(f"Assumed: {text}" for text, _ in ASSUMPTIONS),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "rate_per_s": self.rate,
+            "replicas": self.replicas,
+            "slots": self.replica.slots,
+            "capacity_per_s": self.capacity,
+            "utilisation": self.utilisation,
+            "delayed": self.delayed,
+            "place_wait_s": self.place_wait,
+            "prompt_wait_s": self.prompt_wait,
+            "quantile": self.quantile,
+            "ttft_s": self.ttft,
+            "ttft_quantile_s": self.ttft_quantile,
+            "itl_s": self.itl,
+            "itl_full_s": self.replica.itl(self.replica.slots),
+            "e2e_s": self.e2e,
+            "running": self.running,
+            "tokens_per_s": self.tokens_per_s,
+            "late": self.late,
+            "in_pace": self.in_pace,
+            "goodput_per_s": self.goodput,
+        }
+
+
+_NO_TIME = 1e12  # 1/s: prompts that take no time are served at any rate
+
+
+def _seconds(value: Num) -> str:
+    return units.format(value, "s", 3)
+
+
+def _rates(replica: Replica, replicas: int) -> Iterable[float]:
+    """Completions per second with 1, 2, … requests in all the batches, spread as evenly as whole numbers allow."""
+    alone = [0.0, *(replica.throughput(n) for n in range(1, replica.slots + 1))]
+    for n in range(1, replicas * replica.slots + 1):
+        each, more = divmod(n, replicas)
+        yield (replicas - more) * alone[each] + (more * alone[each + 1] if more else 0.0)
+
+
+def _chain(rate: Num, rates: Iterable[float], watched: int) -> Mapping[str, Num]:
+    """Erlang's recurrence over the states of the batches: full share, mean number, share at or below ``watched``."""
+    blocking, mean, below = 1.0 + 0.0 * rate, 0.0 * rate, 1.0 + 0.0 * rate
+    for n, throughput in enumerate(rates, 1):
+        blocking = erlang_b_step(blocking, rate, throughput)
+        mean = mean * (1 - blocking) + n * blocking
+        if n > watched:
+            below = below * (1 - blocking)
+    return {"blocking": blocking, "mean": mean, "below": below}
+
+
+def _check(owner: str, replica: Replica, replicas: int, quantile: float, ttft: float | None, itl: float | None) -> None:
+    if not isinstance(replica, Replica):
+        raise InputError(f"{owner}: {str(replica)[:40]!r} is not a replica; make one with replica() or replica_of()")
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
+        raise InputError(f"{owner}: replicas = {replicas!r} must be a whole number of at least 1")
+    check_argument(owner, "quantile", quantile, "1", _QUANTILE)
+    for name, target in (("ttft", ttft), ("itl", itl)):
+        if target is not None:
+            check_argument(owner, name, target, "s", _POSITIVE)
+
+
+def load(
+    replica: Replica,
+    rate: Num,
+    replicas: int = 1,
+    *,
+    ttft: float | None = None,
+    itl: float | None = None,
+    quantile: float = 0.99,
+) -> Load:
+    """Replicas that share one queue, at a rate of requests.
+
+    Parameters
+    ----------
+    replica : Replica
+        As from :func:`replica_of`.
+    rate : float or array, 1/s
+        Requests per second, to all replicas together.
+    replicas : int
+        How many there are.
+    ttft, itl : float, s, optional
+        Targets for the first token and for the time between tokens.
+    quantile : float, 1
+        Share of the requests that the reported quantiles are for.
+
+    Returns
+    -------
+    Load
+        Frozen result with ``utilisation``, ``ttft_quantile``, ``itl``, ``running``, ``goodput`` and ``explain()``.
+
+    Raises
+    ------
+    InputError
+        A value out of range; a rate that the replicas cannot carry.
+
+    Assumptions: those of ``ASSUMPTIONS``.
+
+    >>> from mlsysim.capacity import replica
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> result = load(r, rate=17.0, replicas=2)
+    >>> round(result.utilisation, 3), round(result.running, 1), round(result.ttft_quantile, 2)
+    (0.861, 85.4, 0.38)
+    """
+    _check("load", replica, replicas, quantile, ttft, itl)
+    check_argument("load", "rate", rate, "1/s", _POSITIVE)
+    capacity = replicas * replica.capacity
+    rho = utilisation(rate, capacity)
+    if not all_true(rho < 1):
+        raise InputError(
+            f"load: rate = {rate} must be below the {capacity:.4g} requests/s of {replicas} replica(s); "
+            "more replicas or a lower rate"
+        )
+    pace = replica.slots if itl is None else replica.batch_in_pace(itl)
+    found = _chain(rate, _rates(replica, replicas), max(0, replicas * pace - 1))
+    delayed = waiting_share(found["blocking"], rho)
+    beyond = delayed * rho  # share of the time with somebody in the queue
+    in_pace = 1.0 + 0.0 * delayed
+    if pace < replica.slots:
+        in_pace = found["below"] * (1 - beyond) if pace else 0.0 * delayed
+    return Load(
+        replica=replica,
+        rate=rate,
+        replicas=replicas,
+        quantile=quantile,
+        ttft_target=ttft,
+        itl_target=itl,
+        blocking=found["blocking"],
+        utilisation=rho,
+        delayed=delayed,
+        running=found["mean"] * (1 - beyond) + replicas * replica.slots * beyond,
+        in_pace=in_pace,
+    )
+
+
+def _meets(result: Load, share: float) -> bool:
+    return bool((1 - result.late) * result.in_pace >= share)
+
+
+def replicas_needed(
+    replica: Replica, rate: float, *, ttft: float, itl: float | None = None, quantile: float = 0.99
+) -> Load:
+    """The fewest replicas with which a share ``quantile`` of the requests meets the targets; returned as their load.
+
+    Raises
+    ------
+    InputError
+        A value out of range; a target that no number of replicas meets.
+
+    >>> from mlsysim.capacity import replica
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> replicas_needed(r, rate=100.0, ttft=0.5).replicas
+    11
+    """
+    _check("replicas_needed", replica, 1, quantile, ttft, itl)
+    check_argument("replicas_needed", "rate", rate, "1/s", _POSITIVE)
+    if ttft < replica.prefill_time:
+        raise InputError(
+            f"replicas_needed: ttft = {_seconds(ttft)} is below the {_seconds(replica.prefill_time)} of the prompt "
+            "pass; no number of replicas helps, a faster one does"
+        )
+    if itl is not None and replica.batch_in_pace(itl) == 0:
+        raise InputError(
+            f"replicas_needed: itl = {_seconds(itl)} is missed by a batch of one ({_seconds(replica.itl(1))}); "
+            "no number of replicas helps, a faster one does"
+        )
+
+    def enough(n: int) -> bool:
+        return _meets(load(replica, rate, n, ttft=ttft, itl=itl, quantile=quantile), quantile)
+
+    low = int(rate / replica.capacity)  # carries the rate at best, or does not
+    high = low + 1
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > _MOST_REPLICAS:
+            raise InputError(f"replicas_needed: more than {_MOST_REPLICAS} replicas; check the rate and the targets")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return load(replica, rate, high, ttft=ttft, itl=itl, quantile=quantile)
+
+
+def max_rate(
+    replica: Replica, replicas: int = 1, *, ttft: float, itl: float | None = None, quantile: float = 0.99
+) -> Load:
+    """The largest rate at which a share ``quantile`` of the requests meets the targets; returned as that load.
+
+    Raises
+    ------
+    InputError
+        A value out of range; a target that even an idle replica misses.
+
+    >>> from mlsysim.capacity import replica
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> round(max_rate(r, 2, ttft=0.5).rate, 1)
+    17.7
+    """
+    _check("max_rate", replica, replicas, quantile, ttft, itl)
+    low, high = 0.0, replicas * replica.capacity
+    for _ in range(60):  # halving a float's distance: more would change nothing
+        middle = (low + high) / 2
+        if not 0 < middle < high:
+            break
+        fine = _meets(load(replica, middle, replicas, ttft=ttft, itl=itl, quantile=quantile), quantile)
+        low, high = (middle, high) if fine else (low, middle)
+        if high - low <= 1e-9 * high:
+            break
+    if low == 0.0 or high < 1e-9 * replica.capacity:
+        raise InputError(
+            f"max_rate: even a lone request misses ttft = {_seconds(ttft)} or itl = {itl}; a faster replica is needed"
+        )
+    return load(replica, low, replicas, ttft=ttft, itl=itl, quantile=quantile)

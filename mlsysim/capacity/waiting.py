@@ -1,0 +1,219 @@
+"""How long requests wait that find no place: mean, tail and quantile, and what unequal service costs."""
+
+from mlsysim._numeric import Num, exp, log, maximum
+from mlsysim.capacity.queues import BELOW_ONE, SHARE
+from mlsysim.equations import POSITIVE, equation
+
+_WAITING = {"delayed": "1", "capacity": "1/s", "utilisation": "1"}
+_WAITING_DOMAIN = {"delayed": SHARE, "capacity": POSITIVE, "utilisation": BELOW_ONE}
+
+
+@equation(
+    "eq-mean-wait",
+    formula="delayed / (capacity * (1 - utilisation))",
+    units={**_WAITING, "return": "s"},
+    domain=_WAITING_DOMAIN,
+    source="cooper1981queueing",
+    where="Erlang delay model",
+)
+def mean_wait(delayed: Num, capacity: Num, utilisation: Num) -> Num:
+    """Mean time in the queue, over all requests, those that do not wait included.
+
+    Formula: W = C / (X (1 - rho)).
+
+    Parameters
+    ----------
+    delayed : float or array, 1
+        Share of the requests that wait.
+    capacity : float or array, 1/s
+        Requests per second that the full system completes.
+    utilisation : float or array, 1
+        Arrival rate over capacity, below 1.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-erlang-c; any order of service that does not look at lengths.
+
+    >>> round(mean_wait(0.8, 10.0, 0.8), 6)
+    0.4
+
+    Source: cooper1981queueing, Erlang delay model.
+    """
+    return delayed / (capacity * (1 - utilisation))
+
+
+@equation(
+    "eq-wait-tail",
+    formula="delayed * exp(-capacity * (1 - utilisation) * wait)",
+    units={**_WAITING, "wait": "s", "return": "1"},
+    domain=_WAITING_DOMAIN,
+    source="cooper1981queueing",
+    where="Erlang delay model",
+)
+def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num) -> Num:
+    """Share of the requests that wait longer than so long.
+
+    Formula: P(W > t) = C exp(-X (1 - rho) t).
+
+    Parameters
+    ----------
+    delayed : float or array, 1
+        Share of the requests that wait.
+    capacity : float or array, 1/s
+        Requests per second that the full system completes.
+    utilisation : float or array, 1
+        Arrival rate over capacity, below 1.
+    wait : float or array, s
+        The wait t that is compared with.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-erlang-c, and service in order of arrival.
+
+    >>> wait_tail(0.8, 10.0, 0.8, 0.0)
+    0.8
+
+    Source: cooper1981queueing, Erlang delay model.
+    """
+    return delayed * exp(-capacity * (1 - utilisation) * wait)
+
+
+@equation(
+    "eq-wait-quantile",
+    formula="log(max(delayed, 1 - quantile) / (1 - quantile)) / (capacity * (1 - utilisation))",
+    units={**_WAITING, "quantile": "1", "return": "s"},
+    domain={**_WAITING_DOMAIN, "quantile": BELOW_ONE},
+    source="cooper1981queueing",
+    where="Erlang delay model",
+)
+def wait_quantile(delayed: Num, capacity: Num, utilisation: Num, quantile: Num) -> Num:
+    """The wait that a share of the requests does not exceed: eq-wait-tail solved for the time.
+
+    Formula: t_q = ln(C / (1 - q)) / (X (1 - rho)), or 0 when fewer than 1 - q wait at all.
+
+    Parameters
+    ----------
+    delayed : float or array, 1
+        Share of the requests that wait.
+    capacity : float or array, 1/s
+        Requests per second that the full system completes.
+    utilisation : float or array, 1
+        Arrival rate over capacity, below 1.
+    quantile : float or array, 1
+        The share q, below 1: 0.99 for the p99.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-wait-tail.
+
+    >>> round(wait_quantile(0.8, 10.0, 0.8, 0.99), 3)
+    2.191
+
+    Source: cooper1981queueing, Erlang delay model.
+    """
+    rare = 1 - quantile
+    return log(maximum(delayed, rare) / rare) / (capacity * (1 - utilisation))
+
+
+@equation(
+    "eq-mg1-wait",
+    formula="utilisation / (1 - utilisation) * (1 + variation**2) / 2 * service_time",
+    units={"service_time": "s", "utilisation": "1", "variation": "1", "return": "s"},
+    domain={"utilisation": BELOW_ONE},
+    source="cooper1981queueing",
+    where="Pollaczek-Khintchine formula",
+)
+def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
+    """Mean time in the queue of one server whose service times are as unequal as you say.
+
+    Formula: W = rho / (1 - rho) x (1 + c_S^2) / 2 x S.
+
+    Parameters
+    ----------
+    service_time : float or array, s
+        Mean service time.
+    utilisation : float or array, 1
+        Arrival rate times service time, below 1.
+    variation : float or array, 1
+        Coefficient of variation of the service times, standard deviation over mean: 0 when all are equal, 1 when
+        they are exponential.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: Poisson arrivals, one server, one request at a time; an order that does not look at lengths.
+
+    >>> mg1_wait(0.1, 0.5), mg1_wait(0.1, 0.5, variation=0.0)
+    (0.1, 0.05)
+
+    Source: cooper1981queueing, Pollaczek-Khintchine formula.
+    """
+    return utilisation / (1 - utilisation) * (1 + variation**2) / 2 * service_time
+
+
+@equation(
+    "eq-general-wait",
+    formula="(arrival_variation**2 + variation**2) / 2 * exponential_wait",
+    units={"exponential_wait": "s", "variation": "1", "arrival_variation": "1", "return": "s"},
+    source="whitt1993approximations",
+    where="abstract",
+)
+def general_wait(exponential_wait: Num, variation: Num, arrival_variation: Num = 1.0) -> Num:
+    """Mean time in the queue of c servers with unequal service times and uneven arrivals, approximately.
+
+    Formula: W = (c_A^2 + c_S^2) / 2 x W of M/M/c.
+
+    Parameters
+    ----------
+    exponential_wait : float or array, s
+        Mean wait of M/M/c at the same utilisation.
+    variation : float or array, 1
+        Coefficient of variation of the service times.
+    arrival_variation : float or array, 1
+        Coefficient of variation of the times between arrivals: 1 for a Poisson process.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: arrivals one after the other and independent. Exact for M/M/c and M/G/1; elsewhere an approximation,
+    good when the system is busy.
+
+    >>> general_wait(0.4, variation=2.0)
+    1.0
+
+    Source: whitt1993approximations (the formula is older; for M/G/c it is Lee and Longton's of 1959).
+    """
+    return (arrival_variation**2 + variation**2) / 2 * exponential_wait

@@ -1,0 +1,60 @@
+"""Serving a transformer: the prompt pass, the decode step, and the closed forms of what servers add.
+
+:func:`deploy` puts a model on devices; :func:`prefill`, :func:`decode_step` and :func:`generate` say how long it takes.
+"""
+
+from mlsysim.inference.deployment import FORMATS, Deployment, deploy, format_bytes
+from mlsysim.inference.equations import (
+    decode_batch_crossover,
+    decode_bytes,
+    experts_hit,
+    host_overhead,
+    inter_token_latency,
+    prefill_flops,
+    quantised_bits,
+    request_latency,
+    time_to_first_token,
+)
+from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
+from mlsysim.inference.techniques import (
+    chunked_prefill_bytes,
+    kv_transfer_time,
+    prefill_replicas,
+    speculative_speedup,
+    speculative_tokens,
+)
+from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Terms, Work, pass_cost, work_of
+
+__all__ = [
+    "DATASHEET",
+    "FORMATS",
+    "Deployment",
+    "Efficiencies",
+    "Generation",
+    "Machine",
+    "Pass",
+    "Split",
+    "Terms",
+    "Work",
+    "chunked_prefill_bytes",
+    "decode_batch_crossover",
+    "decode_bytes",
+    "decode_step",
+    "deploy",
+    "experts_hit",
+    "format_bytes",
+    "generate",
+    "host_overhead",
+    "inter_token_latency",
+    "kv_transfer_time",
+    "pass_cost",
+    "prefill",
+    "prefill_flops",
+    "prefill_replicas",
+    "quantised_bits",
+    "request_latency",
+    "speculative_speedup",
+    "speculative_tokens",
+    "time_to_first_token",
+    "work_of",
+]

@@ -1,0 +1,254 @@
+"""A model on devices: formats, parallel degrees, links, and whether it fits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim import catalog, memory, units
+from mlsysim._numeric import Num, minimum
+from mlsysim.catalog import Device, Model
+from mlsysim.equations import POSITIVE, Domain, check_argument
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.inference.equations import quantised_bits
+from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Work, work_of
+from mlsysim.parallelism import Plan, placement
+from mlsysim.transformer import parameter_count
+
+# Bits of a stored number, the scales of its group included (bits, bits of what a group shares, size of the group).
+_FORMATS: Mapping[str, tuple[float, float, float]] = {
+    "fp32": (32, 0, 1),
+    "bf16": (16, 0, 1),
+    "fp16": (16, 0, 1),
+    "fp8": (8, 0, 1),
+    "int8": (8, 0, 1),
+    "int4": (4, 0, 1),
+    "fp4": (4, 0, 1),
+    "mxfp8": (8, 8, 32),
+    "mxfp4": (4, 8, 32),
+    "nvfp4": (4, 8, 16),
+    "int4-g128": (4, 32, 128),  # a 16-bit scale and a 16-bit zero point per group, as gpt-fast stores them
+    "int4-g32": (4, 32, 32),
+}
+FORMATS = tuple(_FORMATS)
+BLOCK_TOKENS = 16  # vLLM's default size of a block of cache
+LEFT_OUT = "Left out: activations, workspaces, the CUDA context, and what the allocator reserves but cannot use."
+_BANDWIDTH = Domain.of(POSITIVE)
+
+
+def format_bytes(name: str) -> float:
+    """Bytes of one stored number of a format, its share of the scales included.
+
+    >>> format_bytes("mxfp4") * 8
+    4.25
+    """
+    if name not in _FORMATS:
+        raise unknown_name("number format", name, FORMATS)
+    return float(quantised_bits(*_FORMATS[name])) / 8.0
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One replica of a model: where it runs, how it is split, and in which formats. Made by :func:`deploy`."""
+
+    model: Model
+    device: Device
+    work: Work
+    split: Split
+    machine: Machine
+    efficiencies: Efficiencies
+    precision: str  # of the matrix products
+    weights: str
+    experts: str
+    kv: str
+    block_tokens: int
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    @property
+    def devices(self) -> int:
+        return int(self.split.tp * self.split.pp * self.split.dp)
+
+    @property
+    def token_bytes(self) -> float:
+        """Cache of one token over all layers, on all devices that hold a part of it together (no copies counted).
+
+        For a model with sliding windows this is a token inside the window.
+        """
+        return float(memory.kv_cache_of(self.model, 1, 1, self.split.kv_bytes))
+
+    @property
+    def total_weight_bytes(self) -> float:
+        """All weights of the model in their formats, each counted once."""
+        count, s = parameter_count(self.model), self.split
+        rest = count.total - count.experts - count.embedding - count.lm_head
+        tables = (count.embedding + count.lm_head) * s.head_bytes
+        return float(rest * s.weight_bytes + count.experts * s.expert_bytes + tables)
+
+    @property
+    def weight_memory(self) -> float:
+        """Weights on the fullest device, bytes."""
+        count, s, m = parameter_count(self.model), self.split, self.model
+        fullest = -(-m.layers // int(s.pp)) / m.layers
+        rest = count.total - count.experts - count.embedding - count.lm_head
+        shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
+        # Embedding and head lie at the two ends of a pipeline, together without one or when they are the same table.
+        ends = count.embedding + count.lm_head if s.pp == 1 else max(count.embedding, count.lm_head)
+        layers = rest * s.weight_bytes / s.tp + count.experts * s.expert_bytes / shards
+        return float(fullest * layers + ends * s.head_bytes / s.tp)
+
+    def kv_memory(self, batch: Num, tokens: Num) -> Num:
+        """Cache on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
+        s, m = self.split, self.model
+        whole = -(-tokens // self.block_tokens) * self.block_tokens
+        cache = memory.kv_cache_of(m, batch / s.dp, whole, s.kv_bytes)
+        return cache * -(-m.layers // int(s.pp)) / m.layers / min(s.tp, self.work.kv_shards)
+
+    def memory(self, batch: Num, tokens: Num) -> Num:
+        """Weights and cache on the fullest device, bytes."""
+        return self.weight_memory + self.kv_memory(batch, tokens)
+
+    def fits(self, batch: Num, tokens: Num) -> Any:
+        """Whether weights and cache go into the memory of the fullest device; an array of truths for an array."""
+        return self.memory(batch, tokens) <= self.device.memory_capacity
+
+    @property
+    def kv_room(self) -> float:
+        """Bytes that a device has left for cache once its weights are loaded; negative when they do not fit."""
+        return self.device.memory_capacity - self.weight_memory
+
+    def max_batch(self, tokens: Num) -> Num:
+        """Sequences of so many tokens that fit beside the weights, over all replicas; whole, 0 when none does."""
+        per_sequence = self.kv_memory(self.split.dp, tokens)
+        room = max(0.0, self.kv_room)
+        return (room / per_sequence) // 1 * self.split.dp
+
+    def reason(self, batch: float, tokens: float) -> str:
+        """Why it fits, or what is in the way, in a sentence."""
+        need, have = float(self.memory(batch, tokens)), self.device.memory_capacity
+        parts = f"weights {units.format(self.weight_memory, 'byte')}, cache {units.format(need - self.weight_memory, 'byte')}"
+        verdict = "fits" if need <= have else "does not fit"
+        return f"{verdict}: {units.format(need, 'byte')} of {units.format(have, 'byte')} ({parts})"
+
+
+def _whole(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"deploy: {name} = {value!r} must be a whole number of at least 1")
+
+
+def deploy(
+    model: Model | str,
+    device: Device | str,
+    *,
+    tp: int = 1,
+    pp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    precision: str = "bf16",
+    weights: str | None = None,
+    experts: str | None = None,
+    kv: str = "bf16",
+    efficiencies: Efficiencies = DATASHEET,
+    intra_bandwidth: float | None = None,
+    inter_bandwidth: float | None = None,
+    domain: int | None = None,
+    interleaved: int = 1,
+    block_tokens: int = BLOCK_TOKENS,
+) -> Deployment:
+    """Put a model on devices of one kind.
+
+    Parameters
+    ----------
+    model, device : Model or Device, or names of the catalogue
+    tp, pp, dp : int
+        Tensor-, pipeline- and data-parallel degree of one replica; dp splits the batch (and shares the experts).
+    ep : int
+        Devices that share the experts, made of tensor- and data-parallel ranks: it must divide tp x dp.
+    precision : str
+        Of the matrix products; the device must list a dense peak for it. Attention and messages stay 16-bit.
+    weights, experts, kv : str
+        Number formats as stored, from ``FORMATS``. Weights are in ``precision`` unless given; weight-only
+        quantisation has for example ``precision="bf16", weights="int4-g128"``. Experts are as the other weights.
+    efficiencies : Efficiencies
+        A preset or your own; the default is the datasheet.
+    intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
+        Link inside a scale-up domain, link between domains (per device, one way, byte/s), devices of a domain. From
+        the catalogue unless given; the second is needed as soon as the replica leaves one domain.
+    interleaved : int
+        2 when the server runs two micro-batches so that the messages of one hide behind the products of the other.
+    block_tokens : int
+        Tokens in a block of paged cache.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A degree that does not divide the model, a missing link, an unknown name.
+
+    >>> deploy("Llama-3.1-70B", "H100", tp=8).devices
+    8
+    """
+    m, d = catalog.model(model), catalog.device(device)
+    for name, value in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep)):
+        _whole(name, value)
+    _whole("interleaved", interleaved)
+    _whole("block_tokens", block_tokens)
+    if (tp * dp) % ep:
+        raise InputError(f"deploy: ep = {ep} must divide tp x dp = {tp * dp}, whose ranks share the experts")
+    if ep > 1 and (not m.is_moe or m.n_experts % ep):
+        raise InputError(f"deploy: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts")
+    Plan(tp=tp, pp=pp).check(m)
+    weights = precision if weights is None else weights
+    experts = weights if experts is None else experts
+    replica = tp * pp * dp
+    size = domain if domain is not None else (d.scale_up_domain if d.has("scale_up_domain") else 1)
+    for name, given in (("intra_bandwidth", intra_bandwidth), ("inter_bandwidth", inter_bandwidth)):
+        if given is not None:
+            check_argument("deploy", name, given, "byte/s", _BANDWIDTH)
+    if replica > size and inter_bandwidth is None:
+        raise InputError(
+            f"deploy: inter_bandwidth is missing, and {replica} devices do not fit a domain of {size}; give the "
+            "bandwidth of the network per device, one way, in byte/s"
+        )
+    origins = {"inter_bandwidth": "given by the caller"}
+    intra = intra_bandwidth
+    if intra is None and replica > 1 and size > 1:
+        intra = d.scale_up_bandwidth
+        origins["intra_bandwidth"] = d.origin("scale_up_bandwidth")
+    inter = inter_bandwidth if inter_bandwidth is not None else intra
+    lies = placement(Plan(tp=tp, pp=pp, dp=dp), size)
+    tp_inside = int(lies.inside["tp"])
+    ep_room = int(lies.inside["tp"] * lies.inside["dp"])
+    unused = d.memory_bandwidth  # of links that a single device has none of; they carry nothing
+    return Deployment(
+        model=m,
+        device=d,
+        work=work_of(m),
+        split=Split(
+            tp=float(tp),
+            pp=float(pp),
+            dp=float(dp),
+            ep=float(ep),
+            weight_bytes=format_bytes(weights),
+            expert_bytes=format_bytes(experts),
+            head_bytes=format_bytes(weights),
+            kv_bytes=format_bytes(kv),
+            dispatch_bytes=min(2.0, format_bytes(precision)),
+            interleaved=float(interleaved),
+        ),
+        machine=Machine(
+            peak_flops=d.peak_flops[precision],
+            half_peak_flops=d.peak_flops["bf16"] if d.has("peak_flops.bf16") else d.peak_flops[precision],
+            memory_bandwidth=d.memory_bandwidth,
+            intra_bandwidth=intra or unused,
+            inter_bandwidth=inter or unused,
+            tp_inside=float(tp_inside),
+            ep_inside=float(min(ep, ep_room)),
+            pp_bandwidth=(inter if lies.leaves["pp"] else intra) or unused,
+        ),
+        efficiencies=efficiencies,
+        precision=precision,
+        weights=weights,
+        experts=experts,
+        kv=kv,
+        block_tokens=block_tokens,
+        origins=MappingProxyType(origins),
+    )

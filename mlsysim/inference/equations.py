@@ -1,0 +1,461 @@
+"""The closed forms of serving: the prompt pass, the decode step, and what a request sees of both."""
+
+from mlsysim._numeric import Num, maximum
+from mlsysim.equations import POSITIVE, equation
+
+AT_LEAST_ONE = "[1, inf)"
+
+
+@equation(
+    "eq-prefill-flops",
+    formula="flops_per_mac * batch * (layer_parameters * (input_len - cached_len) + head_parameters "
+    "+ attention_width * (input_len - cached_len) * (input_len + cached_len + 1) / 2)",
+    units={
+        "batch": "1",
+        "input_len": "1",
+        "layer_parameters": "1",
+        "head_parameters": "1",
+        "attention_width": "1",
+        "cached_len": "1",
+        "flops_per_mac": "FLOP",
+        "return": "FLOP",
+    },
+    source="pope2023inference",
+    where="inference cost tradeoffs",
+)
+def prefill_flops(
+    batch: Num,
+    input_len: Num,
+    layer_parameters: Num,
+    head_parameters: Num,
+    attention_width: Num,
+    cached_len: Num = 0.0,
+    flops_per_mac: Num = 2.0,
+) -> Num:
+    """Work of the prompt pass: matrices, one row of logits per sequence, and causal attention.
+
+    Formula: F = 2 b (N_layers (s - p) + N_head + w (s - p)(s + p + 1) / 2), with w = L H (d_qk + d_v).
+
+    Parameters
+    ----------
+    batch : float or array, 1
+        Sequences b.
+    input_len : float or array, 1
+        Tokens s of the prompt.
+    layer_parameters, head_parameters : float or array, 1
+        Weights that one token meets in all layers, and in the LM head, which only the last token of the prompt needs.
+    attention_width : float or array, 1
+        Multiply-accumulates of one query with one key and its value: layers x heads x (query size + value size).
+    cached_len : float or array, 1
+        Leading tokens p whose keys and values are already cached, at most s.
+    flops_per_mac : float or array, FLOP
+        Operations of one multiply-accumulate: a multiplication and an addition.
+
+    Returns
+    -------
+    float or array, FLOP
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: full causal attention in every layer; a query sees itself and all that precede it.
+
+    >>> prefill_flops(1, 2048, 7.0e9, 0.5e9, 32 * 32 * 256) / 1e12  # attention is 3.7 % of it
+    29.773048498688
+
+    Source: pope2023inference, inference cost tradeoffs (2 N per token); the causal core is eq-attention-flops.
+    """
+    new = input_len - cached_len
+    pairs = new * (input_len + cached_len + 1) / 2
+    return flops_per_mac * batch * (layer_parameters * new + head_parameters + attention_width * pairs)
+
+
+@equation(
+    "eq-ttft",
+    formula="flops / (devices * peak_flops * efficiency) + overhead",
+    units={
+        "flops": "FLOP",
+        "peak_flops": "FLOP/s",
+        "devices": "1",
+        "efficiency": "1",
+        "overhead": "s",
+        "return": "s",
+    },
+    domain={"peak_flops": POSITIVE, "devices": AT_LEAST_ONE, "efficiency": "(0, 1]"},
+    source="reddi2026mathpage",
+    where="sec. 3.1",
+)
+def time_to_first_token(
+    flops: Num, peak_flops: Num, devices: Num = 1.0, efficiency: Num = 1.0, overhead: Num = 0.0
+) -> Num:
+    """Time to the first token of a compute-bound prompt pass.
+
+    Formula: TTFT = F / (n P eta) + T_overhead.
+
+    Parameters
+    ----------
+    flops : float or array, FLOP
+        Work of the prompt pass, as from :func:`prefill_flops`.
+    peak_flops : float or array, FLOP/s
+        Dense peak of one device.
+    devices : float or array, 1
+        Devices that share the work without loss.
+    efficiency : float or array, 1
+        Share of the peak that is reached; 1 gives the bound.
+    overhead : float or array, s
+        What the host and the messages add.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: the pass is compute-bound and nothing waits in a queue.
+
+    >>> time_to_first_token(100e12, 1000e12, efficiency=0.5)
+    0.2
+
+    Source: reddi2026mathpage, sec. 3.1.
+    """
+    return flops / (devices * peak_flops * efficiency) + overhead
+
+
+@equation(
+    "eq-experts-hit",
+    formula="experts * (1 - max(0, 1 - top_k / experts) ** tokens)",
+    units={"experts": "1", "top_k": "1", "tokens": "1", "return": "1"},
+    domain={"experts": AT_LEAST_ONE},
+    source="jiang2024mixtral",
+    where="sec. 2.1",
+)
+def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
+    """Expected number of different experts that a batch of tokens meets in one layer.
+
+    Formula: E_hit = E (1 - (1 - k / E)^T).
+
+    Parameters
+    ----------
+    experts : float or array, 1
+        Routed experts E of the layer.
+    top_k : float or array, 1
+        Experts k per token; E or more means all.
+    tokens : float or array, 1
+        Tokens T that are routed together.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative, or experts below 1.
+
+    Assumptions: every token picks k different experts, each set equally likely, independently of other tokens. Real
+    routing is uneven and hits fewer.
+
+    >>> experts_hit(8, 2, 1), experts_hit(8, 2, 2)
+    (2.0, 3.5)
+
+    Source: jiang2024mixtral, sec. 2.1, for the routing; the expectation is derived in the chapter.
+    """
+    missed = maximum(0, 1 - top_k / experts) ** tokens
+    return experts * (1 - missed)
+
+
+@equation(
+    "eq-decode-bytes",
+    formula="weight_bytes + batch * context * token_bytes",
+    units={"weight_bytes": "byte", "batch": "1", "context": "1", "token_bytes": "byte", "return": "byte"},
+    source="pope2023inference",
+    where="inference cost tradeoffs",
+)
+def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) -> Num:
+    """What one decode step reads: the weights once, and the cache of every sequence.
+
+    Formula: M = W + b c kappa.
+
+    Parameters
+    ----------
+    weight_bytes : float or array, byte
+        Weights that the step meets: all but the input embedding, and of the experts those that are hit.
+    batch : float or array, 1
+        Sequences b that decode together.
+    context : float or array, 1
+        Cached tokens c per sequence.
+    token_bytes : float or array, byte
+        Cache of one token over all layers.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: weights are read once for the whole batch; activations stay on the chip.
+
+    >>> decode_bytes(16e9, batch=8, context=1000, token_bytes=131072) / 1e9
+    17.048576
+
+    Source: pope2023inference, inference cost tradeoffs.
+    """
+    return weight_bytes + batch * context * token_bytes
+
+
+@equation(
+    "eq-itl",
+    formula="max(bytes / (devices * memory_bandwidth), flops / (devices * peak_flops)) + overhead",
+    units={
+        "bytes": "byte",
+        "flops": "FLOP",
+        "memory_bandwidth": "byte/s",
+        "peak_flops": "FLOP/s",
+        "devices": "1",
+        "overhead": "s",
+        "return": "s",
+    },
+    domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "devices": AT_LEAST_ONE},
+    source="reddi2026mathpage",
+    where="sec. 3.2",
+)
+def inter_token_latency(
+    bytes: Num, flops: Num, memory_bandwidth: Num, peak_flops: Num, devices: Num = 1.0, overhead: Num = 0.0
+) -> Num:
+    """Time of one decode step, which is the time between two tokens of a sequence.
+
+    Formula: ITL = max(M / (n BW), F / (n P)) + T_overhead.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Weights and cache that the step reads, as from :func:`decode_bytes`.
+    flops : float or array, FLOP
+        Its work: about 2 N per sequence.
+    memory_bandwidth : float or array, byte/s
+        Of one device.
+    peak_flops : float or array, FLOP/s
+        Dense peak of one device.
+    devices : float or array, 1
+        Devices that share the bytes and the work without loss.
+    overhead : float or array, s
+        What the host and the messages add.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: one maximum over the whole step; the solver takes it component by component, which is never less.
+
+    >>> inter_token_latency(140e9, 140e9, 3.35e12, 989e12, devices=2)
+    0.020895522388059702
+
+    Source: reddi2026mathpage, sec. 3.2, which has the memory term alone.
+    """
+    return maximum(bytes / (devices * memory_bandwidth), flops / (devices * peak_flops)) + overhead
+
+
+@equation(
+    "eq-decode-batch-crossover",
+    formula="weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)",
+    units={
+        "weight_bytes": "byte",
+        "flops_per_token": "FLOP",
+        "cache_bytes": "byte",
+        "memory_bandwidth": "byte/s",
+        "peak_flops": "FLOP/s",
+        "return": "1",
+    },
+    domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "flops_per_token": POSITIVE},
+    source="pope2023inference",
+    where="inference cost tradeoffs",
+)
+def decode_batch_crossover(
+    weight_bytes: Num, flops_per_token: Num, cache_bytes: Num, memory_bandwidth: Num, peak_flops: Num
+) -> Num:
+    """Batch at which a decode step turns from memory-bound to compute-bound; negative when none does.
+
+    Formula: b* = W / (F BW / P - kappa c).
+
+    Parameters
+    ----------
+    weight_bytes : float or array, byte
+        Weights that a step reads.
+    flops_per_token : float or array, FLOP
+        Work of one sequence in one step, attention included.
+    cache_bytes : float or array, byte
+        Cache of one sequence at this context; 0 gives the crossover of the matrices alone.
+    memory_bandwidth : float or array, byte/s
+    peak_flops : float or array, FLOP/s
+        Dense peak.
+
+    Returns
+    -------
+    float or array, 1
+        Negative when the cache of one more sequence takes longer to read than its tokens to compute: then no batch
+        is compute-bound.
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: those of eq-itl; every weight is read whatever the batch (no experts are skipped).
+
+    >>> round(decode_batch_crossover(16e9, 16e9, 0, 3.35e12, 989.4e12))
+    295
+    >>> decode_batch_crossover(16e9, 16e9, 1e9, 3.35e12, 989.4e12) < 0
+    True
+
+    Source: pope2023inference, inference cost tradeoffs: weights are shared by the batch, the cache is not.
+    """
+    return weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)
+
+
+@equation(
+    "eq-host-overhead",
+    formula="step_overhead + layers * layer_overhead + max(0, layers * launch_time - device_time)",
+    units={
+        "layers": "1",
+        "layer_overhead": "s",
+        "step_overhead": "s",
+        "launch_time": "s",
+        "device_time": "s",
+        "return": "s",
+    },
+    source="rooflinepage2026",
+    where="sec. 1, dispatch",
+)
+def host_overhead(
+    layers: Num, layer_overhead: Num, step_overhead: Num = 0.0, launch_time: Num = 0.0, device_time: Num = 0.0
+) -> Num:
+    """What a pass takes beyond its work: a part per pass, a part per layer, and launches that the device waits for.
+
+    Formula: T = t_step + L t_layer + max(0, L t_launch - T_device).
+
+    Parameters
+    ----------
+    layers : float or array, 1
+        Layers that the pass goes through; tensor parallelism does not divide them.
+    layer_overhead : float or array, s
+        Start and tail of the kernels of one layer, on the device.
+    step_overhead : float or array, s
+        Scheduler, sampling, detokenising: what stands between two passes.
+    launch_time : float or array, s
+        Time of the host to launch the kernels of one layer. Launches run ahead of the device, which waits only when it
+        is the faster of the two; a captured graph needs none.
+    device_time : float or array, s
+        Time of the pass on the device, its kernels' starts and tails included.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: every device of a tensor-parallel group launches the same kernels, so their number stays.
+
+    >>> host_overhead(80, 50e-6), host_overhead(80, 0, launch_time=400e-6, device_time=0.012)
+    (0.004, 0.02)
+
+    Source: rooflinepage2026, sec. 1, dispatch; that launches run ahead and count layers is derived in the chapter.
+    """
+    return step_overhead + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
+
+
+@equation(
+    "eq-request-latency",
+    formula="ttft + (output_len - 1) * itl",
+    units={"ttft": "s", "output_len": "1", "itl": "s", "return": "s"},
+    domain={"output_len": AT_LEAST_ONE},
+    source="patel2024splitwise",
+    where="abstract, the two phases; the sum is derived in the chapter",
+)
+def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
+    """Latency of a whole answer: the prompt pass makes its first token, a decode step each of the others.
+
+    Formula: E2E = TTFT + (n - 1) ITL.
+
+    Parameters
+    ----------
+    ttft : float or array, s
+        Time to the first token.
+    output_len : float or array, 1
+        Tokens n of the answer, at least 1.
+    itl : float or array, s
+        Mean time between tokens.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: the batch stays together from the first token to the last.
+
+    >>> request_latency(0.5, 101, 0.02)
+    2.5
+
+    Source: patel2024splitwise, abstract (the two phases); the sum is derived in the chapter.
+    """
+    return ttft + (output_len - 1) * itl
+
+
+@equation(
+    "eq-quantised-bits",
+    formula="bits + scale_bits / group",
+    units={"bits": "1", "scale_bits": "1", "group": "1", "return": "1"},
+    domain={"bits": POSITIVE, "group": AT_LEAST_ONE},
+    source="ocp2023mx",
+    where="concrete MX formats: blocks of 32, scale of 8 bits",
+)
+def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
+    """Bits that a weight really takes in a format with a scale per group of weights.
+
+    Formula: bits = b + b_scale / g.
+
+    Parameters
+    ----------
+    bits : float or array, 1
+        Bits of one element.
+    scale_bits : float or array, 1
+        Bits of what a group shares: a scale, and a zero point where there is one.
+    group : float or array, 1
+        Weights in a group.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: no padding. Weights that stay in 16 bits (embedding, head, norms) are counted apart.
+
+    >>> quantised_bits(4, 8, 32), quantised_bits(4, 32, 32)  # MXFP4; int4 with a 16-bit scale and zero per 32
+    (4.25, 5.0)
+
+    Source: ocp2023mx, concrete MX formats: blocks of 32, a scale of 8 bits.
+    """
+    return bits + scale_bits / group

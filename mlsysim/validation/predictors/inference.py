@@ -1,0 +1,330 @@
+"""Class inference: prompt passes, decode steps and static batches of dense and mixture transformers.
+
+The time is that of ``inference.pass_cost``: one pass, or a prompt pass and the decode steps after it. Fitted are seven
+constants, each of a class: how far arithmetic (products, attention) stays behind the peak as a device's peak outgrows
+its memory; kernel tails and messages, in captured graphs and when a host launches kernel by kernel; memory that a
+processor shares. Memory of accelerators follows STREAM, links follow measured collectives, traffic and the launches of
+eager Python are counted. Datasheet mode has no fitted constant.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlsysim import catalog, inference
+from mlsysim.catalog import Device
+from mlsysim.inference import Efficiencies, Machine, Split, Work
+from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
+from mlsysim.validation.fitting import gauss_newton
+from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
+
+_PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
+_NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
+# Measured large all-reduces and gathers stay near 80 % of the link on NVLink-3 and -4 (see collectives.toml).
+_LINK = 0.8
+# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which
+# inference has not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
+_COUNTED_PASSES, _REPLICATED = 32.0, 8.0 / 32.0
+# tam2026, H2, puts the scheduler of a server in Python at 3 to 30 ms a step: the geometric mean.
+_EAGER_STEP = math.sqrt(3e-3 * 30e-3)
+# reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for the kernels of a layer in eager
+# mode: norm, product, rotation, cache, attention, product, all-reduce, norm, product, activation, product, all-reduce.
+_EAGER_LAUNCH = 12.0 * math.sqrt(0.01e-3 * 0.1e-3)
+# Physical range of every fitted constant, and where its fit starts.
+_RANGES = {
+    ("balance", "products"): (50.0, 3000.0, 450.0),
+    ("balance", "attention"): (10.0, 1000.0, 150.0),
+    ("graph", "layer_overhead"): (1e-6, 4e-4, 5e-5),
+    ("graph", "link_latency"): (1e-6, 5e-5, 4e-6),
+    ("launched", "layer_overhead"): (1e-6, 4e-4, 5e-5),
+    ("launched", "link_latency"): (1e-6, 1e-4, 7.5e-6),
+    ("shared memory", "memory"): (0.3, 0.95, 0.8),
+}
+# How a framework brings kernels to the device: eager Python, a C++ host one by one, or (all others) a captured graph.
+_EAGER = ("vllm-2023", "transformers", "huggingface")
+_LAUNCHED = ("fastertransformer", "deepspeed")
+_EDGE_BANDWIDTH = 600e9  # byte/s; a device that the catalogue does not know and that is slower shares its memory
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """A row in the terms of the solver."""
+
+    work: Work
+    split: Split
+    machine: Machine
+    batch: float
+    input_len: float
+    context: float
+    prefills: float  # prompt passes and decode steps that make the measured time
+    steps: float
+    host: str
+    generation: str
+    shared_memory: bool
+    sharded: bool  # activations cut like the weights, as the compiler of a TPU does
+
+
+def _work(row: Row) -> Work:
+    layers, h, heads = row.number("layers"), row.number("hidden"), row.number("heads")
+    head = row.number_or("head_dim", h / heads)
+    kv_heads = row.number_or("kv_heads", heads, "multi-head")
+    matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
+    vocab = row.number("vocab")
+    for name, value in (("layers", layers), ("hidden", h), ("heads", heads), ("kv_heads", kv_heads), ("vocab", vocab)):
+        if value < 1:
+            raise Unsupported(f"{name} = {value:g} is not a model")
+    latent = row.optional("kv_lora_rank", 0.0)
+    experts = row.optional("n_experts", 0.0)
+    ffn = row.number("ffn") if not experts else row.optional("ffn", 0.0)
+    if latent:
+        rope, rank = row.optional("qk_rope_head_dim", 0.0), row.optional("q_lora_rank", 0.0)
+        query = heads * (head + rope)
+        attention = (h * rank + rank * query) if rank else h * query
+        attention += h * (latent + rope) + 2.0 * latent * heads * head + heads * head * h
+        macs, absorbed, kv, shards = 2.0 * head + rope, 2.0 * latent + rope, latent + rope, 1.0
+    else:
+        attention = 2.0 * h * head * (heads + kv_heads)
+        macs = absorbed = 2.0 * head
+        kv, shards = 2.0 * kv_heads * head, kv_heads
+    one = top_k = mixed = 0.0
+    if experts:
+        mixed = 1.0 - row.optional("n_dense_layers", 0.0) / layers
+        one = matrices * h * row.number_or("moe_ffn", ffn, "as the dense MLP")
+        top_k = row.number("top_k")
+    shared = row.optional("n_shared_experts", 0.0)
+    return Work(
+        layers=layers,
+        hidden=h,
+        attention_params=attention,
+        dense_params=(1.0 - mixed) * matrices * h * ffn + mixed * (shared * one + h * experts),
+        head_params=vocab * h,
+        heads=heads,
+        key_value_macs=macs,
+        absorbed_macs=absorbed,
+        kv_elements=kv,
+        kv_shards=shards,
+        expert_params=one,
+        n_experts=experts,
+        top_k=top_k,
+        moe=mixed,
+    )
+
+
+def _split(row: Row, work: Work) -> Split:
+    bits = row.number_or("weight_bits", 16.0, "16-bit weights")
+    width = experts = bits / 8.0
+    if "mxfp4" in str(row.inputs.get("weight_precision") or ""):  # the experts; everything else in 16 bits
+        width, experts = 2.0, 4.25 / 8.0
+    if row.has("weight_bytes"):
+        tables = 1.0 if row.or_assume("tied_embeddings", True) else 2.0
+        layer = work.attention_params + work.dense_params + work.moe * work.n_experts * work.expert_params
+        width = experts = row.number("weight_bytes") / (work.layers * layer + tables * work.head_params)
+    compute = str(row.or_assume("compute_precision", "bf16", "16-bit products"))
+    framework = str(row.inputs.get("framework") or "")
+    split = Split(
+        tp=row.number_or("tp", 1.0),
+        pp=row.number_or("pp", 1.0),
+        dp=row.number_or("dp", 1.0),
+        ep=max(1.0, row.optional("ep", 1.0)),
+        weight_bytes=width,
+        expert_bytes=experts,
+        head_bytes=width,
+        kv_bytes=element_bytes(str(row.or_assume("kv_precision", "bf16", "16-bit cache"))),
+        dispatch_bytes=min(2.0, element_bytes(compute)),
+        interleaved=2.0 if "deepseek" in framework.lower() else 1.0,  # its servers overlap two micro-batches
+    )
+    for name in ("tp", "pp", "dp", "weight_bytes"):
+        if not getattr(split, name) >= (1.0 if name != "weight_bytes" else 1e-3):
+            raise Unsupported(f"{name} = {getattr(split, name):g} cannot be")
+    return split
+
+
+def _machine(row: Row, split: Split) -> Machine:
+    compute = str(row.inputs.get("compute_precision") or "bf16")
+    bandwidth = row.rate("hbm_bandwidth", "memory_bandwidth")
+    try:
+        peak = row.rate("peak_flops", f"peak_flops.{compute}")
+    except Unsupported:
+        peak = _NO_LIMIT
+        row.assume("peak_flops", "unlimited", "no source gives one: memory decides")
+    if not (bandwidth > 0 and peak > 0):
+        raise Unsupported("a peak or a bandwidth is zero")
+    intra = inter = _NO_LIMIT
+    domain = max(1.0, row.number_or("devices_per_node", 8.0)) if split.tp * split.pp * split.dp > 1 else 1.0
+    if split.tp * split.pp * split.dp > 1:
+        intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
+        inter = row.number_or("inter_node_bandwidth", intra, "one network")
+    return Machine(
+        peak_flops=peak,
+        half_peak_flops=peak if element_bytes(compute) >= 2.0 else peak / 2.0,
+        memory_bandwidth=bandwidth,
+        intra_bandwidth=intra,
+        inter_bandwidth=inter,
+        tp_inside=min(split.tp, domain),
+        ep_inside=min(split.ep, domain),
+        pp_bandwidth=intra if split.tp * split.pp <= domain else inter,
+    )
+
+
+def _host(framework: str) -> str:
+    name = framework.lower()
+    if any(word in name for word in _EAGER):
+        return "eager"
+    return "launched" if any(word in name for word in _LAUNCHED) else "graph"
+
+
+def _shares_memory(device: Device | None, bandwidth: float) -> bool:
+    return device.kind in ("soc", "cpu") if device else bandwidth < _EDGE_BANDWIDTH
+
+
+def _case(row: Row) -> _Case:
+    phase = row.need("phase")
+    if phase not in _PHASES:
+        raise Unsupported(f"phase {str(phase)[:20]!r} is not one of {', '.join(_PHASES)}")
+    work = _work(row)
+    split = _split(row, work)
+    batch = row.number_or("batch", 1.0)
+    if batch < split.dp:
+        raise Unsupported(f"batch = {batch:g} gives some of the {split.dp:g} data-parallel replicas no sequence")
+    if phase == "decode_step":
+        prompt, context, prefills, steps = 1.0, max(1.0, row.number_or("context_len", 0.0, "no cache read")), 0.0, 1.0
+    else:
+        prompt, prefills = row.number("input_len"), 1.0
+        out = 1.0 if phase == "prefill" else row.number("output_len")
+        context, steps = prompt + out / 2.0, out - 1.0
+        if prompt < 1 or out < 1:
+            raise Unsupported("a prompt and an answer have at least one token")
+    machine = _machine(row, split)
+    device = row.device
+    return _Case(
+        work=work,
+        split=split,
+        machine=machine,
+        batch=batch,
+        input_len=prompt,
+        context=context,
+        prefills=prefills,
+        steps=steps,
+        host=_host(str(row.or_assume("framework", "", "a captured graph"))),
+        generation=row.generation,
+        shared_memory=_shares_memory(device, machine.memory_bandwidth),
+        sharded=device is not None and device.kind == "tpu",
+    )
+
+
+def _share_of_peak(balance: Any, peak: Any, bandwidth: Any) -> Any:
+    """Share of the peak that arithmetic reaches: 1 / (1 + ridge / balance).
+
+    As if every FLOP dragged 1/balance bytes that nothing hides: operands fetched again, epilogues, tiles that do not
+    fill. The further a device's peak has outgrown its memory, the smaller the share.
+    """
+    return 1.0 / (1.0 + peak / bandwidth / balance)
+
+
+def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
+    """Sourced and counted values, and the constants of a row's classes; the bound in datasheet mode."""
+    m, generation = case.machine, "a100" if case.generation == "Ampere" else "h100"
+    stream = stream_efficiency(generation, "triad")
+    eager = case.host == "eager"
+    sourced = {
+        "elementwise": _COUNTED_PASSES,
+        "replicated": 0.0 if case.sharded else _REPLICATED,
+        "link": _LINK,
+        "launch_time": _EAGER_LAUNCH if eager else 0.0,
+        "step_overhead": _EAGER_STEP if eager else 0.0,
+    }
+    if not constants:
+        share = gemm_efficiency(generation)
+        source = "measured products, STREAM and links, counted traffic and launches"
+        return Efficiencies("sourced", source, gemm=share, attention=share, memory=stream, cache=stream, **sourced)
+    balance, shared = constants["balance"], case.shared_memory
+    memory = constants["shared memory"]["memory"] if shared else stream
+    software = constants["graph" if case.host == "graph" else "launched"]
+    known = min(m.peak_flops, m.memory_bandwidth * 1e6)
+    return Efficiencies(
+        name="calibrated",
+        source="seven constants, fitted by scripts/fit_constants.py",
+        gemm=_share_of_peak(balance["products"], known, m.memory_bandwidth),
+        attention=_share_of_peak(balance["attention"], known * m.half_peak_flops / m.peak_flops, m.memory_bandwidth),
+        memory=memory,
+        cache=memory,
+        link_latency=software["link_latency"],
+        layer_overhead=0.0 if shared else software["layer_overhead"],
+        **sourced,
+    )
+
+
+def _time(case: Any, eff: Efficiencies) -> Any:
+    c = case
+    first = inference.pass_cost(c.work, c.split, c.machine, eff, c.batch, c.input_len, 0.0, 0.0).time
+    step = inference.pass_cost(c.work, c.split, c.machine, eff, c.batch, 1.0, c.context - 1.0, 1.0).time
+    return c.prefills * first + c.steps * step
+
+
+def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Time of one row of class inference in seconds."""
+    row = Row(inputs)
+    case = _case(row)
+    return Prediction(float(_time(case, _efficiencies(case, constants))), assumptions=tuple(row.assumptions))
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    import numpy as np
+
+    kind = type(parts[0])
+    return kind(*(np.array([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(kind)))
+
+
+def _nested(values: Sequence[float]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for (group, name), value in zip(_RANGES, values, strict=True):
+        found.setdefault(group, {})[name] = value
+    return found
+
+
+def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
+    """Fit the constants; every group has one vote; needs NumPy."""
+    import numpy as np
+
+    cases = [_case(Row(inputs)) for inputs, _, _ in rows]
+    measured = np.array([m for _, m, _ in rows])
+    plain = {
+        n: np.array([getattr(c, n) for c in cases]) for n in ("batch", "input_len", "context", "prefills", "steps")
+    }
+    parts = {n: _stack([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
+    stacked = dataclasses.replace(cases[0], **plain, **parts)
+    numbers = [f.name for f in dataclasses.fields(Efficiencies) if f.name not in ("name", "source")]
+
+    def log_errors(values: Any) -> Any:
+        each = [_efficiencies(c, _nested(values)) for c in cases]
+        eff = Efficiencies(**{n: np.array([getattr(e, n) for e in each]) for n in numbers})
+        return np.log(_time(stacked, eff) / measured)
+
+    return _nested(gauss_newton(list(_RANGES.values()), log_errors, [g for _, _, g in rows]))
+
+
+def calibrated(device: Device | str, precision: str = "bf16", framework: str = "") -> Efficiencies:
+    """The efficiencies that the shipped constants give for a device of the catalogue, for ``inference.deploy``.
+
+    >>> calibrated("H100").launch_time
+    0.0
+    """
+    from mlsysim.validation.predictors import shipped_constants
+
+    d = catalog.device(device)
+    rates = Machine(d.peak_flops[precision], d.peak_flops["bf16"], d.memory_bandwidth, _NO_LIMIT, _NO_LIMIT)
+    row = Row({"device": d.name})
+    case = _Case(
+        *(None, Split(), rates, 1.0, 1.0, 1.0, 1.0, 0.0),  # type: ignore[arg-type]
+        host=_host(framework),
+        generation=row.generation,
+        shared_memory=_shares_memory(d, d.memory_bandwidth),
+        sharded=d.kind == "tpu",
+    )
+    return _efficiencies(case, shipped_constants("inference"))
+
+
+PREDICTOR = Predictor(
+    predict, fit, "Gauss-Newton on a robust log error within physical ranges; every group of rows has one vote"
+)

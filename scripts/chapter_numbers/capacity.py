@@ -1,0 +1,150 @@
+"""Chapter 8, serving capacity."""
+
+import math
+from typing import Any
+
+from mlsysim import capacity, catalog, inference, memory, transformer, units, validation
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 8."""
+    trace, code = catalog.trace("azure-conversation-2023"), catalog.trace("azure-code-2023")
+    target = catalog.target("mlperf-llama2-70b-interactive")
+    server = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    lengths: dict[str, Any] = {
+        "prompt": trace.prompt.value,
+        "output": trace.output.value,
+        "variation": trace.output_variation.value,
+    }
+    requests: dict[str, Any] = {**lengths, "prompt_variation": trace.prompt_variation.value}
+    aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
+
+    def share(value: float, digits: int = 0) -> str:
+        return units.percent(value, digits, signed=False)
+
+    def time(value: float) -> str:
+        return units.format(value, "s", 3)
+
+    fit = capacity.sequences(server, **lengths)
+    whole = capacity.replica_of(server, **requests, most=10_000)
+    chosen = capacity.replica_of(server, **requests, itl=aims["itl"])
+    best = capacity.max_rate(chosen, **aims)
+    wanted = capacity.replicas_needed(chosen, 100.0, **aims)
+    decode = capacity.replica(
+        lambda n: whole.step_times[n - 1], whole.slots, prefill_time=0.0, output=trace.output.value
+    )
+    lone = capacity.load(whole, 1e-3)
+    naive = fit.sequences / lone.residence
+    t1 = whole.step_times[1] - whole.step_times[0]
+    t0 = whole.step_times[0] - t1
+    edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
+    held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
+
+    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=validation.calibrated("H100"))
+    slow = capacity.max_rate(capacity.replica_of(expected, **requests, itl=aims["itl"]), **aims)
+    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8)
+    doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
+    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4)
+    wider = capacity.max_rate(capacity.replica_of(h200, **requests, itl=aims["itl"], most=1024), **aims)
+
+    vllm: dict[str, Any] = {}
+    for name in ("opt13b", "opt66b", "opt175b"):
+        cache, slots = (validation.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
+        model, x = catalog.model(cache.inputs["model"]), cache.inputs
+        token, weights = memory.kv_cache_of(model, 1, 1), 2 * transformer.parameter_count(model).total
+        binary, decimal = (
+            capacity.concurrency(
+                capacity.kv_budget(x["capacity_gib"] * size, weights, x["devices"], capacity.USABLE), 1, token, 1
+            )
+            for size in (units.GiB, units.GB)
+        )
+        vllm[name] = {"error": units.percent(binary / slots.value.value - 1), "lost": share(1 - decimal / binary)}
+    printed = validation.cache_budgets()["vllm-opt13b-cache"]
+    token = memory.kv_cache_of("OPT-13B", 1, 1)
+
+    def wall(places: int, busy: float) -> float:
+        return float(capacity.queue(busy * places, 1.0, places).wait_quantile)
+
+    return {
+        "target": {"ttft": time(aims["ttft"]), "itl": time(aims["itl"])},
+        "trace": {
+            "rate": f"{trace.rate.value:.2f}",
+            "prompt": f"{trace.prompt.value:,.0f}",
+            "output": f"{trace.output.value:.0f}",
+            "output_variation": f"{trace.output_variation.value:.2f}",
+            "prompt_variation": f"{trace.prompt_variation.value:.2f}",
+            "arrivals": f"{trace.arrival_variation.value:.2f}",
+            "held": f"{trace.held.value:,.0f}",
+            "held_ours": f"{held:,.0f}",
+            "held_error": units.percent(held / trace.held.value - 1, 0),
+            "code_arrivals": f"{code.arrival_variation.value:.0f}",
+            "code_factor": f"{capacity.general_wait(1.0, code.prompt_variation.value, code.arrival_variation.value):.0f}",
+        },
+        "wall": {
+            "one": f"{wall(1, 0.9):.0f}",
+            "eight": f"{wall(8, 0.9):.1f}",
+            "many": f"{wall(256, 0.9):.2f}",
+            "many_close": f"{wall(256, 0.97):.2f}",
+            "ratio": f"{wall(256, 0.97) / wall(256, 0.9):.0f}",
+        },
+        "example": {
+            "weights": units.format(server.weight_memory, "byte", 3),
+            "budget": units.format(fit.budget, "byte", 3),
+            "token": units.format(fit.token_bytes, "byte", 3),
+            "fit": f"{fit.sequences:.0f}",
+            "reserved": f"{fit.reserved:.0f}",
+            "places": f"{chosen.slots}",
+            "prompt": time(chosen.prefill_time),
+            "step_one": time(whole.step_times[0]),
+            "step_full": time(chosen.step_times[-1]),
+            "full": f"{chosen.capacity:.1f}",
+            "best": f"{best.rate:.1f}",
+            "busy": share(best.utilisation),
+            "running": f"{best.running:.0f}",
+            "itl": time(best.itl),
+            "prompt_wait": time(best.prompt_wait),
+            "mean_ttft": time(best.ttft),
+            "prompts_busy": share(best.rate * chosen.prefill_time),
+            "replicas": f"{wanted.replicas}",
+            "devices": f"{4 * wanted.replicas}",
+            "alone": time(lone.residence),
+            "tokens_alone": f"{1 / whole.step_times[0]:.0f}",
+            "naive": f"{naive:.0f}",
+            "naive_ratio": f"{naive / best.rate:.0f}",
+            "decode_only": f"{decode.capacity:.0f}",
+            "decode_ratio": f"{decode.capacity / best.rate:.0f}",
+            "any_pace": f"{whole.capacity:.0f}",
+            "any_pace_itl": time(whole.itl(whole.slots)),
+            "knee": f"{capacity.knee_batch(t0, t1, whole.prefill_time, whole.steps):.0f}",
+            "knee_decode": f"{capacity.knee_batch(t0, t1):.0f}",
+            "edge_busy": share(edge.utilisation),
+            "edge_delayed": share(edge.delayed),
+            "edge_wait": time(edge.wait_quantile),
+            "edge_mean": time(edge.place_wait),
+            "edge_rate": f"{edge.rate:.1f}",
+        },
+        "calibrated": {
+            "prompt": time(slow.replica.prefill_time),
+            "prompt_times": f"{slow.replica.prefill_time / chosen.prefill_time:.1f}",
+            "step_one": time(slow.replica.step_times[0]),
+            "places": f"{slow.replica.slots}",
+            "best": f"{slow.rate:.1f}",
+            "times": f"{best.rate / slow.rate:.1f}",
+        },
+        "eight": {
+            "best": f"{doubled.rate:.1f}",
+            "each": f"{doubled.rate / 8:.2f}",
+            "four": f"{best.rate / 4:.2f}",
+            "itl": time(doubled.itl),
+        },
+        "h200": {
+            "gain": units.percent(wider.rate / best.rate - 1),
+            "bandwidth": share(h200.device.memory_bandwidth / server.device.memory_bandwidth - 1),
+        },
+        "vllm": {
+            **vllm,
+            "slots_gib": f"{capacity.concurrency(printed.value.value, 1, token, 1):,.0f}",
+            "slots_gb": f"{capacity.concurrency(12 * units.GB, 1, token, 1):,.0f}",
+        },
+        "overflow": f"{next(n for n in range(1, 400) if math.log10(2) * 1024 < math.lgamma(n + 1) / math.log(10))}",
+    }

@@ -1,0 +1,160 @@
+"""Chapter 7, prefill and decode."""
+
+from typing import Any
+
+from mlsysim import catalog, inference, memory, transformer, units, validation
+from mlsysim.inference import Deployment, decode_step, deploy
+from mlsysim.validation.predictors import shipped_fit
+
+
+def _flops(model: str, tokens: float, attention: float = 1.0) -> float:
+    w = inference.work_of(model)
+    width = attention * w.layers * w.heads * w.key_value_macs
+    return float(
+        inference.prefill_flops(1, tokens, w.layers * (w.attention_params + w.dense_params), w.head_params, width)
+    )
+
+
+def _acceptance(gain: float, guesses: int, cost: float) -> float:
+    """The acceptance that explains a gain, by halving."""
+    low, high = 0.0, 0.999
+    for _ in range(60):
+        middle = (low + high) / 2
+        if inference.speculative_speedup(middle, guesses, cost) < gain:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _pairs() -> int:
+    """Devices and dense models of the walk in the tests: every accelerator that holds the model and 2,048 tokens."""
+    devices = [
+        d
+        for d in catalog.devices().values()
+        if d.kind in ("gpu", "tpu", "superchip") and d.has("peak_flops.bf16") and d.has("memory_capacity")
+    ]
+    models = [
+        m for m in catalog.models().values() if not m.is_moe and transformer.parameter_count(m).total >= 1_000_000_000
+    ]
+    return sum(bool(deploy(m, d).fits(1, 2048)) for d in devices for m in models)
+
+
+def _read(d: Deployment, batch: int, hit: float | None = None) -> float:
+    """Bytes of a step at a short context, with another number of experts if given."""
+    w, m = d.work, d.model
+    found = inference.experts_hit(m.n_experts, m.top_k, batch) if hit is None else hit
+    layer = w.attention_params + w.dense_params + w.moe * found * w.expert_params
+    return float((w.layers * layer + w.head_params) * d.split.weight_bytes)
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 7."""
+
+    def share(value: float, digits: int = 0) -> str:
+        return units.percent(value, digits, signed=False)
+
+    eight, seventy = deploy("Llama-3.1-8B", "H100"), deploy("Llama-3.1-70B", "H100", tp=8)
+    alone, together = (decode_step(eight, context=1, batch=b) for b in (1, 64))
+    weights = transformer.weight_bytes(transformer.parameter_count("Llama-2-70B").total, 2)
+
+    row = validation.measurement("gpt-fast-llama2-7b-bf16")
+    measured = 1 / row.value.value
+    calibrated = validation.calibrated("A100-80GB")
+    runs = {
+        name: inference.generate(
+            deploy("Llama-2-7B", "A100-80GB", efficiencies=e), input_len=5, output_len=200
+        ).e2e_per_token
+        for name, e in (("bound", inference.DATASHEET), ("ours", calibrated))
+    }
+    seven = decode_step(deploy("Llama-2-7B", "A100-80GB"), context=105)
+    read = seven.cost.device_bytes
+    bandwidth = seven.deployment.machine.memory_bandwidth
+
+    checks = validation.serving_checks()
+    plain, guessed = (
+        validation.serving_measurement(n).value.value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative")
+    )
+    cost = plain / validation.serving_measurement("gpt-fast-7b-int4").value.value
+
+    def attention(tokens: float, factor: float = 1.0) -> float:
+        return 1 - _flops("Llama-3.1-70B", tokens, 0.0) / _flops("Llama-3.1-70B", tokens, factor)
+
+    w = eight.work
+    params = w.layers * (w.attention_params + w.dense_params) + w.head_params
+    balance = eight.machine.memory_bandwidth / eight.machine.peak_flops
+    longest = 2 * params * balance / (eight.token_bytes - 2 * w.layers * w.heads * w.key_value_macs * balance)
+
+    caches = {"gqa": memory.kv_cache(80, 16, 8192, 8, 128), "mha": memory.kv_cache(80, 16, 8192, 64, 128)}
+    step = decode_step(seventy, context=8192, batch=16).time
+    wrong = step + (caches["mha"] - caches["gqa"]) / 8 / seventy.machine.memory_bandwidth
+    mixtral, deepseek = deploy("Mixtral-8x7B", "H200"), deploy("DeepSeek-V3", "H200", precision="fp8")
+    tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies=validation.calibrated("H100")), context=2048)
+    fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8"), context=1)
+    claim = validation.measurement("harvard-70b-itl").value.value
+    fit = shipped_fit("inference")
+    return {
+        "predict": {
+            "peak": f"{alone.deployment.machine.peak_flops / alone.cost.device_flops:,.0f}",
+            "alone": f"{alone.tokens_per_s:.0f}",
+            "share": share(alone.mfu, 1),
+            "slower": share(together.time / alone.time - 1, 1),
+        },
+        "attention": {
+            "short": share(attention(2048), 1),
+            "long": share(attention(131072)),
+            "full": share(attention(131072, 2.0)),
+        },
+        "cross": {
+            "h100": f"{inference.decode_batch_crossover(2 * params, 2 * params, 0.0, eight.machine.memory_bandwidth, eight.machine.peak_flops):.0f}",
+            "longest": f"{longest:,.0f}",
+        },
+        "moe": {
+            "one": f"{inference.experts_hit(8, 2, 1):g}",
+            "eight": f"{inference.experts_hit(8, 2, 8):.1f}",
+        },
+        "formats": {
+            "mxfp4": f"{8 * inference.format_bytes('mxfp4'):g}",
+            "int4": f"{8 * inference.format_bytes('int4-g32'):g}",
+        },
+        "example": {
+            "rate": f"{row.value.value:g}",
+            "measured": units.format(measured, "s", 3),
+            "bytes": units.format(read, "byte", 3),
+            "bound": units.format(runs["bound"], "s", 3),
+            "bound_error": units.percent(runs["bound"] / measured - 1),
+            "stream": share(validation.stream_efficiency("a100", "triad"), 1),
+            "streamed": units.format(read / bandwidth / validation.stream_efficiency("a100", "triad"), "s", 3),
+            "layers": str(seven.deployment.work.layers),
+            "tail": units.format(calibrated.layer_overhead, "s", 3),
+            "tails": units.format(32 * calibrated.layer_overhead, "s", 3),
+            "ours": units.format(runs["ours"], "s", 3),
+            "error": units.percent(runs["ours"] / measured - 1),
+        },
+        "bias": {"bound": share(-sum(c.bound_error for c in checks) / len(checks))},
+        "fit": {"rows": str(fit["rows"]), "groups": str(len(fit["groups"]))},
+        "guess": {
+            "plain": f"{plain:g}",
+            "with": f"{guessed:g}",
+            "gain": f"{guessed / plain:.2f}",
+            "cost": share(cost),
+            "acceptance": share(_acceptance(guessed / plain, 5, cost)),
+        },
+        "breaks": {
+            "mha": units.format(caches["mha"], "byte", 3),
+            "gqa": units.format(caches["gqa"], "byte", 3),
+            "mha_itl": units.format(wrong, "s", 3),
+            "gqa_itl": units.format(step, "s", 3),
+            "active": share(1 - _read(mixtral, 64, 2.0) / _read(mixtral, 64)),
+            "all": f"{_read(deepseek, 1, 256.0) / _read(deepseek, 1):.0f} times",
+            "prefix": share(units.GiB / units.GB - 1, 1),
+            "acts": f"{0.80 * units.GiB / units.GB:.3f}",
+            "claim": units.format(claim, "s"),
+            "floor": units.format(weights / catalog.device("H100").memory_bandwidth, "s", 3),
+            "fp8_bound": f"{1 / fp8.time:.0f}",
+            "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value.value:g}",
+            "tp8": units.format(tp8.time, "s", 3),
+            "tp8_divided": units.format(tp8.time - tp8.terms.overhead * 7 / 8, "s", 3),
+        },
+        "walk": {"pairs": str(_pairs())},
+    }

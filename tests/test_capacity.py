@@ -1,0 +1,554 @@
+"""Serving capacity: exact rational arithmetic, limits, simulations written here, and published tables."""
+
+import heapq
+import json
+import math
+import random
+import statistics
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlsysim import capacity, catalog, inference, memory, transformer, validation
+from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
+from mlsysim.errors import InputError
+
+published, independent = pytest.mark.published, pytest.mark.independent
+REPLICA = replica(lambda n: 0.01 + 8e-5 * n, slots=64, prefill_time=0.05, output=201, prompt_variation=0.5)
+
+
+def exact_erlang(servers: int, load: Fraction) -> tuple[Fraction, Fraction]:
+    """Erlang's B and C by their sums of factorials, without rounding."""
+    terms = [load**k / math.factorial(k) for k in range(servers + 1)]
+    last = terms[-1] * servers / (servers - load)
+    return terms[-1] / sum(terms), last / (sum(terms[:-1]) + last)
+
+
+# Memory and concurrency
+
+
+@published
+@pytest.mark.parametrize(("name", "off"), [("opt13b", 0.01), ("opt66b", 0.03), ("opt175b", 0.055)])
+def test_the_cache_of_vllms_servers(name: str, off: float) -> None:
+    cache, slots = (validation.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
+    model = catalog.model(cache.inputs["model"])
+    token = memory.kv_cache_of(model, 1, 1, 2)
+    assert capacity.concurrency(cache.value.value, 1, token, 1) == pytest.approx(slots.value.value, rel=0.02)
+    weights = 2 * transformer.parameter_count(model).total
+    ours = capacity.kv_budget(cache.inputs["capacity_gib"] * 2**30, weights, cache.inputs["devices"], 0.9)
+    assert ours == pytest.approx(cache.value.value, rel=off)
+
+
+@published
+def test_what_sequences_hold_in_the_traces() -> None:
+    for name, off in (("azure-conversation-2023", 0.08), ("azure-code-2023", 0.003)):
+        t = catalog.trace(name)
+        ours = capacity.held_tokens(t.prompt.value, t.output.value, t.output_variation.value)
+        assert ours == pytest.approx(t.held.value, rel=off)
+
+
+@independent
+def test_what_a_sequence_holds_seen_at_random_times() -> None:
+    rng = random.Random(8)
+    prompts, outputs = ([rng.choice((40, 200, 900)) for _ in range(4000)] for _ in "ab")
+    held = [s + k for s, n in zip(prompts, outputs, strict=True) for k in range(n)]  # one look per step
+    variation = statistics.pstdev(outputs) / statistics.mean(outputs)
+    ours = capacity.held_tokens(statistics.mean(prompts), statistics.mean(outputs), variation)
+    assert ours == pytest.approx(statistics.mean(held), rel=0.02)
+
+
+@independent
+def test_sequences_are_packed_block_by_block() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        blocks, block, tokens = rng.randrange(1, 5000), rng.choice((1, 8, 16, 32)), rng.randrange(1, 3000)
+        spare = rng.randrange(block)  # a part of a block is of no use
+        free, count = blocks, 0
+        while free >= math.ceil(tokens / block):
+            free -= math.ceil(tokens / block)
+            count += 1
+        assert capacity.concurrency((blocks * block + spare) * 7.0, tokens, 7.0, block) == count
+
+
+@independent
+def test_the_budget_by_its_parts() -> None:
+    assert capacity.kv_budget(80.0, 70.0, devices=2, usable=0.5, reserve=4.0) == 2 * (40 - 4) - 70
+    assert capacity.kv_budget(80.0, 100.0, devices=1) == -20
+    assert capacity.kv_budget(80.0, 0.0) == 80
+
+
+def test_the_sequences_of_a_deployment() -> None:
+    d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    found = capacity.sequences(d, prompt=1000, output=200, variation=1.0, usable=0.9, reserve=1e9)
+    weights = 2 * transformer.parameter_count("Llama-3.1-70B").total / 4
+    cache = 2 * 80 * 8 * 128 * 2 / 4  # bytes per token on one of four devices
+    assert found.budget == pytest.approx(0.9 * 80e9 - 1e9 - weights, rel=1e-12)
+    assert found.token_bytes == pytest.approx(cache, rel=1e-12)
+    assert found.sequences == math.floor(found.budget / (cache * 1200))
+    assert found.reserved == math.floor(found.budget / (cache * 1200))
+    two = capacity.sequences(inference.deploy("Llama-3.1-70B", "H100", tp=4, dp=2), prompt=1000, output=200)
+    one = capacity.sequences(inference.deploy("Llama-3.1-70B", "H100", tp=4), prompt=1000, output=200)
+    assert two.sequences == 2 * one.sequences
+    many = capacity.sequences(d, prompt=np.array([500.0, 1000.0]), output=200, usable=0.9, reserve=1e9)
+    assert many.sequences[1] == capacity.sequences(d, prompt=1000.0, output=200, usable=0.9, reserve=1e9).sequences
+    with pytest.raises(InputError, match="leave no memory for cache"):
+        capacity.sequences(inference.deploy("Llama-3.1-70B", "H100"), prompt=1000, output=200)
+    with pytest.raises(InputError, match="is not a deployment"):
+        capacity.sequences("Llama", prompt=1, output=1)  # type: ignore[arg-type]
+
+
+# Erlang's formulas
+
+
+@independent
+@pytest.mark.parametrize("servers", range(1, 13))
+def test_erlang_against_exact_fractions(servers: int) -> None:
+    for twelfths in range(1, 12):
+        offered = Fraction(servers * twelfths, 12)
+        b, c = exact_erlang(servers, offered)
+        assert capacity.erlang_b(servers, float(offered)) == pytest.approx(float(b), rel=1e-13)
+        assert capacity.erlang_c(servers, float(offered)) == pytest.approx(float(c), rel=1e-13)
+
+
+@independent
+@pytest.mark.parametrize(("servers", "utilisation"), [(1000, 0.97), (5000, 0.99), (20_000, 0.995)])
+def test_erlang_for_thousands_of_servers_by_logarithms(servers: int, utilisation: float) -> None:
+    offered = servers * utilisation
+    logs = [k * math.log(offered) - math.lgamma(k + 1) for k in range(servers + 1)]
+    logs[-1] -= math.log(1 - utilisation)
+    top = max(logs)
+    expected = math.exp(logs[-1] - top) / math.fsum(math.exp(x - top) for x in logs)
+    assert capacity.erlang_c(servers, offered) == pytest.approx(expected, rel=1e-8)
+
+
+@independent
+def test_erlang_tends_to_the_limit_of_halfin_and_whitt() -> None:
+    beta, servers = 0.5, 40_000
+    normal = 0.5 * (1 + math.erf(beta / math.sqrt(2)))
+    limit = 1 / (1 + math.sqrt(2 * math.pi) * beta * normal * math.exp(beta**2 / 2))
+    assert capacity.erlang_c(servers, servers - beta * math.sqrt(servers)) == pytest.approx(limit, rel=0.005)
+
+
+@independent
+def test_many_servers_at_a_fixed_utilisation_make_nobody_wait() -> None:
+    shares = [capacity.erlang_c(c, 0.8 * c) for c in (1, 2, 5, 20, 100, 1000)]
+    assert shares[0] == pytest.approx(0.8)
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 1e-10
+    assert capacity.erlang_c(100_000, 10.0) == 0.0  # below the smallest float, and no overflow on the way
+    rising = [capacity.erlang_c(8, a) for a in (0.0, 1.0, 4.0, 7.0, 7.9, 7.999)]
+    assert rising == sorted(rising)
+    assert rising[-1] > 0.999
+
+
+@published
+def test_the_queues_of_a_lecture() -> None:
+    for servers, waiting, response in ((2, 7.674, 1.053), (4, 0.105, 0.212)):  # ethz2017queues
+        q = queue(rate=9.0, service_time=0.2, servers=servers)
+        assert 9.0 * q.wait == pytest.approx(waiting, abs=1e-3)
+        assert q.wait + 0.2 == pytest.approx(response, abs=1e-3)
+
+
+@independent
+def test_arrays_of_servers_and_loads() -> None:
+    servers, loads = np.array([[1], [4], [9]]), np.array([0.2, 0.9])
+    table = capacity.erlang_c(servers, loads * servers)
+    assert table.shape == (3, 2)
+    for i, c in enumerate((1, 4, 9)):
+        for j, u in enumerate((0.2, 0.9)):
+            assert table[i, j] == pytest.approx(capacity.erlang_c(c, u * c), rel=1e-14)
+
+
+def test_impossible_queues_are_refused() -> None:
+    with pytest.raises(InputError, match="must be whole"):
+        capacity.erlang_b(2.5, 1.0)
+    with pytest.raises(InputError, match="grows without end"):
+        capacity.erlang_c(2, 2.0)
+    with pytest.raises(InputError, match="must be below"):
+        queue(rate=10.0, service_time=0.2, servers=2)
+
+
+# Waiting
+
+
+@independent
+def test_one_server_is_the_textbook_queue() -> None:
+    rate, service = 7.0, 0.1
+    mu = 1 / service
+    q = queue(rate, service, servers=1, quantile=0.95)
+    assert q.wait == pytest.approx(rate / (mu * (mu - rate)))
+    assert q.inside == pytest.approx(rate / (mu - rate))
+    assert q.wait_quantile == pytest.approx(math.log(0.7 / 0.05) / (mu - rate))
+    assert capacity.mg1_wait(service, rate * service) == pytest.approx(q.wait)
+    assert capacity.mg1_wait(service, rate * service, 0.0) == pytest.approx(q.wait / 2)
+    for variation in (0.3, 1.0, 2.5):
+        expected = rate * (service**2 + (variation * service) ** 2) / (2 * (1 - rate * service))  # by second moments
+        assert capacity.mg1_wait(service, rate * service, variation) == pytest.approx(expected)
+        assert queue(rate, service, 1, variation=variation).wait == pytest.approx(expected)
+
+
+@independent
+def test_tail_mean_and_quantile_belong_together() -> None:
+    at = {"delayed": 0.3, "capacity": 12.0, "utilisation": 0.75}
+    step = 1e-4
+    area = sum(capacity.wait_tail(**at, wait=(k + 0.5) * step) for k in range(60_000)) * step
+    assert capacity.mean_wait(**at) == pytest.approx(area, rel=1e-6)
+    for q in (0.75, 0.9, 0.99, 0.9999):
+        assert capacity.wait_tail(**at, wait=capacity.wait_quantile(**at, quantile=q)) == pytest.approx(1 - q)
+    assert capacity.wait_quantile(**at, quantile=0.7) == pytest.approx(0.0)
+    assert capacity.wait_quantile(**at, quantile=0.2) == 0.0
+
+
+@independent
+def test_general_waits_interpolate() -> None:
+    assert capacity.general_wait(2.0, 1.0) == 2.0
+    assert capacity.general_wait(2.0, 0.0) == 1.0
+    assert capacity.general_wait(2.0, 1.0, arrival_variation=3.0) == 10.0
+
+
+def simulate_queue(
+    rate: float, servers: int, draw: Callable[[random.Random], float], requests: int, seed: int
+) -> tuple[list[float], list[float], float, float]:
+    """First come, first served: waits, times inside, number inside averaged over time, and requests per second."""
+    rng = random.Random(seed)
+    free = [0.0] * servers
+    now, events, waits, inside = 0.0, [], [], []
+    for _ in range(requests):
+        now += rng.expovariate(rate)
+        start = max(now, heapq.heappop(free))
+        end = start + draw(rng)
+        heapq.heappush(free, end)
+        waits.append(start - now)
+        inside.append(end - now)
+        events += [(now, 1), (end, -1)]
+    area, count, last = 0.0, 0, 0.0
+    for t, change in sorted(events):
+        area += count * (t - last)
+        count, last = count + change, t
+    return waits, inside, area / last, requests / last
+
+
+@independent
+def test_littles_law_in_a_simulation_that_knows_nothing_of_it() -> None:
+    cases: list[tuple[int, Callable[[random.Random], float]]] = [
+        (1, lambda r: 0.08),
+        (3, lambda r: r.expovariate(4.0)),
+        (5, lambda r: r.choice((0.05, 1.0))),
+    ]
+    for servers, draw in cases:
+        _, inside, number, rate = simulate_queue(9.0, servers, draw, 20_000, seed=servers)
+        assert capacity.little(rate, statistics.mean(inside)) == pytest.approx(number, rel=1e-9)
+
+
+@independent
+@pytest.mark.parametrize("servers", [1, 4, 16])
+def test_waits_of_a_simulated_queue(servers: int) -> None:
+    rate = 0.85 * servers
+    waits, *_ = simulate_queue(rate, servers, lambda r: r.expovariate(1.0), 400_000, seed=7)
+    q = queue(rate, 1.0, servers, quantile=0.95)
+    assert sum(w > 0 for w in waits) / len(waits) == pytest.approx(q.delayed, rel=0.03)
+    assert statistics.mean(waits) == pytest.approx(q.wait, rel=0.06)
+    assert sorted(waits)[int(0.95 * len(waits))] == pytest.approx(q.wait_quantile, rel=0.06)
+    late = capacity.wait_tail(q.delayed, q.capacity, q.utilisation, 0.5)
+    assert sum(w > 0.5 for w in waits) / len(waits) == pytest.approx(late, rel=0.06)
+
+
+@independent
+@pytest.mark.parametrize("variation", [0.0, 0.77, 2.0])
+def test_unequal_service_times_in_a_simulation(variation: float) -> None:
+    def draw(rng: random.Random) -> float:
+        return rng.gammavariate(variation**-2, variation**2) if variation else 1.0
+
+    alone, *_ = simulate_queue(0.7, 1, draw, 400_000, seed=3)
+    assert statistics.mean(alone) == pytest.approx(capacity.mg1_wait(1.0, 0.7, variation), rel=0.05)
+    eight, *_ = simulate_queue(7.2, 8, draw, 400_000, seed=4)
+    assert statistics.mean(eight) == pytest.approx(queue(7.2, 1.0, 8, variation=variation).wait, rel=0.2)
+
+
+# A batch
+
+
+@independent
+def test_a_batch_obeys_littles_law() -> None:
+    for batch in (1, 7, 40):
+        x = capacity.request_capacity(batch, 0.05, 0.02, 100)
+        stay = 0.05 + 100 * capacity.loaded_itl(batch, 0.05, 0.02, 100)
+        assert capacity.little(x, stay) == pytest.approx(batch)
+    assert capacity.request_capacity(1, 0.05, 0.02, 100) == pytest.approx(1 / 2.05)
+    assert capacity.loaded_itl(1, 0.05, 0.02, 100) == 0.02
+    assert capacity.request_capacity(8, 0.0, 0.02, 100) == pytest.approx(8 / 2.0)
+
+
+@independent
+def test_the_knee_is_where_throughput_over_residence_is_largest() -> None:
+    t0, t1, tp, steps = 0.012, 1e-4, 0.06, 250.0
+    r = replica(lambda n: t0 + n * t1, slots=200, prefill_time=tp, output=steps + 1)
+    found = capacity.knee_batch(t0, t1, tp, steps)
+    assert capacity.serving_curve(r).knee == pytest.approx(found, abs=1)
+    curve = capacity.serving_curve(r)
+    k = curve.batch.index(round(found))
+    assert curve.requests_per_s[k] == pytest.approx(0.5 / (tp + steps * t1), rel=0.01)
+    assert curve.residence[k] == pytest.approx(2 * steps * t0, rel=0.01)
+    assert list(curve.requests_per_s) == sorted(curve.requests_per_s)
+    assert list(curve.itl) == sorted(curve.itl)
+    assert curve.tokens_per_s[k] == pytest.approx(curve.requests_per_s[k] * 251)
+
+
+@independent
+def test_at_the_knee_the_batch_reads_as_much_cache_as_weights() -> None:
+    d = inference.deploy("Llama-3.1-8B", "H100")
+    one, two = (inference.decode_step(d, context=4096, batch=b).time for b in (1.0, 2.0))
+    knee = capacity.knee_batch(one - (two - one), two - one)
+    cache = memory.kv_cache_of(catalog.model("Llama-3.1-8B"), 1, 4096, 2)
+    read = 2 * (transformer.parameter_count("Llama-3.1-8B").total - 128256 * 4096)  # of the embedding only rows
+    assert knee * cache == pytest.approx(read, rel=0.02)
+
+
+# Replicas under load
+
+
+def servers_only(slots: int, service: float) -> Replica:
+    """A replica that is nothing but so many servers: no prompts, and steps that do not slow down."""
+    return replica(lambda n: service / 100, slots=slots, prefill_time=0.0, output=101)
+
+
+@independent
+@pytest.mark.parametrize(("slots", "replicas"), [(1, 1), (6, 1), (3, 4)])
+def test_without_slowing_down_a_replica_is_erlangs_queue(slots: int, replicas: int) -> None:
+    result = load(servers_only(slots, 2.0), rate=0.4 * slots * replicas, replicas=replicas, quantile=0.9)
+    _, c = exact_erlang(slots * replicas, Fraction(8, 10) * slots * replicas)
+    assert result.delayed == pytest.approx(float(c), rel=1e-12)
+    assert result.running == pytest.approx(0.8 * slots * replicas)  # the offered load, whatever waits
+    assert result.residence == pytest.approx(2.0)
+    assert result.place_wait == pytest.approx(queue(result.rate, 2.0, slots * replicas).wait)
+    assert result.prompt_wait == pytest.approx(0.0, abs=1e-12)
+
+
+def exact_chain(r: Replica, rate: float, replicas: int) -> list[Fraction]:
+    """Chances of 0, 1, 2 … requests, up to far into the queue, by detailed balance."""
+    places = r.slots * replicas
+    share = [Fraction(1)]
+    for n in range(1, 40 * places):
+        each, more = divmod(min(n, places), replicas)
+        done = (replicas - more) * (Fraction(r.throughput(each)) if each else 0)
+        done += more * Fraction(r.throughput(each + 1)) if more else 0
+        share.append(share[-1] * Fraction(rate) / done)
+        share[-1] = Fraction(float(share[-1]))  # keep the numbers short; 16 digits are enough here
+    total = sum(share)
+    return [x / total for x in share]
+
+
+@independent
+@pytest.mark.parametrize(("replicas", "rate"), [(1, 5.0), (1, 9.0), (3, 24.0)])
+def test_the_chain_of_a_batch_by_detailed_balance(replicas: int, rate: float) -> None:
+    r = REPLICA.with_slots(20) if replicas > 1 else REPLICA.with_slots(48)
+    rate = 0.9 * r.capacity * replicas if rate > r.capacity * replicas else rate
+    chance = exact_chain(r, rate, replicas)
+    places = r.slots * replicas
+    result = load(r, rate, replicas, itl=r.itl(r.slots // 2))
+    assert result.delayed == pytest.approx(float(sum(chance[places:])), rel=1e-6)
+    assert result.running == pytest.approx(float(sum(min(n, places) * p for n, p in enumerate(chance))), rel=1e-6)
+    fine = r.slots // 2 * replicas
+    assert result.in_pace == pytest.approx(float(sum(chance[:fine])), rel=1e-6)
+    waiting = float(sum((n - places) * p for n, p in enumerate(chance) if n > places))
+    assert capacity.little(rate, result.place_wait) == pytest.approx(waiting, rel=1e-6)
+
+
+def simulate_steps(r: Replica, rate: float, requests: int, seed: int) -> dict[str, float]:
+    """A replica step by step: prompts first and one at a time, otherwise one decode step of the batch."""
+    rng = random.Random(seed)
+    shape = r.prompt_variation**-2
+    arrivals = [0.0]
+    for _ in range(requests - 1):
+        arrivals.append(arrivals[-1] + rng.expovariate(rate))
+    left = [max(1, round(rng.expovariate(1 / r.steps))) for _ in arrivals]
+    steps, now, coming, area = list(left), 0.0, 0, 0.0
+    waiting, batch = list[int](), list[int]()
+    started, first, done = dict[int, float](), dict[int, float](), dict[int, float]()
+    while len(done) < requests:
+        while coming < requests and arrivals[coming] <= now:
+            waiting.append(coming)
+            coming += 1
+        if not waiting and not batch:
+            now = arrivals[coming]
+            continue
+        before = now
+        if waiting and len(batch) < r.slots:
+            k = waiting.pop(0)
+            started[k] = now
+            now += rng.gammavariate(shape, r.prefill_time / shape)
+            first[k] = now
+            batch.append(k)
+            area += len(batch) * (now - before)
+            continue
+        now += r.step_times[len(batch) - 1]
+        area += len(batch) * (now - before)
+        for k in batch:
+            left[k] -= 1
+            if not left[k]:
+                done[k] = now
+        batch = [k for k in batch if left[k]]
+    middle = range(requests // 10, requests - requests // 10)
+    waits = sorted(started[k] - arrivals[k] for k in middle)
+    return {
+        "running": area / now,
+        "itl": sum(done[k] - first[k] for k in middle) / sum(steps[k] for k in middle),
+        "e2e": statistics.mean(done[k] - arrivals[k] for k in middle),
+        "wait": statistics.mean(waits),
+        "p99": waits[int(0.99 * len(waits))],
+    }
+
+
+@independent
+@pytest.mark.parametrize("busy", [0.4, 0.7, 0.85])
+def test_a_replica_played_step_by_step(busy: float) -> None:
+    ours = load(REPLICA, busy * REPLICA.capacity)
+    played = simulate_steps(REPLICA, ours.rate, 20_000, seed=11)
+    assert ours.running == pytest.approx(played["running"], rel=0.03)
+    assert ours.itl == pytest.approx(played["itl"], rel=0.05)
+    assert ours.e2e == pytest.approx(played["e2e"], rel=0.06)
+    step = REPLICA.step_times[round(ours.running) - 1]  # the step under way, left out of the closed form
+    assert ours.prompt_wait + ours.place_wait + step / 2 == pytest.approx(played["wait"], rel=0.25)
+    # The tail is the weak part: near the edge the chain overrates it, because prompts vary less than it supposes.
+    assert ours.wait_quantile == pytest.approx(played["p99"], rel=0.35 if busy < 0.8 else 0.7)
+
+
+@independent
+@given(busy=st.floats(0.05, 0.97), replicas=st.integers(1, 6), target=st.floats(0.06, 3.0), pace=st.floats(0.005, 0.1))
+def test_bounds_of_every_load(busy: float, replicas: int, target: float, pace: float) -> None:
+    rate = busy * replicas * REPLICA.capacity
+    result = load(REPLICA, rate, replicas, ttft=target, itl=pace)
+    assert 0 <= result.delayed <= 1
+    assert 0 <= result.late <= 1
+    assert 0 <= result.in_pace <= 1 + 1e-12
+    assert result.goodput <= rate * (1 + 1e-12)
+    assert result.running <= replicas * REPLICA.slots
+    assert result.itl >= REPLICA.step_times[0] * (1 - 1e-9)
+    assert result.itl <= REPLICA.itl(REPLICA.slots) * (1 + 1e-9)
+    assert result.ttft_quantile >= REPLICA.prefill_time
+    more = load(REPLICA, rate, replicas + 1, ttft=target, itl=pace)
+    assert more.late <= result.late + 1e-12
+    assert more.in_pace >= result.in_pace - 1e-12
+    assert more.place_wait <= result.place_wait
+
+
+@independent
+def test_one_queue_for_all_replicas_beats_one_each() -> None:
+    for busy in (0.8, 0.95, 0.99):
+        together = load(REPLICA, 4 * busy * REPLICA.capacity, 4)
+        alone = load(REPLICA, busy * REPLICA.capacity, 1)
+        assert together.place_wait < alone.place_wait
+        assert together.prompt_wait == pytest.approx(alone.prompt_wait)
+
+
+@independent
+def test_a_full_batch_of_servers_is_not_the_batch_at_one() -> None:
+    fast = REPLICA.throughput(1) * REPLICA.slots
+    assert fast > 2 * REPLICA.capacity  # what "64 servers" would promise
+
+
+def test_rates_as_arrays() -> None:
+    rates = np.array([2.0, 5.0, 9.0])
+    many = load(REPLICA, rates, ttft=0.3, itl=0.03)
+    for i, rate in enumerate(rates):
+        one = load(REPLICA, float(rate), ttft=0.3, itl=0.03)
+        for name in ("delayed", "running", "late", "in_pace", "ttft_quantile", "goodput", "itl", "e2e", "ttft"):
+            assert getattr(many, name)[i] == pytest.approx(getattr(one, name), rel=1e-12)
+    assert "eq-goodput" in str(many.explain())
+
+
+# Sizing
+
+
+@independent
+@pytest.mark.parametrize("itl", [None, 0.03])
+@pytest.mark.parametrize(("rate", "ttft"), [(3.0, 0.3), (40.0, 0.3), (40.0, 0.1), (333.0, 1.0)])
+def test_the_fewest_replicas_are_found_as_by_counting_up(rate: float, ttft: float, itl: float | None) -> None:
+    found = replicas_needed(REPLICA, rate, ttft=ttft, itl=itl, quantile=0.95)
+    n = math.floor(rate / REPLICA.capacity) + 1
+    while True:
+        one = load(REPLICA, rate, n, ttft=ttft, itl=itl)
+        if (1 - one.late) * one.in_pace >= 0.95:
+            break
+        n += 1
+    assert found.replicas == n
+
+
+@independent
+def test_the_largest_rate_is_the_edge() -> None:
+    best = max_rate(REPLICA, 3, ttft=0.3, itl=0.03, quantile=0.95)
+    for factor, fine in ((0.999, True), (1.001, False)):
+        one = load(REPLICA, factor * best.rate, 3, ttft=0.3, itl=0.03)
+        assert ((1 - one.late) * one.in_pace >= 0.95) is fine
+    assert replicas_needed(REPLICA, best.rate * 0.999, ttft=0.3, itl=0.03, quantile=0.95).replicas == 3
+    assert best.goodput >= 0.95 * best.rate * (1 - 1e-9)
+
+
+def test_targets_that_nothing_meets_are_refused() -> None:
+    with pytest.raises(InputError, match="below the 50 ms of the prompt pass"):
+        replicas_needed(REPLICA, 5.0, ttft=0.04)
+    with pytest.raises(InputError, match="missed by a batch of one"):
+        replicas_needed(REPLICA, 5.0, ttft=0.3, itl=0.001)
+    with pytest.raises(InputError, match="even a lone request"):
+        max_rate(REPLICA, ttft=0.04)
+    with pytest.raises(InputError, match="more replicas or a lower rate"):
+        load(REPLICA, 1e3)
+    with pytest.raises(InputError, match="whole number"):
+        load(REPLICA, 1.0, replicas=0)
+    with pytest.raises(InputError, match="is not a replica"):
+        load("H100", 1.0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="slots = 65"):
+        REPLICA.with_slots(65)
+    with pytest.raises(InputError, match="slots = 0"):
+        replica(lambda n: 1.0, 0, prefill_time=0.1, output=10)
+    with pytest.raises(InputError, match="output"):
+        replica(lambda n: 1.0, 1, prefill_time=0.1, output=1)
+    with pytest.raises(InputError, match="step_time"):
+        replica(lambda n: 0.0, 1, prefill_time=0.1, output=10)
+
+
+def test_a_replica_of_a_deployment() -> None:
+    d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    r = capacity.replica_of(d, prompt=1000, output=200)
+    assert r.prefill_time == inference.prefill(d, input_len=1000).time
+    assert r.step_times[31] == inference.decode_step(d, context=1100, batch=32.0).time
+    assert r.slots == 256
+    assert r.steps == 199
+    paced = capacity.replica_of(d, prompt=1000, output=200, itl=0.03)
+    assert paced.itl(paced.slots) <= 0.03 < r.itl(paced.slots + 1)
+    assert capacity.replica_of(d, prompt=1000, output=200, slots=10).slots == 10
+    with pytest.raises(InputError, match="memory holds"):
+        capacity.replica_of(d, prompt=1000, output=200, slots=1000)
+    with pytest.raises(InputError, match="missed by a batch of one"):
+        capacity.replica_of(d, prompt=1000, output=200, itl=0.005)
+    with pytest.raises(InputError, match="holds no such sequence"):
+        capacity.replica_of(d, prompt=900_000, output=2)
+
+
+def test_results_explain_themselves_and_go_into_json() -> None:
+    d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    text = str(capacity.sequences(d, prompt=1000, output=200).explain())
+    for label in ("eq-kv-budget", "eq-held-tokens", "eq-concurrency", "vLLM's default"):
+        assert label in text
+    result = load(REPLICA, 8.0, ttft=0.3, itl=0.03)
+    text = str(result.explain())
+    for label in (
+        "eq-request-capacity",
+        "eq-loaded-itl",
+        "eq-utilisation",
+        "eq-erlang-c",
+        "eq-mean-wait",
+        "eq-wait-quantile",
+        "eq-mg1-wait",
+        "eq-little",
+        "eq-goodput",
+    ):
+        assert label in text
+    assert all(assumption in text for assumption, _ in capacity.ASSUMPTIONS)
+    assert json.loads(json.dumps(result.to_dict()))["goodput_per_s"] == result.goodput
+    assert "eq-general-wait" in str(queue(9.0, 0.2, 2, variation=2.0).explain())
+    json.dumps(capacity.sequences(d, prompt=1000, output=200).to_dict())
