@@ -50,6 +50,33 @@ def log2(x: Num) -> Num:
     return _numpy().log2(x) if is_array(x) else math.log2(x)
 
 
+def exp(x: Num) -> Num:
+    """e to the x, elementwise for an array.
+
+    >>> exp(0.0)
+    1.0
+    """
+    return _numpy().exp(x) if is_array(x) else math.exp(x)
+
+
+def expm1(x: Num) -> Num:
+    """e to the x, less one, exact also where x is small; elementwise for an array.
+
+    >>> expm1(1e-20)
+    1e-20
+    """
+    return _numpy().expm1(x) if is_array(x) else math.expm1(x)
+
+
+def log(x: Num) -> Num:
+    """Natural logarithm, elementwise for an array.
+
+    >>> log(1.0)
+    0.0
+    """
+    return _numpy().log(x) if is_array(x) else math.log(x)
+
+
 def concatenate(parts: Sequence[Num]) -> Num:
     """Results of consecutive blocks in one array; a result that is the same number in every block stays a number."""
     return _numpy().concatenate(parts) if is_array(parts[0]) else parts[0]

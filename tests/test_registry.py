@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from mlsysim import catalog, classroom, kernels, roofline  # noqa: F401  (importing registers)
+from mlsysim import catalog, classroom, kernels, reliability, roofline  # noqa: F401  (importing registers)
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
@@ -23,6 +23,9 @@ CHAPTER_OF = {
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
     "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
+    **dict.fromkeys(
+        (f"mlsysim.reliability.{m}" for m in ("failures", "intervals", "checkpoints", "goodput")), "11-reliability"
+    ),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 
