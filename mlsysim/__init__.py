@@ -16,6 +16,8 @@ _SUBMODULES = (
     "classroom",
     "collectives",
     "communication",
+    "cost",
+    "energy",
     "equations",
     "flops",
     "kernels",

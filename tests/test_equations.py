@@ -8,7 +8,19 @@ import re
 import numpy as np
 import pytest
 
-from mlsysim import catalog, collectives, equations, flops, kernels, memory, parallelism, quantities, roofline  # noqa: F401  (importing registers)
+from mlsysim import (  # noqa: F401  (importing registers)
+    catalog,
+    collectives,
+    cost,
+    energy,
+    equations,
+    flops,
+    kernels,
+    memory,
+    parallelism,
+    quantities,
+    roofline,
+)
 from mlsysim.equations import REGISTRY, Equation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -37,7 +49,15 @@ def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equat
         printed = eval(
             eq.formula,
             {"__builtins__": {}},
-            {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2},
+            {
+                **arguments,
+                "min": min,
+                "max": max,
+                "sqrt": math.sqrt,
+                "log2": math.log2,
+                "expm1": math.expm1,
+                "log1p": math.log1p,
+            },
         )
         assert eq.function(**arguments) == pytest.approx(printed, rel=1e-12)
 
