@@ -77,6 +77,15 @@ def log(x: Num) -> Num:
     return _numpy().log(x) if is_array(x) else math.log(x)
 
 
+def log1p(x: Num) -> Num:
+    """Natural logarithm of one plus x, exact for small x; elementwise for an array.
+
+    >>> log1p(0.0)
+    0.0
+    """
+    return _numpy().log1p(x) if is_array(x) else math.log1p(x)
+
+
 def concatenate(parts: Sequence[Num]) -> Num:
     """Results of consecutive blocks in one array; a result that is the same number in every block stays a number."""
     return _numpy().concatenate(parts) if is_array(parts[0]) else parts[0]

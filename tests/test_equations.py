@@ -11,6 +11,8 @@ import pytest
 from mlsysim import (  # noqa: F401  (importing registers)
     catalog,
     collectives,
+    cost,
+    energy,
     equations,
     flops,
     kernels,
@@ -59,6 +61,7 @@ PRINTED = {
     "log": math.log,
     "exp": math.exp,
     "expm1": math.expm1,
+    "log1p": math.log1p,
     "lambert_w": lambert_w,
     "binomial_cdf": binomial_cdf,
 }
