@@ -6,7 +6,7 @@ from importlib.resources import as_file, files
 from types import MappingProxyType
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.validation.predictors import attention, collective, gemm, memory, training_step
+from mlsysim.validation.predictors import attention, collective, gemm, memory, scalar, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
 __all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants"]
@@ -18,6 +18,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
         "collective": collective.PREDICTOR,
         "memory": memory.PREDICTOR,
         "training_step": training_step.PREDICTOR,
+        "scalar": scalar.PREDICTOR,
     }
 )
 
@@ -26,7 +27,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 def shipped_constants(class_name: str) -> Constants:
     """The fitted constants of a class that ship with the package; none for a class without a fit.
 
-    >>> sorted(shipped_constants("scalar"))
+    >>> sorted(shipped_constants("inference"))
     []
     """
     resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"
