@@ -4,6 +4,7 @@ Everything takes a float or an array in SI units and USD; whatever recurs is in 
 """
 
 from mlsysim.cost.choice import break_even_time, break_even_utilisation, cost_per_token, rental_cost
+from mlsysim.cost.own import PARTS, Ownership, OwnOrRent, own, own_or_rent
 from mlsysim.cost.ownership import (
     capital_recovery,
     power_cost,
@@ -14,10 +15,15 @@ from mlsysim.cost.ownership import (
 )
 
 __all__ = [
+    "PARTS",
+    "OwnOrRent",
+    "Ownership",
     "break_even_time",
     "break_even_utilisation",
     "capital_recovery",
     "cost_per_token",
+    "own",
+    "own_or_rent",
     "power_cost",
     "rental_cost",
     "staff_cost",
