@@ -27,7 +27,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 def shipped_constants(class_name: str) -> Constants:
     """The fitted constants of a class that ship with the package; none for a class without a fit.
 
-    >>> sorted(shipped_constants("inference"))
+    >>> sorted(shipped_constants("a class without constants"))
     []
     """
     resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"

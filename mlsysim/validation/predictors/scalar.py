@@ -138,7 +138,7 @@ def _token_revenue(row: Row) -> float:
     counts = {k: _numbers(v) for k, v in row.inputs.items() if "price" not in k.lower() and _numbers(v)}
     if len(prices) == len(counts) == 1:
         (price,), (count,) = prices.values(), counts.values()
-        if len(price) == len(count):
+        if len(price) == len(count) > 1:
             return math.fsum(p * c for p, c in zip(price, count, strict=True))
     noise = ("price", "usd", "per", "token", "tokens", "count", "n", "m")
     by_stem = {_stem(k, *noise): v for k, v in counts.items()}
@@ -206,11 +206,11 @@ def _param_count(row: Row) -> float:
 
 
 def _kv(row: Row, batch: float, tokens: float) -> float:
-    heads, size = 1.0, row.inputs.get("kv_dim")
-    if size is None:
+    heads, size = 1.0, row.optional("kv_dim", 0.0)
+    if not row.has("kv_dim"):
         heads, size = row.number("kv_heads"), row.number("head_dim")
     each = row.number_or("dtype_bytes", 2.0)
-    return float(memory.kv_cache(row.number("layers"), batch, tokens, heads, float(size), each))
+    return float(memory.kv_cache(row.number("layers"), batch, tokens, heads, size, each))
 
 
 def _serving_memory(row: Row) -> float:
