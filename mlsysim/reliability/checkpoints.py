@@ -100,7 +100,7 @@ def stall_time(copy_time: Num, write_time: Num, interval: Num) -> Num:
     formula="write_time / interval",
     units={"write_time": "s", "interval": "s", "return": "1"},
     domain={"interval": POSITIVE},
-    source="bekman2024mlengineering",
+    source="bekman2026mlengineering",
     where="training/fault-tolerance",
 )
 def checkpoint_overhead(write_time: Num, interval: Num) -> Num:
@@ -129,7 +129,7 @@ def checkpoint_overhead(write_time: Num, interval: Num) -> Num:
     >>> round(checkpoint_overhead(40.0, 3 * 3600.0), 4)
     0.0037
 
-    Source: bekman2024mlengineering, training/fault-tolerance.
+    Source: bekman2026mlengineering, training/fault-tolerance.
     """
     return write_time / interval
 

@@ -1,6 +1,6 @@
 """How often things fail: from counted failures to rates, from parts to a cluster, and what spare nodes buy."""
 
-from mlsysim._numeric import Num, exp, is_array, log, maximum, where
+from mlsysim._numeric import Num, exp, is_array, log, maximum, minimum, where
 from mlsysim.equations import POSITIVE, equation
 
 _RATE = "1/s"
@@ -294,6 +294,6 @@ def spare_availability(nodes: Num, spares: Num, unavailability: Num) -> Num:
     log_term = total * log(1 - unavailability)  # none away; each further node multiplies by odds x (N - k)/(k + 1)
     share = exp(log_term)
     for k in range(int(spares.max() if is_array(spares) else spares)):
-        log_term = log_term + log((total - k) / (k + 1)) + log_odds
+        log_term = log_term + log(maximum(total - k, _SMALLEST) / (k + 1)) + log_odds
         share = share + where(k + 1 <= spares, exp(log_term), 0.0)
-    return share
+    return minimum(share, 1.0)  # the sum of many terms may round to a little more

@@ -1,7 +1,7 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
+from mlsysim.validation.measurements import Measurement, counts, failures, measurement, measurements
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
 
@@ -12,6 +12,7 @@ __all__ = [
     "PublishedPlan",
     "check",
     "counts",
+    "failures",
     "gemm_efficiency",
     "measurement",
     "measurements",

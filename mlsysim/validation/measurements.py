@@ -18,6 +18,7 @@ _UNITS = {
     "flops": "FLOP",
     "bytes": "byte",
     "share": "1",
+    "count": "1",
 }
 
 
@@ -64,6 +65,16 @@ def collectives() -> Mapping[str, Measurement]:
     8
     """
     return _load("collectives.toml")
+
+
+@cache
+def failures() -> Mapping[str, Measurement]:
+    """All shipped figures of failures, restarts and checkpoints, by name.
+
+    >>> failures()["llama3-unexpected"].value.value
+    419
+    """
+    return _load("failures.toml")
 
 
 def _load(file: str) -> Mapping[str, Measurement]:
