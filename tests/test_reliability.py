@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+import json
 import math
 import random
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, memory, reliability, transformer, validation
+from mlsysim import catalog, cli, memory, reliability, transformer, validation
+from mlsysim.classroom.exercises import reliability as exercises
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.reliability import (
     cluster_mtbf,
@@ -494,3 +496,93 @@ def test_published_rows_have_sources(root: Any) -> None:
     for m in validation.failures().values():
         assert f"{{{m.value.source}," in keys
         assert m.device == "" or catalog.device(m.device)
+
+
+# The command
+
+COMMAND = ["reliability", "--nodes", "2048", "--restart", "10 min", "--storage-bandwidth", "2 TB/s"]
+
+
+def test_the_command_prints_terms_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    counted = ["--failures", "419", "--watched", "54 day", "--watched-nodes", "2048", "--model", "Llama-3.1-405B"]
+    assert cli.main([*COMMAND, *counted, "--duration", "54 day"]) == 0
+    text = capsys.readouterr().out
+    assert "goodput of the job" in text and "419 failures of 2048 nodes" in text
+    assert "failures to expect in" in text and "419.0" in text
+    assert cli.main([*COMMAND, *counted, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["goodput"] == pytest.approx(0.926, abs=5e-4)
+    assert math.fsum(data["parts"].values()) == pytest.approx(1.0)
+
+
+def test_every_option_reaches_the_solver(capsys: pytest.CaptureFixture[str]) -> None:
+    options = {
+        "node-mtbf": "100 day", "checkpoint-bytes": "6 TB", "writers": "100", "writer-bandwidth": "3 GB/s",
+        "interval": "20 min", "method": "background", "copy-bandwidth": "40 GB/s", "spares": "9", "repair": "2 day",
+    }  # fmt: skip
+    flat = [word for name, value in options.items() for word in (f"--{name}", value)]
+    assert cli.main([*COMMAND, *flat, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    expected = training_goodput(
+        2048, 100 * DAY, 600.0, 6e12, 3e9, 2e12, 100, 1200.0, "background", 40e9, spares=9, repair=2 * DAY
+    )
+    assert data["parts"] == pytest.approx(expected.parts)
+    assert (data["interval_s"], data["expected_failures"]) == (1200.0, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ([], "give either --node-mtbf"),
+        (["--node-mtbf", "1 day", "--failures", "3"], "give either --node-mtbf"),
+        (["--failures", "3"], "belong together"),
+        (["--node-mtbf", "1 day"], "give either --model or --checkpoint-bytes"),
+        (["--node-mtbf", "1 GB", "--checkpoint-bytes", "1 TB"], "is not in s"),
+        (["--failures", "0", "--watched", "1 day", "--watched-nodes", "3", "--checkpoint-bytes", "1 TB"], "node_mtbf"),
+        (["--node-mtbf", "1 day", "--checkpoint-bytes", "1 TB", "--method", "background"], "copy_bandwidth is needed"),
+    ],
+)
+def test_a_wrong_command_is_one_sentence(change: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*COMMAND, *change]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+# The exercises' public demo, typed out
+
+EXERCISES_BY_HAND = {
+    "11.1": 3600.0 / (8 / 50_000 + 1 / 20_000) / 512,
+    "11.2": 419 / 16384 / 54 * 10240 * 19,
+    "11.3": math.sqrt(2 * 70e9 * 14 / 50e9 * 30 * DAY / 40),
+    "11.4": 1800.0 * brute_force_optimum(120 / 1800),
+    "11.5": 2.3e12 / (384 * 150e6) / 10_800,
+    "11.6": 1 - 80 / 1800 - (900 + 1140) / 14_400,
+    "11.7": 20 / 45 / math.exp(18 / 45) / (math.exp(23 / 45) - 1),
+    "11.8": 1500 / 10_800 * math.exp(-960 / 10_800) / (math.exp(1510 / 10_800) - 1),
+    "11.9": 48 * HOUR - 1210 * math.exp(-540 / 48 / HOUR) / (math.exp(1210 / 48 / HOUR) - 1),
+    "11.10": 64 / 67 * 0.94 * sum(math.comb(67, k) * (2 / 62) ** k * (60 / 62) ** (67 - k) for k in range(4)),
+}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("id", EXERCISES_BY_HAND)
+def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
+    chapter = {e.id: e for e in exercises.EXERCISES}
+    assert set(chapter) == {*EXERCISES_BY_HAND, "11.11", "11.12"}
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(EXERCISES_BY_HAND[id], rel=1e-7)
+
+
+@pytest.mark.independent
+def test_the_claim_and_the_bill_by_hand() -> None:
+    chapter = {e.id: e for e in exercises.EXERCISES}
+    mtbf = 54 * DAY / 419
+    without = 480 / mtbf / (math.exp(492 / mtbf) - 1)
+    assert chapter["11.11"].solve(chapter["11.11"].draw()) == pytest.approx(mtbf * math.log(without / 0.85), rel=1e-9)
+    mtbf = 150 * DAY / 1024
+    write = 405e9 * 14 / 100e9
+    tau = mtbf * brute_force_optimum(write / mtbf)
+    job = tau / mtbf * math.exp(-1200 / mtbf) / (math.exp((tau + write) / mtbf) - 1)
+    away = 1 / 151
+    enough = sum(math.comb(1048, k) * away**k * (1 - away) ** (1048 - k) for k in range(25))
+    bill = 1024 / 1048 * enough * job
+    assert chapter["11.12"].solve(chapter["11.12"].draw()) == pytest.approx(bill, rel=1e-6)
