@@ -32,111 +32,12 @@ from mlsysim.reliability import (
 HOUR, DAY = 3600.0, 86400.0
 
 
-# A job on a wall clock, event by event. Nothing of the library stands on this side: failures are points on one time line,
-# whatever the job is doing when they strike.
-
-
-def run_job(
-    work: float, interval: float, write: float, mtbf: float, restart: float, lag: float, rng: random.Random
-) -> dict[str, float]:
-    """Time until so much work is safe, and where the time went."""
-    clock, next_failure = 0.0, rng.expovariate(1 / mtbf)
-    spent = {"stalls": 0.0, "restarts": 0.0, "failures": 0.0, "lost": 0.0}
-    safe, since = 0.0, 0.0  # work in complete checkpoints; when the job last set out from the state that is safe
-    up = True
-    while True:
-        if not up:  # come back; a failure on the way begins the return anew
-            if next_failure < clock + restart:
-                spent["restarts"] += next_failure - clock
-                clock = next_failure
-                next_failure = clock + rng.expovariate(1 / mtbf)
-                spent["failures"] += 1
-                continue
-            clock += restart
-            spent["restarts"] += restart
-            up, since = True, clock
-        # The k-th checkpoint since then is taken after k segments of work and writing, and complete a lag later.
-        complete_at = [
-            since + k * (interval + write) + lag for k in range(1, 2 + int((next_failure - since) / (interval + write)))
-        ]
-        done = bisect.bisect_right(complete_at, next_failure)
-        needed = math.ceil((work - safe) / interval)
-        if done >= needed:
-            return {**spent, "time": complete_at[needed - 1], "work": safe + needed * interval}
-        safe += done * interval
-        spent["stalls"] += done * write
-        spent["lost"] += next_failure - (since + done * (interval + write))
-        spent["failures"] += 1
-        clock, up = next_failure, False
-        next_failure = clock + rng.expovariate(1 / mtbf)
-
-
 GRID = [
     (dump, factor, restart, lag)
     for dump in (0.005, 0.02, 0.05, 0.2)
     for factor in (0.5, 1.0, 2.0)
     for restart, lag in ((0.0, 0.0), (0.1, 0.0), (0.05, 0.08))
 ]
-
-
-@pytest.mark.independent
-@pytest.mark.parametrize(("dump", "factor", "restart", "lag"), GRID)
-def test_the_exact_form_agrees_with_the_simulation(dump: float, factor: float, restart: float, lag: float) -> None:
-    """Within 1 %, and within four standard errors of the mean over independent runs."""
-    interval = factor * math.sqrt(2 * dump)
-    runs = [
-        run_job(700.0, interval, dump, 1.0, restart, lag, random.Random(f"{i}{dump}{factor}{restart}"))
-        for i in range(16)
-    ]
-    shares = [r["work"] / r["time"] for r in runs]
-    mean = sum(shares) / len(shares)
-    error = math.sqrt(sum((s - mean) ** 2 for s in shares) / (len(shares) - 1) / len(shares))
-    exact = exact_goodput(interval, dump, 1.0, restart, lag)
-    assert abs(mean - exact) <= 4 * error
-    assert mean == pytest.approx(exact, rel=0.01 + 3 * error / exact)
-    assert error < 0.01 * exact
-
-
-@pytest.mark.independent
-def test_where_the_time_goes_agrees_with_the_simulation() -> None:
-    interval, write, restart, lag = 0.3, 0.03, 0.1, 0.05
-    runs = [run_job(2000.0, interval, write, 1.0, restart, lag, random.Random(i)) for i in range(16)]
-    whole = sum(r["time"] for r in runs)
-    failures = sum(r["failures"] for r in runs)
-    assert failures == pytest.approx(reliability.expected_failures(whole, 1.0), rel=0.02)
-    assert sum(r["restarts"] for r in runs) / whole == pytest.approx(restart_share(restart, 1.0), rel=0.02)
-    back = failures * math.exp(-restart)  # failures that find the job at work
-    assert sum(r["lost"] for r in runs) / back == pytest.approx(lost_work(interval, write, 1.0, lag), rel=0.03)
-    g = training_goodput(
-        1, 1.0, restart, checkpoint_bytes=write, writer_bandwidth=1.0, storage_bandwidth=1.0, interval=interval
-    )
-    no_lag = [run_job(2000.0, interval, write, 1.0, restart, 0.0, random.Random(i)) for i in range(16)]
-    whole = sum(r["time"] for r in no_lag)
-    assert sum(r["stalls"] for r in no_lag) / whole == pytest.approx(g.parts["checkpoints"], rel=0.02)
-    assert sum(r["lost"] for r in no_lag) / whole == pytest.approx(g.parts["rework"], rel=0.03)
-
-
-@pytest.mark.independent
-def test_a_cluster_with_spares_event_by_event() -> None:
-    """Nodes fail and are repaired one by one; the share of the time that enough of them work."""
-    nodes, spares, mtbf, repair = 6, 2, 10.0, 1.5
-    rng = random.Random(7)
-    for deterministic in (False, True):  # the mean of the repair time counts, not its distribution
-        events: list[tuple[float, int]] = []
-        end = 60_000.0
-        for _ in range(nodes + spares):
-            t = 0.0
-            while t < end:
-                t += rng.expovariate(1 / mtbf)
-                back = t + (repair if deterministic else rng.expovariate(1 / repair))
-                events += [(t, 1), (back, -1)]
-                t = back
-        down, last, enough = 0, 0.0, 0.0
-        for t, change in sorted(events):
-            enough += (min(t, end) - last) * (down <= spares)
-            down, last = down + change, min(t, end)
-        ours = spare_availability(nodes, spares, unavailability(mtbf, repair))
-        assert enough / end == pytest.approx(ours, rel=0.01)
 
 
 # Errors of the first order
@@ -496,6 +397,105 @@ def test_published_rows_have_sources(root: Any) -> None:
     for m in validation.failures().values():
         assert f"{{{m.value.source}," in keys
         assert m.device == "" or catalog.device(m.device)
+
+
+# A job on a wall clock, event by event. Nothing of the library stands on this side: failures are points on one time line,
+# whatever the job is doing when they strike.
+
+
+def run_job(
+    work: float, interval: float, write: float, mtbf: float, restart: float, lag: float, rng: random.Random
+) -> dict[str, float]:
+    """Time until so much work is safe, and where the time went."""
+    clock, next_failure = 0.0, rng.expovariate(1 / mtbf)
+    spent = {"stalls": 0.0, "restarts": 0.0, "failures": 0.0, "lost": 0.0}
+    safe, since = 0.0, 0.0  # work in complete checkpoints; when the job last set out from the state that is safe
+    up = True
+    while True:
+        if not up:  # come back; a failure on the way begins the return anew
+            if next_failure < clock + restart:
+                spent["restarts"] += next_failure - clock
+                clock = next_failure
+                next_failure = clock + rng.expovariate(1 / mtbf)
+                spent["failures"] += 1
+                continue
+            clock += restart
+            spent["restarts"] += restart
+            up, since = True, clock
+        # The k-th checkpoint since then is taken after k segments of work and writing, and complete a lag later.
+        complete_at = [
+            since + k * (interval + write) + lag for k in range(1, 2 + int((next_failure - since) / (interval + write)))
+        ]
+        done = bisect.bisect_right(complete_at, next_failure)
+        needed = math.ceil((work - safe) / interval)
+        if done >= needed:
+            return {**spent, "time": complete_at[needed - 1], "work": safe + needed * interval}
+        safe += done * interval
+        spent["stalls"] += done * write
+        spent["lost"] += next_failure - (since + done * (interval + write))
+        spent["failures"] += 1
+        clock, up = next_failure, False
+        next_failure = clock + rng.expovariate(1 / mtbf)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("dump", "factor", "restart", "lag"), GRID)
+def test_the_exact_form_agrees_with_the_simulation(dump: float, factor: float, restart: float, lag: float) -> None:
+    """Within 1 %, and within four standard errors of the mean over independent runs."""
+    interval = factor * math.sqrt(2 * dump)
+    runs = [
+        run_job(700.0, interval, dump, 1.0, restart, lag, random.Random(f"{i}{dump}{factor}{restart}"))
+        for i in range(16)
+    ]
+    shares = [r["work"] / r["time"] for r in runs]
+    mean = sum(shares) / len(shares)
+    error = math.sqrt(sum((s - mean) ** 2 for s in shares) / (len(shares) - 1) / len(shares))
+    exact = exact_goodput(interval, dump, 1.0, restart, lag)
+    assert abs(mean - exact) <= 4 * error
+    assert mean == pytest.approx(exact, rel=0.01 + 3 * error / exact)
+    assert error < 0.01 * exact
+
+
+@pytest.mark.independent
+def test_where_the_time_goes_agrees_with_the_simulation() -> None:
+    interval, write, restart, lag = 0.3, 0.03, 0.1, 0.05
+    runs = [run_job(2000.0, interval, write, 1.0, restart, lag, random.Random(i)) for i in range(16)]
+    whole = sum(r["time"] for r in runs)
+    failures = sum(r["failures"] for r in runs)
+    assert failures == pytest.approx(reliability.expected_failures(whole, 1.0), rel=0.02)
+    assert sum(r["restarts"] for r in runs) / whole == pytest.approx(restart_share(restart, 1.0), rel=0.02)
+    back = failures * math.exp(-restart)  # failures that find the job at work
+    assert sum(r["lost"] for r in runs) / back == pytest.approx(lost_work(interval, write, 1.0, lag), rel=0.03)
+    g = training_goodput(
+        1, 1.0, restart, checkpoint_bytes=write, writer_bandwidth=1.0, storage_bandwidth=1.0, interval=interval
+    )
+    no_lag = [run_job(2000.0, interval, write, 1.0, restart, 0.0, random.Random(i)) for i in range(16)]
+    whole = sum(r["time"] for r in no_lag)
+    assert sum(r["stalls"] for r in no_lag) / whole == pytest.approx(g.parts["checkpoints"], rel=0.02)
+    assert sum(r["lost"] for r in no_lag) / whole == pytest.approx(g.parts["rework"], rel=0.03)
+
+
+@pytest.mark.independent
+def test_a_cluster_with_spares_event_by_event() -> None:
+    """Nodes fail and are repaired one by one; the share of the time that enough of them work."""
+    nodes, spares, mtbf, repair = 6, 2, 10.0, 1.5
+    rng = random.Random(7)
+    for deterministic in (False, True):  # the mean of the repair time counts, not its distribution
+        events: list[tuple[float, int]] = []
+        end = 60_000.0
+        for _ in range(nodes + spares):
+            t = 0.0
+            while t < end:
+                t += rng.expovariate(1 / mtbf)
+                back = t + (repair if deterministic else rng.expovariate(1 / repair))
+                events += [(t, 1), (back, -1)]
+                t = back
+        down, last, enough = 0, 0.0, 0.0
+        for t, change in sorted(events):
+            enough += (min(t, end) - last) * (down <= spares)
+            down, last = down + change, min(t, end)
+        ours = spare_availability(nodes, spares, unavailability(mtbf, repair))
+        assert enough / end == pytest.approx(ours, rel=0.01)
 
 
 # The command
