@@ -1,6 +1,7 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
+from mlsysim.validation.footprints import PublishedFootprint, published_footprint, published_footprints
 from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
@@ -9,12 +10,15 @@ __all__ = [
     "ELEMENT_BYTES",
     "Check",
     "Measurement",
+    "PublishedFootprint",
     "PublishedPlan",
     "check",
     "counts",
     "gemm_efficiency",
     "measurement",
     "measurements",
+    "published_footprint",
+    "published_footprints",
     "published_plan",
     "published_plans",
     "signed_error",
