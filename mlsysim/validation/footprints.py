@@ -36,6 +36,13 @@ _UNITS = {
     "idle_carbon": "kg",
     "total_carbon": "kg",
     "water": "L",
+    "servers": "1",
+    "server_embodied": "kg",
+    "device_embodied": "kg",
+    "idle_power": "W",
+    "lifetime": "s",
+    "busy_share": "1",
+    "requests": "1",
 }
 
 
