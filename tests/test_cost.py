@@ -178,6 +178,8 @@ def test_the_time_to_break_even_by_hand() -> None:
     c = cost.own_or_rent(o, 2 / 3600, 0.5)
     electricity = (0.4 + 0.5 * 0.6) * 1.25 * 0.08  # USD per hour
     assert c.break_even_time == pytest.approx(30e3 / (1.0 - electricity) * 3600)
+    whole = cost.own_or_rent(owned(), 2 / 3600, 0.5)  # plant and network are bought too, and are no running costs
+    assert whole.break_even_time == pytest.approx(35.5e3 / (1.0 - electricity - 200 / 8766) * 3600)
     assert cost.own_or_rent(o, 0.06 / 3600, 0.5).break_even_time == math.inf
     assert cost.own_or_rent(o, 0.01 / 3600, 0.5).break_even_utilisation == math.inf
     assert cost.own_or_rent(o, 0.01 / 3600, 0.5).to_dict()["break_even_utilisation"] is None
