@@ -179,7 +179,13 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
 
 
 # Quotients that nobody reads in base units: what format writes instead, and how many of it make one.
-_READABLE = {"kg/J": ("g/kWh", 3.6e9), "L/J": ("L/kWh", kWh), "USD/J": ("USD/kWh", kWh), "USD/s": ("USD/h", hour)}
+_READABLE = {
+    "kg/J": ("g/kWh", 3.6e9),
+    "L/J": ("L/kWh", kWh),
+    "USD/J": ("USD/kWh", kWh),
+    "USD/s": ("USD/h", hour),
+    "USD/token": ("USD/Mtoken", 1e6),
+}
 # Larger units for large values: unit, its size, and the value from which it is written.
 _LARGER = {"kg": (("t", 1e3, 1e4),), "s": (("year", year, 2 * year), ("day", day, 2 * day))}
 _STEPS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, cost, units
+from mlsysim import catalog, cost, units, validation
 from mlsysim.errors import InputError, UnknownNameError
 
 YEAR = units.year
@@ -65,24 +65,19 @@ def test_the_staff_of_the_rule_is_not_four_per_cent() -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize(("hours", "usd"), [(2_664_000, 5_328_000), (2_788_000, 5_576_000)])
-def test_deepseek_v3(hours: float, usd: float) -> None:
-    """DeepSeek-V3 report, Table 1: GPU hours at an assumed 2 USD."""
-    assert cost.rental_cost(1, hours * 3600.0, catalog.price("H800-DeepSeek-2024").value) == pytest.approx(usd)
+@pytest.mark.parametrize("p", validation.published_costs().values(), ids=lambda p: p.name)
+def test_published_costs(p: validation.PublishedCost) -> None:
+    """DeepSeek prints products of its own; the author of llm.c rounds to one digit."""
+    ours = cost.rental_cost(1, p.device_time, p.price.value)
+    assert ours == pytest.approx(p.cost, rel=0.15 if p.name.startswith("llm.c") else 1e-6)
 
 
-@pytest.mark.published
-def test_deepseek_serving_for_a_day() -> None:
-    """DeepSeek open-infra-index, day 6: 226.75 nodes of eight at 2 USD per GPU hour are 87,072 USD a day."""
-    assert cost.rental_cost(226.75 * 8, 86400.0, 2 / 3600) == pytest.approx(87_072)
-
-
-@pytest.mark.published
-@pytest.mark.parametrize(("steps", "ms", "usd"), [(18865, 300, 20), (286102, 1700, 2000)])
-def test_llmc(steps: float, ms: float, usd: float) -> None:
-    """llm.c, headers of the scripts: about 20 and about 2,000 USD on a node of eight at 14 USD an hour (rounded)."""
-    ours = cost.rental_cost(8, steps * ms * 1e-3, catalog.price("A100-llm.c-2024").value)
-    assert ours == pytest.approx(usd, rel=0.15)
+@pytest.mark.independent
+def test_device_hours_of_the_published_costs_by_hand() -> None:
+    hours = {name: p.device_time / 3600 for name, p in validation.published_costs().items()}
+    assert hours["deepseek-serving-day"] == pytest.approx(226.75 * 8 * 24)
+    assert hours["llm.c-124m"] == pytest.approx(8 * 18865 * 0.3 / 3600, rel=1e-4)
+    assert hours["llm.c-774m"] == pytest.approx(8 * 286102 * 1.7 / 3600, rel=1e-4)
 
 
 # Independent

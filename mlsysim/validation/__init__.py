@@ -1,6 +1,7 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
+from mlsysim.validation.costs import PublishedCost, published_costs
 from mlsysim.validation.footprints import PublishedFootprint, published_footprint, published_footprints
 from mlsysim.validation.measurements import Measurement, counts, measurement, measurements
 from mlsysim.validation.metrics import signed_error
@@ -10,6 +11,7 @@ __all__ = [
     "ELEMENT_BYTES",
     "Check",
     "Measurement",
+    "PublishedCost",
     "PublishedFootprint",
     "PublishedPlan",
     "check",
@@ -17,6 +19,7 @@ __all__ = [
     "gemm_efficiency",
     "measurement",
     "measurements",
+    "published_costs",
     "published_footprint",
     "published_footprints",
     "published_plan",
