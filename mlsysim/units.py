@@ -43,7 +43,9 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
     "min": (minute, {"s": 1}),
     "h": (hour, {"s": 1}),
     "day": (day, {"s": 1}),
+    "days": (day, {"s": 1}),
     "year": (year, {"s": 1}),
+    "years": (year, {"s": 1}),
     "J": (1.0, {"J": 1}),
     "W": (1.0, {"J": 1, "s": -1}),
     "Wh": (3600.0, {"J": 1}),
@@ -187,7 +189,7 @@ _READABLE = {
     "USD/token": ("USD/Mtoken", 1e6),
 }
 # Larger units for large values: unit, its size, and the value from which it is written.
-_LARGER = {"kg": (("t", 1e3, 1e4),), "s": (("year", year, 2 * year), ("day", day, 2 * day))}
+_LARGER = {"kg": (("t", 1e3, 1e4),), "s": (("years", year, 2 * year), ("days", day, 2 * day))}
 _STEPS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _STEPS_SMALL = (("m", 1e-3), ("µ", 1e-6), ("n", 1e-9))
 

@@ -258,8 +258,8 @@ def test_readable_units_round_trip() -> None:
         (0.08 / 3.6e6, "USD/J", "0.08 USD/kWh"),
         (2.5 / 3600, "USD/s", "2.5 USD/h"),
         (552_100.0, "kg", "552.1 t"),
-        (54 * 86400.0, "s", "54 day"),
-        (4 * units.year, "s", "4 year"),
+        (54 * 86400.0, "s", "54 days"),
+        (4 * units.year, "s", "4 years"),
         (643_500.0, "L", "643.5 kL"),
     ):
         assert units.format(value, unit) == text

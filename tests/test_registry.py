@@ -23,6 +23,8 @@ CHAPTER_OF = {
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
     "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
+    **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
+    **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -62,6 +62,7 @@ def numbers() -> dict[str, Any]:
     gpt3_ours = energy.facility_energy(gpt3.published("power"), gpt3.device_time, gpt3.published("pue"))
     it = gpt3.published("energy") / gpt3.published("pue")
     us = catalog.facility("US-2023")
+    rents = [p.value for p in catalog.prices_of("H100", "rental")]
     water = 700e3  # litres, abstract of li2023thirsty
     computed_power = node.published("power") / (node.published("devices") * h100.tdp)
     return {
@@ -76,7 +77,6 @@ def numbers() -> dict[str, Any]:
         },
         "prompt": {
             "energy": f"{prompt.published('energy') / 3600:.2f} Wh",
-            "device": f"{prompt.published('device_energy') / 3600:.2f} Wh",
             "ratio": f"{prompt.published('energy') / prompt.published('device_energy'):.1f}",
             "pue": f"{prompt.published('pue'):g}",
             "overhead": share(1 - 1 / prompt.published("pue"), 1),
@@ -90,7 +90,6 @@ def numbers() -> dict[str, Any]:
             "error": units.percent(gpt3_ours / gpt3.published("energy") - 1),
             "carbon": _tonnes(gpt3.published("carbon")),
             "carbon_ours": _tonnes(energy.carbon(gpt3_ours, gpt3.published("carbon_intensity"))),
-            "intensity": intensity(gpt3.published("carbon_intensity")),
             "watts": units.format(gpt3.published("power"), "W"),
             "it": _mwh(it),
             "pue": f"{gpt3.published('pue'):.2f}",
@@ -104,7 +103,6 @@ def numbers() -> dict[str, Any]:
             "printed": _tonnes(llama.published("carbon"), 0),
             "ours": _tonnes(card(llama), 0),
             "error": units.percent(card(llama) / llama.published("carbon") - 1),
-            "implied": intensity(llama.published("carbon") / card_energy),
             "usa": intensity(usa.carbon_intensity),
             "pue": f"{meta.pue:g}",
             "wrong_hours": f"{wrong.device_time / units.hour / 1e6:.1f}",
@@ -114,11 +112,7 @@ def numbers() -> dict[str, Any]:
             "wrong_factor": f"{twin.published('carbon') / wrong.published('carbon'):.0f}",
         },
         "bloom": {
-            "dynamic": f"{bloom.published('energy') / units.kWh:,.0f} kWh",
             "hours": f"{bloom.device_time / units.hour:,.0f}",
-            "idle": f"{bloom.published('idle_energy') / units.kWh:,.0f} kWh",
-            "carbon": _tonnes(bloom.published("carbon")),
-            "idle_carbon": _tonnes(bloom.published("idle_carbon")),
             "total": _tonnes(bloom.published("total_carbon")),
             "rest": _tonnes(rest),
             "embodied": _tonnes(embodied),
@@ -152,12 +146,9 @@ def numbers() -> dict[str, Any]:
             "poland": intensity(poland.carbon_intensity),
             "poland_year": str(poland.year),
             "norway": intensity(catalog.grid("Norway").carbon_intensity, 2),
-            "iceland": intensity(catalog.grid("Iceland").carbon_intensity, 2),
-            "india": intensity(catalog.grid("India").carbon_intensity),
             "ratio_claimed": f"{820 / 20:.0f}",
             "ratio_poland": f"{poland.carbon_intensity / (20 / 3.6e9):.0f}",
             "ratio_catalogue": f"{max(g.carbon_intensity for g in catalog.grids().values() if g.kind == 'country') / catalog.grid('Iceland').carbon_intensity:.0f}",
-            "overstated": share(coal.carbon_intensity / poland.carbon_intensity - 1),
             "kg_slip": f"{1e3:,.0f}",
         },
         "facilities": {"industry": f"{catalog.facility('industry-2023').pue:g}"},
@@ -165,11 +156,9 @@ def numbers() -> dict[str, Any]:
             "grids": str(len(catalog.grids())),
             "prices": str(len(catalog.prices())),
             "facilities": str(len(catalog.facilities())),
+            "rent_ratio": f"{max(rents) / min(rents):.1f}",
         },
         "water": {
-            "pue": f"{us.pue:g}",
-            "wue": units.format(us.wue, "L/J"),
             "wrong": units.percent(us.pue - 1, 0),
-            "source": units.format(usa.water_intensity, "L/J"),
         },
     }

@@ -114,7 +114,7 @@ _E2 = Exercise(
     "PUE of {pue}. Which energy does it report (in joules, or text like '12 MWh')? Nothing was measured.",
     unit="J",
     options={
-        "million_hours": Options((0.082, 1.02, 0.81, 1.46, 0.18, 0.37, 1.72, 2.88), "1", "million GPU hours"),
+        "million_hours": Options((0.082, 1.02, 0.81, 1.46, 0.18, 0.38, 1.72, 2.88), "1", "million GPU hours"),
         "power": Options((400.0, 700.0, 300.0), "W", "thermal design power"),
         "pue": Options((1.1, 1.2), "1", "power usage effectiveness"),
     },
