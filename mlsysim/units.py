@@ -43,7 +43,9 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
     "min": (minute, {"s": 1}),
     "h": (hour, {"s": 1}),
     "day": (day, {"s": 1}),
+    "days": (day, {"s": 1}),
     "year": (year, {"s": 1}),
+    "years": (year, {"s": 1}),
     "J": (1.0, {"J": 1}),
     "W": (1.0, {"J": 1, "s": -1}),
     "Wh": (3600.0, {"J": 1}),
@@ -179,8 +181,15 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
 
 
 # Quotients that nobody reads in base units: what format writes instead, and how many of it make one.
-_READABLE = {"kg/J": ("g/kWh", 3.6e9), "L/J": ("L/kWh", kWh), "USD/J": ("USD/kWh", kWh), "USD/s": ("USD/h", hour)}
-
+_READABLE = {
+    "kg/J": ("g/kWh", 3.6e9),
+    "L/J": ("L/kWh", kWh),
+    "USD/J": ("USD/kWh", kWh),
+    "USD/s": ("USD/h", hour),
+    "USD/token": ("USD/Mtoken", 1e6),
+}
+# Larger units for large values: unit, its size, and the value from which it is written.
+_LARGER = {"kg": (("t", 1e3, 1e4),), "s": (("years", year, 2 * year), ("days", day, 2 * day))}
 _STEPS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _STEPS_SMALL = (("m", 1e-3), ("µ", 1e-6), ("n", 1e-9))
 
@@ -230,8 +239,10 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
     if unit_text in _READABLE and prefix is None:
         unit_text, factor = _READABLE[unit_text]
         return f"{_significant(value * factor, digits)} {unit_text}"
-    if unit_text == "kg" and prefix is None and abs(value) >= 1e4:
-        unit_text, value = "t", value / 1e3
+    if prefix is None:
+        for larger, factor, start in _LARGER.get(unit_text, ()):
+            if abs(value) >= start:
+                return f"{_significant(value / factor, digits)} {larger}"
     head, slash, tail = unit_text.partition("/")
     if head in ("FLOP", "byte") and tail in ("byte", "FLOP"):  # an intensity is read as a plain number
         return f"{value:.{digits}g} {unit_text}"

@@ -26,6 +26,8 @@ CHAPTER_OF = {
     **dict.fromkeys(
         (f"mlsysim.reliability.{m}" for m in ("failures", "intervals", "checkpoints", "goodput")), "11-reliability"
     ),
+    **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
+    **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, primitives, reliability, training
+from mlsysim.cli import catalogues, checking, cost, energy, primitives, reliability, training
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
@@ -12,6 +12,8 @@ GROUPS = (
     catalogues,
     primitives,
     training,
+    energy,
+    cost,
     reliability,
     checking,
 )  # modules with their commands, in the order of the help

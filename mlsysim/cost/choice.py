@@ -49,7 +49,7 @@ def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
     formula="cost_rate / (token_rate * busy_share)",
     units={"cost_rate": "USD/s", "token_rate": "token/s", "busy_share": "1", "return": "USD/token"},
     domain={"token_rate": POSITIVE, "busy_share": FRACTION},
-    source="pope2022inference",
+    source="pope2023inference",
     where="cost in chip-seconds per token",
 )
 def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Num:
@@ -80,7 +80,7 @@ def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Nu
     >>> round(cost_per_token(8 * 2.0 / 3600, 2000.0, 0.5) * 1e6, 6)  # USD per million tokens
     4.444444
 
-    Source: pope2022inference, cost in chip-seconds per token.
+    Source: pope2023inference, cost in chip-seconds per token.
     """
     return cost_rate / (token_rate * busy_share)
 

@@ -92,9 +92,8 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
 
     Source: short1995economics, the uniform capital recovery factor.
     """
-    return (
-        price * rate / (-expm1(-lifetime / period * log1p(rate))) / period
-    )  # 1 - (1 + rate)^(-n), for small n rate too
+    repaid = -expm1(-lifetime / period * log1p(rate))  # 1 - (1 + rate)^(-n), exact where n times rate is small
+    return price * rate / repaid / period
 
 
 @equation(
