@@ -45,6 +45,7 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
     "day": (day, {"s": 1}),
     "days": (day, {"s": 1}),
     "year": (year, {"s": 1}),
+    "years": (year, {"s": 1}),
     "J": (1.0, {"J": 1}),
     "W": (1.0, {"J": 1, "s": -1}),
     "Wh": (3600.0, {"J": 1}),
@@ -58,7 +59,7 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
 _DECIMAL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 # Which prefixes make sense: nobody means a milli-byte, and "min" must not read as milli-inch.
-_SMALL_AND_LARGE = {"s": "nuµm", "J": "nuµmkMGTP", "W": "nuµmkMGTP", "Wh": "kMGTP", "g": "mk", "t": "kM"}
+_SMALL_AND_LARGE = {"s": "nuµm", "J": "nuµmkMGTP", "W": "nuµmkMGTP", "Wh": "kMGTP", "g": "mk", "t": "kM", "L": "mkM"}
 _SMALL_AND_LARGE |= dict.fromkeys(("B", "byte", "bytes", "bit", "b", "FLOP", "token", "tokens"), "kMGTPE")
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
@@ -179,6 +180,16 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
     return value
 
 
+# Quotients that nobody reads in base units: what format writes instead, and how many of it make one.
+_READABLE = {
+    "kg/J": ("g/kWh", 3.6e9),
+    "L/J": ("L/kWh", kWh),
+    "USD/J": ("USD/kWh", kWh),
+    "USD/s": ("USD/h", hour),
+    "USD/token": ("USD/Mtoken", 1e6),
+}
+# Larger units for large values: unit, its size, and the value from which it is written.
+_LARGER = {"kg": (("t", 1e3, 1e4),), "s": (("years", year, 2 * year), ("days", day, 2 * day))}
 _STEPS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _STEPS_SMALL = (("m", 1e-3), ("µ", 1e-6), ("n", 1e-9))
 
@@ -218,6 +229,8 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
     '1979 TFLOP/s'
     >>> format(0.25, "1")
     '0.25'
+    >>> format(1.1e-7, "kg/J")
+    '396 g/kWh'
     """
     if is_array(value):
         low, high = format(value.min(), unit_text, digits), format(value.max(), unit_text, digits)
@@ -225,11 +238,18 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
     value = float(value)
     if unit_text == "1":
         return f"{value:.{digits}g}"
+    if unit_text in _READABLE and prefix is None:
+        unit_text, factor = _READABLE[unit_text]
+        return f"{_significant(value * factor, digits)} {unit_text}"
+    if prefix is None:
+        for larger, factor, start in _LARGER.get(unit_text, ()):
+            if abs(value) >= start:
+                return f"{_significant(value / factor, digits)} {larger}"
     head, slash, tail = unit_text.partition("/")
     if head in ("FLOP", "byte") and tail in ("byte", "FLOP"):  # an intensity is read as a plain number
         return f"{value:.{digits}g} {unit_text}"
     symbol = {"byte": "B"}.get(head, head)
-    steps = dict(_STEPS if head in ("byte", "FLOP", "W", "J", "token") else [("", 1.0)])
+    steps = dict(_STEPS if head in ("byte", "FLOP", "W", "J", "token") else _STEPS[3:] if head == "L" else [("", 1.0)])
     if head in ("s", "W", "J"):
         steps |= dict(_STEPS_SMALL)
     if prefix is None:

@@ -19,7 +19,7 @@ import yaml
 
 import mlsysim
 from mlsysim import catalog, flops, units
-from mlsysim.catalog import Device, Link, Model, Node, Protocol, Sourced
+from mlsysim.catalog import Device, Link, Model, Node, Price, Protocol, Sourced
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import parameter_count
 
@@ -250,6 +250,46 @@ def network_tables() -> str:
     return "".join(parts)
 
 
+def place_tables() -> str:
+    """The appendix on grids, facilities and prices."""
+    grids = sorted(catalog.grids().values(), key=lambda g: (g.kind, g.carbon_intensity))
+    facilities, prices = catalog.facilities().values(), catalog.prices().values()
+
+    def price_row(p: Price) -> tuple[str, ...]:
+        value = "a set of assumptions" if p.kind == "rule" else units.format(p.value, p.fields[p.kind].unit)
+        return (p.name, p.kind, p.date, value)
+
+    grid_heads = {"Grid": ":---", "Kind": ":--", "Year": "--:", "Location-based": "--:"}
+    facility_heads = {"Facility": ":---", "PUE": "--:", "WUE": "--:"}
+    price_heads = {"Price": ":----", "Kind": ":--", "Date": ":--", "Value": "--:"}
+    parts = [
+        HEADER,
+        _table(
+            "Carbon intensity of electricity: countries and other places in one year, and sources of electricity.",
+            "tbl-places-grids",
+            grid_heads,
+            [(g.name, g.kind, str(g.year), units.format(g.carbon_intensity, "kg/J", 3)) for g in grids],
+        ),
+        _table(
+            "Facilities: energy over IT energy, and litres on the site per IT kilowatt-hour. A dash: no source we read gives it.",
+            "tbl-places-facilities",
+            facility_heads,
+            [(f.name, f"{f.pue:g}", units.format(f.wue, "L/J") if f.has("wue") else "–") for f in facilities],
+        ),
+        _table(
+            "Dated prices, in USD: of a device, of a device and hour, of a kilowatt-hour.",
+            "tbl-places-prices",
+            price_heads,
+            [price_row(p) for p in prices],
+        ),
+    ]
+    for title, entries in (("Grids", grids), ("Facilities", facilities), ("Prices", prices)):
+        parts.append(f'::: {{.callout-note collapse="true" title="{title}: sources"}}\n')
+        parts += [_entry_notes(e.name, e.notes, e.fields) for e in entries]
+        parts.append(":::\n\n")
+    return "".join(parts)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
@@ -260,6 +300,7 @@ def main() -> int:
         "book/_devices.qmd": device_tables,
         "book/_models.qmd": model_tables,
         "book/_networks.qmd": network_tables,
+        "book/_places.qmd": place_tables,
     }
     stale = []
     for name, write in files.items():

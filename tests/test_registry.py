@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from mlsysim import capacity, catalog, classroom, kernels, roofline  # noqa: F401  (importing registers)
+from mlsysim import capacity, catalog, classroom, kernels, reliability, roofline  # noqa: F401  (importing registers)
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
@@ -28,6 +28,11 @@ CHAPTER_OF = {
         (f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching")), "08-serving-capacity"
     ),
     **dict.fromkeys((f"mlsysim.inference.{m}" for m in ("equations", "techniques")), "07-prefill-decode"),
+    **dict.fromkeys(
+        (f"mlsysim.reliability.{m}" for m in ("failures", "intervals", "checkpoints", "goodput")), "11-reliability"
+    ),
+    **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
+    **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

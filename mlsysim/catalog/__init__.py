@@ -1,4 +1,4 @@
-"""Sourced facts: devices, model shapes, networks and efficiency presets. Every field knows its source, its place there and what was changed.
+"""Sourced facts: devices, model shapes, networks, grids, prices and efficiency presets. Every field knows its source, its place there and what was changed.
 
 Users add their own devices with :func:`load_devices`; nothing here ever falls back to another value.
 """
@@ -20,7 +20,18 @@ from mlsysim.catalog.fabrics import (
 )
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
 from mlsysim.catalog.hf import from_hf_config
+from mlsysim.catalog.places import (
+    Facility,
+    Grid,
+    facilities,
+    facility,
+    grid,
+    grids,
+    load_facilities,
+    load_grids,
+)
 from mlsysim.catalog.presets import Preset, preset, presets
+from mlsysim.catalog.prices import Price, load_prices, price, prices, prices_of
 from mlsysim.catalog.shapes import Model, load_models, model, models
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
@@ -28,10 +39,13 @@ from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, tra
 __all__ = [
     "Cluster",
     "Device",
+    "Facility",
+    "Grid",
     "Link",
     "Model",
     "Node",
     "Preset",
+    "Price",
     "Protocol",
     "Rates",
     "Sourced",
@@ -40,19 +54,29 @@ __all__ = [
     "cluster",
     "device",
     "devices",
+    "facilities",
+    "facility",
     "from_hf_config",
+    "grid",
+    "grids",
     "link",
     "links",
     "load_devices",
+    "load_facilities",
+    "load_grids",
     "load_links",
     "load_models",
     "load_nodes",
+    "load_prices",
     "model",
     "models",
     "node",
     "nodes",
     "preset",
     "presets",
+    "price",
+    "prices",
+    "prices_of",
     "protocol",
     "protocols",
     "target",

@@ -1,19 +1,16 @@
 """The network catalogue: links one way, nodes of devices, clusters of nodes, and what a library adds; one source per field."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from mlsysim.catalog import hardware
+from mlsysim.catalog import entries, hardware
+from mlsysim.catalog.entries import Entry
 from mlsysim.catalog.hardware import Device
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import InputError, UnknownNameError, unknown_name
-
-Entry = TypeVar("Entry", bound="_Entry")
+from mlsysim.errors import InputError
 
 _KINDS = ("scale-up", "scale-out", "host")
 _ALGORITHMS = ("ring", "in_switch")
@@ -21,31 +18,7 @@ _WHOLE = ("domain", "links", "devices", "nics")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
-    """What links, nodes and protocols share: named figures that know where they were read."""
-
-    name: str
-    notes: str = ""
-    aliases: tuple[str, ...] = ()
-    fields: Mapping[str, Sourced] = field(default_factory=dict, repr=False)
-
-    def _value(self, name: str) -> float:
-        if name not in self.fields:
-            raise UnknownNameError(f"{self.name} has no {name} in its catalogue entry; it has {', '.join(self.fields)}")
-        return self.fields[name].value
-
-    def has(self, name: str) -> bool:
-        """Whether a figure is known."""
-        return name in self.fields
-
-    def origin(self, name: str) -> str:
-        """Where a figure was read, in words."""
-        self._value(name)
-        return str(self.fields[name])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Link(_Entry):
+class Link(Entry):
     """A link in byte/s, one way: of one device with all its links (scale-up), or of one adapter (scale-out)."""
 
     vendor: str = ""
@@ -89,7 +62,7 @@ class Link(_Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node(_Entry):
+class Node(Entry):
     """Devices in one box or rack, the link that joins them, and the adapters that lead out of it."""
 
     vendor: str = ""
@@ -170,7 +143,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol(_Entry):
+class Protocol(Entry):
     """How a library moves a collective: a cost per call, a cost per step on each kind of link, the share of payload."""
 
     algorithm: str
@@ -221,50 +194,26 @@ _REQUIRED = {
 }
 
 
-def _parts(name: str, raw: Any, file: str, table: str) -> tuple[dict[str, str], tuple[str, ...], dict[str, Sourced]]:
+def _parts(name: str, raw: Any, file: str, table: str) -> entries.Parts:
     """Text, aliases and sourced figures of one entry, checked."""
-    where = f"{file}: {name[:60]}"
-    if not isinstance(raw, Mapping):
-        raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
-    known = (*_TEXT[table], "aliases", *_FIELDS[table])
-    for key in raw:
-        if key not in known:
-            raise InputError(f"{where}: {unknown_name('field', key, known)}")
-    for key in _REQUIRED[table]:
-        if key not in raw:
-            raise InputError(f"{where}: no {key}; an entry under {table} needs it")
-    text = {key: raw.get(key, "") for key in _TEXT[table]}
-    for key, value in text.items():
-        if not isinstance(value, str):
-            raise InputError(f"{where}, {key} = {str(value)[:40]!r} is not text; put it in quotes")
-    aliases = raw.get("aliases", [])
-    if not isinstance(aliases, list) or not all(isinstance(a, str) for a in aliases):
-        raise InputError(f'{where}, aliases must be a list of names, as in ["NVLink4"]')
-    fields = {k: sourced(raw[k], unit, f"{where}, {k}", file) for k, unit in _FIELDS[table].items() if k in raw}
-    for key in _WHOLE:
-        if key in fields and fields[key].value != int(fields[key].value):
-            raise InputError(f"{where}, {key} = {fields[key].value} must be a whole number")
+    found = entries.parts(name, raw, file, table, _FIELDS[table], _TEXT[table], _REQUIRED[table], _WHOLE)
     for key in ("payload", "in_switch_efficiency"):
-        if key in fields and fields[key].value > 1:
-            raise InputError(f"{where}, {key} = {fields[key].value} is outside (0, 1]; write the share as a fraction")
-    return text, tuple(aliases), fields
-
-
-def _choice(value: str, allowed: tuple[str, ...], kind: str, where: str) -> str:
-    if value not in allowed:
-        raise InputError(f"{where}: {unknown_name(kind, value, allowed)}")
-    return value
+        if key in found[2] and found[2][key].value > 1:
+            raise InputError(
+                f"{file}: {name[:60]}, {key} = {found[2][key].value} is outside (0, 1]; write the share as a fraction"
+            )
+    return found
 
 
 def _link(name: str, raw: Any, file: str) -> Link:
     text, aliases, fields = _parts(name, raw, file, "links")
-    _choice(text["kind"], _KINDS, "kind", f"{file}: {name[:60]}")
+    entries.choice(text["kind"], _KINDS, "kind", f"{file}: {name[:60]}")
     return Link(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
 
 
 def _protocol(name: str, raw: Any, file: str) -> Protocol:
     text, aliases, fields = _parts(name, raw, file, "protocols")
-    _choice(text["algorithm"], _ALGORITHMS, "algorithm", f"{file}: {name[:60]}")
+    entries.choice(text["algorithm"], _ALGORITHMS, "algorithm", f"{file}: {name[:60]}")
     return Protocol(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
 
 
@@ -290,7 +239,7 @@ def load_links(path: str | Path) -> dict[str, Link]:
     InputError
         Naming the file, the entry and the field, and how to mend it.
     """
-    return _load(Path(path), _link)
+    return entries.load(Path(path), _link)
 
 
 def load_nodes(path: str | Path) -> dict[str, Node]:
@@ -301,16 +250,7 @@ def load_nodes(path: str | Path) -> dict[str, Node]:
     InputError, UnknownNameError
         Naming the file, the entry and the field, and how to mend it.
     """
-    return _load(Path(path), _node)
-
-
-def _load(path: Path, make: Callable[[str, Any, str], Entry]) -> dict[str, Entry]:
-    return {name: make(name, raw, path.name) for name, raw in read_toml(path).items()}
-
-
-def _shipped(table: str, make: Callable[[str, Any, str], Entry]) -> Mapping[str, Entry]:
-    with as_file(files("mlsysim.catalog") / "networks" / f"{table}.toml") as path:
-        return MappingProxyType(_load(path, make))
+    return entries.load(Path(path), _node)
 
 
 @cache
@@ -320,7 +260,7 @@ def links() -> Mapping[str, Link]:
     >>> links()["NVLink-4"].bandwidth / 1e9
     450.0
     """
-    return _shipped("links", _link)
+    return entries.shipped("networks/links.toml", _link)
 
 
 @cache
@@ -330,7 +270,7 @@ def nodes() -> Mapping[str, Node]:
     >>> nodes()["GB200-NVL72"].domain
     72
     """
-    return _shipped("nodes", _node)
+    return entries.shipped("networks/nodes.toml", _node)
 
 
 @cache
@@ -340,18 +280,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return _shipped("protocols", _protocol)
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "-").replace(" ", "-")
-
-
-def _find(kind: str, name: Any, entries: Mapping[str, Entry]) -> Entry:
-    index = {_fold(key): e for e in entries.values() for key in (e.name, *e.aliases)}
-    if not isinstance(name, str) or _fold(name) not in index:
-        raise unknown_name(kind, name, [*entries, *(a for e in entries.values() for a in e.aliases)])
-    return index[_fold(name)]
+    return entries.shipped("networks/protocols.toml", _protocol)
 
 
 def link(name: str | Link) -> Link:
@@ -360,7 +289,7 @@ def link(name: str | Link) -> Link:
     >>> link("ndr").bandwidth / 1e9
     50.0
     """
-    return name if isinstance(name, Link) else _find("link", name, links())
+    return name if isinstance(name, Link) else entries.find("link", name, links())
 
 
 def node(name: str | Node) -> Node:
@@ -369,7 +298,7 @@ def node(name: str | Node) -> Node:
     >>> node("hgx h100").name
     'DGX-H100'
     """
-    return name if isinstance(name, Node) else _find("node", name, nodes())
+    return name if isinstance(name, Node) else entries.find("node", name, nodes())
 
 
 def protocol(name: str | Protocol) -> Protocol:
@@ -378,7 +307,7 @@ def protocol(name: str | Protocol) -> Protocol:
     >>> round(protocol("nccl-ring-simple").scale_up_step * 1e6, 3)
     3.4
     """
-    return name if isinstance(name, Protocol) else _find("protocol", name, protocols())
+    return name if isinstance(name, Protocol) else entries.find("protocol", name, protocols())
 
 
 def cluster(node_name: str | Node, nodes: int) -> Cluster:

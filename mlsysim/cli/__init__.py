@@ -4,11 +4,21 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, primitives, serving, training
+from mlsysim.cli import catalogues, checking, cost, energy, primitives, reliability, serving, training
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
-GROUPS = (catalogues, primitives, training, serving, checking)  # modules with their commands, in the order of the help
+# Modules with their commands, in the order of the help
+GROUPS = (
+    catalogues,
+    primitives,
+    training,
+    serving,
+    energy,
+    cost,
+    reliability,
+    checking,
+)
 
 
 def _parser() -> Parser:

@@ -1,7 +1,9 @@
 """Predictions against published measurements."""
 
 from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.validation.measurements import Measurement, cache_budgets, counts, measurement, measurements
+from mlsysim.validation.costs import PublishedCost, published_costs
+from mlsysim.validation.footprints import PublishedFootprint, published_footprint, published_footprints
+from mlsysim.validation.measurements import Measurement, cache_budgets, counts, failures, measurement, measurements
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
 from mlsysim.validation.predictors.inference import calibrated
@@ -12,6 +14,8 @@ __all__ = [
     "ELEMENT_BYTES",
     "Check",
     "Measurement",
+    "PublishedCost",
+    "PublishedFootprint",
     "PublishedPlan",
     "ServingCheck",
     "cache_budgets",
@@ -20,9 +24,13 @@ __all__ = [
     "check",
     "counts",
     "datasheet_efficiencies",
+    "failures",
     "gemm_efficiency",
     "measurement",
     "measurements",
+    "published_costs",
+    "published_footprint",
+    "published_footprints",
     "published_plan",
     "published_plans",
     "serving_check",

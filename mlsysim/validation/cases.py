@@ -18,6 +18,7 @@ from mlsysim.errors import InputError, unknown_name
 
 MAX_FILE_BYTES = 16_000_000
 MAX_ROWS = 100_000
+MAX_ENTRIES = 1_000  # of a list or an object in a cell
 _HIDDEN = frozenset({"id", "group", "source_key", "source", "notes", "verified", "tolerance"})
 
 
@@ -109,8 +110,14 @@ CLASSES: Mapping[str, CaseClass] = MappingProxyType(
                 flags=_words("gated_mlp tied_embeddings"),
                 texts=_words("model device attn_type phase weight_precision compute_precision kv_precision framework"),
             ),
-            # Recognised by its header, so that the answer is "not modelled yet" and not "what is this?".
-            CaseClass("scalar", "value", _words("quantity basis inputs"), frozenset()),
+            CaseClass(
+                "scalar",
+                "value",
+                _words("quantity basis inputs"),
+                numbers=frozenset(),
+                objects=_words("inputs"),
+                texts=_words("quantity basis"),
+            ),
         )
     }
 )
@@ -267,8 +274,17 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f'{where}: {text[:40]!r} is not a JSON object; write {{"name": value}}')
     for name, entry in value.items():
-        if isinstance(entry, bool) or entry is None or isinstance(entry, str):
-            continue
-        if not isinstance(entry, (int, float)) or not math.isfinite(entry) or not 0 <= entry < 1e30:
-            raise InputError(f"{where}: {name[:40]!r} is not a finite number of zero or more, a text or true/false")
+        _check_entry(name, entry, where)
     return MappingProxyType(value)
+
+
+def _check_entry(name: str, entry: Any, where: str, depth: int = 0) -> None:
+    """Numbers, texts and truths; lists and objects of numbers may stand one level deep."""
+    if isinstance(entry, bool) or entry is None or isinstance(entry, str):
+        return
+    if isinstance(entry, (list, dict)) and depth < 2 and len(entry) <= MAX_ENTRIES:
+        for part in entry.values() if isinstance(entry, dict) else entry:
+            _check_entry(name, part, where, depth + 1)
+        return
+    if not isinstance(entry, (int, float)) or not math.isfinite(entry) or not 0 <= entry < 1e30:
+        raise InputError(f"{where}: {name[:40]!r} is not a finite number of zero or more, a text or true/false")

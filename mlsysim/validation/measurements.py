@@ -87,6 +87,16 @@ def cache_budgets() -> Mapping[str, Measurement]:
     return _load("budgets.toml")
 
 
+@cache
+def failures() -> Mapping[str, Measurement]:
+    """All shipped figures of failures, restarts and checkpoints, by name.
+
+    >>> failures()["llama3-unexpected"].value.value
+    419
+    """
+    return _load("failures.toml")
+
+
 def _load(file: str) -> Mapping[str, Measurement]:
     with as_file(files(__package__) / file) as path:
         raw = read_toml(path)

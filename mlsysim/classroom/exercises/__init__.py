@@ -11,11 +11,14 @@ from types import MappingProxyType
 from mlsysim.classroom.exercises import (
     capacity,
     communication,
+    cost,
     counting,
+    energy,
     iron_law,
     memory,
     parallelism,
     prefill_decode,
+    reliability,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
@@ -30,6 +33,9 @@ _CHAPTERS = (
     training_step,
     prefill_decode,
     capacity,
+    energy,
+    cost,
+    reliability,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

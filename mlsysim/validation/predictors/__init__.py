@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, training_step
+from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, scalar, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
 __all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants", "shipped_fit"]
@@ -20,6 +20,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
         "memory": memory.PREDICTOR,
         "training_step": training_step.PREDICTOR,
         "inference": inference.PREDICTOR,
+        "scalar": scalar.PREDICTOR,
     }
 )
 
@@ -36,7 +37,7 @@ def _shipped(class_name: str) -> Mapping[str, Any]:
 def shipped_constants(class_name: str) -> Constants:
     """The fitted constants of a class that ship with the package; none for a class without a fit.
 
-    >>> sorted(shipped_constants("scalar"))
+    >>> sorted(shipped_constants("a class without constants"))
     []
     """
     return MappingProxyType(_shipped(class_name).get("constants", {}))

@@ -71,7 +71,7 @@ class Row:
 
     def number(self, name: str) -> float:
         value = self.need(name)
-        if isinstance(value, (bool, str)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise Unsupported(f"{name} = {str(value)[:40]!r} is not a number")
         return float(value)
 

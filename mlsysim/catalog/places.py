@@ -1,0 +1,141 @@
+"""Where a machine stands: grids with the carbon of their electricity, and facilities with their overheads; one source per field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim.catalog import entries
+from mlsysim.catalog.entries import Entry
+from mlsysim.errors import InputError
+
+GRID_KINDS = ("country", "region", "site", "source")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Entry):
+    """Electricity of one place (or one source) in one year: carbon by the location-based method, residual mix, water."""
+
+    kind: str
+
+    @property
+    def year(self) -> int:
+        """The year that the figures belong to."""
+        return int(self._value("year"))
+
+    @property
+    def carbon_intensity(self) -> float:
+        """Mean of what is generated there, kg of CO2 equivalent per J (location-based).
+
+        >>> round(grid("France").carbon_intensity * 3.6e9)  # g/kWh
+        56
+        """
+        return self._value("carbon_intensity")
+
+    @property
+    def residual_intensity(self) -> float:
+        """What is left when everybody's contracts are taken out, kg/J (market-based), where a source gives it."""
+        return self._value("residual_intensity")
+
+    @property
+    def water_intensity(self) -> float:
+        """Water consumed to make the electricity, L/J, where a source gives it."""
+        return self._value("water_intensity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facility(Entry):
+    """A data centre, or a mean over many: PUE, and WUE per IT kilowatt-hour."""
+
+    @property
+    def pue(self) -> float:
+        """Energy of the facility over that of its IT equipment."""
+        return self._value("pue")
+
+    @property
+    def wue(self) -> float:
+        """Water on the site per unit of IT energy, L/J."""
+        return self._value("wue")
+
+
+_GRID = {"year": "1", "carbon_intensity": "kg/J", "residual_intensity": "kg/J", "water_intensity": "L/J"}
+_FACILITY = {"pue": "1", "wue": "L/J"}
+
+
+def _grid(name: str, raw: Any, file: str) -> Grid:
+    needed = ("kind", "year", "carbon_intensity")
+    text, aliases, fields = entries.parts(name, raw, file, "grids", _GRID, ("kind", "notes"), needed, ("year",))
+    entries.choice(text["kind"], GRID_KINDS, "kind", f"{file}: {name[:60]}")
+    return Grid(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+
+
+def _facility(name: str, raw: Any, file: str) -> Facility:
+    text, aliases, fields = entries.parts(name, raw, file, "facilities", _FACILITY, ("notes",), ())
+    if "pue" in fields and fields["pue"].value < 1:
+        raise InputError(
+            f"{file}: {name[:60]}, pue = {fields['pue'].value:g} is below 1; "
+            "it is the facility's energy over that of its IT equipment"
+        )
+    return Facility(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+
+
+def load_grids(path: str | Path) -> dict[str, Grid]:
+    """Read grids from a TOML file in the catalogue's form: as data, never executed, of bounded size.
+
+    Raises
+    ------
+    InputError
+        Naming the file, the entry and the field, and how to mend it.
+    """
+    return entries.load(Path(path), _grid)
+
+
+def load_facilities(path: str | Path) -> dict[str, Facility]:
+    """Read facilities from a TOML file in the catalogue's form.
+
+    Raises
+    ------
+    InputError
+        Naming the file, the entry and the field, and how to mend it.
+    """
+    return entries.load(Path(path), _facility)
+
+
+@cache
+def grids() -> Mapping[str, Grid]:
+    """Every grid and every source of electricity of the catalogue, by name.
+
+    >>> grids()["Poland"].year
+    2023
+    """
+    return entries.shipped("sites/grids.toml", _grid)
+
+
+@cache
+def facilities() -> Mapping[str, Facility]:
+    """Every facility of the catalogue, by name.
+
+    >>> facilities()["industry-2023"].pue
+    1.58
+    """
+    return entries.shipped("sites/facilities.toml", _facility)
+
+
+def grid(name: str | Grid) -> Grid:
+    """The grid of that name or alias; a Grid is passed through.
+
+    >>> grid("pol").name
+    'Poland'
+    """
+    return name if isinstance(name, Grid) else entries.find("grid", name, grids(), "'mlsysim grids' lists them")
+
+
+def facility(name: str | Facility) -> Facility:
+    """The facility of that name; a Facility is passed through.
+
+    >>> facility("google 2025").pue
+    1.09
+    """
+    return name if isinstance(name, Facility) else entries.find("facility", name, facilities())

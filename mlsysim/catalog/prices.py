@@ -1,0 +1,113 @@
+"""Dated prices with their sources. A price that is not listed raises; nothing costs 0 because somebody forgot it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim.catalog import entries, hardware
+from mlsysim.catalog.entries import Entry
+from mlsysim.catalog.hardware import Device
+from mlsysim.errors import InputError, UnknownNameError
+
+PRICE_KINDS = ("purchase", "rental", "electricity", "rule")
+_FIELDS = {
+    "purchase": "USD",
+    "rental": "USD/s",
+    "electricity": "USD/J",
+    "pue": "1",
+    "cooling": "USD/W",
+    "building": "USD/W",
+    "staff_share": "1/s",
+    "salary": "USD/s",
+    "devices_per_engineer_low": "1",
+    "devices_per_engineer_high": "1",
+    "lifetime": "s",
+    "multiplier": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price(Entry):
+    """What something cost at a date: a purchase in USD, a rental in USD/s of one device, electricity in USD/J."""
+
+    kind: str
+    date: str
+    item: str = ""
+
+    @property
+    def value(self) -> float:
+        """The price itself, in USD, USD/s or USD/J after its kind.
+
+        >>> round(price("H100-AWS-block-2024").value * 3600, 3)  # USD per hour
+        4.916
+        """
+        return self._value(self.kind)
+
+    def __getitem__(self, name: str) -> float:
+        """A figure of a rule, such as ``cooling``."""
+        return self._value(name)
+
+
+def _price(name: str, raw: Any, file: str) -> Price:
+    where = f"{file}: {name[:60]}"
+    text, aliases, fields = entries.parts(
+        name, raw, file, "prices", _FIELDS, ("kind", "date", "item", "notes"), ("kind", "date")
+    )
+    entries.choice(text["kind"], PRICE_KINDS, "kind", where)
+    if text["kind"] != "rule" and text["kind"] not in fields:
+        raise InputError(f"{where}: no {text['kind']}; a price needs the figure of its kind")
+    if text["kind"] in ("purchase", "rental"):
+        text["item"] = hardware.device(text["item"]).name
+    return Price(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+
+
+def load_prices(path: str | Path) -> dict[str, Price]:
+    """Read prices from a TOML file in the catalogue's form: as data, never executed, of bounded size.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        Naming the file, the entry and the field, and how to mend it; a price of 0 is refused.
+    """
+    return entries.load(Path(path), _price)
+
+
+@cache
+def prices() -> Mapping[str, Price]:
+    """Every price of the catalogue, by name.
+
+    >>> prices()["H100-purchase-2023-low"].value
+    25000.0
+    """
+    return entries.shipped("sites/prices.toml", _price)
+
+
+def price(name: str | Price) -> Price:
+    """The price of that name; a Price is passed through.
+
+    >>> price("us industrial 2023").date
+    '2023'
+    """
+    return name if isinstance(name, Price) else entries.find("price", name, prices(), "'mlsysim prices' lists them")
+
+
+def prices_of(device: str | Device, kind: str) -> tuple[Price, ...]:
+    """Every price of a device of that kind (``purchase`` or ``rental``), oldest first.
+
+    Raises
+    ------
+    UnknownNameError
+        No such kind, or no such price: a missing price is an error, never 0.
+
+    >>> [p.date for p in prices_of("B200", "purchase")]
+    ['2024-10', '2024-10']
+    """
+    entries.choice(kind, ("purchase", "rental"), "kind of price", "prices_of")
+    name = hardware.device(device).name
+    found = [p for p in prices().values() if p.item == name and p.kind == kind]
+    if not found:
+        raise UnknownNameError(f"{name} has no {kind} price in the catalogue; give one of your own, with its date")
+    return tuple(sorted(found, key=lambda p: p.date))

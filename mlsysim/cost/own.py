@@ -1,0 +1,304 @@
+"""Owning machines, part by part, and owning against renting."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import energy, units
+from mlsysim._numeric import Num, all_true, where
+from mlsysim.cost import choice, ownership
+from mlsysim.equations import Domain, check_argument
+from mlsysim.errors import InputError
+from mlsysim.results import CALLER, Explanation, Input, Term
+
+PARTS = ("capital", "power", "cooling", "building", "staff", "network")
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """What :func:`own` returns: USD per second of all devices, by part; ``rates`` sum to ``rate``."""
+
+    devices: Num
+    rates: Mapping[str, Num]
+    rate: Num  # at the utilisation that was asked for
+    working_rate: Num  # while the devices work
+    idle_rate: Num  # while they wait
+    purchase: Num  # paid at the start
+    terms: tuple[Term, ...]
+    inputs: tuple[Input, ...]
+
+    @property
+    def device_rate(self) -> Num:
+        """USD per second and device."""
+        return self.rate / self.devices
+
+    def cost(self, time: Num) -> Num:
+        """Total cost of owning for that time, USD."""
+        return ownership.total_cost(**self.rates, time=time)
+
+    def explain(self) -> Explanation:
+        """Each part with its equation, the numbers in it, and the source of each input."""
+        hour = units.format(self.device_rate * units.hour, "1")
+        year = {**self.rates, "time": units.year}
+        return Explanation(
+            f"owned: {hour} USD per device and hour",
+            (*self.terms, Term("a year of all", self.cost(units.year), "eq-tco", year)),
+            self.inputs,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units and USD, for JSON."""
+        return {
+            "devices": self.devices,
+            "rates_usd_per_s": dict(self.rates),
+            "rate_usd_per_s": self.rate,
+            "working_rate_usd_per_s": self.working_rate,
+            "idle_rate_usd_per_s": self.idle_rate,
+            "device_rate_usd_per_s": self.device_rate,
+            "device_rate_usd_per_h": self.device_rate * units.hour,
+            "purchase_usd": self.purchase,
+        }
+
+
+def own(
+    devices: Num,
+    *,
+    price: Num,
+    lifetime: Num,
+    power: Num,
+    pue: Num,
+    electricity_price: Num,
+    cooling: Num,
+    building: Num,
+    plant_lifetime: Num,
+    devices_per_engineer: Num,
+    salary: Num,
+    network: Num,
+    idle_power: Num | None = None,
+    utilisation: Num = 1.0,
+    salvage: Num = 0.0,
+    rate: Num | None = None,
+    origins: Mapping[str, str] | None = None,
+) -> Ownership:
+    """Cost of owning devices, per second and by part. No part has a default price: what is free is said to be free.
+
+    Parameters
+    ----------
+    devices : float or array
+        Devices that are owned.
+    price : float or array, USD
+        Of a device with its share of the server.
+    lifetime : float or array, s
+        Over which it is paid off.
+    power : float or array, W
+        Of a working device with its share of the server.
+    pue : float or array
+        Power usage effectiveness of the facility.
+    electricity_price : float or array, USD/J
+        1 USD/kWh is 1/3.6e6 USD/J.
+    cooling, building : float or array, USD/W
+        Price of the cooling plant, and of the building with its power distribution, per watt of IT power.
+    plant_lifetime : float or array, s
+        Over which plant and building are paid off.
+    devices_per_engineer : float or array
+        Devices that one person looks after.
+    salary : float or array, USD/s
+        Of that person.
+    network : float or array, USD
+        Price of the network per device, paid off like the devices.
+    idle_power : float or array, W, optional
+        Of a device that waits; the working power unless given.
+    utilisation : float or array
+        Share of the time in which the devices work; it moves nothing but the power.
+    salvage : float or array, USD
+        What a device still brings at the end (straight line only).
+    rate : float or array, optional
+        Interest per year: equal payments (eq-capital-recovery) instead of a straight line.
+    origins : mapping, optional
+        Where the numbers came from, by name, for ``explain()``.
+
+    Returns
+    -------
+    Ownership
+
+    Raises
+    ------
+    InputError
+        A value out of range; salvage together with an interest rate, or above the price.
+
+    >>> year = 365.25 * 86400
+    >>> o = own(8, price=30e3, lifetime=4 * year, power=1000.0, pue=1.25, electricity_price=0.08 / 3.6e6, cooling=1.5,
+    ...         building=1.0, plant_lifetime=15 * year, devices_per_engineer=1000, salary=200e3 / year, network=3e3)
+    >>> round(o.device_rate * 3600, 3)  # USD per hour
+    1.083
+    """
+    if rate is not None and not all_true(salvage == 0):
+        raise InputError("own: salvage goes with a straight line; with an interest rate give the price less its worth")
+    if not all_true(salvage <= price):
+        raise InputError(f"own: salvage = {salvage} lies above price = {price}; give what a device brings at the end")
+    check_argument("own", "devices", devices, "1", Domain.of("(0, inf)"))
+    rest = power if idle_power is None else idle_power
+    mean = energy.device_power(rest, power, utilisation)
+    terms: list[Term] = []
+
+    def paid(name: str, amount: Num, over: Num, left: Num = 0.0) -> Num:
+        if rate is None:
+            given = {"price": amount, "lifetime": over, "salvage": left}
+            value, label = ownership.straight_line(**given), "eq-straight-line"
+        else:
+            given = {"price": amount, "lifetime": over, "rate": rate, "period": units.year}
+            value, label = ownership.capital_recovery(**given), "eq-capital-recovery"
+        terms.append(Term(name, value, label, given))
+        return value
+
+    def current(watts: Num) -> dict[str, Num]:
+        return {"it_power": devices * watts, "pue": pue, "electricity_price": electricity_price}
+
+    capital = paid("capital", devices * price, lifetime, devices * salvage)
+    electricity = ownership.power_cost(**current(mean))
+    terms.append(Term("power", electricity, "eq-power-cost", current(mean)))
+    rates = {
+        "capital": capital,
+        "power": electricity,
+        "cooling": paid("cooling", devices * power * cooling, plant_lifetime),
+        "building": paid("building", devices * power * building, plant_lifetime),
+    }
+    people = {"devices": devices, "devices_per_engineer": devices_per_engineer, "salary": salary}
+    rates["staff"] = ownership.staff_cost(**people)
+    terms.append(Term("staff", rates["staff"], "eq-staff-cost", people))
+    rates["network"] = paid("network", devices * network, lifetime)
+    total = ownership.total_cost(**rates, time=1.0)
+    standing = total - electricity
+    shown = (
+        ("devices", devices, "1"),
+        ("price", price, "USD"),
+        ("lifetime", lifetime, "s"),
+        ("power", power, "W"),
+        ("idle_power", idle_power, "W"),
+        ("utilisation", utilisation, "1"),
+        ("pue", pue, "1"),
+        ("electricity_price", electricity_price, "USD/J"),
+        ("cooling", cooling, "USD/W"),
+        ("building", building, "USD/W"),
+        ("plant_lifetime", plant_lifetime, "s"),
+        ("devices_per_engineer", devices_per_engineer, "1"),
+        ("salary", salary, "USD/s"),
+        ("network", network, "USD"),
+        ("salvage", salvage, "USD"),
+        ("rate", rate, "1"),
+    )
+    known = origins or {}
+    return Ownership(
+        devices=devices,
+        rates=rates,
+        rate=total,
+        working_rate=standing + ownership.power_cost(**current(power)),
+        idle_rate=standing + ownership.power_cost(**current(rest)),
+        purchase=devices * (price + network + power * (cooling + building)),
+        terms=tuple(terms),
+        inputs=tuple(Input(n, v, u, known.get(n, CALLER)) for n, v, u in shown if v is not None),
+    )
+
+
+@dataclass(frozen=True)
+class OwnOrRent:
+    """What :func:`own_or_rent` returns, per device: rates in USD/s, the break-even use and time (inf: never)."""
+
+    owned_rate: Num
+    rented_rate: Num
+    utilisation: Num
+    break_even_utilisation: Num
+    break_even_time: Num
+    cheaper: Any  # "own" or "rent"; an array of them for an array
+    terms: tuple[Term, ...]
+    inputs: tuple[Input, ...]
+
+    def explain(self) -> Explanation:
+        """Both rates and both break-even points, with the numbers in them."""
+        said = self.cheaper if isinstance(self.cheaper, str) else "see each"
+        return Explanation(f"cheaper at this use: {said}", self.terms, self.inputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units and USD, for JSON; null where there is no break-even."""
+        return {
+            "owned_usd_per_s": self.owned_rate,
+            "rented_usd_per_s": self.rented_rate,
+            "utilisation": self.utilisation,
+            "break_even_utilisation": _or_none(self.break_even_utilisation),
+            "break_even_time_s": _or_none(self.break_even_time),
+            "cheaper": self.cheaper,
+        }
+
+
+def _or_none(value: Num) -> Num | None:
+    return None if not isinstance(value, (int, float)) or value == float("inf") else value
+
+
+def own_or_rent(owned: Ownership, rental_rate: Num, utilisation: Num = 1.0) -> OwnOrRent:
+    """Compare owning with renting the same device only while it is used.
+
+    Parameters
+    ----------
+    owned : Ownership
+        From :func:`own`, with its working power and, if the owner saves electricity while it waits, its idle power.
+    rental_rate : float or array, USD/s
+        Of one device; 1 USD/h is 1/3600 USD/s.
+    utilisation : float or array
+        Share of the time in which a device is used.
+
+    Returns
+    -------
+    OwnOrRent
+        With ``inf`` where renting is cheaper at any use, or where rent saved never pays for the purchase.
+
+    >>> year = 365.25 * 86400
+    >>> o = own(1, price=30e3, lifetime=4 * year, power=1000.0, pue=1.25, electricity_price=0.08 / 3.6e6, cooling=1.5,
+    ...         building=1.0, plant_lifetime=15 * year, devices_per_engineer=1000, salary=200e3 / year, network=3e3)
+    >>> c = own_or_rent(o, 2.0 / 3600, 0.5)
+    >>> round(c.break_even_utilisation, 3), c.cheaper
+    (0.541, 'rent')
+    """
+    check_argument("own_or_rent", "rental_rate", rental_rate, "USD/s", Domain.of("(0, inf)"))
+    check_argument("own_or_rent", "utilisation", utilisation, "1", Domain.of("[0, 1]"))
+    fixed = owned.idle_rate / owned.devices
+    full = owned.working_rate / owned.devices
+    extra = full - fixed  # what working costs the owner more than waiting
+    saving = rental_rate - extra
+    owned_rate = fixed + utilisation * extra
+    rented_rate = choice.rental_cost(1.0, utilisation, rental_rate)
+    running = owned_rate - (owned.rates["capital"] + owned.rates["network"]) / owned.devices
+    running = running - (owned.rates["cooling"] + owned.rates["building"]) / owned.devices
+    spare = rented_rate - running
+    share, share_term = _guarded("use at break-even", "eq-break-even-utilisation", "fixed_rate", fixed, saving)
+    bought = owned.purchase / owned.devices
+    time, time_term = _guarded("time to break-even", "eq-break-even-time", "price", bought, spare)
+    rental = {"devices": 1.0, "time": utilisation, "rental_rate": rental_rate}
+    return OwnOrRent(
+        owned_rate=owned_rate,
+        rented_rate=rented_rate,
+        utilisation=utilisation,
+        break_even_utilisation=share,
+        break_even_time=time,
+        cheaper=where(owned_rate < rented_rate, "own", "rent"),
+        terms=(Term("rent per second held", rented_rate, "eq-rental", rental), *share_term, *time_term),
+        inputs=(
+            Input("rental_rate", rental_rate, "USD/s"),
+            Input("utilisation", utilisation, "1"),
+            Input("owned, working", full, "USD/s", "own"),
+            Input("owned, waiting", fixed, "USD/s", "own"),
+        ),
+    )
+
+
+_EQUATIONS: Mapping[str, Callable[..., Any]] = {
+    "eq-break-even-utilisation": choice.break_even_utilisation,
+    "eq-break-even-time": choice.break_even_time,
+}
+
+
+def _guarded(name: str, label: str, argument: str, value: Num, saving: Num) -> tuple[Num, tuple[Term, ...]]:
+    """A break-even point, and infinity where nothing is saved."""
+    saves = saving > 0
+    given = {argument: value, "saving_rate": where(saves, saving, 1.0)}
+    found = where(saves, _EQUATIONS[label](**given), float("inf"))
+    return found, (Term(name, found, label, given),) if all_true(saves) else ()

@@ -1,0 +1,23 @@
+"""Energy, carbon and water of a job: watts of its parts, joules of the facility, kilograms of a grid, litres of a site.
+
+Everything takes a float or an array in SI units: W, s, J, kg, L. 1 kWh is 3.6e6 J, 1 g/kWh is 1e-3/3.6e6 kg/J.
+"""
+
+from mlsysim.energy.footprint import carbon, embodied_carbon, market_intensity, onsite_water, source_water
+from mlsysim.energy.power import device_power, energy_per_token, facility_energy, it_power, work_energy
+from mlsysim.energy.run import Footprint, run
+
+__all__ = [
+    "Footprint",
+    "carbon",
+    "device_power",
+    "embodied_carbon",
+    "energy_per_token",
+    "facility_energy",
+    "it_power",
+    "market_intensity",
+    "onsite_water",
+    "run",
+    "source_water",
+    "work_energy",
+]

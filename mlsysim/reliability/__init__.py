@@ -1,0 +1,48 @@
+"""Failures, checkpoints, and how much of a training job's time is work that lasts."""
+
+from mlsysim.reliability.checkpoints import (
+    checkpoint_overhead,
+    exact_goodput,
+    first_order_goodput,
+    lost_work,
+    restart_share,
+    stall_time,
+    write_time,
+)
+from mlsysim.reliability.failures import (
+    MAX_SPARES,
+    cluster_mtbf,
+    expected_failures,
+    failure_rate,
+    node_mtbf,
+    observed_mtbf,
+    spare_availability,
+    unavailability,
+)
+from mlsysim.reliability.goodput import METHODS, Goodput, fleet_goodput, training_goodput
+from mlsysim.reliability.intervals import daly_interval, optimal_interval, young_interval
+
+__all__ = [
+    "MAX_SPARES",
+    "METHODS",
+    "Goodput",
+    "checkpoint_overhead",
+    "cluster_mtbf",
+    "daly_interval",
+    "exact_goodput",
+    "expected_failures",
+    "failure_rate",
+    "first_order_goodput",
+    "fleet_goodput",
+    "lost_work",
+    "node_mtbf",
+    "observed_mtbf",
+    "optimal_interval",
+    "restart_share",
+    "spare_availability",
+    "stall_time",
+    "training_goodput",
+    "unavailability",
+    "write_time",
+    "young_interval",
+]

@@ -1,0 +1,132 @@
+"""Chapter 10, cost."""
+
+from typing import Any
+
+from mlsysim import catalog, cost, units, validation
+
+RULE = catalog.price("roofline-page")
+LOW, HIGH = (catalog.price(f"H100-purchase-2023-{end}").value for end in ("low", "high"))
+TDP = catalog.device("H100").tdp
+
+
+def _multiplier(price: float, payments: float, staff_share: float | None = None) -> float:
+    return float(
+        cost.tco_multiplier(
+            price,
+            TDP,
+            RULE["lifetime"],
+            RULE["pue"],
+            RULE["electricity"],
+            RULE["cooling"],
+            RULE["building"],
+            RULE["staff_share"] if staff_share is None else staff_share,
+            payments,
+        )
+    )
+
+
+def _owned(price: float, network: float = 0.0, life: float | None = None) -> cost.Ownership:
+    return cost.own(
+        1,
+        price=price,
+        lifetime=life or RULE["lifetime"],
+        power=TDP,
+        pue=RULE["pue"],
+        electricity_price=RULE["electricity"],
+        cooling=RULE["cooling"],
+        building=RULE["building"],
+        plant_lifetime=RULE["lifetime"],
+        devices_per_engineer=RULE["devices_per_engineer_low"],
+        salary=RULE["salary"],
+        network=network,
+    )
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 10."""
+
+    def share(value: float, digits: int = 0) -> str:
+        return units.percent(value, digits, signed=False)
+
+    def usd(value: float, digits: int = 0) -> str:
+        return f"{value:,.{digits}f} USD"
+
+    def staff(per_engineer: str, price: float) -> float:
+        return float(cost.staff_cost(1, RULE[per_engineer], RULE["salary"]) / price)
+
+    shares = [staff(f"devices_per_engineer_{end}", p) * units.year for end in ("low", "high") for p in (LOW, HIGH)]
+    honest = [_multiplier(p, n, staff("devices_per_engineer_low", p)) for n in (1, 3) for p in (HIGH, LOW)]
+    three, six = (cost.straight_line(HIGH, y * units.year) * units.hour for y in (3, 6))
+    interest = cost.capital_recovery(HIGH, 4 * units.year, 0.15) / cost.straight_line(HIGH, 4 * units.year) - 1
+    owned = _owned(HIGH)
+    dsv3 = validation.published_costs()["deepseek-v3"]
+    mlperf = validation.published_footprint("mlperf-h200-llama-2-70b")
+    rent = 8 * catalog.price("H200-AWS-block-2024").value
+    rate = mlperf.published("token_rate")
+    electricity = cost.power_cost(mlperf.published("power"), 1.0, catalog.price("US-industrial-2023").value)
+    rentals = {p.name: p.value for p in catalog.prices_of("H100", "rental")}
+    cheap, middle = rentals["H100-Lambda-reserved-2026"], rentals["H100-RunPod-2026"]
+    with_server = _owned(HIGH, network=0.5 * HIGH)
+    wrong_tco = HIGH / 3 + owned.rates["power"] * 30 * units.day
+    right_tco = owned.rates["capital"] * 30 * units.day + owned.rates["power"] * 30 * units.day
+
+    def use(o: cost.Ownership, rental: float) -> str:
+        return share(cost.break_even_utilisation(o.rate, rental))
+
+    return {
+        "price": {"low": usd(LOW), "high": usd(HIGH), "date": catalog.price("H100-purchase-2023-low").date},
+        "capital": {
+            "three": f"{three:.2f} USD",
+            "six": f"{six:.2f} USD",
+            "interest": share(interest),
+            "share": share(owned.rates["capital"] / owned.rate),
+            "power": share(owned.rates["power"] / owned.rate, 1),
+        },
+        "rule": {
+            "printed": f"{RULE['multiplier']:.2f}",
+            "once_high": f"{_multiplier(HIGH, 1):.2f}",
+            "once_low": f"{_multiplier(LOW, 1):.2f}",
+            "yearly_high": f"{_multiplier(HIGH, 3):.2f}",
+            "yearly_low": f"{_multiplier(LOW, 3):.2f}",
+            "staff": share(RULE["staff_share"] * units.year),
+            "staff_three": share(RULE["staff_share"] * RULE["lifetime"]),
+            "salary": usd(RULE["salary"] * units.year),
+            "per_low": f"{RULE['devices_per_engineer_low']:,.0f}",
+            "per_high": f"{RULE['devices_per_engineer_high']:,.0f}",
+            "staff_min": share(min(shares), 1),
+            "staff_max": share(max(shares), 1),
+            "honest_once": f"{honest[0]:.2f} to {honest[1]:.2f}",
+            "honest_yearly": f"{honest[2]:.2f} to {honest[3]:.2f}",
+            "tdp": units.format(TDP, "W"),
+            "ten": f"{_multiplier(10e3, 1):.2f}",
+        },
+        "runs": {
+            "dsv3": usd(dsv3.cost),
+            "dsv3_hours": f"{dsv3.device_time / units.hour / 1e6:.3f}",
+            "dsv3_price": usd(dsv3.price.value * units.hour, 2),
+        },
+        "token": {
+            "full": f"{cost.cost_per_token(rent, rate) * 1e6:.2f} USD",
+            "tenth": f"{cost.cost_per_token(rent, rate, 0.1) * 1e6:.2f} USD",
+            "rent": usd(rent / 8 * units.hour, 2),
+            "rate": f"{rate:,.0f}",
+            "electricity": f"{cost.cost_per_token(electricity, rate) * 1e6:.4f} USD",
+            "electricity_share": share(electricity / rent, 1),
+        },
+        "choice": {
+            "low": f"{min(rentals.values()) * units.hour:.2f} USD",
+            "high": f"{max(rentals.values()) * units.hour:.2f} USD",
+            "ratio": f"{max(rentals.values()) / min(rentals.values()):.1f}",
+            "cheap": use(owned, cheap),
+            "middle": use(owned, middle),
+            "middle_rental": f"{middle * units.hour:.2f} USD",
+            "cheap_rental": f"{cheap * units.hour:.2f} USD",
+            "middle_server": use(with_server, middle),
+            "cheap_server": use(with_server, cheap),
+        },
+        "slip": {
+            "wrong": usd(wrong_tco),
+            "right": usd(right_tco),
+            "ratio": f"{wrong_tco / right_tco:.0f}",
+        },
+    }
