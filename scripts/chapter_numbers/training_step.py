@@ -243,7 +243,7 @@ def numbers() -> dict[str, Any]:
         "score": _score(),
         "rack": _rack(),
         "strong": _strong(),
-        "attention": {"backward": f"{training.terms.FLASH_BACKWARD:g}"},
+        "attention": {"backward": f"{training.FLASH_BACKWARD:g}"},
         "optimizer": {"bytes": "30"},
         "exposed": {
             "message": units.format(message, "s", 3),
