@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import catalog, cost, units, validation
+from mlsysim.classroom.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 
 YEAR = units.year
@@ -233,3 +234,26 @@ def test_a_missing_price_is_an_error() -> None:
         _ = catalog.price("US-industrial-2023")["purchase"]
     with pytest.raises(InputError, match="kind of price"):
         catalog.prices_of("H100", "loan")
+
+
+# The exercises by hand: the public demo's numbers and the arithmetic, typed; nothing of the library stands on this side.
+
+BY_HAND: dict[str, float] = {
+    "10.1": 28e3 / (3 * 8766 * 3600),
+    "10.2": 30e3 * 0.08 / (1 - 1.08**-3) / (8766 * 3600),
+    "10.3": 256 * ((30e3 + 8e3) / 4 + 1.3 * 8766 * 0.12 + 9000 / 15 + 200e3 / 64),
+    "10.4": 200e3 / (1000 * 25e3),
+    "10.5": 1 + (0.7 * 3 * 8766 * 1.6 * 0.05 + 2.5 * 700) / 30e3 + 0.18,
+    "10.6": 6 * 8e9 * 2e12 / (989.5e12 * 0.35) / 3600 * 2,
+    "10.7": 8 * 2 / 3600 / (2500 * 0.3),
+    "10.8": 1.15 / (2.2 - 0.2),
+    "10.9": 30e3 / (2.69 * 0.5 - 0.15) * 3600,
+}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("id", BY_HAND)
+def test_the_demo_of_each_exercise_agrees_with_arithmetic_by_hand(id: str) -> None:
+    chapter = {e.id: e for e in assignment("10-cost")}
+    assert set(chapter) == set(BY_HAND)
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-9)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import catalog, energy, units, validation
+from mlsysim.classroom.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 
 POSITIVE = st.floats(1e-3, 1e6)
@@ -264,3 +265,26 @@ def test_readable_units_round_trip() -> None:
     ):
         assert units.format(value, unit) == text
         assert units.parse(text, unit) == pytest.approx(value)
+
+
+# The exercises by hand: the public demo's numbers and the arithmetic, typed; nothing of the library stands on this side.
+
+BY_HAND: dict[str, float] = {
+    "09.1": (512 * (90 + 610 * 0.5) + 128 * 2400 + 30e3) * 1.2 * 10 * 86400,
+    "09.2": 0.082e6 * 3600 * 400 * 1.1,
+    "09.3": 6 * 7e9 * 2e12 / (989.5e12 * 0.35) * 900 * 1.1,
+    "09.4": (8 * 480 + 1500) * 1.1 / 1200,
+    "09.5": 1287e3 * 0.056,
+    "09.6": 1287e3 * (0.6 * 0.011 + 0.4 * 0.540),
+    "09.7": (48 * 2500 + 384 * 150) * 118 / (6 * 365.25 * 0.85),
+    "09.8": 1170e3 * 1.5 + 1170e3 * 1.25 * 2.9,
+    "09.9": 420e3 / (1.46e6 * 3600 * 700 * 1.08),
+}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("id", BY_HAND)
+def test_the_demo_of_each_exercise_agrees_with_arithmetic_by_hand(id: str) -> None:
+    chapter = {e.id: e for e in assignment("09-energy-carbon")}
+    assert set(chapter) == set(BY_HAND)
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-9)

@@ -83,6 +83,10 @@ def numbers() -> dict[str, Any]:
             "power": share(owned.rates["power"] / owned.rate, 1),
         },
         "rule": {
+            "electricity": units.format(RULE["electricity"], "USD/J"),
+            "pue": f"{RULE['pue']:g}",
+            "cooling": f"{RULE['cooling']:.2f} USD/W",
+            "building": f"{RULE['building'] * units.MW:,.0f} USD/MW",
             "printed": f"{RULE['multiplier']:.2f}",
             "once_high": f"{_multiplier(HIGH, 1):.2f}",
             "once_low": f"{_multiplier(LOW, 1):.2f}",

@@ -85,6 +85,8 @@ def numbers() -> dict[str, Any]:
             "wue": f"{prompt.published('water') / (prompt.published('energy') / prompt.published('pue')) * units.kWh:.2f} L/kWh",
         },
         "gpt3": {
+            "devices": f"{gpt3.published('devices'):,.0f}",
+            "days": units.format(gpt3.published("time"), "s"),
             "printed": _mwh(gpt3.published("energy")),
             "ours": _mwh(gpt3_ours),
             "error": units.percent(gpt3_ours / gpt3.published("energy") - 1),
@@ -112,6 +114,12 @@ def numbers() -> dict[str, Any]:
             "wrong_factor": f"{twin.published('carbon') / wrong.published('carbon'):.0f}",
         },
         "bloom": {
+            "mwh": _mwh(bloom.published("energy")),
+            "watts": units.format(bloom.published("power"), "W"),
+            "servers": f"{bloom.published('servers'):.0f}",
+            "devices": f"{bloom.published('devices'):.0f}",
+            "days": units.format(bloom.published("time"), "s"),
+            "deployed_days": units.format(deployed.published("time"), "s"),
             "hours": f"{bloom.device_time / units.hour:,.0f}",
             "total": _tonnes(bloom.published("total_carbon")),
             "rest": _tonnes(rest),

@@ -448,11 +448,6 @@ _E8 = Exercise(
             "You let the owner pay for the electricity of working hours all the time.",
             (lambda g: (g["fixed"] + g["electricity"]) / g["rental"],),
         ),
-        Mistake(
-            "the-other-share",
-            "That is the share of the time in which the device may stand idle.",
-            (lambda g: 1 - _use(g),),
-        ),
     ),
     nudge="What each used hour saves, against what is due in every hour.",
     solution="""\
