@@ -202,6 +202,8 @@ def test_what_devices_reach_stays_below_what_they_promise(constants: Any) -> Non
     narrow = of("training_device_time", peak_flops=624e12, precision="fp8")
     assert of("training_device_time") / 2 < narrow < of("training_device_time")
     assert 0 < of("metered_training_energy") < 400 * of("training_device_time")
+    assert value("host_to_device_bandwidth", constants, pcie_gen=5) == pytest.approx(63e9 * 12 / 15.75, rel=0.01)
+    assert value("system_power", constants, device="L40S", n_devices=4, tdp_w=350) > 4 * 350
     shares = [of("device_power_fraction", tp=tp) for tp in (2, 4, 8)]
     assert 1 > shares[0] > shares[1] > shares[2] > 0.155
     assert 3200 < of("node_power_max") < 6500

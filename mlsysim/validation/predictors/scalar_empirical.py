@@ -60,21 +60,23 @@ def _stream(row: Row, constants: Constants) -> float:
 
 def _host_link(row: Row, constants: Constants) -> float:
     row.assume("share of the link", _PCIE_SHARE, "what NCCL plans with")
-    return row.number("link_bandwidth_one_way") * _PCIE_SHARE
+    if row.has("link_bandwidth_one_way"):
+        return row.number("link_bandwidth_one_way") * _PCIE_SHARE
+    generation, lanes = row.number("pcie_gen"), row.number_or("pcie_lanes", 16.0)
+    return catalog.link(f"PCIe-{generation:.0f}-x16").bandwidth * lanes / 16.0 * _PCIE_SHARE
 
 
 def _device_link(row: Row, constants: Constants) -> float:
-    """Both directions of the scale-up link together, at the share that NCCL plans with."""
+    """The scale-up link at the share that NCCL plans with; both directions together where the row gives both."""
     names = {"Ampere": "NVLink-3", "Hopper": "NVLink-4", "Blackwell": "NVLink-5"}
     if row.generation not in names:
         raise Unsupported(f"no planned bandwidth is known for the links of {row.inputs.get('device')!r}")
     link = catalog.link(names[row.generation])
     share = link.planned_bandwidth / link.bandwidth
     row.assume("share of the link", share, link.origin("planned_bandwidth"))
-    for name, directions in (("nvlink_bandwidth_bidirectional", 1.0), ("nvlink_bandwidth_one_way", 1.0)):
-        if row.has(name):
-            return directions * share * row.number(name)
-    return 2.0 * share * link.bandwidth
+    if row.has("nvlink_bandwidth_bidirectional"):
+        return share * row.number("nvlink_bandwidth_bidirectional")
+    return share * row.optional("nvlink_bandwidth_one_way", link.bandwidth)
 
 
 # Training runs
@@ -127,10 +129,13 @@ def _nameplate(row: Row) -> float:
     if row.has("nameplate_w"):
         return row.number("nameplate_w")
     plates = {"Ampere": 6500.0, "Hopper": 10200.0, "Blackwell": 14300.0}  # NVIDIA DGX datasheets, 8 devices
-    if row.generation not in plates:
-        raise Unsupported(f"no nameplate is known for a node of {row.inputs.get('device')!r}")
-    whole = plates[row.generation] * row.number_or("n_devices", 8.0) / 8.0
-    row.assume("nameplate_w", whole, "DGX datasheet of the generation")
+    devices = row.number_or("n_devices", 8.0)
+    if row.generation in plates:
+        whole = plates[row.generation] * devices / 8.0
+        row.assume("nameplate_w", whole, "DGX datasheet of the generation")
+    else:
+        whole = plates["Hopper"] / (8.0 * 700.0) * devices * row.rate("tdp_w", "tdp")
+        row.assume("nameplate_w", whole, "over the devices' design power as in a DGX H100")
     return whole
 
 
