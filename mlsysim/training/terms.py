@@ -230,6 +230,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     data = links.place.inside["data"]
     near = even_share(whole(shards), data)
     shard_link = links.between(near, near < shards)
+    apart = maximum(1.0, near / near_experts)  # ranks of a domain that share an expert's shards
+    expert_link = links.between(apart, apart < expert_shards)
     gather = call(
         "gathering weights",
         collectives.ring_all_gather,
@@ -241,7 +243,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         collectives.ring_all_gather,
         bytes=ELEMENT_BYTES * experts,
         ranks=expert_shards,
-        bandwidth=shard_link,
+        bandwidth=expert_link,
     )
     exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
         "exposed gathering, backward",
@@ -287,8 +289,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     group = p.dp * p.cp
     copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
-    apart = data / near_experts  # ranks of a domain that hold the same experts
-    expert_tail = where(sharded, tail, links.between(apart, apart < expert_copies))
+    alike = data / near_experts  # ranks of a domain that hold the same experts
+    expert_tail = where(sharded, tail, links.between(alike, alike < expert_copies))
     scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients
     sent: Num = 0.0
