@@ -41,7 +41,7 @@ UNITS: Mapping[str, float] = MappingProxyType(
         "parameters": 1.0,
         "fraction": 1.0,
         "%": 0.01,
-        "1 memory, 2 compute": 1.0,
+        "(1: memory, 2: compute)": 1.0,
     }
 )
 

@@ -18,9 +18,24 @@ from mlsysim.validation.reality.conversions import measured
 _ABOUT = ("group", "source", "where", "read", "metric", "tolerance", "conditions", "note", "printed")
 _READ = ("primary", "secondary")
 _SHAPE_COLUMNS = (
-    "layers hidden ffn heads kv_heads head_dim vocab n_experts top_k n_shared_experts moe_ffn n_dense_layers q_lora_rank "
-    "kv_lora_rank qk_rope_head_dim attn_window n_windowed_layers"
-).split()
+    "layers",
+    "hidden",
+    "ffn",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "n_experts",
+    "top_k",
+    "n_shared_experts",
+    "moe_ffn",
+    "n_dense_layers",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_rope_head_dim",
+    "attn_window",
+    "n_windowed_layers",
+)
 
 # The ten categories of checks that rooflinepage2026, sec. 6, lists, and which rows belong to each.
 CATEGORIES = (
@@ -115,10 +130,14 @@ def _tables(file: str) -> list[Mapping[str, Any]]:
 
 def _records(table: Mapping[str, Any], file: str) -> Iterator[dict[str, Any]]:
     """The rows of a table as records; an empty cell is left out, fields of the table stand in every row."""
-    shared = {k: v for k, v in table.items() if k not in ("common", "columns", "rows", "inputs")} | table.get("common", {})
+    shared = {k: v for k, v in table.items() if k not in ("common", "columns", "rows", "inputs")} | table.get(
+        "common", {}
+    )
     for cells in table["rows"]:
         if len(cells) != len(table["columns"]):
-            raise InputError(f"{file}, {table['group']}: {len(cells)} cells under {len(table['columns'])} columns: {cells}")
+            raise InputError(
+                f"{file}, {table['group']}: {len(cells)} cells under {len(table['columns'])} columns: {cells}"
+            )
         record = shared | {k: v for k, v in zip(table["columns"], cells, strict=True) if v != ""}
         if "inputs" in table:
             record["inputs"] = {**table["inputs"], **record.get("inputs", {})}
