@@ -316,7 +316,7 @@ def test_an_unknown_exercise_raises_with_a_suggestion(id: Any) -> None:
     for call in (lambda: check(id, 1), lambda: question(id), lambda: inputs(id)):
         with pytest.raises(UnknownNameError, match="unknown exercise"):
             call()
-    with pytest.raises(UnknownNameError, match=r"did you mean '01\.1'"):
+    with pytest.raises(UnknownNameError, match=r"did you mean .*'01\.1'"):
         check("1.1", 1)
 
 
