@@ -303,7 +303,7 @@ _E6 = Exercise(
     unit="1",
     options={
         "error": Options((0.10, 0.12, 0.16, 0.08, 0.14, 0.18), "1", "mean absolute error of the model"),
-        "reference": Options((0.30, 0.37, 0.44, 0.27, 0.33, 0.50), "1", "mean absolute error of the simple estimate"),
+        "reference": Options((0.30, 0.38, 0.44, 0.27, 0.33, 0.50), "1", "mean absolute error of the simple estimate"),
     },
     solve=lambda g: validation.skill(g["error"], g["reference"]),
     mistakes=(

@@ -28,6 +28,8 @@ class CheckedRow:
             return self.score.reason
         known = reasons().get(self.row.case_class, {}).get(self.row.case.group, "")
         assumed = "assumed: " + "; ".join(self.score.assumptions) if self.score.assumptions else ""
+        if not known and abs(self.score.error or 0.0) <= (self.row.case.tolerance or 0.0):
+            return "within its tolerance"
         return known or self.row.conditions or assumed or "not explained"
 
 

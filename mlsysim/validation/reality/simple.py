@@ -14,7 +14,7 @@ from mlsysim import collectives, flops, kernels
 from mlsysim.errors import InputError
 from mlsysim.roofline import compute_time, memory_time
 from mlsysim.validation.cases import Case, CaseFile
-from mlsysim.validation.metrics import signed_error
+from mlsysim.validation.metrics import mean, signed_error
 from mlsysim.validation.predictors.base import element_bytes
 from mlsysim.validation.scoring import ScoredRow, Summary, summarise
 
@@ -106,6 +106,21 @@ def roofline(class_name: str, inputs: Inputs) -> float:
 def score_roofline(file: CaseFile) -> Summary:
     """Score the datasheet's roofline on timed rows."""
     return _score(file, lambda case: roofline(file.case_class.name, case.inputs))
+
+
+def score_preset(file: CaseFile, efficiency: float) -> Summary:
+    """Score the roofline over one efficiency for every row, such as a page's default."""
+    return _score(file, lambda case: roofline(file.case_class.name, case.inputs) / efficiency)
+
+
+def share_within(file: CaseFile, efficiency: float, tolerance: float) -> float:
+    """Share of rows that the roofline over one efficiency predicts within a tolerance, averaged over groups."""
+    name = file.case_class.name
+    errors: dict[str, list[float]] = {}
+    for case in file.cases:
+        error = signed_error(roofline(name, case.inputs) / efficiency, case.measured)
+        errors.setdefault(case.group, []).append(float(abs(error) <= tolerance))
+    return mean([mean(found) for found in errors.values()])
 
 
 def score_one_constant(file: CaseFile) -> Summary:
