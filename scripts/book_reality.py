@@ -33,13 +33,28 @@ def _cite(r: CheckedRow) -> str:
     return f"[@{r.row.source}, {where}]" + (" (secondary)" if r.row.read == "secondary" else "")
 
 
-_UNIT = {"memory": "byte", "scalar": ""}
+# Unit of the values of a class, and of a scalar by what it is printed in; what is not here is a plain number.
+_UNIT = {"memory": "byte"}
+_SCALAR_UNIT = {
+    **dict.fromkeys(("s", "ms", "h", "days", "device-hours"), "s"),
+    **dict.fromkeys(("kWh", "MWh"), "J"),
+    **dict.fromkeys(("W", "kW"), "W"),
+    **dict.fromkeys(("byte", "KiB", "GB"), "byte"),
+    **dict.fromkeys(("GB/s", "TB/s"), "byte/s"),
+    "FLOP": "FLOP",
+}
+
+
+_DAY = units.parse("24 h", "s")
 
 
 def _figure(r: CheckedRow, value: float | None) -> str:
-    unit = _UNIT.get(r.row.case_class, "s")
+    name = r.row.case_class
+    unit = _SCALAR_UNIT.get(r.row.metric, "") if name == "scalar" else _UNIT.get(name, "s")
     if value is None:
         return "–"
+    if unit == "s" and value >= _DAY:
+        return f"{value / _DAY:.4g} days"
     return units.format(value, unit) if unit else f"{value:.4g}"
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mlsysim import catalog, units, validation
+from mlsysim import catalog, parallelism, units, validation
 from mlsysim.validation import reality
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.reality import ClassCheck, simple
@@ -46,8 +46,15 @@ def _preset(name: str) -> dict[str, str]:
     }
 
 
-def _claim(check: ClassCheck) -> str:
-    return share(next(r.score.error for r in check.rows if r.row.case.group == "SEED1"), True)
+def _claim(check: ClassCheck) -> dict[str, str]:
+    """The roofline page's decode throughput, beside our step and the bound of the datasheet."""
+    r = next(r for r in check.rows if r.row.case.group == "SEED1")
+    bound = simple.roofline("inference", r.row.case.inputs)
+    return {
+        "printed": f"{r.row.printed:g}",
+        "error": share(r.score.error, True),
+        "share": share(bound / r.row.case.measured),
+    }
 
 
 def numbers() -> dict[str, Any]:
@@ -72,7 +79,8 @@ def numbers() -> dict[str, Any]:
         "collective": {"honest": share(_honest("collective"))},
         "memory": {"rows": str(checks["memory"].summary.n)},
         "fresh": {key: share(training.summary.groups[group].bias, True) for key, group in FRESH.items()},
-        "claim": {"error": _claim(checks["inference"])},
+        "claim": _claim(checks["inference"]),
         "pages": {"half": _preset("mlsysim-page-training"), "mfu": _preset("roofline-page-training")},
+        "bubble64": units.percent(parallelism.bubble_fraction(8, 64), signed=False),
         "worth": {"rows": f"{fitted:.0f}", "effective": f"{validation.effective_rows(fitted, 14.0, 0.5):.0f}"},
     }

@@ -1,6 +1,7 @@
 """Scalars that check a rule and not a run: what leaving a node costs tensor parallelism, and what binds a pass."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from mlsysim import catalog, flops, parallelism, roofline
 from mlsysim.catalog import Model
@@ -12,7 +13,8 @@ _CLASSES = {"memory": 1.0, "compute": 2.0}
 
 def _tp_slowdown(row: Row) -> float:
     """Time per token and device at one tensor-parallel degree over that at another, nothing hidden."""
-    shape = Model(name="the row's shape", **{name: int(row.number(name)) for name in _SIZES})
+    sizes: dict[str, Any] = {name: int(row.number(name)) for name in _SIZES}
+    shape = Model(name="the row's shape", **sizes)
     preset = catalog.preset("mlsysim-page-training").efficiency
     row.assume("efficiency", preset.value, f"{preset.source}, its default")
 

@@ -59,7 +59,8 @@ def _inference(row: Inputs) -> float:
 
 def _gemm(row: Inputs) -> float:
     m, n, k, size = row["m"], row["n"], row["k"], element_bytes(row["precision"])
-    return row["groups"] * _longer(float(kernels.gemm_flops(m, n, k)), float(kernels.gemm_bytes(m, n, k, size)), row)
+    one = _longer(float(kernels.gemm_flops(m, n, k)), float(kernels.gemm_bytes(m, n, k, size)), row)
+    return float(row["groups"] * one)
 
 
 def _attention(row: Inputs) -> float:
