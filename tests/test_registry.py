@@ -33,6 +33,7 @@ CHAPTER_OF = {
     ),
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
+    "mlsysim.validation.metrics": "12-reality-checks",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

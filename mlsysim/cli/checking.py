@@ -19,8 +19,12 @@ def _grade(args: argparse.Namespace) -> None:
 
 
 def _validate(args: argparse.Namespace) -> None:
-    from mlsysim.validation import cases, scoring  # keeps the other commands fast
+    from mlsysim.cli import reality  # keeps the other commands fast
+    from mlsysim.validation import cases, scoring
 
+    if args.cases is None:
+        reality.run(args)
+        return
     file = cases.read_cases(args.cases, args.class_name)
     report = scoring.score(file, args.mode, args.leave_one_group_out)
     if args.json:
@@ -53,9 +57,13 @@ def _validate(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    p = commands.add_parser("validate", help="predict the rows of a case file and score the predictions")
-    p.add_argument("--cases", required=True, metavar="FILE.csv", help="published measurements, one per row")
-    p.add_argument("--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header)")
+    p = commands.add_parser("validate", help="predict published measurements and score the predictions")
+    p.add_argument(
+        "--cases", metavar="FILE.csv", help="measurements of your own, one per row (default: those that ship with us)"
+    )
+    p.add_argument(
+        "--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header, or all)"
+    )
     p.add_argument(
         "--mode",
         choices=("datasheet", "calibrated"),
@@ -65,7 +73,7 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--leave-one-group-out",
         action="store_true",
-        help="refit the constants for each group on the other groups of the file",
+        help="refit the constants for each group on the other groups of the same rows",
     )
     p.add_argument("--json", action="store_true", help="print every row and the summary as JSON")
     p.set_defaults(run=_validate)

@@ -4,7 +4,7 @@ from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficien
 from mlsysim.validation.costs import PublishedCost, published_costs
 from mlsysim.validation.footprints import PublishedFootprint, published_footprint, published_footprints
 from mlsysim.validation.measurements import Measurement, cache_budgets, counts, failures, measurement, measurements
-from mlsysim.validation.metrics import signed_error
+from mlsysim.validation.metrics import effective_rows, error_factor, optimism, signed_error, skill
 from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
 from mlsysim.validation.predictors.inference import calibrated
 from mlsysim.validation.presets import calibrated_efficiencies, datasheet_efficiencies
@@ -24,10 +24,13 @@ __all__ = [
     "check",
     "counts",
     "datasheet_efficiencies",
+    "effective_rows",
+    "error_factor",
     "failures",
     "gemm_efficiency",
     "measurement",
     "measurements",
+    "optimism",
     "published_costs",
     "published_footprint",
     "published_footprints",
@@ -37,5 +40,6 @@ __all__ = [
     "serving_checks",
     "serving_measurement",
     "signed_error",
+    "skill",
     "stream_efficiency",
 ]

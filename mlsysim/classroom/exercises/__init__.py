@@ -18,6 +18,7 @@ from mlsysim.classroom.exercises import (
     memory,
     parallelism,
     prefill_decode,
+    reality_checks,
     reliability,
     training_step,
 )
@@ -36,6 +37,7 @@ _CHAPTERS = (
     energy,
     cost,
     reliability,
+    reality_checks,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

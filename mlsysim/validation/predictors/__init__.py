@@ -10,7 +10,16 @@ from mlsysim.catalog.sourced import read_toml
 from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, scalar, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
-__all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants", "shipped_fit"]
+__all__ = [
+    "PREDICTORS",
+    "Constants",
+    "Prediction",
+    "Predictor",
+    "Unsupported",
+    "fitted_groups",
+    "shipped_constants",
+    "shipped_fit",
+]
 
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
     {
@@ -50,3 +59,12 @@ def shipped_fit(class_name: str) -> Mapping[str, Any]:
     11
     """
     return MappingProxyType(_shipped(class_name).get("fit", {}))
+
+
+def fitted_groups(class_name: str) -> frozenset[str]:
+    """Groups of rows that the shipped constants of a class were fitted on.
+
+    >>> sorted(fitted_groups("attention"))
+    ['INFSIM']
+    """
+    return frozenset(shipped_fit(class_name).get("groups", ()))

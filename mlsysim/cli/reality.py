@@ -1,0 +1,81 @@
+"""What ``mlsysim validate`` prints when it is given no file: our own table of published figures."""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+from mlsysim import units
+from mlsysim.cli.arguments import print_json
+from mlsysim.tables import table
+from mlsysim.validation import reality
+from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.reality import CheckedRow, ClassCheck
+from mlsysim.validation.scoring import Summary
+
+
+def _share(value: float | None, signed: bool = False) -> str:
+    return "-" if value is None else units.percent(value, signed=signed)
+
+
+def _means(name: str, s: Summary | None, in_sample: int) -> list[list[str]]:
+    if s is None:
+        return []
+    means = (s.mape_mean_over_groups, s.within_tolerance_mean_over_groups)
+    return [[name, str(s.n), str(in_sample), _share(s.bias_mean_over_groups, True), _share(means[0]), _share(means[1])]]
+
+
+def _print_class(check: ClassCheck) -> None:
+    s = check.summary
+    print(f"\n{check.name}: {s.supported} of {s.n} published figures predicted, in {len(s.groups)} groups")
+    rows = [
+        [name, str(g.n), str(check.in_sample(name)), _share(g.bias, True), _share(g.mape), _share(g.within)]
+        for name, g in s.groups.items()
+    ]
+    total = sum(r.in_sample for r in check.rows)
+    rows += _means("mean over groups", s, total)
+    if total:
+        rows += _means("  rows in the fit", check.inside, total)
+        rows += _means("  rows outside it", check.outside, 0)
+    print(table(["group", "rows", "in fit", "bias", "MAPE", "within"], rows))
+    for r in check.worst():
+        print(f"furthest off: {_line(r)} ({r.reason})")
+    for why, n in Counter(r.score.reason for r in check.rows if not r.score.supported).most_common(3):
+        print(f"unsupported: {n} rows: {why}")
+
+
+def _line(r: CheckedRow) -> str:
+    device = r.row.case.inputs.get("device") or ""
+    return f"{r.row.case.id}, {r.row.model} {device}".rstrip() + f": {_share(r.score.error, True)}"
+
+
+def _print_categories(checks: Sequence[ClassCheck]) -> None:
+    print("\nThe ten categories of rooflinepage2026, sec. 6")
+    rows = []
+    for name, found in reality.by_category(checks).items():
+        errors = [r.score.error for r in found if r.score.error is not None]
+        span = f"{_share(min(errors), True)} to {_share(max(errors), True)}" if errors else "-"
+        rows.append([name, str(len(found)), str(len(errors)), span])
+    print(table(["category", "rows", "predicted", "signed error"], rows))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Predict and score the published figures that ship with the package."""
+    names = [args.class_name] if args.class_name else list(CLASSES)
+    checks = [reality.check_class(name, args.mode, args.leave_one_group_out) for name in names]
+    if args.json:
+        categories = {
+            name: [{"id": r.row.case.id, "error": r.score.error} for r in found]
+            for name, found in reality.by_category(checks).items()
+            if found
+        }
+        print_json({"mode": args.mode, "classes": [c.to_dict() for c in checks], "categories": categories})
+        return
+    total = sum(c.summary.n for c in checks)
+    print(f"{total} published figures that ship with mlsysim, mode {args.mode}; each group has one vote, and a figure")
+    print(
+        "without a prediction counts as 100 % wrong. 'in fit': rows of groups that a constant they use was fitted on."
+    )
+    for check in checks:
+        _print_class(check)
+    if not args.class_name:
+        _print_categories(checks)

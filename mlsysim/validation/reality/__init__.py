@@ -1,0 +1,21 @@
+"""Reality checks: published figures as typed data, and how far our predictions lie from them. README.md has the rule."""
+
+from mlsysim.validation.reality.conversions import CONVERSIONS, UNITS, measured
+from mlsysim.validation.reality.published import CATEGORIES, Row, case_file, rows, shapes
+from mlsysim.validation.reality.report import CheckedRow, ClassCheck, by_category, check_all, check_class
+
+__all__ = [
+    "CATEGORIES",
+    "CONVERSIONS",
+    "UNITS",
+    "CheckedRow",
+    "ClassCheck",
+    "Row",
+    "by_category",
+    "case_file",
+    "check_all",
+    "check_class",
+    "measured",
+    "rows",
+    "shapes",
+]

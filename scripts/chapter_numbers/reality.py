@@ -1,0 +1,86 @@
+"""Numbers of chapter 12 and of the appendix of reality checks."""
+
+from typing import Any
+
+from mlsysim import catalog, parallelism, units, validation
+from mlsysim.validation import reality
+from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.reality import ClassCheck, simple
+
+FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2608"}
+
+
+def share(value: float | None, signed: bool = False) -> str:
+    return "–" if value is None else units.percent(value, 0, signed=signed)
+
+
+def _honest(name: str) -> float:
+    return reality.check_class(name, leave_one_group_out=True).summary.mape_mean_over_groups
+
+
+def _beside_simple(name: str) -> dict[str, str]:
+    """A class beside the two estimates without structure."""
+    file, honest = reality.case_file(name), _honest(name)
+    one = simple.score_one_constant(file).mape_mean_over_groups
+    return {
+        "honest": share(honest),
+        "roof_bias": share(simple.score_roofline(file).bias_mean_over_groups, True),
+        "one": share(one),
+        "taken": share(validation.skill(honest, one)),
+    }
+
+
+def _datasheet(name: str) -> str:
+    return share(reality.check_class(name, "datasheet").summary.mape_mean_over_groups)
+
+
+def _preset(name: str) -> dict[str, str]:
+    """A page's one efficiency on the training rows."""
+    steps, value = reality.case_file("training_step"), catalog.preset(name).efficiency.value
+    s = simple.score_preset(steps, value)
+    return {
+        "efficiency": f"{value:g}",
+        "error": share(s.mape_mean_over_groups),
+        "bias": share(s.bias_mean_over_groups, True),
+        "within": share(simple.share_within(steps, value, 0.20)),
+    }
+
+
+def _claim(check: ClassCheck) -> dict[str, str]:
+    """The roofline page's decode throughput, beside our step and the bound of the datasheet."""
+    r = next(r for r in check.rows if r.row.case.group == "SEED1")
+    bound = simple.roofline("inference", r.row.case.inputs)
+    return {
+        "printed": f"{r.row.printed:g}",
+        "error": share(r.score.error, True),
+        "share": share(bound / r.row.case.measured),
+    }
+
+
+def numbers() -> dict[str, Any]:
+    checks = {c.name: c for c in reality.check_all()}
+    rows = [r.row for c in checks.values() for r in c.rows]
+    training = checks["training_step"]
+    fitted = 340.0  # rows of the compilation, about fourteen of each source
+    return {
+        "total": str(len(rows)),
+        "classes": str(len(CLASSES)),
+        "end_to_end": str(sum(row.case_class in ("training_step", "inference") for row in rows)),
+        "primary": str(sum(row.read == "primary" for row in rows)),
+        "training": {
+            "rows": str(training.summary.n),
+            "inside": share(training.inside.mape_mean_over_groups if training.inside else None),
+            "outside": share(training.outside.mape_mean_over_groups if training.outside else None),
+            "datasheet": _datasheet("training_step"),
+            **_beside_simple("training_step"),
+        },
+        "inference": _beside_simple("inference"),
+        "gemm": {"honest": share(_honest("gemm")), "datasheet": _datasheet("gemm")},
+        "collective": {"honest": share(_honest("collective"))},
+        "memory": {"rows": str(checks["memory"].summary.n)},
+        "fresh": {key: share(training.summary.groups[group].bias, True) for key, group in FRESH.items()},
+        "claim": _claim(checks["inference"]),
+        "pages": {"half": _preset("mlsysim-page-training"), "mfu": _preset("roofline-page-training")},
+        "bubble64": units.percent(parallelism.bubble_fraction(8, 64), signed=False),
+        "worth": {"rows": f"{fitted:.0f}", "effective": f"{validation.effective_rows(fitted, 14.0, 0.5):.0f}"},
+    }
