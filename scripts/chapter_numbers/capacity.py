@@ -35,8 +35,6 @@ def numbers() -> dict[str, Any]:
     )
     lone = capacity.load(whole, 1e-3)
     naive = fit.sequences / lone.residence
-    t1 = whole.step_times[1] - whole.step_times[0]
-    t0 = whole.step_times[0] - t1
     edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
     held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
 
@@ -52,13 +50,14 @@ def numbers() -> dict[str, Any]:
         cache, slots = (validation.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
         model, x = catalog.model(cache.inputs["model"]), cache.inputs
         token, weights = memory.kv_cache_of(model, 1, 1), 2 * transformer.parameter_count(model).total
-        binary, decimal = (
-            capacity.concurrency(
-                capacity.kv_budget(x["capacity_gib"] * size, weights, x["devices"], capacity.USABLE), 1, token, 1
-            )
+        budget = {
+            size: capacity.kv_budget(x["capacity_gib"] * size, weights, x["devices"], capacity.USABLE)
             for size in (units.GiB, units.GB)
-        )
-        vllm[name] = {"error": units.percent(binary / slots.value.value - 1), "lost": share(1 - decimal / binary)}
+        }
+        binary, decimal = (capacity.concurrency(room, 1, token, 1) for room in budget.values())
+        vllm[name] = {"error": units.percent(binary / slots.value.value - 1)}
+        if name == "opt66b":
+            vllm[name]["lost"] = share(1 - decimal / binary)
     printed = validation.cache_budgets()["vllm-opt13b-cache"]
     token = memory.kv_cache_of("OPT-13B", 1, 1)
 
@@ -68,7 +67,6 @@ def numbers() -> dict[str, Any]:
     return {
         "target": {"ttft": time(aims["ttft"]), "itl": time(aims["itl"])},
         "trace": {
-            "rate": f"{trace.rate.value:.2f}",
             "prompt": f"{trace.prompt.value:,.0f}",
             "output": f"{trace.output.value:.0f}",
             "output_variation": f"{trace.output_variation.value:.2f}",
@@ -84,8 +82,6 @@ def numbers() -> dict[str, Any]:
             "one": f"{wall(1, 0.9):.0f}",
             "eight": f"{wall(8, 0.9):.1f}",
             "many": f"{wall(256, 0.9):.2f}",
-            "many_close": f"{wall(256, 0.97):.2f}",
-            "ratio": f"{wall(256, 0.97) / wall(256, 0.9):.0f}",
         },
         "example": {
             "weights": units.format(server.weight_memory, "byte", 3),
@@ -101,8 +97,6 @@ def numbers() -> dict[str, Any]:
             "best": f"{best.rate:.1f}",
             "busy": share(best.utilisation),
             "running": f"{best.running:.0f}",
-            "itl": time(best.itl),
-            "prompt_wait": time(best.prompt_wait),
             "mean_ttft": time(best.ttft),
             "prompts_busy": share(best.rate * chosen.prefill_time),
             "replicas": f"{wanted.replicas}",
@@ -111,12 +105,7 @@ def numbers() -> dict[str, Any]:
             "tokens_alone": f"{1 / whole.step_times[0]:.0f}",
             "naive": f"{naive:.0f}",
             "naive_ratio": f"{naive / best.rate:.0f}",
-            "decode_only": f"{decode.capacity:.0f}",
             "decode_ratio": f"{decode.capacity / best.rate:.0f}",
-            "any_pace": f"{whole.capacity:.0f}",
-            "any_pace_itl": time(whole.itl(whole.slots)),
-            "knee": f"{capacity.knee_batch(t0, t1, whole.prefill_time, whole.steps):.0f}",
-            "knee_decode": f"{capacity.knee_batch(t0, t1):.0f}",
             "edge_busy": share(edge.utilisation),
             "edge_delayed": share(edge.delayed),
             "edge_wait": time(edge.wait_quantile),
@@ -132,10 +121,8 @@ def numbers() -> dict[str, Any]:
             "times": f"{best.rate / slow.rate:.1f}",
         },
         "eight": {
-            "best": f"{doubled.rate:.1f}",
             "each": f"{doubled.rate / 8:.2f}",
             "four": f"{best.rate / 4:.2f}",
-            "itl": time(doubled.itl),
         },
         "h200": {
             "gain": units.percent(wider.rate / best.rate - 1),
