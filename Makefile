@@ -8,7 +8,7 @@ PORT ?= 8000
 export MLSYSIM_STATIC := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book serve test check notebooks exercises lab bench format clean
+.PHONY: help setup book serve test check validate notebooks exercises lab bench format clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ check: setup ## the fast subset, for between two edits
 	$(BIN)/mypy
 	$(PY) -m pytest -q -m "not slow and not browser and not sandbox and not colab"
 	$(PY) -m pytest -q --doctest-modules mlsysim
+
+validate: setup ## published figures beside our predictions, by class and group
+	$(PY) -m mlsysim.cli validate
 
 notebooks: setup ## re-execute every notebook and write it back in canonical form
 	$(PY) scripts/run_notebooks.py

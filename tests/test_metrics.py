@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from mlsysim import validation
+from mlsysim.classroom import check, inputs
+from mlsysim.classroom.exercises import EXERCISES
 from mlsysim.errors import UnknownNameError
 from mlsysim.validation.reality import measured, simple
 
@@ -146,3 +148,24 @@ def test_an_unknown_metric_is_an_error() -> None:
 )
 def test_rooflines_by_hand(name: str, inputs: dict[str, Any], seconds: float) -> None:
     assert simple.roofline(name, inputs) == pytest.approx(seconds, rel=1e-12)
+
+
+# The exercises of the chapter, by hand
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("id", "by_hand"),
+    [
+        # 8 x 18.4e9 x 3,145,728 over 256 x 138e12 is 13.107 s; the demo predicts 10.5 s
+        ("12.1", 10.5 / (8 * 18.4e9 * 3145728 / (256 * 138e12)) - 1),
+        ("12.2", (0.10 + 0.05 + 0.30) / 3),
+        ("12.3", 5.0 / 2.0),
+        ("12.4", 120 / (1 + 7 * 0.5)),
+        ("12.5", (0.09**2 + 2 * 14 * 0.1**2 / 40) ** 0.5),
+        ("12.6", 1 - 0.10 / 0.30),
+    ],
+)
+def test_demo_answers_by_hand(id: str, by_hand: float) -> None:
+    assert check(id, by_hand).correct
+    assert EXERCISES[id].solve(inputs(id)) == pytest.approx(by_hand, rel=1e-12)

@@ -14,13 +14,9 @@ def share(value: float | None, signed: bool = False) -> str:
     return "–" if value is None else units.percent(value, 0, signed=signed)
 
 
-def _honest(name: str) -> float:
-    return reality.check_class(name, leave_one_group_out=True).summary.mape_mean_over_groups
-
-
 def _beside_simple(name: str) -> dict[str, str]:
     """A class beside the two estimates without structure."""
-    file, honest = reality.case_file(name), _honest(name)
+    file, honest = reality.case_file(name), reality.honest(name).mape
     one = simple.score_one_constant(file).mape_mean_over_groups
     return {
         "honest": share(honest),
@@ -75,8 +71,8 @@ def numbers() -> dict[str, Any]:
             **_beside_simple("training_step"),
         },
         "inference": _beside_simple("inference"),
-        "gemm": {"honest": share(_honest("gemm")), "datasheet": _datasheet("gemm")},
-        "collective": {"honest": share(_honest("collective"))},
+        "gemm": {"honest": share(reality.honest("gemm").mape), "datasheet": _datasheet("gemm")},
+        "collective": {"honest": share(reality.honest("collective").mape)},
         "memory": {"rows": str(checks["memory"].summary.n)},
         "fresh": {key: share(training.summary.groups[group].bias, True) for key, group in FRESH.items()},
         "claim": _claim(checks["inference"]),

@@ -1,6 +1,7 @@
 """Reality checks: published figures as typed data, and how far our predictions lie from them. README.md has the rule."""
 
 from mlsysim.validation.reality.conversions import CONVERSIONS, UNITS, measured
+from mlsysim.validation.reality.leave_one_out import HonestScore, honest
 from mlsysim.validation.reality.published import CATEGORIES, Row, case_file, rows, shapes
 from mlsysim.validation.reality.report import CheckedRow, ClassCheck, by_category, check_all, check_class
 
@@ -10,11 +11,13 @@ __all__ = [
     "UNITS",
     "CheckedRow",
     "ClassCheck",
+    "HonestScore",
     "Row",
     "by_category",
     "case_file",
     "check_all",
     "check_class",
+    "honest",
     "measured",
     "rows",
     "shapes",
