@@ -4,4 +4,8 @@ Needs NumPy. Nothing here knows physics of its own: it calls the solvers.
 """
 
 from mlsysim.explore.columns import Columns as Columns
+from mlsysim.explore.inverse import solve_for as solve_for
+from mlsysim.explore.inverse import threshold as threshold
+from mlsysim.explore.sensitivity import elasticities as elasticities
+from mlsysim.explore.sensitivity import tornado as tornado
 from mlsysim.explore.sweeping import sweep as sweep
