@@ -94,6 +94,15 @@ def all_true(condition: Any) -> bool:
     return bool(condition.all()) if is_array(condition) else bool(condition)
 
 
+def whole(x: Num) -> Num:
+    """A count as an integer, elementwise for an array: 8.0 becomes 8.
+
+    >>> whole(8.0)
+    8
+    """
+    return x.astype("int64") if is_array(x) else int(x)
+
+
 def even_share(size: Num, room: Num) -> Num:
     """How many of ``size`` ranks to put where there is room for so many, so that all places get the same number.
 

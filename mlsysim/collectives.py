@@ -224,6 +224,25 @@ def ring_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     return ring_reduce_scatter(bytes, ranks, bandwidth, latency) + ring_all_gather(bytes, ranks, bandwidth, latency)
 
 
+def ring_bandwidth(ranks_per_node: Num, node_bandwidth: Num, network_bandwidth: Num) -> Num:
+    """What each rank can send on a ring that visits several nodes: the bandwidth to give to the ring equations there.
+
+    Libraries run as many rings as there are adapters, each entering a node through another one. So the ranks that a group
+    has in a node use their adapters side by side, and the narrower of that pipe and a device's link binds.
+
+    Parameters
+    ----------
+    ranks_per_node : float or array, 1
+        Ranks of the group in one node.
+    node_bandwidth, network_bandwidth : float or array, byte/s
+        Per device and one way, inside the node and between nodes.
+
+    >>> ring_bandwidth(8, 300e9, 25e9) / 1e9
+    200.0
+    """
+    return minimum(node_bandwidth, ranks_per_node * network_bandwidth)
+
+
 @equation(
     "eq-tree-allreduce",
     formula="2 * log2(ranks) * (latency + bytes / bandwidth)",

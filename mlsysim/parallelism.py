@@ -5,12 +5,12 @@ domain. Everything takes a float or an array (broadcasting) in SI units and retu
 times come from ``mlsysim.collectives``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, collectives, flops, roofline
-from mlsysim._numeric import Num, even_share, is_array, maximum, where
+from mlsysim._numeric import Num, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
@@ -189,23 +189,33 @@ def placement(plan: Plan, domain: Num) -> Placement:
     """
     if not is_array(domain) and (isinstance(domain, bool) or not isinstance(domain, int) or domain < 1):
         raise InputError(f"placement: domain = {domain!r} must be a whole number of at least 1")
+    return place({axis: getattr(plan, axis) for axis in (*AXES, "ep")}, plan.axes, domain)
+
+
+def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Placement:
+    """:func:`placement` of bare degrees (of every axis, and ep), with the axes listed from neighbouring ranks outwards.
+
+    >>> place({"tp": 2, "cp": 1, "dp": 8, "pp": 2, "ep": 4}, ("tp", "cp", "dp", "pp"), domain=8).inside["ep"]
+    4
+    """
+    sizes = {name: whole(size) for name, size in degrees.items()}
+    domain = whole(domain)
     inside: dict[str, Num] = {}
     used: Num = 1
     full: Any = True  # whether every axis so far lies inside; an outer axis can only start where the inner one ended
-    for axis in plan.axes:
-        size = getattr(plan, axis)
+    for axis in axes:
         room = where(full, domain // used, 1)
-        inside[axis] = even_share(size, room)
-        full = full & (inside[axis] == size)
+        inside[axis] = even_share(sizes[axis], room)
+        full = full & (inside[axis] == sizes[axis])
         used = used * inside[axis]
-    sizes = {axis: getattr(plan, axis) for axis in AXES} | {"data": plan.dp * plan.cp, "ep": plan.ep}
+    sizes["data"] = sizes["dp"] * sizes["cp"]
     inside = {axis: inside[axis] for axis in AXES}
     inside["data"] = inside["cp"] * inside["dp"]
-    inside["ep"] = even_share(plan.ep, inside["data"])
+    inside["ep"] = even_share(sizes["ep"], inside["data"])
     return Placement(
         inside=inside,
-        domains={axis: sizes[axis] // inside[axis] for axis in sizes},
-        leaves={axis: inside[axis] < sizes[axis] for axis in sizes},
+        domains={axis: sizes[axis] // inside[axis] for axis in (*AXES, "data", "ep")},
+        leaves={axis: inside[axis] < sizes[axis] for axis in (*AXES, "data", "ep")},
         used=used,
     )
 

@@ -4,7 +4,7 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.equations import POSITIVE, equation
 
 _COUNT = "[1, inf)"
 
@@ -66,7 +66,7 @@ def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, elem
     "eq-exposed-time",
     formula="max(0, communication - overlap * behind)",
     units={"communication": "s", "behind": "s", "overlap": "1", "return": "s"},
-    domain={"overlap": FRACTION},
+    domain={"overlap": "[0, 1]"},
     source="zhao2023fsdp",
     where="sec. 3.3",
 )
@@ -245,7 +245,7 @@ def pipelined_step(
     "eq-step-time",
     formula="max(compute, communication) + (1 - overlap) * min(compute, communication) + bubble",
     units={"compute": "s", "communication": "s", "bubble": "s", "overlap": "1", "return": "s"},
-    domain={"overlap": FRACTION},
+    domain={"overlap": "[0, 1]"},
     source="rooflinepage2026",
     where="sec. 4",
 )

@@ -70,8 +70,7 @@ class Work:
         calls = 2.0 if self.op == _REDUCING else 1.0
         across = self.nodes - 1
         waiting = calls * ((self.ranks - 1 - across) * protocol.scale_up_step + across * protocol.scale_out_step)
-        # Between nodes the pipe is the narrower of a device's link and all adapters of its node.
-        pipe = self.share * protocol.payload * min(self.intra, self.inter * self.local)
+        pipe = self.share * protocol.payload * collectives.ring_bandwidth(self.local, self.intra, self.inter)
         return waiting + float(_RINGS[self.op](self.bytes, self.ranks, pipe))
 
     def switch(self) -> float:

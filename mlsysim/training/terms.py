@@ -1,0 +1,449 @@
+"""What a training step is made of: the work of a layer, the messages around it, the bubble, the tail of the step.
+
+:func:`step_terms` takes plain numbers or arrays (a plan per element) and splits the step into terms that sum to it. It
+holds no formula of its own: each is a registered equation, here only given its numbers. Every efficiency is a named field
+of :class:`Efficiencies`; the defaults are the datasheet's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from inspect import signature
+from typing import Any
+
+from mlsysim import collectives, flops, parallelism, roofline
+from mlsysim._numeric import Num, concatenate, even_share, is_array, maximum, where, whole
+from mlsysim.equations import REGISTRY
+from mlsysim.results import Term
+from mlsysim.training import equations
+
+_BLOCK = 8192  # plans evaluated at a time
+_LABELS = {e.function: label for label, e in REGISTRY.items()}
+ELEMENT_BYTES = 2.0  # activations and working weights are 16-bit, also when the products run in FP8
+GRADIENT_BYTES = 4.0  # gradients of whole weights are added up in FP32, those of sharded weights in 16 bits
+FLASH_BACKWARD = 2.5  # products of an attention backward over those of its forward: 5 against 2
+UNSPLIT_TRAFFIC = 10 / 34  # of a layer's activations, without sequence parallelism (korthikanti2022recompute, eq. 2)
+
+
+@dataclass(frozen=True)
+class Efficiencies:
+    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
+
+    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
+    gathered weights behind the arithmetic of their layer.
+    """
+
+    name: str = "datasheet"
+    source: str = "every resource at its datasheet rate"
+    gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
+    head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
+    attention: Num = 1.0  # of the 16-bit peak
+    memory: Num = 1.0  # of the memory bandwidth
+    link: Num = 1.0  # of the link bandwidth, one way
+    elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer forward that no product does: norms, residuals
+    layer_overhead: Num = 0.0  # s per layer and micro-batch that nothing hides: launches, synchronisation
+    selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
+    tp_overlap: Num = 0.0  # share of the tensor-parallel messages hidden behind products
+    dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
+    variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
+    optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
+
+
+DATASHEET = Efficiencies()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a model asks for. Per layer and per token unless it says otherwise."""
+
+    layers: Num
+    hidden: Num
+    dense_params: Num  # weights of the matrices that every token meets: attention, dense MLP, shared experts
+    heads: Num
+    qk_dim: Num  # size of a query (and key) of one head
+    v_dim: Num
+    kv_heads: Num
+    head_params: Num  # weights of the LM head that a token is multiplied with
+    embedding_params: Num  # of the whole model, the head included
+    active_expert_params: Num = 0.0  # routed experts that one token meets
+    expert_params: Num = 0.0  # all routed experts
+    top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
+    last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the step is split. Flags are 0 or 1, shares lie in between."""
+
+    global_batch: Num
+    seq: Num
+    micro_batch: Num = 1.0
+    tp: Num = 1.0
+    pp: Num = 1.0
+    cp: Num = 1.0
+    dp: Num = 1.0
+    ep: Num = 1.0
+    virtual_stages: Num = 1.0
+    sequence_parallel: Num = 1.0
+    recompute_full: Num = 0.0
+    recompute_selective: Num = 0.0
+    weight_shards: Num = 1.0  # devices that share the weights (FSDP, ZeRO-3); 1: each has its own
+    optimizer_shards: Num = 1.0
+    attended: Num = 0.0  # keys that a query meets on average: half the sequence when causal
+    weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
+    order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One device and its links, byte/s per device and one way."""
+
+    peak_flops: Num
+    half_peak_flops: Num  # of the 16-bit formats
+    memory_bandwidth: Num
+    intra_bandwidth: Num
+    inter_bandwidth: Num
+    domain: Num  # devices that intra_bandwidth joins
+
+
+@dataclass(frozen=True)
+class StepTerms:
+    """Seconds of one step by term; they sum to the step."""
+
+    gemm: Num
+    attention: Num
+    elementwise: Num
+    head: Num
+    overhead: Num
+    tensor_parallel: Num
+    context_parallel: Num
+    expert_parallel: Num
+    weight_gather: Num
+    pipeline_transfer: Num
+    bubble: Num
+    data_parallel: Num
+    optimizer: Num
+    straggler: Num
+
+    @property
+    def time(self) -> Num:
+        return sum(getattr(self, f.name) for f in fields(self))
+
+
+class _Ledger:
+    """Evaluates equations; when asked to, writes down each with its numbers, for ``explain()``."""
+
+    def __init__(self, bare: bool, terms: list[Term] | None = None) -> None:
+        self.bare = bare
+        self.terms = terms
+
+    def __call__(self, name: str, function: Callable[..., Num], **arguments: Num) -> Num:
+        # The one place where the registry's checks are passed over: on arrays of plans they cost more than the equations,
+        # and each block would repeat them. Plan and catalogue have checked what comes in.
+        value = getattr(function, "__wrapped__", function)(**arguments) if self.bare else function(**arguments)
+        if self.terms is not None and not _absent(name, value, arguments):
+            given = signature(function).bind(**arguments)
+            given.apply_defaults()
+            self.terms.append(Term(name, value, _LABELS[function], given.arguments))
+        return value
+
+
+def _absent(name: str, value: Num, arguments: dict[str, Num]) -> bool:
+    """Whether a term says nothing: a message that nobody sends, what hides it, a part that the model does not have."""
+    return not is_array(value) and value == 0 and not name.startswith("exposed")
+
+
+def step_terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> StepTerms:
+    """Split one training step into terms.
+
+    Groups lie where ``parallelism.placement`` puts them for the layout's order of ranks. Any field may be a vector; all
+    vectors have the same length. Long ones are evaluated in blocks that stay in the processor's cache.
+    """
+    parts = (work, layout, machine, eff)
+    size = max((len(v) for part in parts for v in vars(part).values() if is_array(v)), default=0)
+    if size <= _BLOCK:
+        return _terms(work, layout, machine, eff, _Ledger(bare=size > 0))
+
+    def cut(part: Any, start: int) -> Any:
+        vectors = {k: v[start : start + _BLOCK] for k, v in vars(part).items() if is_array(v)}
+        return replace(part, **vectors)
+
+    bare = _Ledger(bare=True)
+    starts = range(0, size, _BLOCK)
+    blocks = [_terms(cut(work, i), cut(layout, i), cut(machine, i), cut(eff, i), bare) for i in starts]
+    return StepTerms(*(concatenate([getattr(b, f.name) for b in blocks]) for f in fields(StepTerms)))
+
+
+def explained(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> list[Term]:
+    """Every equation that :func:`step_terms` evaluates, in its order, with the numbers in it."""
+    found: list[Term] = []
+    parts = (work, layout, machine, eff)
+    bare = any(is_array(v) for part in parts for v in vars(part).values())
+    _terms(work, layout, machine, eff, _Ledger(bare, found))
+    return found
+
+
+class _Links:
+    """The bandwidth that each group of a layout reaches, from where its ranks lie."""
+
+    def __init__(self, layout: Layout, machine: Machine, efficiency: Num) -> None:
+        axes = tuple(a for a in layout.order.split("-") if a != "ep")
+        sizes = {name: getattr(layout, name) for name in (*parallelism.AXES, "ep")}
+        self.place = parallelism.place(sizes, axes, machine.domain)
+        self.node = efficiency * machine.intra_bandwidth
+        self.network = efficiency * machine.inter_bandwidth
+
+    def ring(self, name: str) -> Num:
+        """Per rank, for a ring over a whole group."""
+        return self.between(self.place.inside[name], self.place.leaves[name])
+
+    def between(self, inside: Num, leaves: Any) -> Num:
+        """Per rank, for a ring over a group with so many ranks in a domain."""
+        return where(leaves, collectives.ring_bandwidth(inside, self.node, self.network), self.node)
+
+
+def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
+    """:func:`step_terms` on one block."""
+    links = _Links(p, m, e.link)
+    tokens = p.micro_batch * p.seq / p.cp
+    micro_batches = maximum(
+        1.0,
+        call(
+            "micro-batches",
+            parallelism.micro_batches,
+            global_batch=p.global_batch,
+            dp=p.dp,
+            micro_batch=p.micro_batch,
+        ),
+    )
+    stage_layers = -(-w.layers // p.pp)  # the fullest stage binds
+    bandwidth = call(
+        "memory bandwidth",
+        roofline.effective_bandwidth,
+        memory_bandwidth=m.memory_bandwidth,
+        memory_efficiency=e.memory,
+    )
+    again = p.recompute_full + p.recompute_selective
+    sharded = p.weight_shards > 1
+
+    # Arithmetic of one layer and micro-batch: forward, then everything else
+    experts = w.expert_params / (p.ep * p.tp)
+    weights = w.dense_params / p.tp + experts
+    products = call(
+        "forward FLOPs of a token", flops.forward_matmul_flops, parameters=w.dense_params + w.active_expert_params
+    )
+    compute = call(
+        "products",
+        roofline.compute_time,
+        flops=products * tokens / p.tp,
+        peak_flops=m.peak_flops,
+        efficiency=e.gemm,
+    )
+    load = call("reading weights", roofline.memory_time, bytes=ELEMENT_BYTES * weights, memory_bandwidth=bandwidth)
+    forward = maximum(compute, load)
+    # Nobody needs a layer's output again: PyTorch's checkpointing stops before the last product, and XLA removes it.
+    # Megatron, which does not shard weights, runs the whole forward pass.
+    skipped = where(sharded, w.last_params / (w.dense_params + w.active_expert_params), 0.0)
+    repeat = p.recompute_full * (1.0 - skipped) + p.recompute_selective * where(sharded, e.selective_recompute, 0.0)
+    gemm = forward * (2.0 + p.weight_gradients + repeat)
+    core = call(
+        "attention FLOPs of a token",
+        flops.attention_core_flops,
+        layers=1.0,
+        context=p.attended,
+        heads=w.heads,
+        qk_dim=w.qk_dim,
+        v_dim=w.v_dim,
+    )
+    attend = call(
+        "attention",
+        roofline.compute_time,
+        flops=core * tokens / p.tp,
+        peak_flops=m.half_peak_flops,
+        efficiency=e.attention,
+    )
+    attention = attend * (1.0 + FLASH_BACKWARD + again)
+    split = where(p.sequence_parallel > 0, 1.0 / p.tp, UNSPLIT_TRAFFIC + (1.0 - UNSPLIT_TRAFFIC) / p.tp)
+    touch = call(
+        "elementwise",
+        equations.elementwise_time,
+        tokens=tokens,
+        hidden=w.hidden * split,
+        passes=e.elementwise,
+        bandwidth=bandwidth,
+        element_bytes=ELEMENT_BYTES,
+    )
+    elementwise = touch * (2.0 + again)
+    overhead = e.layer_overhead * (1.0 + p.recompute_full / 3.0)
+
+    # Messages inside the layer
+    message = call(
+        "TP message",
+        parallelism.tp_allreduce_bytes,
+        seq=p.seq / p.cp,
+        micro_batch=p.micro_batch,
+        hidden=w.hidden,
+        layers=1.0,
+        all_reduces=4.0 + 2.0 * p.recompute_full,
+        element_bytes=ELEMENT_BYTES,
+    )
+    added = call("TP all-reduce", collectives.ring_all_reduce, bytes=message, ranks=p.tp, bandwidth=links.ring("tp"))
+    tensor = added * (1.0 - e.tp_overlap)
+    keys = call(
+        "CP keys and values",
+        parallelism.cp_exchange_bytes,
+        seq=p.seq,
+        micro_batch=p.micro_batch,
+        kv_heads=maximum(1.0, w.kv_heads / p.tp),
+        head_dim=(w.qk_dim + w.v_dim) / 2.0,
+        layers=1.0,
+        cp=p.cp,
+        passes=3.0 + p.recompute_full,
+        element_bytes=ELEMENT_BYTES,
+    )
+    circle = call("CP exchange", collectives.transfer_time, bytes=keys, bandwidth=links.ring("cp"))
+    context = call("exposed CP", equations.exposed_time, communication=circle, behind=attention)
+    dispatch = call(
+        "expert dispatch",
+        collectives.moe_dispatch,
+        tokens=tokens,
+        token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
+        remote_nodes=w.top_k * (1.0 - links.place.inside["ep"] / p.ep),
+        local_copies=w.top_k * (links.place.inside["ep"] - 1.0) / p.ep,
+        network_bandwidth=links.network,
+        node_bandwidth=links.node,
+    )
+    expert = dispatch * (4.0 + 2.0 * p.recompute_full)
+
+    # Weights gathered layer by layer (twice) and gradients scattered, behind the arithmetic of that layer
+    first = forward + attend + touch
+    busy = gemm + attention + elementwise - first
+    shards = maximum(1.0, p.weight_shards)
+    expert_shards = maximum(1.0, shards / p.ep)
+    data = links.place.inside["data"]
+    near = even_share(whole(shards), data)
+    shard_link = links.between(near, near < shards)
+    gather = call(
+        "gathering weights",
+        collectives.ring_all_gather,
+        bytes=ELEMENT_BYTES * w.dense_params / p.tp,
+        ranks=shards,
+        bandwidth=shard_link,
+    ) + call(
+        "gathering experts",
+        collectives.ring_all_gather,
+        bytes=ELEMENT_BYTES * experts,
+        ranks=expert_shards,
+        bandwidth=shard_link,
+    )
+    exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
+        "exposed gathering, backward",
+        equations.exposed_time,
+        communication=(1.0 + p.weight_gradients) * gather,
+        behind=busy,
+    )
+
+    # One micro-batch on the fullest stage, and the head
+    head = call(
+        "LM head",
+        roofline.compute_time,
+        flops=call("head FLOPs of a token", flops.forward_matmul_flops, parameters=w.head_params)
+        * tokens
+        / p.tp
+        * (2.0 + p.weight_gradients),
+        peak_flops=m.half_peak_flops,
+        efficiency=e.head,
+    )
+    layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed
+    handed = call(
+        "PP message",
+        parallelism.pp_transfer_bytes,
+        seq=p.seq / p.cp,
+        micro_batch=p.micro_batch,
+        hidden=w.hidden,
+        micro_batches=1.0,
+        virtual_stages=p.virtual_stages,
+        shards=p.tp,  # every rank of a tensor-parallel group sends its part
+        element_bytes=ELEMENT_BYTES,
+    )
+    pp_link = where(links.place.leaves["pp"], links.network, links.node)
+    hop = where(p.pp > 1, call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link), 0.0)
+    stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
+    wait = call(
+        "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=p.virtual_stages
+    )
+
+    # The tail: gradients that the last backward does not hide, then the optimizer
+    dense = (w.layers * w.dense_params + w.embedding_params) * p.weight_gradients
+    routed = w.layers * w.expert_params / p.ep * p.weight_gradients
+    group = p.dp * p.cp
+    copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
+    tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
+    apart = data / links.place.inside["ep"]  # ranks of a domain that hold the same experts
+    expert_tail = where(sharded, tail, links.between(apart, apart < expert_copies))
+    scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
+    returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients
+    sent: Num = 0.0
+    for kind, parameters, ranks, link in (
+        ("DP", dense / shards, copies, tail),
+        ("expert DP", routed / expert_shards, expert_copies, expert_tail),
+    ):
+        for what, collective, size in (
+            ("gradients", collectives.ring_reduce_scatter, scattered),
+            ("results", collectives.ring_all_gather, returned),
+        ):
+            part = call(
+                f"{kind} {what}",
+                parallelism.dp_gradient_bytes,
+                parameters=parameters,
+                tp=p.tp,
+                pp=p.pp,
+                grad_bytes=size,
+            )
+            sent = sent + call(f"sending {kind} {what}", collective, bytes=part, ranks=ranks, bandwidth=link)
+    gradients = call(
+        "exposed DP", equations.exposed_time, communication=sent, behind=stage * 2.0 / 3.0, overlap=e.dp_overlap
+    )
+    owners = maximum(p.optimizer_shards, shards)
+    owned = (dense / owners + routed / maximum(1.0, owners / p.ep)) / (p.tp * p.pp)
+    update = call(
+        "optimizer",
+        equations.optimizer_time,
+        parameters=owned,
+        bandwidth=bandwidth,
+        bytes_per_parameter=e.optimizer_bytes,
+    )
+    step = call(
+        "step",
+        equations.pipelined_step,
+        stage=stage,
+        micro_batches=micro_batches,
+        pp=p.pp,
+        virtual_stages=p.virtual_stages,
+        gradients=gradients,
+        optimizer=update,
+    )
+    slowest = call(
+        "slowest device",
+        equations.straggler_time,
+        mean=step,
+        variation=e.variation,
+        devices=call("devices", parallelism.devices, tp=p.tp, pp=p.pp, cp=p.cp, dp=p.dp),
+    )
+
+    n = stage_layers * micro_batches
+    return StepTerms(
+        gemm=n * gemm,
+        attention=n * attention,
+        elementwise=n * elementwise,
+        head=micro_batches * head,
+        overhead=n * overhead,
+        tensor_parallel=n * tensor,
+        context_parallel=n * context,
+        expert_parallel=n * expert,
+        weight_gather=n * exposed,
+        pipeline_transfer=micro_batches * hop,
+        bubble=wait * micro_batches * stage,
+        data_parallel=gradients,
+        optimizer=update,
+        straggler=slowest - step,
+    )

@@ -1,0 +1,252 @@
+"""A row of class training_step in the terms of the solver: checked cells, and what stands in for empty ones."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlsysim import catalog, training
+from mlsysim.catalog import Device
+from mlsysim.flops import attention_context
+from mlsysim.parallelism import RECOMPUTES
+from mlsysim.training import Layout, Machine, Work
+from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
+
+# Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
+_CHUNK = 2
+_NODE = 8.0  # devices of a domain where a row names none
+_SHARDINGS = ("none", "zero1", "zero2", "zero3/fsdp", "hsdp")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A row in the terms of the solver."""
+
+    work: Work
+    layout: Layout
+    machine: Machine
+    generation: str  # which devices must have been seen for fitted constants to apply
+    family: str  # whose share of the peak applies: the generation's; all TPUs share one
+    narrow: bool  # 8-bit products
+    power: float  # clock at this part's power over that of the fastest of its kind
+
+
+def _alike(device: Device | None) -> list[Device]:
+    """Devices of the catalogue that share their silicon: kind and generation, and not a fraction of the arithmetic."""
+    if device is None or not device.has("peak_flops.bf16"):
+        return []
+    own = (device.kind, device.architecture)
+    found = [d for d in catalog.devices().values() if (d.kind, d.architecture) == own and d.has("peak_flops.bf16")]
+    half = max(d.peak_flops["bf16"] for d in found) / 2.0
+    whole = device.peak_flops["bf16"] > half
+    return [d for d in found if (d.peak_flops["bf16"] > half) == whole]
+
+
+def _generation(row: Row) -> str:
+    """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction."""
+    alike = _alike(row.device)
+    if not alike:
+        return ""
+    best = max(
+        d.peak_flops["bf16"]
+        for d in catalog.devices().values()
+        if d.has("peak_flops.bf16") and d.architecture == alike[0].architecture
+    )
+    return row.generation if alike[0].peak_flops["bf16"] > best / 2.0 else row.silicon
+
+
+def _power(row: Row) -> float:
+    """How fast a part with a lower power limit runs: power grows with the cube of the clock, as the voltage follows it."""
+    device, alike = row.device, [d for d in _alike(row.device) if d.has("tdp")]
+    if device is None or device not in alike or device.kind != "gpu":  # a superchip's power feeds its processor too
+        return 1.0
+    most = max(d.tdp / d.peak_flops["bf16"] for d in alike)
+    share = float((device.tdp / device.peak_flops["bf16"] / most) ** (1.0 / 3.0))
+    if share < 1.0:
+        row.assume("clock", round(share, 3), f"cube root of {device.tdp:.0f} W over the power of the fastest such part")
+    return share
+
+
+def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0, whole: bool = True) -> float:
+    """A count of at least one (or of zero, for what a model may lack); an empty cell may mean something."""
+    if empty is not None and not row.has(name):
+        return empty
+    value = row.number(name)
+    if value < low or (whole and value != int(value)):
+        raise Unsupported(f"{name} = {value:g} must be a {'whole ' if whole else ''}number of at least {low:g}")
+    return value
+
+
+def _word(row: Row, name: str, value: str, known: Mapping[str, Any] | Sequence[str], why: str = "") -> str:
+    text = row.or_assume(name, value, why)
+    if text not in known:
+        raise Unsupported(f"{name} = {str(text)[:40]!r} is not modelled ({', '.join(known)})")
+    return str(text)
+
+
+def _work(row: Row) -> Work:
+    h, heads, layers = _count(row, "hidden"), _count(row, "heads"), _count(row, "layers")
+    head = _count(row, "head_dim", h / heads)
+    kv_heads = _count(row, "kv_heads", row.number_or("kv_heads", heads, "multi-head"))
+    ffn = _count(row, "ffn", 0.0, low=0.0)
+    matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
+    vocab = _count(row, "vocab", low=0.0)
+    latent = _count(row, "kv_lora_rank", 0.0, low=0.0)
+    if latent:
+        rope, rank = _count(row, "qk_rope_head_dim", 0.0, low=0.0), _count(row, "q_lora_rank", 0.0, low=0.0)
+        query = heads * (head + rope)
+        attention = (h * rank + rank * query) if rank else h * query
+        attention += h * (latent + rope) + 2.0 * latent * heads * head + heads * head * h
+        kv_heads = heads  # keys and values are expanded before the core
+    else:
+        rope, attention = 0.0, 2.0 * h * head * (heads + kv_heads)
+    experts = _count(row, "n_experts", 0.0, low=0.0)
+    one, active, routed, mixed, top_k = 0.0, 0.0, 0.0, 0.0, 0.0
+    if experts:
+        mixed = 1.0 - _count(row, "n_dense_layers", 0.0, low=0.0) / layers
+        width = _count(row, "moe_ffn", row.number_or("moe_ffn", ffn, "as the dense MLP"))
+        one = matrices * h * width
+        top_k = _count(row, "top_k")
+        if top_k > experts or mixed < 0:
+            raise Unsupported("a token cannot meet more experts, nor a model have more dense layers, than there are")
+        active, routed = mixed * top_k * one, mixed * experts * one
+    elif not ffn:
+        raise Unsupported("ffn = 0 in a model without experts")
+    shared = _count(row, "n_shared_experts", 0.0, low=0.0)
+    dense = (1.0 - mixed) * matrices * h * ffn + mixed * (shared * one + h * experts)
+    tables = 1.0 if row.or_assume("tied_embeddings", True) else 2.0
+    return Work(
+        layers=layers,
+        hidden=h,
+        dense_params=attention + dense,
+        heads=heads,
+        qk_dim=head + rope,
+        v_dim=head,
+        kv_heads=kv_heads,
+        head_params=vocab * h,
+        embedding_params=vocab * h * tables,
+        active_expert_params=active,
+        expert_params=routed,
+        top_k=mixed * top_k,
+        last_params=(1.0 - mixed) * h * ffn,
+    )
+
+
+def _degrees(row: Row, domain: float) -> dict[str, float]:
+    """The degrees of the row, which multiply to its devices; a layout that is not stated is assumed."""
+    n = _count(row, "n_devices")
+    if not row.has("tp"):
+        tp = math.gcd(int(n), int(min(n, domain)))
+        row.assume("tp", float(tp), "layout not stated: tensor parallel inside a node, data parallel across")
+        return {"tp": tp, "pp": 1.0, "cp": 1.0, "dp": n / tp}
+    found = {"tp": _count(row, "tp")}
+    for name in ("pp", "cp"):
+        found[name] = _count(row, name, row.number_or(name, 1.0))
+    rest = n / math.prod(found.values())
+    found["dp"] = _count(row, "dp", row.number_or("dp", rest, "what the other degrees leave"))
+    if math.prod(found.values()) != n:
+        product = " x ".join(f"{name} {value:g}" for name, value in found.items())
+        raise Unsupported(f"{product} = {math.prod(found.values()):g} devices, but n_devices = {n:g}")
+    return found
+
+
+def _experts_apart(row: Row, group: float, domain: float, sharding: str) -> float:
+    """Expert-parallel degree: the row's own; else none where weights are gathered, else as many as a domain can hold."""
+    experts = int(row.inputs.get("n_experts") or 0)
+    if row.has("ep"):
+        ep = _count(row, "ep")
+        if ep > 1 and (not experts or experts % ep or group % ep):
+            raise Unsupported(f"ep = {ep:g} must divide the experts ({experts}) and dp x cp ({group:g})")
+        return ep
+    if not experts:
+        return 1.0
+    gathered = sharding in ("zero3/fsdp", "hsdp")
+    ep = 1.0 if gathered else float(math.gcd(math.gcd(experts, int(group)), int(domain)))
+    row.assume("ep", ep, "experts gathered like other weights" if gathered else "experts spread over one domain")
+    return ep
+
+
+def _layout(row: Row, layers: float, domain: float) -> Layout:
+    degrees = _degrees(row, domain)
+    pp, group = degrees["pp"], degrees["dp"] * degrees["cp"]
+    if pp > layers:
+        raise Unsupported(f"pp = {pp:g} is more than the {layers:g} layers")
+    seq, batch = _count(row, "seq"), _count(row, "global_batch", whole=False)
+    stages = 1.0
+    if row.has("virtual_stages"):
+        stages = _count(row, "virtual_stages")
+    elif pp > 1:
+        stages = max(1.0, float(math.ceil(layers / pp) // _CHUNK))
+        row.assume("virtual_stages", stages, f"interleaved, {_CHUNK} layers a chunk")
+    recompute = _word(row, "recompute", "none", RECOMPUTES)
+    sharding = _word(row, "sharding", "zero1", _SHARDINGS)
+    task = _word(row, "task", "pretrain", training.TASKS)
+    # A copy of the weights lies in one domain (slice or node), and copies lie across.
+    shards = {"zero3/fsdp": group, "hsdp": float(math.gcd(int(group), int(domain)))}.get(sharding, 1.0)
+    length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
+    window, windowed = _count(row, "attn_window", 0.0, low=0.0), _count(row, "n_windowed_layers", 0.0, low=0.0)
+    if length < 1 or windowed > layers:
+        raise Unsupported("attn_len is below 1, or more layers have a window than there are")
+    keys = attention_context(length, length)
+    if window:
+        keys += windowed / layers * (attention_context(length, window) - keys)
+    return Layout(
+        global_batch=batch,
+        seq=seq,
+        micro_batch=_count(row, "micro_batch", row.number_or("micro_batch", 1.0, "the usual value"), whole=False),
+        tp=degrees["tp"],
+        pp=pp,
+        cp=degrees["cp"],
+        dp=degrees["dp"],
+        ep=_experts_apart(row, group, domain, sharding),
+        virtual_stages=stages,
+        sequence_parallel=float(bool(row.or_assume("seq_parallel", True))),
+        recompute_full=float(recompute == "full"),
+        recompute_selective=float(recompute == "selective"),
+        weight_shards=shards,
+        optimizer_shards=1.0 if sharding == "none" else group,
+        attended=keys,
+        weight_gradients=0.0 if task == "lora" else 1.0,
+    )
+
+
+def _machine(row: Row, domain: float) -> Machine:
+    precision = row.need("precision")
+    peak = row.rate("peak_flops", f"peak_flops.{precision.removeprefix('mx')}")
+    intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
+    inter = row.number_or("inter_node_bandwidth", intra, "one network")
+    narrow = element_bytes(precision) < training.ELEMENT_BYTES
+    memory = row.rate("hbm_bandwidth", "memory_bandwidth")
+    for name, value in (("peak_flops", peak), ("hbm_bandwidth", memory), ("link bandwidth", min(intra, inter))):
+        if value <= 0:
+            raise Unsupported(f"{name} = {value:g} must be above zero")
+    return Machine(
+        peak_flops=peak,
+        half_peak_flops=peak / 2.0 if narrow else peak,
+        memory_bandwidth=memory,
+        intra_bandwidth=intra,
+        inter_bandwidth=inter,
+        domain=domain,
+    )
+
+
+def step_of(row: Row) -> Step:
+    """A row in the terms of the solver.
+
+    Raises
+    ------
+    Unsupported
+        A cell that is missing, or that no training run can have.
+    """
+    work = _work(row)
+    domain = _count(row, "devices_per_node", row.number_or("devices_per_node", _NODE, "the usual node"))
+    device, generation = row.device, _generation(row)
+    return Step(
+        work=work,
+        layout=_layout(row, work.layers, domain),
+        machine=_machine(row, domain),
+        generation=generation,
+        family="TPU" if device and device.kind == "tpu" else generation,
+        narrow=element_bytes(row.need("precision")) < training.ELEMENT_BYTES,
+        power=_power(row),
+    )
