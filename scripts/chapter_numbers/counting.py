@@ -47,6 +47,8 @@ def numbers() -> dict[str, Any]:
 
     lora = counts["lora-gpt3-rate"]
     wrong_heads = replace(code, heads=48)
+    qwen = catalog.model("Qwen2.5-7B")
+    qwen_mha = replace(qwen, kv_heads=qwen.heads)
     hfu, i = counts["korthikanti-22b-hfu"].value.value, counts["korthikanti-22b-hfu"].inputs
     gpt22 = replace(
         gpt3, layers=i["layers"], hidden=i["hidden"], heads=i["heads"], kv_heads=i["heads"], ffn=4 * i["hidden"],
@@ -125,6 +127,13 @@ def numbers() -> dict[str, Any]:
             "once": units.percent(once, signed=False),
         },
         "gpt3_ratio": f"{gpt3_full.hardware_flops / gpt3_full.model_flops:.3f}",
+        "qwen": {
+            "heads": str(qwen.heads),
+            "kv_heads": str(qwen.kv_heads),
+            "cache": f"{qwen_mha.kv_heads / qwen.kv_heads:g}",
+            "exact": f"{transformer.parameter_count(qwen).total:,}",
+            "wrong": f"{transformer.parameter_count(qwen_mha).total:,}",
+        },
         "code": {
             "heads": str(code.heads),
             "layers": str(code.layers),
