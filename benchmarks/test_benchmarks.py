@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import roofline, training
+from mlsysim import catalog, roofline, training
 from mlsysim.parallelism import Plan
 
 
@@ -74,16 +74,34 @@ def test_a_million_training_plans_in_one_call(benchmark: Any) -> None:
         memory=0.9,
         link=0.8,
         elementwise=40.0,
-        elementwise_mlp=3.0,
-        logit_bytes=20.0,
         layer_overhead=1e-4,
+        selective_recompute=0.4,
         tp_overlap=0.3,
         dp_overlap=0.8,
+        variation=0.01,
     )
+    cluster = catalog.cluster("DGX-H100", 2048)
     benchmark(
         lambda: (
-            training.training_step(
-                "DeepSeek-V3", plan, "H100", global_batch=4096, seq=4096, inter_bandwidth=50e9, efficiencies=real
-            ).time
+            training.training_step("DeepSeek-V3", plan, cluster, global_batch=4096, seq=4096, efficiencies=real).time
         )
     )
+    mean = benchmark.stats.stats.mean
+    benchmark.extra_info["plans_per_s"] = 1_000_000 / mean
+    print(f"\none million training plans, every term on: {1e-6 * 1_000_000 / mean:.2f} million plans/s")
+
+
+@pytest.mark.benchmark(group="scalar")
+def test_one_training_step(benchmark: Any) -> None:
+    cluster = catalog.cluster("DGX-H100", 16)
+    benchmark(
+        lambda: training.training_step("Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192).time
+    )
+
+
+@pytest.mark.benchmark(group="array")
+def test_whether_a_million_plans_fit(benchmark: Any) -> None:
+    draw = np.random.default_rng(0)
+    degrees = {"tp": (1, 2, 4, 8), "pp": (1, 2, 4, 8), "dp": (8, 16, 64)}
+    plan = Plan(**{name: draw.choice(np.array(c), 1_000_000) for name, c in degrees.items()}, sharding="fsdp")
+    benchmark(lambda: training.training_memory("Llama-3.1-70B", plan, "H100", seq=8192).fits)

@@ -690,6 +690,27 @@ def moe_dispatch(
     )
 
 
+def nodes_reached(top_k: Num, nodes: Num) -> Num:
+    """Other nodes that a token goes to on average, when each of its top-k experts lies on any node alike.
+
+    A node misses all k experts with probability (1 - 1/n)^k. A token travels once to a node, however many of its experts
+    are there.
+
+    >>> round(nodes_reached(top_k=8, nodes=8), 2)
+    4.6
+    """
+    return (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)
+
+
+def activation_bytes(sequence: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
+    """Activations between two layers, of so many sequences: the message s b h x bytes per element that splits send.
+
+    >>> activation_bytes(2048, 1, 12288) / 1e6
+    50.331648
+    """
+    return sequence * batch * hidden * element_bytes
+
+
 @equation(
     "eq-tp-allreduce",
     formula="layers * all_reduces * 2 * (ranks - 1) * (sequence * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
@@ -754,7 +775,7 @@ def tensor_parallel_time(
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: ring all-reduces that nothing hides; four per layer (two forward, two backward), six with full
+    Assumptions: ring all-reduces that nothing hides, of eq-tp-message together; four per layer (two forward, two backward), six with full
     recomputation. With sequence parallelism each becomes a reduce-scatter and an all-gather, which cost the same.
 
     >>> round(tensor_parallel_time(96, 2048, 1, 12288, 8, 300e9), 6)
@@ -762,4 +783,5 @@ def tensor_parallel_time(
 
     Source: korthikanti2022recompute, sec. 4.2.2.
     """
-    return layers * all_reduces * ring_all_reduce(sequence * batch * hidden * element_bytes, ranks, bandwidth, latency)
+    message = activation_bytes(sequence, batch, hidden, element_bytes)
+    return layers * all_reduces * ring_all_reduce(message, ranks, bandwidth, latency)

@@ -306,7 +306,7 @@ def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
     units={"global_batch": "1", "dp": "1", "micro_batch": "1", "return": "1"},
     domain={"global_batch": _COUNT, "dp": _COUNT, "micro_batch": _COUNT},
     source="narayanan2021megatron",
-    where="sec. 3",
+    where="sec. 3.1",
 )
 def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     """Micro-batches that each data-parallel replica works through in a step.
@@ -336,7 +336,7 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     >>> micro_batches(global_batch=2048, dp=128, micro_batch=1)
     16.0
 
-    Source: narayanan2021megatron, sec. 3.
+    Source: narayanan2021megatron, sec. 3.1.
     """
     return global_batch / (dp * micro_batch)
 
@@ -558,14 +558,15 @@ def tp_allreduce_bytes(
     InputError
         A value that is not finite or negative.
 
-    Assumptions: a layer has one attention and one MLP block in sequence; embedding and loss are left out.
+    Assumptions: a layer has one attention and one MLP block in sequence; embedding and loss are left out. Through
+    eq-ring-allreduce it gives eq-tp-allreduce, where latency is counted as well.
 
     >>> tp_allreduce_bytes(seq=2048, micro_batch=1, hidden=12288, layers=1)
     201326592
 
     Source: shoeybi2019megatron, sec. 3.
     """
-    return all_reduces * layers * seq * micro_batch * hidden * element_bytes
+    return all_reduces * layers * collectives.activation_bytes(seq, micro_batch, hidden, element_bytes)
 
 
 @equation(
@@ -597,8 +598,8 @@ def tp_volume(message: Num, tp: Num) -> Num:
     InputError
         A negative message, a degree below 1, or a value that is not finite.
 
-    Assumptions: a reduce-scatter and an all-gather, each of which moves (TP - 1)/TP of the message. With sequence
-    parallelism the two stand apart and move the same.
+    Assumptions: a reduce-scatter and an all-gather, each of which moves (TP - 1)/TP of the message: the bytes that
+    eq-ring-allreduce divides by a bandwidth. With sequence parallelism the two stand apart and move the same.
 
     >>> tp_volume(message=1e9, tp=8)
     1750000000.0
@@ -750,7 +751,8 @@ def pp_transfer_bytes(
 
     Source: narayanan2021megatron, sec. 4.1.
     """
-    return directions * virtual_stages * micro_batches * seq * micro_batch * hidden * element_bytes / shards
+    activations = collectives.activation_bytes(seq, micro_batch, hidden, element_bytes)
+    return directions * virtual_stages * micro_batches * activations / shards
 
 
 @equation(

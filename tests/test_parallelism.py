@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, parallelism, validation
+from mlsysim import catalog, collectives, parallelism, validation
 from mlsysim.catalog import Model
 from mlsysim.classroom.exercises import parallelism as exercises
 from mlsysim.errors import InputError, UnknownNameError
@@ -584,3 +584,13 @@ def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
     chapter = {e.id: e for e in exercises.EXERCISES}
     assert set(chapter) == set(BY_HAND)
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)
+
+
+@pytest.mark.independent
+@given(tp=st.integers(1, 64), layers=st.integers(1, 100), bandwidth=st.floats(1e9, 1e12))
+def test_chapters_four_and_five_agree_on_tensor_parallelism(tp: int, layers: int, bandwidth: float) -> None:
+    """Messages per layer through a ring, or all of them as bytes over a link: the same time without latencies."""
+    time = collectives.tensor_parallel_time(layers, 2048, 2, 4096, tp, bandwidth)
+    message = parallelism.tp_allreduce_bytes(2048, 2, 4096, layers)
+    assert collectives.ring_all_reduce(message, tp, bandwidth) == pytest.approx(time, rel=1e-12)
+    assert parallelism.tp_volume(message, tp) / bandwidth == pytest.approx(time, rel=1e-12)

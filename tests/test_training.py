@@ -1,6 +1,6 @@
 """One training step: published runs, bounds, identities, and every term noticed when it is missing."""
 
-import json
+import math
 import time
 from dataclasses import fields, replace
 from typing import Any
@@ -9,16 +9,31 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from mlsysim import catalog, cli, training
+from mlsysim import catalog, collectives, flops, training
+from mlsysim.catalog import Model
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan, bubble_ratio
 from mlsysim.training import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, step_terms
-from mlsysim.validation import scoring
+from mlsysim.validation import baselines, calibrated_efficiencies, scoring
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import shipped_constants
 
 DAY = 86_400.0
-WORK = Work(32, 4096, 2e8, 14336, 4096, 2048, 128_000, 1e9, active_expert_params=1e7, expert_params=4e7, top_k=2)
+WORK = Work(
+    layers=32,
+    hidden=4096,
+    dense_params=2e8,
+    heads=32,
+    qk_dim=128,
+    v_dim=128,
+    kv_heads=8,
+    head_params=128_000 * 4096,
+    embedding_params=1e9,
+    active_expert_params=1e7,
+    expert_params=4e7,
+    top_k=2,
+    last_params=5e7,
+)
 LAYOUT = Layout(256, 4096, micro_batch=1, tp=4, pp=4, cp=2, dp=8, ep=4, recompute_full=1, attended=2048)
 MACHINE = Machine(1e15, 1e15, 3e12, 4e11, 5e10, 8)
 REAL = Efficiencies(
@@ -28,13 +43,14 @@ REAL = Efficiencies(
     memory=0.9,
     link=0.8,
     elementwise=40.0,
-    elementwise_mlp=3.0,
-    logit_bytes=20.0,
     layer_overhead=1e-4,
     selective_recompute=0.4,
     tp_overlap=0.3,
     dp_overlap=0.8,
+    variation=0.01,
 )
+BARE = Work(10, 1000, 1e7, 0, 0, 0, 0, 0, 0)  # products only
+H100 = catalog.cluster("DGX-H100", 32)
 OPEN = ROOT.parent / "shared" / "reference" / "cases" / "training_step.open.csv"
 needs_open_cases = pytest.mark.skipif(
     not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
@@ -67,19 +83,18 @@ def test_a_trillion_parameters_on_3072_a100_take_84_days() -> None:
 
 @pytest.mark.independent
 def test_compute_alone_is_flops_over_peak() -> None:
-    bare = Work(10, 1000, 1e7, 0, 0, 0, 0, 0)
-    t = step_terms(bare, Layout(8, 100), MACHINE, replace(DATASHEET, optimizer_bytes=0.0))
+    t = step_terms(BARE, Layout(8, 100), MACHINE, replace(DATASHEET, optimizer_bytes=0.0))
     assert t.time == pytest.approx(
         6 * 1e7 * 10 * 8 * 100 / 1e15 * max(1.0, 1e15 / 3e12 / 100)
     )  # or the weights' reading
-    long = step_terms(bare, Layout(8, 10_000), MACHINE, replace(DATASHEET, optimizer_bytes=0.0))
+    long = step_terms(BARE, Layout(8, 10_000), MACHINE, replace(DATASHEET, optimizer_bytes=0.0))
     assert long.time == pytest.approx(6 * 1e7 * 10 * 8 * 10_000 / 1e15)
 
 
 @pytest.mark.independent
 def test_nothing_hides_the_bubble() -> None:
     """P 8, m 32: the step is 1.22 times its arithmetic, not 1.04."""
-    bare = Work(8, 1000, 1e7, 0, 0, 0, 0, 0)
+    bare = replace(BARE, layers=8)
     fast = replace(MACHINE, inter_bandwidth=1e30, intra_bandwidth=1e30)
     t = step_terms(bare, Layout(32, 10_000, pp=8), fast, replace(DATASHEET, optimizer_bytes=0.0))
     assert t.time / t.gemm == pytest.approx(1 + 7 / 32)
@@ -112,7 +127,8 @@ def test_a_group_of_one_sends_nothing(name: str) -> None:
         "dp": "data_parallel",
         "ep": "expert_parallel",
     }
-    alone = step(replace(LAYOUT, **{name: 1} | ({"cp": 1} if name == "dp" else {})))
+    degrees: dict[str, Any] = {name: 1} | ({"cp": 1} if name == "dp" else {})
+    alone = step(replace(LAYOUT, **degrees))
     assert getattr(alone, term[name]) == 0
 
 
@@ -136,7 +152,7 @@ def test_achieved_is_never_above_peak(plan: Plan, recompute: str) -> None:
     assert 0 < r.mfu <= r.hfu <= 1
     assert r.time == pytest.approx(sum(r.to_dict()["terms_s"].values()))
     assert (recompute == "none") == (r.mfu == r.hfu)
-    assert "step" in str(r.explain()) and r.binding == "gemm"
+    assert r.binding == "gemm"
 
 
 @pytest.mark.independent
@@ -156,54 +172,85 @@ def test_a_plan_that_leaves_the_domain_needs_a_network() -> None:
 
 @pytest.mark.independent
 def test_a_group_across_nodes_shares_their_network_cards() -> None:
-    assert training.group_bandwidth(8, 1, MACHINE) == 4e11
-    assert training.group_bandwidth(16, 1, MACHINE) == 4e11  # eight cards of 5e10 side by side
-    assert training.group_bandwidth(16, 4, MACHINE) == 1e11
-    assert training.group_bandwidth(4, 8, MACHINE) == 5e10
+    """Eight cards of 5e10 side by side carry what one device's link does; two carry a quarter."""
+    assert collectives.ring_bandwidth(8, 4e11, 5e10) == 4e11
+    assert collectives.ring_bandwidth(2, 4e11, 5e10) == 1e11
+    bound = replace(MACHINE, inter_bandwidth=1e9)
+    eight, one = (step(Layout(64, 4096, tp=tp, dp=64), BIG, bound).data_parallel for tp in (1, 8))
+    # a rank alone in its node has one card for an eighth of the gradients; eight ranks have eight cards for all of them
+    assert one == pytest.approx(eight, rel=0.2)
+
+
+@pytest.mark.independent
+def test_the_order_of_ranks_decides_who_crosses_the_network() -> None:
+    usual, turned = (step(replace(LAYOUT, cp=1, ep=1, order=o)) for o in ("tp-cp-ep-dp-pp", "dp-cp-tp-pp"))
+    assert usual.tensor_parallel < turned.tensor_parallel
+    cluster = catalog.cluster("DGX-H100", 4)
+    plans = [Plan(tp=4, dp=8, order=order) for order in ("tp-cp-ep-dp-pp", "dp-cp-tp-pp")]
+    inside, across = (
+        training.training_step("Llama-3.1-8B", p, cluster, global_batch=32, seq=4096).terms.tensor_parallel
+        for p in plans
+    )
+    assert across == pytest.approx(inside * 9)  # 450 GB/s inside a DGX H100, 50 out of it
 
 
 # Every term, by hand: a term set to zero, or a factor lost, must show here
 
+BIG = replace(WORK, active_expert_params=0, expert_params=0, top_k=0)
 TOKENS = 4096 / 2
 N = 8 * 32  # layers of a stage x micro-batches
 BANDWIDTH = 3e12 * 0.9
+SPLIT = 10 / 34 + 24 / 34 / 4  # traffic of a layer on one of four ranks, without sequence parallelism
 
 
 @pytest.mark.independent
 def test_each_term_by_hand() -> None:
-    slow = replace(MACHINE, inter_bandwidth=1e9)
-    t, s = step(), step(machine=slow)
+    t = step()
     forward = 2 * 2.1e8 * TOKENS / 4 / 0.7e15
     assert t.gemm == pytest.approx(N * 4 * forward)
     attend = 4 * 2048 * 4096 * TOKENS / 4 / 0.4e15
     assert t.attention == pytest.approx(N * 4.5 * attend)
-    touch = 2 * TOKENS * (40 * 4096 + 3 * 14336) / 4 / BANDWIDTH
+    touch = 2 * TOKENS * 40 * 4096 / 4 / BANDWIDTH
     assert t.elementwise == pytest.approx(N * 3 * touch)
-    logits = 128_000 * TOKENS / 4
-    assert t.head == pytest.approx(32 * logits * (6 * 4096 / 0.6e15 + 20 / BANDWIDTH))
+    assert step(replace(LAYOUT, sequence_parallel=0)).elementwise == pytest.approx(N * 3 * touch * 4 * SPLIT)
+    assert t.head == pytest.approx(32 * 128_000 * TOKENS / 4 * 6 * 4096 / 0.6e15)
     assert t.overhead == pytest.approx(N * 1e-4 * 4 / 3)
     activation = 2 * TOKENS * 4096
     assert t.tensor_parallel == pytest.approx(N * 6 * 2 * 0.75 * activation / (0.8 * 4e11) * 0.7)
-    keys = 3 * 2 * TOKENS * 2048 / 4 / (0.8 * 4e11)
-    assert t.context_parallel == max(0.0, keys - 4.5 * attend) * N
-    assert t.expert_parallel == pytest.approx(N * 6 * activation * 2 / 4 * 0.75 / (0.8 * 5e10))
+    assert t.context_parallel == 0
+    # two of four experts' ranks share the domain: a token leaves it unless both its experts are here
+    assert t.expert_parallel == pytest.approx(N * 6 * 0.75 * activation / 4 / (0.8 * 5e10) * 0.7)
     assert t.pipeline_transfer == pytest.approx(32 * 2 * activation / 4 / (0.8 * 5e10))
-    parts = t.gemm + t.attention + t.elementwise + t.head + t.overhead + t.tensor_parallel + t.context_parallel
-    stage = (parts + t.expert_parallel + t.weight_gather + t.pipeline_transfer) / 32
+    inside = t.gemm + t.attention + t.elementwise + t.head + t.overhead + t.tensor_parallel + t.context_parallel
+    stage = (inside + t.expert_parallel + t.weight_gather + t.pipeline_transfer) / 32
     assert t.bubble == pytest.approx(stage * 3)
-    local = (32 * 2.1e8 + 1e9) / 16
-    assert t.optimizer == pytest.approx(local * 30 / BANDWIDTH)
-    slow_stage = s.bubble / 3
-    assert s.data_parallel == pytest.approx(local * 6 * 15 / 16 / (0.8 * 2e9) - 0.8 * slow_stage * 2 / 3)
-    assert s.data_parallel > 0
+    dense, experts = (32 * 2e8 + 1e9) / 16, 32 * 4e7 / 4 / 16
+    assert t.optimizer == pytest.approx((dense + experts) * 30 / BANDWIDTH)
+    mean = t.time - t.straggler
+    assert t.straggler == pytest.approx(mean * 0.01 * math.sqrt(2 * math.log(4 * 4 * 2 * 8)))
     assert t.time == pytest.approx(sum(getattr(t, f.name) for f in fields(t)))
+
+
+@pytest.mark.independent
+def test_gradients_show_when_the_network_is_slow() -> None:
+    slow = replace(MACHINE, inter_bandwidth=1e9)
+    dense, experts = (32 * 2e8 + 1e9) / 16, 32 * 4e7 / 4 / 16
+    t = step(machine=slow)
+    hidden = 0.8 * t.bubble / 3 * 2 / 3
+    # 16 replicas, two in a domain, of the dense weights; four, each in a domain of its own, of the experts
+    sent = dense * 8 * 15 / 16 / (0.8 * 2e9) + experts * 8 * 3 / 4 / (0.8 * 1e9)
+    assert t.data_parallel == pytest.approx(sent - hidden)
+    zero = step(replace(LAYOUT, optimizer_shards=16), machine=slow)
+    assert zero.data_parallel == pytest.approx(sent * 6 / 8 - hidden)  # 4 bytes out, and a 16-bit weight back
+    assert zero.optimizer == pytest.approx((dense / 16 + experts / 4) * 30 / BANDWIDTH)
+    assert step(replace(LAYOUT, weight_gradients=0), machine=slow).data_parallel == 0
 
 
 @pytest.mark.independent
 def test_context_parallel_keys_show_when_the_link_is_slow() -> None:
     wide = replace(LAYOUT, tp=8)
     slow = step(wide, machine=replace(MACHINE, inter_bandwidth=1e9))
-    keys = 3 * 2 * TOKENS * 2048 / 8 / (0.8 * 1e9)
+    keys = 4 * 2 * 4096 * 2048 / 8 / 2 / (0.8 * 1e9)  # forward, again, and twice backward; half of them from elsewhere
     attention = 4.5 * 4 * 2048 * 4096 * TOKENS / 8 / 0.4e15
     assert slow.context_parallel == pytest.approx(N * (keys - attention))
 
@@ -216,9 +263,293 @@ def test_gathered_weights_show_when_the_link_is_slow() -> None:
     hidden = (slow.gemm + slow.attention + slow.elementwise) / (32 * 4)
     assert fast.weight_gather == 0
     assert slow.weight_gather == pytest.approx(32 * 4 * (3 * gather - hidden))
-    none, some = (step(replace(layout, recompute_selective=x)) for x in (0, 1))
+    none, some, full = (
+        step(replace(layout, recompute_selective=s, recompute_full=f)) for s, f in ((0, 0), (1, 0), (0, 1))
+    )
     assert some.gemm / none.gemm == pytest.approx(3.4 / 3)
+    assert full.gemm / none.gemm == pytest.approx((4 - 5e7 / 2.1e8) / 3)  # the layer's last product is not repeated
     assert step(replace(layout, weight_gradients=0)).gemm / none.gemm == pytest.approx(2 / 3)
+    assert step(replace(layout, weight_shards=1)).weight_gather == 0
+
+
+@pytest.mark.independent
+def test_shards_in_a_group_of_nodes_are_copied_across() -> None:
+    """HSDP: weights travel inside the group only, and gradients of a shard between the groups."""
+    slow = replace(MACHINE, inter_bandwidth=1e7)
+    group = Layout(64, 4096, dp=16, weight_shards=8, optimizer_shards=8)
+    t = step(group, BIG, slow)
+    assert t.weight_gather == 0
+    shard = (32 * 2e8 + 1e9) / 8
+    hidden = 0.8 * (t.time - t.straggler - t.data_parallel - t.optimizer) / 4 * 2 / 3
+    assert t.data_parallel == pytest.approx(shard * 4 / 2 / (0.8 * 1e7) - hidden)
+
+
+# Mixtures of experts and latent attention, which no open case measures
+
+
+def moe(n_experts: int, top_k: int, ffn: int = 2048) -> Model:
+    return Model("moe", 8, 2048, 16, 8, 128, 0, 32_000, n_experts=n_experts, top_k=top_k, moe_ffn=ffn)
+
+
+@pytest.mark.independent
+def test_a_mixture_with_every_expert_active_is_the_dense_model() -> None:
+    dense = Model("dense", 8, 2048, 16, 8, 128, 8192, 32_000)
+    kwargs: Any = {"global_batch": 64, "seq": 4096, "efficiencies": replace(REAL, selective_recompute=0.0)}
+    for plan in (Plan(dp=8), Plan(tp=2, dp=4, recompute="full"), Plan(dp=8, sharding="fsdp")):
+        one, other = (training.training_step(m, plan, "H100", **kwargs) for m in (moe(4, 4), dense))
+        router = flops.matmul_parameters(moe(4, 4)) - flops.matmul_parameters(dense)
+        assert router == 8 * 2048 * 4
+        assert one.time == pytest.approx(other.time, rel=1e-3 if plan.recompute == "none" else 2e-3)
+        assert one.terms.expert_parallel == other.terms.expert_parallel == 0  # ep = 1 sends nothing
+
+
+@pytest.mark.independent
+def test_inactive_experts_cost_memory_but_no_products() -> None:
+    few, many = (
+        training.training_step(moe(n, 2), Plan(dp=8, micro_batch=8), "H100", global_batch=64, seq=4096) for n in (4, 64)
+    )
+    assert many.model_flops == pytest.approx(few.model_flops, rel=0.02)  # the router grows
+    assert many.terms.gemm == pytest.approx(few.terms.gemm, rel=0.02)
+    assert many.memory.state > 8 * few.memory.state
+    assert many.terms.data_parallel > few.terms.data_parallel
+
+
+@pytest.mark.independent
+def test_experts_apart_send_tokens_and_keep_the_arithmetic() -> None:
+    cluster = catalog.cluster("DGX-H100", 8)
+    inside, across = (
+        training.training_step(moe(64, 4), Plan(dp=64, ep=ep), cluster, global_batch=512, seq=4096) for ep in (8, 64)
+    )
+    assert inside.terms.gemm == pytest.approx(across.terms.gemm)
+    tokens, token = 8 * 4096, 2 * 2048  # of a step on one device; bytes
+    assert inside.terms.expert_parallel == pytest.approx(8 * 4 * tokens * token * 4 * 7 / 8 / 450e9)
+    draws = np.random.default_rng(5).integers(0, 8, (200_000, 4))  # the nodes of a token's experts; it starts on node 0
+    reached = np.mean([np.any(draws == node, axis=1) for node in range(1, 8)]) * 7
+    assert across.terms.expert_parallel == pytest.approx(8 * 4 * tokens * token * reached / 50e9, rel=3e-3)
+    assert inside.terms.optimizer == pytest.approx(across.terms.optimizer)
+
+
+@pytest.mark.independent
+def test_latent_attention_works_as_its_expanded_form() -> None:
+    """DeepSeek-V3: 128 heads, keys of 128 + 64, values of 128; the core is that of multi-head attention."""
+    w, m = training.work_of("DeepSeek-V3"), catalog.model("DeepSeek-V3")
+    assert (w.heads, w.qk_dim, w.v_dim, w.kv_heads) == (128, 192, 128, 128)
+    tokens, keys = 4096, 2048.5
+    core = sum(2 * keys * size for size in (192, 128)) * 128 * tokens
+    bare = step(Layout(1, 4096, attended=keys), replace(w, dense_params=1, active_expert_params=0), eff=DATASHEET)
+    assert bare.attention == pytest.approx(61 * 3.5 * core / 1e15)
+    latent = 7168 * 1536 + 1536 * 128 * 192 + 7168 * (512 + 64) + 512 * 128 * (128 + 128) + 128 * 128 * 7168
+    assert w.dense_params * 61 == pytest.approx(
+        61 * latent + 3 * 3 * 7168 * 18432 + 58 * (3 * 7168 * 2048 + 256 * 7168)
+    )
+    assert w.expert_params * 61 == 58 * 256 * 3 * 7168 * 2048
+    assert w.top_k == pytest.approx(8 * 58 / 61)
+    assert w.layers * w.active_expert_params == pytest.approx(58 * 8 * 3 * 7168 * 2048)
+    assert m.is_mla
+
+
+@pytest.mark.independent
+def test_a_sliding_window_saves_attention_and_nothing_else() -> None:
+    full = Model("full", 8, 2048, 16, 8, 128, 8192, 32_000)
+    half = replace(full, attn_window=1024, n_windowed_layers=4)
+    a, b = (training.training_step(m, Plan(), "H100", global_batch=4, seq=16_384) for m in (full, half))
+    seen = np.minimum(np.arange(1, 16_385), 1024).mean()
+    everything = np.arange(1, 16_385).mean()
+    assert b.terms.attention / a.terms.attention == pytest.approx((seen + everything) / 2 / everything)
+    assert b.terms.gemm == a.terms.gemm
+    assert b.model_flops < a.model_flops
+
+
+# The whole and its parts
+
+
+@pytest.mark.independent
+def test_the_devices_together_do_the_work_of_one() -> None:
+    """Products, attention, head and optimizer of all shards sum to those of the whole, whatever the plan."""
+    eff = Efficiencies(elementwise=40.0)
+    alone = training.training_step("Llama-3.1-8B", Plan(), "H100", global_batch=64, seq=8192, efficiencies=eff)
+    for plan in (Plan(tp=8), Plan(pp=8), Plan(cp=8), Plan(dp=8), Plan(tp=2, pp=2, dp=2), Plan(dp=8, sharding="fsdp")):
+        r = training.training_step("Llama-3.1-8B", plan, "H100", global_batch=64, seq=8192, efficiencies=eff)
+        for name in ("gemm", "attention", "elementwise"):
+            assert 8 * getattr(r.terms, name) == pytest.approx(getattr(alone.terms, name)), (plan, name)
+        assert r.terms.head * 8 / plan.pp == pytest.approx(alone.terms.head)  # the last stage has it all
+        owners = 8 if plan.sharding != "none" else plan.tp * plan.pp
+        assert r.terms.optimizer * owners == pytest.approx(alone.terms.optimizer)
+        assert r.model_flops == alone.model_flops
+
+
+@pytest.mark.independent
+def test_permuting_ranks_inside_a_node_changes_nothing() -> None:
+    orders = ("tp-cp-ep-dp-pp", "cp-tp-ep-dp-pp", "cp-ep-dp-tp-pp", "dp-tp-cp-pp")
+    results = [
+        training.training_step(
+            "Mixtral-8x7B",
+            Plan(tp=2, cp=2, dp=2, pp=4, ep=4, order=order),
+            catalog.cluster("DGX-H100", 4),
+            global_batch=64,
+            seq=8192,
+        ).terms
+        for order in orders
+    ]
+    assert all(r == results[0] for r in results)
+
+
+@pytest.mark.published
+def test_a_wide_domain_spares_tensor_parallelism_the_network() -> None:
+    """At TP 16 an HGX node must cross the network; the source prices that at 1.40 for every model, an NVL72 at nothing."""
+    node = catalog.node("DGX-H100")
+    plan = Plan(tp=16, dp=4)
+    kwargs: Any = {"global_batch": 64, "seq": 4096, "efficiencies": calibrated_efficiencies("H100")}
+    cluster = catalog.cluster(node, 8)
+    hgx = training.training_step("Llama-2-70B", replace(plan, tp=8, dp=8), cluster, **kwargs)
+    beyond = training.training_step("Llama-2-70B", plan, cluster, **kwargs)
+    wide = training.training_step("Llama-2-70B", plan, cluster, domain=72, **kwargs)
+    assert wide.terms.tensor_parallel < beyond.terms.tensor_parallel
+    assert wide.time < beyond.time
+    assert hgx.time < beyond.time  # the same devices, better placed
+    rack = catalog.cluster("GB200-NVL72", 1)
+    nvl = training.training_step(
+        "Llama-2-70B", plan, rack, **{**kwargs, "efficiencies": calibrated_efficiencies("GB200")}
+    )
+    small = training.training_step(
+        "Llama-2-70B", plan, rack, domain=8, **{**kwargs, "efficiencies": calibrated_efficiencies("GB200")}
+    )
+    assert small.time / nvl.time > 1
+
+
+# The solver
+
+
+@pytest.mark.independent
+def test_a_cluster_and_its_device_give_the_same_step() -> None:
+    plan = Plan(tp=8, dp=32)
+    cluster = training.training_step("Llama-3.1-8B", plan, H100, global_batch=64, seq=8192)
+    device = training.training_step("Llama-3.1-8B", plan, "H100", global_batch=64, seq=8192, inter_bandwidth=50e9)
+    assert cluster.terms == device.terms
+    with pytest.raises(InputError, match="256"):
+        training.training_step("Llama-3.1-8B", replace(plan, dp=64), H100, global_batch=64, seq=8192)
+    with pytest.raises(InputError, match="task"):
+        training.training_step("Llama-3.1-8B", plan, H100, global_batch=64, seq=8192, task="dream")
+
+
+@pytest.mark.independent
+def test_a_step_explains_itself() -> None:
+    r = training.training_step(
+        "Mixtral-8x7B",
+        Plan(tp=2, cp=2, pp=2, dp=8, ep=4, sharding="fsdp", recompute="full"),
+        catalog.cluster("DGX-H100", 8),
+        global_batch=64,
+        seq=8192,
+        efficiencies=REAL,
+    )
+    e = r.explain()
+    labels = {t.label for t in e.terms}
+    assert labels >= {
+        "eq-compute-time",
+        "eq-attention-flops",
+        "eq-elementwise-time",
+        "eq-tp-message",
+        "eq-ring-allreduce",
+        "eq-cp-exchange",
+        "eq-moe-dispatch",
+        "eq-ring-all-gather",
+        "eq-exposed-time",
+        "eq-pp-transfer",
+        "eq-stage-time",
+        "eq-pipeline-bubble-ratio",
+        "eq-optimizer-time",
+        "eq-pipelined-step",
+        "eq-straggler",
+        "eq-mfu",
+        "eq-hfu",
+    }
+    by_name = {t.name: t for t in e.terms}
+    assert by_name["slowest device"].value == pytest.approx(r.time)
+    assert by_name["HFU"].value == r.hfu > r.mfu == by_name["MFU"].value
+    assert [t.name for t in e.terms if t.binding] and r.binding in ("gemm", "expert_parallel")
+    text = str(e)
+    assert "flops_per_mac" not in text and "latency" not in text  # defaults stand there as numbers, too
+    assert "InfiniBand" in text and "given by the caller" in text and "matmul-causal" in text
+    assert r.reason in text
+    assert "step" in str(r.shares())
+
+
+@pytest.mark.independent
+def test_a_term_that_binds_is_marked() -> None:
+    slow = training.training_step("Llama-3.1-8B", Plan(dp=16), "H100", global_batch=16, seq=512, inter_bandwidth=1e8)
+    assert slow.binding == "data_parallel"
+    assert [t.name for t in slow.explain().terms if t.binding] == ["exposed DP"]
+
+
+@pytest.mark.independent
+def test_whether_a_plan_fits_is_the_memory_chapters_answer() -> None:
+    alone = training.training_step("Llama-3.1-70B", Plan(), "H100", global_batch=1, seq=8192)
+    assert not alone.fits and "does not fit" in alone.reason
+    plan = Plan(tp=8, pp=4, dp=8, virtual_stages=2)
+    split = training.training_step("Llama-3.1-70B", plan, H100, global_batch=64, seq=8192)
+    assert split.fits and split.memory.total < alone.memory.total / 16
+    assert (
+        split.memory.total == training.training_memory("Llama-3.1-70B", plan, "H100", seq=8192, global_batch=64).total
+    )
+    shared = Plan(dp=64, sharding="hsdp", hsdp_group=16)
+    given = training.training_memory("Llama-3.1-8B", shared, "H100", seq=8192).given
+    assert given["replicas"] == 4
+    frozen = training.training_memory("Llama-3.1-8B", Plan(), "H100", seq=8192, task="lora")
+    assert frozen.gradients == frozen.optimizer == 0 and frozen.weights == pytest.approx(2 * 8.03e9, rel=0.01)
+    few, many = (training.training_memory("Llama-3.1-8B", Plan(pp=4), "H100", seq=8192, global_batch=b) for b in (1, 8))
+    assert few.activations < many.activations
+    with pytest.raises(InputError, match="task"):
+        training.training_memory("Llama-3.1-8B", Plan(), "H100", seq=8192, task="dream")
+
+
+@pytest.mark.independent
+def test_frozen_weights_have_no_gradients() -> None:
+    plan = Plan(dp=8)
+    tune, lora = (
+        training.training_step("Llama-3.1-8B", plan, "H100", global_batch=32, seq=4096, task=task)
+        for task in ("sft", "lora")
+    )
+    assert lora.terms.gemm == pytest.approx(tune.terms.gemm * 2 / 3)
+    assert lora.terms.attention == tune.terms.attention
+    assert lora.terms.data_parallel == lora.terms.optimizer == 0
+    assert 0 < lora.mfu < 1 and lora.model_flops < tune.model_flops
+
+
+@pytest.mark.independent
+def test_the_slowest_device_is_waited_for() -> None:
+    plan = Plan(tp=8, dp=32)
+    calm, wild = (
+        training.training_step("Llama-3.1-8B", plan, H100, global_batch=64, seq=8192, variation=v) for v in (None, 0.02)
+    )
+    assert wild.time == pytest.approx(calm.time * (1 + 0.02 * math.sqrt(2 * math.log(256))))
+    assert wild.terms.straggler > 0 == calm.terms.straggler
+
+
+@pytest.mark.independent
+def test_a_device_without_a_link_trains_alone() -> None:
+    r = training.training_step("Llama-3.2-1B", Plan(), "L40S", global_batch=4, seq=2048)
+    assert 0 < r.mfu <= 1
+    with pytest.raises(InputError, match="inter_bandwidth"):
+        training.training_step("Llama-3.2-1B", Plan(dp=2), "L40S", global_batch=4, seq=2048)
+
+
+@pytest.mark.independent
+def test_random_plans_never_beat_the_peak_nor_a_better_network() -> None:
+    draw = np.random.default_rng(11)
+    size = {"tp": (1, 2, 4, 8), "pp": (1, 2, 4, 8), "cp": (1, 2, 4), "dp": (8, 16, 64), "micro_batch": (1, 2)}
+    degrees = {name: draw.choice(np.array(c), 2000) for name, c in size.items()}
+    for sharding in ("none", "zero1", "fsdp"):
+        for recompute in ("none", "selective", "full"):
+            plan = Plan(**degrees, sharding=sharding, recompute=recompute)
+            slow, fast = (
+                training.training_step(
+                    "Llama-3.1-70B", plan, "H100", global_batch=4096, seq=8192, inter_bandwidth=b, efficiencies=REAL
+                )
+                for b in (50e9, 100e9)
+            )
+            assert bool((slow.hfu <= 1).all()) and bool((slow.mfu <= slow.hfu + 1e-15).all())
+            assert bool((fast.time <= slow.time).all())
+            assert slow.fits.shape == (2000,)
 
 
 # Arrays
@@ -247,7 +578,8 @@ def test_arrays_equal_the_scalar_path() -> None:
     plans = random_plans(1000)
     many = step(Layout(4096, 4096, attended=2048, **plans))
     for i in range(1000):
-        one = step(Layout(4096, 4096, attended=2048, **{name: float(v[i]) for name, v in plans.items()}))
+        each: dict[str, Any] = {name: float(v[i]) for name, v in plans.items()}
+        one = step(Layout(4096, 4096, attended=2048, **each))
         for f in fields(one):
             both = np.broadcast_to(getattr(many, f.name), 1000)[i], getattr(one, f.name)
             assert both[0] == pytest.approx(both[1], rel=1e-12, abs=1e-15), f.name
@@ -262,9 +594,10 @@ def test_blocks_change_nothing() -> None:
 
 @pytest.mark.independent
 def test_a_hundred_thousand_plans_take_one_call() -> None:
+    """At 10^6 plans/s it would be 0.1 s; a busy machine may need longer. `make bench` measures it."""
     start = time.process_time()
     assert step(Layout(4096, 4096, attended=2048, **random_plans(100_000))).time.shape == (100_000,)
-    assert time.process_time() - start < 2.0
+    assert time.process_time() - start < 1.0
 
 
 # Against the open cases
@@ -275,14 +608,16 @@ def test_leave_one_group_out_beats_the_baselines(capsys: pytest.CaptureFixture[s
     file = read_cases(OPEN)
     ours = scoring.score(file, "calibrated", leave_one_group_out=True).summary
     plain = scoring.score(file, "datasheet").summary
+    others = baselines.score_baselines(file)
     with capsys.disabled():
         print(
-            f"\ntraining_step, mean over groups, leave one group out: {ours.mape_mean_over_groups:.1%} calibrated, "
-            f"{plain.mape_mean_over_groups:.1%} datasheet (bias {plain.bias_mean_over_groups:+.1%}); issue 3's baselines: "
-            "ten-minute model 15.3%, one MFU per device, precision and recompute 16.8%, per device and precision 18.8%"
+            f"\ntraining_step, mean over groups, leave one group out: {ours.mape_mean_over_groups:.1%} calibrated; "
+            f"{plain.mape_mean_over_groups:.1%} datasheet (bias {plain.bias_mean_over_groups:+.1%}); "
+            + ", ".join(f"{name} {s.mape_mean_over_groups:.1%}" for name, s in others.items())
         )
     assert ours.supported == ours.n
-    assert ours.mape_mean_over_groups <= 0.12
+    assert ours.mape_mean_over_groups <= 0.105
+    assert all(ours.mape_mean_over_groups < s.mape_mean_over_groups - 0.04 for s in others.values())
 
 
 @pytest.mark.independent
@@ -292,20 +627,3 @@ def test_the_constants_are_few_and_physical() -> None:
     for (group, name), value in constants.items():
         if name not in ("elementwise", "layer_overhead"):
             assert 0 <= value <= 1, f"{group}.{name} leaves physics"
-
-
-# The command
-
-
-@pytest.mark.independent
-def test_the_command_prints_the_solver(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "train --model Llama-3.1-8B --device H100 --devices 16 --tp 2 --global-batch 64 --seq 8192 --tokens 1e12"
-    assert cli.main([*words.split(), "--inter-bandwidth", "50 GB/s", "--json"]) == 0
-    out = json.loads(capsys.readouterr().out)
-    ours = training.training_step(
-        "Llama-3.1-8B", Plan(tp=2, dp=8), "H100", global_batch=64, seq=8192, inter_bandwidth=50e9
-    )
-    assert out["time_s"] == ours.time
-    assert out["time_to_train_s"] == pytest.approx(1e12 / (64 * 8192) * ours.time)
-    assert cli.main(words.replace("16", "17", 1).split()) == 2
-    assert "17" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from mlsysim.training.step import training_step as training_step
 from mlsysim.training.step import work_of as work_of
 from mlsysim.training.terms import DATASHEET as DATASHEET
 from mlsysim.training.terms import ELEMENT_BYTES as ELEMENT_BYTES
+from mlsysim.training.terms import FLASH_BACKWARD as FLASH_BACKWARD
 from mlsysim.training.terms import Efficiencies as Efficiencies
 from mlsysim.training.terms import Layout as Layout
 from mlsysim.training.terms import Machine as Machine

@@ -22,7 +22,7 @@ _COUNT = "[1, inf)"
     },
     domain={"bandwidth": POSITIVE},
     source="korthikanti2022recompute",
-    where="sec. 4",
+    where="sec. 4.1",
 )
 def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, element_bytes: Num = 2.0) -> Num:
     """Time that a layer spends on moving activations through memory for everything that is not a matrix product.
@@ -57,7 +57,7 @@ def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, elem
     >>> elementwise_time(tokens=1000, hidden=10_000, passes=34, bandwidth=3.4e12)
     0.0002
 
-    Source: korthikanti2022recompute, sec. 4 (what a layer keeps is what it writes and reads).
+    Source: korthikanti2022recompute, sec. 4.1 (what a layer keeps is what it writes and reads).
     """
     return passes * tokens * hidden * element_bytes / bandwidth
 

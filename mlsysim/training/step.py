@@ -16,7 +16,17 @@ from mlsysim.results import CALLER, Explanation, Input, Term
 from mlsysim.tables import Table, table
 from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
-from mlsysim.training.terms import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, explained, step_terms
+from mlsysim.training.terms import (
+    DATASHEET,
+    Efficiencies,
+    Layout,
+    Machine,
+    StepTerms,
+    Work,
+    explained,
+    repeated_share,
+    step_terms,
+)
 from mlsysim.transformer import parameter_count
 
 MFU_CONVENTION = (
@@ -395,11 +405,17 @@ def training_step(
     if variation is not None:
         efficiencies = replace(efficiencies, variation=variation)
     length = seq if attn_len is None else attn_len
-    token = flops.training_flops_per_token(m, length, causal=True, recompute=plan.recompute)
+    token = flops.training_flops_per_token(m, length, causal=True)
     counted = token.model_flops
     if task == "lora":
         frozen = flops.lora_flops(token.matmul_parameters, 0.0)
         counted = flops.train_flops_per_token(frozen, token.forward_core)
+    again = flops.recompute_flops(
+        flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
+        token.forward_core,
+        layer_share=repeated_share(work, layout, efficiencies),
+        core_share=layout.recompute_full + layout.recompute_selective,
+    )
     tokens = global_batch * seq
     return TrainingStep(
         model=m,
@@ -412,7 +428,7 @@ def training_step(
         terms=step_terms(work, layout, machine, efficiencies),
         tokens=tokens,
         model_flops=tokens * counted,
-        repeated_flops=tokens * token.recomputed,
+        repeated_flops=tokens * again,
         task=task,
         inputs=(
             Input("global batch", global_batch, "1"),

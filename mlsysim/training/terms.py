@@ -32,7 +32,7 @@ class Efficiencies:
     gathered weights behind the arithmetic of their layer.
     """
 
-    name: str = "datasheet"
+    name: str = "bound"
     source: str = "every resource at its datasheet rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
@@ -42,7 +42,7 @@ class Efficiencies:
     elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer forward that no product does: norms, residuals
     layer_overhead: Num = 0.0  # s per layer and micro-batch that nothing hides: launches, synchronisation
     selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
-    tp_overlap: Num = 0.0  # share of the tensor-parallel messages hidden behind products
+    tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
@@ -182,6 +182,19 @@ def explained(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -
     return found
 
 
+def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:
+    """Share of a layer's products that recomputation does again.
+
+    Nobody needs a layer's output twice: PyTorch's checkpointing stops before the last product, and XLA removes it.
+    Megatron, which does not shard weights, runs the whole forward pass. Its selective recomputation repeats the attention
+    core alone; with sharded weights the same word means some of the products.
+    """
+    sharded = layout.weight_shards > 1
+    skipped = where(sharded, work.last_params / (work.dense_params + work.active_expert_params), 0.0)
+    some = where(sharded, eff.selective_recompute, 0.0)
+    return layout.recompute_full * (1.0 - skipped) + layout.recompute_selective * some
+
+
 class _Links:
     """The bandwidth that each group of a layout reaches, from where its ranks lie."""
 
@@ -240,10 +253,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     load = call("reading weights", roofline.memory_time, bytes=ELEMENT_BYTES * weights, memory_bandwidth=bandwidth)
     forward = maximum(compute, load)
-    # Nobody needs a layer's output again: PyTorch's checkpointing stops before the last product, and XLA removes it.
-    # Megatron, which does not shard weights, runs the whole forward pass.
-    skipped = where(sharded, w.last_params / (w.dense_params + w.active_expert_params), 0.0)
-    repeat = p.recompute_full * (1.0 - skipped) + p.recompute_selective * where(sharded, e.selective_recompute, 0.0)
+    repeat = repeated_share(w, p, e)
     gemm = forward * (2.0 + p.weight_gradients + repeat)
     core = call(
         "attention FLOPs of a token",
@@ -302,17 +312,19 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     circle = call("CP exchange", collectives.transfer_time, bytes=keys, bandwidth=links.ring("cp"))
     context = call("exposed CP", equations.exposed_time, communication=circle, behind=attention)
+    near_experts = links.place.inside["ep"]
     dispatch = call(
         "expert dispatch",
         collectives.moe_dispatch,
         tokens=tokens,
         token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
-        remote_nodes=w.top_k * (1.0 - links.place.inside["ep"] / p.ep),
-        local_copies=w.top_k * (links.place.inside["ep"] - 1.0) / p.ep,
+        remote_nodes=collectives.nodes_reached(w.top_k, p.ep / near_experts),
+        local_copies=w.top_k * (near_experts - 1.0) / near_experts,
         network_bandwidth=links.network,
         node_bandwidth=links.node,
     )
-    expert = dispatch * (4.0 + 2.0 * p.recompute_full)
+    # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
+    expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
 
     # Weights gathered layer by layer (twice) and gradients scattered, behind the arithmetic of that layer
     first = forward + attend + touch
@@ -378,7 +390,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     group = p.dp * p.cp
     copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
-    apart = data / links.place.inside["ep"]  # ranks of a domain that hold the same experts
+    apart = data / near_experts  # ranks of a domain that hold the same experts
     expert_tail = where(sharded, tail, links.between(apart, apart < expert_copies))
     scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsysim import catalog, training
+from mlsysim import catalog, memory, training
 from mlsysim.catalog import Device
 from mlsysim.flops import attention_context
 from mlsysim.parallelism import RECOMPUTES
@@ -28,43 +28,43 @@ class Step:
     generation: str  # which devices must have been seen for fitted constants to apply
     family: str  # whose share of the peak applies: the generation's; all TPUs share one
     narrow: bool  # 8-bit products
-    power: float  # clock at this part's power over that of the fastest of its kind
+    clock: float  # clock at this part's power over that of the fastest of its kind
 
 
-def _alike(device: Device | None) -> list[Device]:
-    """Devices of the catalogue that share their silicon: kind and generation, and not a fraction of the arithmetic."""
+def generation_of(device: Device | None) -> str:
+    """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction.
+
+    >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
+    ('Hopper', 'Hopper, cut to 150 TFLOP/s')
+    """
     if device is None or not device.has("peak_flops.bf16"):
-        return []
-    own = (device.kind, device.architecture)
-    found = [d for d in catalog.devices().values() if (d.kind, d.architecture) == own and d.has("peak_flops.bf16")]
-    half = max(d.peak_flops["bf16"] for d in found) / 2.0
-    whole = device.peak_flops["bf16"] > half
-    return [d for d in found if (d.peak_flops["bf16"] > half) == whole]
-
-
-def _generation(row: Row) -> str:
-    """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction."""
-    alike = _alike(row.device)
-    if not alike:
         return ""
-    best = max(
-        d.peak_flops["bf16"]
-        for d in catalog.devices().values()
-        if d.has("peak_flops.bf16") and d.architecture == alike[0].architecture
-    )
-    return row.generation if alike[0].peak_flops["bf16"] > best / 2.0 else row.silicon
+    everyone = [d for d in catalog.devices().values() if d.has("peak_flops.bf16")]
+    best = max([d.peak_flops["bf16"] for d in everyone if d.architecture == device.architecture], default=0.0)
+    name, own = device.architecture.removeprefix("Grace "), device.peak_flops["bf16"]
+    return name if own > best / 2.0 else f"{name}, cut to {round(own / 1e13) * 10} TFLOP/s"
 
 
-def _power(row: Row) -> float:
-    """How fast a part with a lower power limit runs: power grows with the cube of the clock, as the voltage follows it."""
-    device, alike = row.device, [d for d in _alike(row.device) if d.has("tdp")]
-    if device is None or device not in alike or device.kind != "gpu":  # a superchip's power feeds its processor too
+def family_of(device: Device | None) -> str:
+    """Whose share of the peak a device has: its generation's; all TPUs share one."""
+    return "TPU" if device is not None and device.kind == "tpu" else generation_of(device)
+
+
+def clock_of(device: Device | None) -> float:
+    """How fast a GPU with a lower power limit runs, over the one of its generation with most power per FLOP.
+
+    Power grows with the cube of the clock, as the voltage follows it. A superchip's power feeds its processor too.
+
+    >>> round(clock_of(catalog.device("H100-SXM5-96GB")), 3)  # 500 W of 700 W
+    0.894
+    """
+    if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
         return 1.0
-    most = max(d.tdp / d.peak_flops["bf16"] for d in alike)
-    share = float((device.tdp / device.peak_flops["bf16"] / most) ** (1.0 / 3.0))
-    if share < 1.0:
-        row.assume("clock", round(share, 3), f"cube root of {device.tdp:.0f} W over the power of the fastest such part")
-    return share
+    name = generation_of(device)
+    alike = [d for d in catalog.devices().values() if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
+    own = device.tdp / device.peak_flops["bf16"]
+    most = max([d.tdp / d.peak_flops["bf16"] for d in alike], default=own)
+    return float(min(1.0, (own / most) ** (1.0 / 3.0)))
 
 
 def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0, whole: bool = True) -> float:
@@ -166,8 +166,21 @@ def _experts_apart(row: Row, group: float, domain: float, sharding: str) -> floa
     return ep
 
 
-def _layout(row: Row, layers: float, domain: float) -> Layout:
-    degrees = _degrees(row, domain)
+def _shared_by(row: Row, work: Work, degrees: Mapping[str, float], domain: float) -> float:
+    """Ranks that share one copy of the weights in HSDP: those of a domain, doubled until the training state fits."""
+    group = degrees["dp"] * degrees["cp"]
+    shards = float(math.gcd(int(group), max(1, int(domain / degrees["tp"]))))
+    capacity = row.rate("hbm_bytes", "memory_capacity")
+    parameters = work.layers * (work.dense_params + work.expert_params) + work.embedding_params
+    state = memory.recipe("megatron-bf16").bytes_per_parameter * parameters / (degrees["tp"] * degrees["pp"])
+    while state / shards > capacity and group % (2.0 * shards) == 0:
+        shards *= 2.0
+    row.assume("ranks that share the weights", shards, "a domain, or as many as the training state needs")
+    return shards
+
+
+def _layout(row: Row, work: Work, domain: float) -> Layout:
+    degrees, layers = _degrees(row, domain), work.layers
     pp, group = degrees["pp"], degrees["dp"] * degrees["cp"]
     if pp > layers:
         raise Unsupported(f"pp = {pp:g} is more than the {layers:g} layers")
@@ -181,8 +194,9 @@ def _layout(row: Row, layers: float, domain: float) -> Layout:
     recompute = _word(row, "recompute", "none", RECOMPUTES)
     sharding = _word(row, "sharding", "zero1", _SHARDINGS)
     task = _word(row, "task", "pretrain", training.TASKS)
-    # A copy of the weights lies in one domain (slice or node), and copies lie across.
-    shards = {"zero3/fsdp": group, "hsdp": float(math.gcd(int(group), int(domain)))}.get(sharding, 1.0)
+    shards = group if sharding == "zero3/fsdp" else 1.0
+    if sharding == "hsdp":
+        shards = _shared_by(row, work, degrees, domain)
     length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
     window, windowed = _count(row, "attn_window", 0.0, low=0.0), _count(row, "n_windowed_layers", 0.0, low=0.0)
     if length < 1 or windowed > layers:
@@ -211,19 +225,25 @@ def _layout(row: Row, layers: float, domain: float) -> Layout:
 
 
 def _machine(row: Row, domain: float) -> Machine:
-    precision = row.need("precision")
+    precision = str(row.need("precision"))
     peak = row.rate("peak_flops", f"peak_flops.{precision.removeprefix('mx')}")
     intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
     inter = row.number_or("inter_node_bandwidth", intra, "one network")
     narrow = element_bytes(precision) < training.ELEMENT_BYTES
-    memory = row.rate("hbm_bandwidth", "memory_bandwidth")
-    for name, value in (("peak_flops", peak), ("hbm_bandwidth", memory), ("link bandwidth", min(intra, inter))):
+    stream = row.rate("hbm_bandwidth", "memory_bandwidth")
+    rates = {
+        "peak_flops": peak,
+        "hbm_bandwidth": stream,
+        "intra_node_bandwidth": intra,
+        "inter_node_bandwidth": inter,
+    }
+    for name, value in rates.items():
         if value <= 0:
             raise Unsupported(f"{name} = {value:g} must be above zero")
     return Machine(
         peak_flops=peak,
         half_peak_flops=peak / 2.0 if narrow else peak,
-        memory_bandwidth=memory,
+        memory_bandwidth=stream,
         intra_bandwidth=intra,
         inter_bandwidth=inter,
         domain=domain,
@@ -240,13 +260,15 @@ def step_of(row: Row) -> Step:
     """
     work = _work(row)
     domain = _count(row, "devices_per_node", row.number_or("devices_per_node", _NODE, "the usual node"))
-    device, generation = row.device, _generation(row)
+    device, clock = row.device, clock_of(row.device)
+    if device is not None and clock < 1.0:
+        row.assume("clock", round(clock, 3), f"cube root of {device.tdp:.0f} W over the power of the fastest such part")
     return Step(
         work=work,
-        layout=_layout(row, work.layers, domain),
+        layout=_layout(row, work, domain),
         machine=_machine(row, domain),
-        generation=generation,
-        family="TPU" if device and device.kind == "tpu" else generation,
-        narrow=element_bytes(row.need("precision")) < training.ELEMENT_BYTES,
-        power=_power(row),
+        generation=generation_of(device),
+        family=family_of(device),
+        narrow=element_bytes(str(row.need("precision"))) < training.ELEMENT_BYTES,
+        clock=clock,
     )

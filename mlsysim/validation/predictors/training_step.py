@@ -15,7 +15,7 @@ from mlsysim import training
 from mlsysim.training import Efficiencies
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample
-from mlsysim.validation.predictors.training_rows import Step, step_of
+from mlsysim.validation.predictors.training_rows import step_of
 
 _MEASURED = {"Ampere": "a100", "Hopper": "h100"}  # generations whose products and STREAM others measured
 # korthikanti2022recompute, sec. 4.1: a layer keeps 34 bytes per token and hidden unit; each is written and read once,
@@ -45,41 +45,53 @@ _SOFTWARE = (
 )
 
 
-def sourced_gemm_efficiency(family: str) -> float:
+def sourced_gemm_efficiency(generation: str) -> float:
     """Share of the peak that a large product reaches: measured for the generation, else on Hopper, the newest measured.
 
     >>> 0.5 < sourced_gemm_efficiency("Ampere") < 0.9
     True
     """
-    return gemm_efficiency(_MEASURED.get(family, "h100"))
+    return gemm_efficiency(_MEASURED.get(generation, "h100"))
 
 
-def _memory(step: Step) -> float:
-    return stream_efficiency(_MEASURED.get(step.generation, "h100"), "triad")
+def _memory(generation: str) -> float:
+    return stream_efficiency(_MEASURED.get(generation, "h100"), "triad")
 
 
-def _efficiencies(step: Step, constants: Constants) -> Efficiencies:
-    """The constants of a row's classes; for a generation that the fit did not see, only what is sourced or counted."""
-    sourced = sourced_gemm_efficiency(step.family) * step.power
-    if step.generation not in constants:
+def efficiencies(generation: str, family: str, narrow: bool, clock: float, constants: Constants) -> Efficiencies:
+    """The constants of a device's classes; for a generation that the fit did not see, only what is sourced or counted.
+
+    Parameters
+    ----------
+    generation, family : str
+        As of ``training_rows.generation_of`` and ``family_of``.
+    narrow : bool
+        Whether the linear layers run in 8 bits.
+    clock : float
+        As of ``training_rows.clock_of``.
+    constants : Constants
+        None for datasheet mode.
+    """
+    if generation not in constants:
+        sourced = sourced_gemm_efficiency(generation) * clock
         return Efficiencies(
+            name="datasheet",
             source="measured products and STREAM, counted traffic",
             gemm=sourced,
             head=sourced,
             attention=sourced,
-            memory=_memory(step),
+            memory=_memory(generation),
             elementwise=_COUNTED_PASSES,
             dp_overlap=1.0,
         )
-    gemm = constants[step.family]["gemm"] * step.power
-    attention = constants["attention"]
+    gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
     return Efficiencies(
         name="calibrated",
-        source="scripts/fit_constants.py",
-        gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if step.narrow else 1.0),
+        source="fitted to published steps (scripts/fit_constants.py)",
+        gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if narrow else 1.0),
         head=gemm,
-        attention=attention.get(step.family, attention["other"]) * step.power,
-        memory=_memory(step),
+        attention=attention.get(family, attention["other"]) * clock,
+        memory=_memory(generation),
         **constants["software"],
     )
 
@@ -88,7 +100,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class training_step in seconds."""
     row = Row(inputs)
     step = step_of(row)
-    eff = _efficiencies(step, constants)
+    eff = efficiencies(step.generation, step.family, step.narrow, step.clock, constants)
     if constants and eff.name == "datasheet":
         row.assume("efficiencies", "datasheet", f"no row of generation {step.generation or 'unknown'!r} in the fit")
     time = training.step_terms(step.work, step.layout, step.machine, eff).time
@@ -109,22 +121,23 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """
     import numpy as np
 
+    rows = [row for row in rows if step_of(Row(row[0])).generation]  # a device nobody knows says nothing of others
     steps = [step_of(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
     size = Counter(g for _, _, g in rows)
     weight = np.array([size[g] ** -0.5 for _, _, g in rows])
-    families = sorted({s.family for s in steps if s.family})
+    families = sorted({s.family for s in steps})
     # Attention kernels differ by generation only where both were tuned for: Ampere's own, and one for all others.
     names = [(f, "gemm") for f in families] + [("8-bit", "gemm"), ("attention", "Ampere"), ("attention", "other")]
     names += [("software", n) for n in _SOFTWARE]
     ranges = [_RANGES[c if c in ("attention", "8-bit") else n] for c, n in names]
     low, high, start = (np.array(x) for x in zip(*ranges, strict=True))
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
-    memory = np.array([_memory(s) for s in steps])
+    memory = np.array([_memory(s.generation) for s in steps])
     ampere = np.array([s.family == "Ampere" for s in steps])
-    power = np.array([s.power for s in steps])
+    clock = np.array([s.clock for s in steps])
     narrow = np.array([s.narrow for s in steps])
-    column = np.array([families.index(s.family) if s.family else 0 for s in steps])
+    column = np.array([families.index(s.family) for s in steps])
     k = len(families)
 
     def values(z: Any) -> Any:
@@ -132,11 +145,11 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
 
     def residuals(z: Any) -> Any:
         c = values(z)
-        gemm = c[column] * power
+        gemm = c[column] * clock
         eff = Efficiencies(
             gemm=np.where(narrow, gemm * c[k], gemm),
             head=gemm,
-            attention=np.where(ampere, c[k + 1], c[k + 2]) * power,
+            attention=np.where(ampere, c[k + 1], c[k + 2]) * clock,
             memory=memory,
             **dict(zip(_SOFTWARE, c[k + 3 :], strict=True)),
         )
