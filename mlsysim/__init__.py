@@ -23,6 +23,7 @@ _SUBMODULES = (
     "parallelism",
     "roofline",
     "tables",
+    "training",
     "transformer",
     "units",
     "validation",

@@ -43,6 +43,7 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
     "min": (minute, {"s": 1}),
     "h": (hour, {"s": 1}),
     "day": (day, {"s": 1}),
+    "days": (day, {"s": 1}),
     "year": (year, {"s": 1}),
     "J": (1.0, {"J": 1}),
     "W": (1.0, {"J": 1, "s": -1}),

@@ -2,6 +2,7 @@
 """Fit the constants of one class of cases to a case file, and write the file that ships with the package.
 
 scripts/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
+scripts/fit_constants.py CASES.csv --scores        scores the shipped constants instead and writes the score file
 """
 
 import argparse
@@ -11,11 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlsysim.errors import InputError, MlsysimError
+from mlsysim.validation import scores
+from mlsysim.validation.baselines import score_baselines
 from mlsysim.validation.cases import CaseFile, read_cases
 from mlsysim.validation.predictors import PREDICTORS, Constants
 from mlsysim.validation.scoring import fit
 
 FOLDER = Path(__file__).resolve().parent.parent / "mlsysim" / "validation" / "constants"
+SCORES = FOLDER.parent / "scores"
 
 
 def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
@@ -36,17 +40,31 @@ def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_scores(file: CaseFile, date: datetime.date) -> Path:
+    """Score a class and write the sheet that the book prints; fit its constants first."""
+    path = SCORES / f"{file.case_class.name}.toml"
+    path.parent.mkdir(exist_ok=True)
+    beside = score_baselines(file) if file.case_class.name == "training_step" else {}
+    errors = {name: summary.mape_mean_over_groups for name, summary in beside.items()}
+    path.write_text(scores.as_toml(scores.measure(file, errors, date)), encoding="utf-8")
+    return path
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to a case file.")
     parser.add_argument("cases", help="a case file, as in gemm.open.csv")
     parser.add_argument("--class", dest="class_name", help="class of its rows (default: from the header)")
     parser.add_argument("--output", type=Path, help="where to write (default: the package's own file)")
+    parser.add_argument("--scores", action="store_true", help="write the score file instead of the constants")
     args = parser.parse_args(argv)
     try:
         file = read_cases(args.cases, args.class_name)
         name = file.case_class.name
         if name not in PREDICTORS:
             raise InputError(f"{file.name}: class {name} has no predictor, so there is nothing to fit")
+        if args.scores:
+            print(f"{write_scores(file, datetime.date.today()).name}: scores of {len(file.cases)} rows")
+            return 0
         constants = fit(name, file.cases)
     except MlsysimError as error:
         print(f"fit_constants: {error}", file=sys.stderr)

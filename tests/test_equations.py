@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from mlsysim import catalog, collectives, equations, flops, kernels, memory, parallelism, quantities, roofline  # noqa: F401  (importing registers)
+from mlsysim import catalog, collectives, equations, flops, kernels, memory, parallelism, quantities, roofline, training  # noqa: F401  (importing registers)
 from mlsysim.equations import REGISTRY, Equation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 

@@ -36,6 +36,7 @@ THIRD_PARTY_ALLOWED = {
     "quantities": {"pint"},
     "validation.predictors.training_step": {"numpy"},  # inside its fit only
     "classroom.charts": {"matplotlib", "IPython"},
+    "classroom.bars": {"matplotlib"},
     "classroom.sliders": {"ipywidgets"},
 }
 

@@ -23,6 +23,7 @@ CHAPTER_OF = {
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
     "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
+    "mlsysim.training.equations": "06-training-step",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

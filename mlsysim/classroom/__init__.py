@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "Bars": "bars",
     "Chart": "charts",
     "Choice": "sliders",
     "Line": "charts",
@@ -13,6 +14,7 @@ _HOMES = {
     "Slider": "sliders",
     "check": "exercises",
     "draw": "charts",
+    "draw_bars": "bars",
     "explore": "sliders",
     "inputs": "exercises",
     "question": "exercises",

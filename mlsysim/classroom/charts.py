@@ -26,6 +26,28 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
 _MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there
 WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
+STYLE: dict[str, Any] = {
+    "figure.figsize": (WIDTH, HEIGHT),
+    "figure.dpi": 100,
+    "savefig.dpi": 100,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "font.size": 9,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 2.0,
+}
 
 
 @dataclass(frozen=True)
@@ -75,49 +97,28 @@ def draw(chart: Chart) -> None:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        _display(chart)
+        display(chart)
         return
     figure = matplotlib_figure(chart)
-    _display(figure)
+    display(figure)
     plt.close(figure)
 
 
-def _display(thing: Any) -> None:
+def display(thing: Any) -> None:
+    """Show a thing in a notebook; print it elsewhere."""
     try:
-        from IPython.display import display
+        from IPython.display import display as show
     except ImportError:
         print(thing)
     else:
-        display(thing)
+        show(thing)
 
 
 def matplotlib_figure(chart: Chart) -> Any:
     """The chart as a matplotlib figure in the house style."""
     import matplotlib.pyplot as plt
 
-    style = {
-        "figure.figsize": (WIDTH, HEIGHT),
-        "figure.dpi": 100,
-        "savefig.dpi": 100,
-        "figure.facecolor": PAPER,
-        "axes.facecolor": PAPER,
-        "savefig.facecolor": PAPER,
-        "font.size": 9,
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.titlecolor": INK,
-        "text.color": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.color": GRID,
-        "grid.linewidth": 0.6,
-        "legend.frameon": False,
-        "lines.linewidth": 2.0,
-    }
-    with plt.rc_context(style):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(layout="constrained")
         for line in chart.lines:
             axes.plot(

@@ -8,11 +8,18 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mlsysim.classroom.exercises import communication, counting, iron_law, memory, parallelism
+from mlsysim.classroom.exercises import (
+    communication,
+    counting,
+    iron_law,
+    memory,
+    parallelism,
+    training_step,
+)
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
 from mlsysim.errors import unknown_name
 
-_CHAPTERS = (iron_law, counting, memory, communication, parallelism)
+_CHAPTERS = (iron_law, counting, memory, communication, parallelism, training_step)
 
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

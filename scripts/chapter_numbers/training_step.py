@@ -1,0 +1,261 @@
+"""Chapter 6, the training step."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import NormalDist, mean
+from typing import Any
+
+from mlsysim import catalog, collectives, flops, parallelism, training, units, validation
+from mlsysim.parallelism import Plan
+from mlsysim.training import Efficiencies, TrainingStep
+from mlsysim.validation import PublishedPlan, scoring
+from mlsysim.validation.predictors import shipped_constants
+from mlsysim.validation.scores import shipped_scores
+from mlsysim.validation.shipped import training_cases
+
+COUNTED = replace(training.DATASHEET, name="counted", elementwise=34.0, dp_overlap=1.0)
+
+
+def _share(value: float, digits: int = 1) -> str:
+    return units.percent(value, digits, signed=False)
+
+
+def _step(row: PublishedPlan, efficiencies: Efficiencies) -> TrainingStep:
+    cluster = catalog.cluster(row.node, row.plan.devices // row.node.devices)
+    return training.training_step(
+        row.shape,
+        row.plan,
+        cluster,
+        global_batch=row.global_batch,
+        seq=row.seq,
+        precision=row.precision,
+        efficiencies=efficiencies,
+    )
+
+
+def _predicted() -> Mapping[str, Mapping[str, scoring.ScoredRow]]:
+    return {
+        mode: {row.id: row for row in scoring.score(training_cases(), mode).rows} for mode in ("datasheet", "calibrated")
+    }
+
+
+def _error(row: scoring.ScoredRow) -> str:
+    assert row.error is not None
+    return units.percent(row.error)
+
+
+def _gpt3(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
+    row, paper = validation.published_plan("gpt3-1024"), validation.counts()["narayanan-gpt3-run"]
+    n, d, gpus, rate = (paper.inputs[k] for k in ("parameters", "tokens", "devices", "rate"))
+    peak = row.node.device.peak_flops[row.precision]
+
+    def used(convention: str) -> float:
+        work = flops.counted_flops(row.shape, row.seq, convention) * row.tokens
+        return float(training.mfu(work, row.measured, row.plan.devices, peak))
+
+    def days(per_parameter: float, achieved: float) -> float:
+        return float(training.run_time(per_parameter * n * d, gpus, achieved) / units.day)
+
+    def seconds(time: Any) -> str:
+        return units.format(time, "s", 3)
+
+    step = _step(row, COUNTED)
+    plain, fitted = predicted["datasheet"][row.name], predicted["calibrated"][row.name]
+    return {
+        "peak": units.format(peak, "FLOP/s", prefix="T"),
+        "counted": units.format(step.time, "s"),
+        "traffic_share": _share(step.terms.elementwise / step.time),
+        "mfu_6n": _share(used("6N")),
+        "hfu": _share(used("megatron")),
+        "days_45": f"{days(6, 0.45 * peak):.1f}",
+        "days_8": f"{days(8, rate):.1f}",
+        "paper_days": f"{paper.value.value / units.day:.0f}",
+        "paper_share": _share(rate / peak, 0),
+        "mfu_paper": _share(training.mfu(6 / 8 * rate, 1.0, 1, peak)),
+        "rate": units.format(rate, "FLOP/s", prefix="T"),
+        "short": _share(1 - days(6, rate) / days(8, rate), 0),
+        "bound": seconds(_step(row, training.DATASHEET).time),
+        "measured": seconds(row.measured),
+        "datasheet": seconds(plain.predicted),
+        "datasheet_error": _error(plain),
+        "calibrated": seconds(fitted.predicted),
+        "calibrated_error": _error(fitted),
+    }
+
+
+def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
+    out = {}
+    for length, name in (("8k", "llama3-405b-8k"), ("16k", "llama3-405b-16k"), ("128k", "llama3-405b-128k")):
+        row, plain = validation.published_plan(name), predicted["datasheet"][name]
+        assert row.rate is not None
+        assert plain.predicted is not None
+        peak = row.node.device.peak_flops[row.precision]
+        out[f"rate_{length}"] = f"{row.rate.value / units.TFLOP:.0f}"
+        out[f"mfu_{length}"] = _share(training.mfu(row.counted_flops, row.measured, row.plan.devices, peak))
+        out[f"ours_{length}"] = _share(training.mfu(row.counted_flops, plain.predicted, row.plan.devices, peak))
+        out[f"error_{length}"] = _error(plain)
+        step = _step(
+            replace(row, plan=replace(row.plan, virtual_stages=4)),
+            validation.datasheet_efficiencies(row.node.device, row.precision),
+        )
+        assert abs(step.time / plain.predicted - 1) < 1e-6, "the predictor assumes four chunks here"
+        out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
+    long = validation.published_plan("llama3-405b-128k")
+    out["dp_128k"] = f"{long.devices.value / parallelism.devices(long.plan.tp, long.plan.pp, long.plan.cp, 1):g}"
+    token = flops.training_flops_per_token(long.shape, long.seq, causal=True, recompute="none")
+    out["core_share"] = _share(1 - token.matmul / token.model_flops, 0)
+    out["calibrated_128k"] = _error(predicted["calibrated"]["llama3-405b-128k"])
+    return out
+
+
+def _mtnlg(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
+    bench = validation.published_plan("megatron-530b")
+    assert bench.rate is not None
+    rows = {n: validation.published_plan(f"mtnlg-{n}") for n in (280, 350, 420)}
+    slow = rows[280]
+    hardware = flops.megatron_flops(slow.global_batch, slow.seq, slow.layers, slow.shape.hidden, slow.shape.vocab)
+    return {
+        **{f"t{n}": f"{row.measured:.1f}" for n, row in rows.items()},
+        **{f"e{n}": _error(predicted["calibrated"][f"mtnlg-{n}"]) for n in rows},
+        "rate": units.format(hardware / slow.measured / slow.plan.devices, "FLOP/s", 3),
+        "rate_benchmark": units.format(bench.rate.value, "FLOP/s", prefix="T"),
+        "benchmark_error": _error(predicted["calibrated"]["megatron-530b"]),
+    }
+
+
+def _moe() -> dict[str, str]:
+    run, total = validation.counts()["deepseek-v3-run"], validation.counts()["deepseek-v3-total"]
+    i = run.inputs
+
+    def hours(**links: float) -> tuple[float, TrainingStep]:
+        cluster = catalog.cluster("H800-node", i["devices"] // 8)
+        plan = Plan(pp=i["pp"], dp=i["dp"], ep=i["ep"])
+        s = training.training_step(
+            i["model"], plan, cluster, global_batch=i["global_batch"], seq=i["seq"], precision="fp8", **links
+        )
+        return float(training.time_to_train(i["tokens"], s.tokens, s.time) * s.devices), s
+
+    (free, step), (exposed, _) = hours(intra_bandwidth=1e18, inter_bandwidth=1e18), hours()
+    return {
+        "tokens": f"{i['tokens'] / 1e12:g}",
+        "measured": f"{run.value.value / units.hour / 1e6:.3f}",
+        "total": f"{total.value.value / units.hour / 1e6:.3f}",
+        "free": f"{free / units.hour / 1e6:.2f}",
+        "exposed": f"{exposed / units.hour / 1e6:.2f}",
+        "beaten": _share(1 - run.value.value / exposed, 0),
+        "head": _share(step.terms.head / step.time, 0),
+        "growing": _share(469e9 / i["tokens"], 0),
+    }
+
+
+def _score() -> dict[str, str]:
+    sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
+    software = constants["software"]
+    biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
+    steps = [100 * (b - a) for a, b in zip(biases, biases[1:], strict=False) if a is not None and b is not None]
+    return {
+        "rows": str(sheet.rows),
+        "groups": str(len(sheet.groups)),
+        "constants": str(sheet.constants),
+        "bias": _share(-float(sheet.datasheet.bias or 0.0), 0),
+        "products": f"{steps[0]:.0f}",
+        "attention_points": f"{steps[1]:.0f}",
+        "software": f"{steps[2]:.0f}",
+        "points": f"{-100 * float(sheet.datasheet.bias or 0.0):.0f}",
+        "ampere": f"{constants['Ampere']['gemm']:.2f}",
+        "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
+        "variation": _share(software["variation"]),
+        "tpu": f"{constants['TPU']['gemm']:.2f}",
+        "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
+        "hopper": f"{constants['Hopper']['gemm']:.2f}",
+        "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
+        "attention": f"{min(constants['attention'].values()):.2f} to {max(constants['attention'].values()):.2f}",
+        "passes": f"{software['elementwise']:.0f}",
+        "link": f"{software['link']:.2f}",
+        "overhead": units.format(software["layer_overhead"], "s", 2),
+        "tp_overlap": _share(software["tp_overlap"], 0),
+        "mape": _share(sheet.leave_one_group_out.mape),
+    }
+
+
+def _rack() -> dict[str, str]:
+    def step(node: str, tp: int) -> TrainingStep:
+        cluster = catalog.cluster(node, -(-1152 // catalog.node(node).devices))
+        plan = Plan(tp=tp, pp=8, dp=128 // tp, virtual_stages=2)
+        return training.training_step("Llama-3.1-405B", plan, cluster, global_batch=512, seq=8192)
+
+    nodes = {"h100": "DGX-H100", "b200": "DGX-B200", "gb200": "GB200-NVL72"}
+    return {
+        f"{short}_slower": _share(1 - step(node, 8).time / step(node, 16).time, 0) for short, node in nodes.items()
+    }
+
+
+def _strong(replicas: int = 128) -> dict[str, str]:
+    plan = Plan(tp=8, pp=4, dp=replicas)
+    cluster = catalog.cluster("DGX-H100", 4 * replicas)
+    s = training.training_step("Llama-3.1-70B", plan, cluster, global_batch=512, seq=4096, efficiencies=COUNTED)
+    return {
+        "replicas": str(replicas),
+        "micro_batches": f"{plan.micro_batches(512):g}",
+        "lost": _share((s.terms.bubble + s.terms.data_parallel) / s.time, 0),
+    }
+
+
+def _drawn(devices: int) -> float:
+    random.seed(6)
+    normal = NormalDist()
+    return 0.01 * mean(normal.inv_cdf(random.random() ** (1 / devices)) for _ in range(20_000))
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 6."""
+    predicted = _predicted()
+    bubble = parallelism.bubble_ratio(8, 32)
+    eight = parallelism.bubble_ratio(8, 8)
+    devices = 32_768
+    h100, llama = catalog.device("H100"), "Llama-3.1-8B"
+    rate = validation.published_plan("llama3-405b-16k").rate
+    assert rate is not None
+
+    def counted(convention: str) -> str:
+        causal = flops.counted_flops(llama, 131_072, "matmul-causal")
+        return _share(0.40 * flops.counted_flops(llama, 131_072, convention) / causal, 0)
+
+    message = collectives.ring_all_reduce(9e9, 64, 50e9)
+    return {
+        "gpt3": _gpt3(predicted),
+        "llama": _llama(predicted),
+        "mtnlg": _mtnlg(predicted),
+        "moe": _moe(),
+        "score": _score(),
+        "rack": _rack(),
+        "strong": _strong(),
+        "attention": {"backward": f"{training.terms.FLASH_BACKWARD:g}"},
+        "optimizer": {"bytes": "30"},
+        "exposed": {
+            "message": units.format(message, "s", 3),
+            "behind": units.format(0.2, "s"),
+            "left": units.format(training.exposed_time(message, 0.2, 0.8), "s", 3),
+        },
+        "slip": {
+            "hidden": f"{training.step_time(1.0, bubble):.2f}",
+            "right": f"{training.step_time(1.0, 0.0, bubble):.2f}",
+            "error_8": units.percent(training.step_time(1.0, eight) / training.step_time(1.0, 0.0, eight) - 1, 0),
+        },
+        "slow": {
+            "devices": f"{devices:,}",
+            "bound": _share(training.straggler_time(1.0, 0.01, devices) - 1),
+            "drawn": _share(_drawn(devices)),
+        },
+        "peak": {
+            "sparse": units.format(2 * h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
+            "sparse_mfu": _share(training.mfu(rate.value, 1.0, 1, 2 * h100.peak_flops["bf16"])),
+        },
+        "context": {
+            "six": counted("6N"),
+            "causal": _share(0.40, 0),
+            "full": counted("matmul-full"),
+            "embedding": _share(1 - flops.matmul_parameters(llama) / flops.active_parameters(llama)),
+        },
+    }
