@@ -59,6 +59,15 @@ def log(x: Num) -> Num:
     return _numpy().log(x) if is_array(x) else math.log(x)
 
 
+def exp(x: Num) -> Num:
+    """e to the x, elementwise for an array.
+
+    >>> exp(0.0)
+    1.0
+    """
+    return _numpy().exp(x) if is_array(x) else math.exp(x)
+
+
 def sqrt(x: Num) -> Num:
     """Square root, elementwise for an array.
 

@@ -75,8 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         errors = {}
         for name in POOLS:
-            file = measured(read_cases(str(args.folder / f"{name}.open.csv"), name))
-            errors[name] = GroupedErrors.of(score(file, "calibrated", leave_one_group_out=True))
+            file = measured(read_cases(args.folder / f"{name}.open.csv", name))
+            scored = [score(file, "calibrated", leave_one_group_out=True)] if file.cases else []
+            errors[name] = GroupedErrors.of(*scored)
             print(f"{name}: {errors[name].rows} rows of {len(errors[name].groups)} sources")
     except MlsysimError as error:
         print(f"fit_intervals: {error}", file=sys.stderr)

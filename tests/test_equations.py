@@ -8,7 +8,20 @@ import re
 import numpy as np
 import pytest
 
-from mlsysim import catalog, collectives, equations, flops, kernels, memory, parallelism, quantities, roofline, training  # noqa: F401  (importing registers)
+from mlsysim import (  # noqa: F401  (importing registers)
+    catalog,
+    collectives,
+    equations,
+    explore,
+    flops,
+    kernels,
+    memory,
+    parallelism,
+    quantities,
+    roofline,
+    training,
+    validation,
+)
 from mlsysim.equations import REGISTRY, Equation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -37,7 +50,15 @@ def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equat
         printed = eval(
             eq.formula,
             {"__builtins__": {}},
-            {**arguments, "min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2, "log": math.log},
+            {
+                **arguments,
+                "min": min,
+                "max": max,
+                "sqrt": math.sqrt,
+                "log2": math.log2,
+                "log": math.log,
+                "exp": math.exp,
+            },
         )
         assert eq.function(**arguments) == pytest.approx(printed, rel=1e-12)
 
@@ -79,7 +100,8 @@ def test_the_docstring_is_a_specification(eq: Equation) -> None:
 def test_bad_values_are_refused_by_name(eq: Equation) -> None:
     good = inside(eq, random.Random(eq.label))
     for name, domain in eq.domains.items():
-        bad = [float("nan"), float("inf"), -1.0, "1", None, True, [1.0], np.array([1.0, -1.0]), 1 + 2j]
+        below = domain.low - 1.0
+        bad = [float("nan"), float("inf"), below, "1", None, True, [1.0], np.array([1.0, below]), 1 + 2j]
         if domain.low_open:
             bad.append(0.0)
         if math.isfinite(domain.high):

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from mlsysim import catalog, classroom, kernels, roofline  # noqa: F401  (importing registers)
+from mlsysim import catalog, classroom, explore, kernels, roofline, validation  # noqa: F401  (importing registers)
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
@@ -24,6 +24,9 @@ CHAPTER_OF = {
     "mlsysim.collectives": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
     "mlsysim.training.equations": "06-training-step",
+    **dict.fromkeys(
+        (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
+    ),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

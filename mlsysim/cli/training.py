@@ -133,7 +133,8 @@ def add(commands: Commands) -> None:
         help="time of a training step, split into terms, and whether it fits",
         epilog="JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
-        "peak_flops_per_s, efficiencies, fits, memory_bytes, capacity_bytes, reason, mode, time_to_train_s (null "
+        "peak_flops_per_s, efficiencies, interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
+        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, mode, time_to_train_s (null "
         "without --tokens).",
     )
     p.add_argument("--device", help="name or alias, as in H100; or give --node")
