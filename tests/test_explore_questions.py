@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from mlsysim import roofline
+from mlsysim import catalog, roofline, training
 from mlsysim.errors import InputError
-from mlsysim.explore import elasticities, solve_for, threshold, tornado
+from mlsysim.explore import combined_spread, elasticities, elasticity, solve_for, threshold, tornado
+from mlsysim.parallelism import Plan
 
 
 @pytest.mark.independent
@@ -74,3 +76,39 @@ def test_the_widest_swing_comes_first() -> None:
         tornado(lambda a: a, {"a": 1.0}, {"b": (0, 1)})
     with pytest.raises(InputError, match="outside"):
         tornado(lambda a: a, {"a": 1.0}, {"a": (2, 3)})
+
+
+@pytest.mark.independent
+def test_an_elasticity_is_a_slope_on_logarithmic_axes() -> None:
+    """By calculus: ln f = 3 ln x + const, and for 1 + x the slope is x / (1 + x)."""
+    assert elasticity(above=1.1**3, below=1.1**-3, step=0.1) == pytest.approx(3.0)
+    assert elasticity(above=5 * 1.1**3, below=5 * 1.1**-3, step=0.1) == pytest.approx(3.0)
+    x, d = 0.25, 1e-4
+    assert elasticity(1 + x * (1 + d), 1 + x / (1 + d), d) == pytest.approx(x / (1 + x), rel=1e-6)
+
+
+@pytest.mark.independent
+def test_two_inputs_that_move_together_spread_as_drawn_ones_do() -> None:
+    """A Monte Carlo experiment against the law of propagation: f = x^1.5 / y, with correlated logarithms."""
+    rng = np.random.default_rng(3)
+    for r in (-0.8, 0.0, 0.9):
+        x, y = 0.1 * rng.standard_normal((2, 400_000))
+        y = r * x + math.sqrt(1 - r * r) * y
+        drawn = np.std(1.5 * x - 2.0 * y)
+        assert combined_spread(1.5 * 0.1, -2.0 * 0.1, r) == pytest.approx(drawn, rel=0.01)
+    assert combined_spread(0.2, -0.2, 1.0) == 0.0
+
+
+@pytest.mark.independent
+def test_the_step_hangs_on_what_it_waits_for() -> None:
+    """One device sends nothing; halving the time of all rates doubles none but the parts that have them."""
+    alone = training.training_step("Llama-3.1-8B", Plan(), "H100", global_batch=1, seq=2048)
+    assert alone.elasticities()["network"] == alone.elasticities()["scale_up_link"] == 0.0
+    cluster = catalog.cluster("DGX-H100", 16)
+    step = training.training_step("Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192)
+    assert sum(step.elasticities().values()) == pytest.approx(-1.0, abs=1e-3)  # no overhead: all rates up, time down
+    faster = training.training_step(
+        "Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192, inter_bandwidth=50e9 * 1.01
+    )
+    slope = math.log(faster.time / step.time) / math.log(1.01)
+    assert step.elasticities()["network"] == pytest.approx(slope, abs=0.01)

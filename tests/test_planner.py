@@ -121,3 +121,31 @@ def test_what_cannot_be_is_an_error() -> None:
         search().find(Plan(tp=8, dp=2, sharding="zero2"))
     with pytest.raises(InputError, match="no plan splits"):
         explore.possible_degrees(TOY, devices=7, global_batch=3, seq=5)
+
+
+@pytest.mark.independent
+def test_fewer_plans_are_ranked_among_themselves() -> None:
+    s = search()
+    alone = s.where(lambda c: (c["tp"] == 2) & (c["recompute"] == "full"))
+    assert set(alone.rows["tp"]) == {2}
+    assert 0 < len(alone.rows) < len(s.rows)
+    slow = alone.plan(2)
+    assert alone.rank(slow)[0] <= s.rank(slow)[0]
+    times = np.sort(s.fitting["time"])
+    for factor in (1.0, 1.05, 1.5, 9.0):
+        assert s.within(factor) == int(np.searchsorted(times, factor * times[0], side="right"))
+    with pytest.raises(InputError, match="factor"):
+        s.within(0.9)
+
+
+@pytest.mark.independent
+def test_without_sequence_parallelism_the_step_and_its_memory_are_those_of_such_a_plan() -> None:
+    s = search(sequence_parallel=False)
+    plan = s.plan()
+    assert not plan.sequence_parallel
+    step = training.training_step(TOY, plan, SMALL, global_batch=32, seq=2048)
+    memory = training.training_memory(TOY, plan, SMALL.node.device, seq=2048, global_batch=32)
+    row = s.find(plan)
+    assert (row["time"], row["memory"]) == pytest.approx((step.time, memory.total), rel=1e-12)
+    with pytest.raises(InputError, match="not among"):
+        search().find(plan)

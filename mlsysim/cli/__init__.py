@@ -4,11 +4,11 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, primitives, training
+from mlsysim.cli import catalogues, checking, exploring, primitives, training
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
-GROUPS = (catalogues, primitives, training, checking)  # modules with their commands, in the order of the help
+GROUPS = (catalogues, primitives, training, exploring, checking)  # modules with their commands, in the order of the help
 
 
 def _parser() -> Parser:

@@ -1,8 +1,8 @@
 """The best plan for a model on a cluster: every plan there is, its time and memory, the front, and why the others lose."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -83,6 +83,23 @@ class PlanSearch:
     seq: int
     rows: Columns
     capacity: float
+    sequence_parallel: bool = True
+
+    def where(self, chosen: Callable[[Columns], Any]) -> "PlanSearch":
+        """The same search over fewer plans: those for which ``chosen`` gives true, as ``lambda c: c["cp"] == 1``."""
+        return replace(self, rows=self.rows.take(chosen(self.rows)))
+
+    def within(self, factor: float) -> int:
+        """How many of the plans that fit take at most so many times the best step; 1.01 asks for one per cent.
+
+        Raises
+        ------
+        InputError
+            A factor below 1.
+        """
+        if not factor >= 1:
+            raise InputError(f"plan search: factor = {factor!r} must be at least 1; 1.01 is one per cent slower")
+        return int((self.fitting["time"] <= factor * self.best()["time"][0]).sum())
 
     @property
     def fitting(self) -> Columns:
@@ -104,7 +121,7 @@ class PlanSearch:
 
     def plan(self, rank: int = 1) -> Plan:
         """The plan of that rank, 1 being the fastest that fits."""
-        return plan_of(self.best(rank).row(rank - 1))
+        return plan_of(self.best(rank).row(rank - 1), self.sequence_parallel)
 
     def front(self, *by: str) -> Columns:
         """The plans that fit and that no other beats in time and memory (or in the columns named)."""
@@ -118,7 +135,7 @@ class PlanSearch:
         InputError
             When the search did not try it.
         """
-        mask: Any = np.ones(len(self.rows), dtype=bool)
+        mask: Any = np.full(len(self.rows), wanted.sequence_parallel == self.sequence_parallel)
         for name in (*DEGREES, *CHOICES):
             mask &= self.rows[name] == getattr(wanted, name)
         found = np.flatnonzero(mask)
@@ -184,9 +201,9 @@ def _describe(row: dict[str, Any]) -> str:
     return f"{degrees or 'one device'}{chunks}, micro-batch {row['micro_batch']}, {row['sharding']}, recompute {row['recompute']}"
 
 
-def plan_of(row: dict[str, Any]) -> Plan:
+def plan_of(row: dict[str, Any], sequence_parallel: bool = True) -> Plan:
     """A row of a search as a plan."""
-    return Plan(**{name: row[name] for name in (*DEGREES, *CHOICES)})
+    return Plan(**{name: row[name] for name in (*DEGREES, *CHOICES)}, sequence_parallel=sequence_parallel)
 
 
 def plan(
@@ -200,6 +217,7 @@ def plan(
     micro_batches: Sequence[int] = (1, 2, 4, 8),
     shardings: Sequence[str] = ("zero1", "fsdp", "hsdp"),
     recomputes: Sequence[str] = RECOMPUTES,
+    sequence_parallel: bool = True,
     capacity: float | None = None,
     price_per_device_second: float | None = None,
 ) -> PlanSearch:
@@ -219,6 +237,8 @@ def plan(
         The datasheet, or calibrated ones.
     micro_batches, shardings, recomputes : sequences
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
+    sequence_parallel : bool
+        Whether tensor parallelism splits what lies between the products as well.
     capacity : float, byte, optional
         Memory that a plan may take; the device's own when not given. Leave room for what is not counted.
     price_per_device_second : float, USD/s, optional
@@ -227,7 +247,8 @@ def plan(
     Returns
     -------
     PlanSearch
-        All rows, ``best()``, ``front()``, ``rank(plan)``, ``why(plan)``, ``losers()``, ``explain()``.
+        All rows, ``best()``, ``front()``, ``rank(plan)``, ``why(plan)``, ``losers()``, ``within(factor)``, ``where(...)``,
+        ``explain()``.
 
     Raises
     ------
@@ -247,7 +268,8 @@ def plan(
         rows = _with_groups(degrees, sharding, cluster.domain)
         if not len(rows):
             continue
-        chosen = Plan(**{name: rows[name] for name in DEGREES}, sharding=sharding, recompute=recompute)
+        degrees_of = {name: rows[name] for name in DEGREES}
+        chosen = Plan(**degrees_of, sharding=sharding, recompute=recompute, sequence_parallel=sequence_parallel)
         step = training.training_step(
             m, chosen, cluster, global_batch=global_batch, seq=seq, precision=precision, efficiencies=efficiencies
         )
@@ -260,7 +282,7 @@ def plan(
             columns["cost"] = step.time * cluster.devices * price_per_device_second
         parts.append(Columns(columns))
     room = cluster.node.device.memory_capacity if capacity is None else capacity
-    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room)
+    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel)
 
 
 def _with_groups(degrees: Columns, sharding: str, domain: int) -> Columns:
