@@ -42,6 +42,7 @@ THIRD_PARTY_ALLOWED = {
     "validation.predictors.training_step": {"numpy"},  # inside its fit only
     "classroom.charts": {"matplotlib", "IPython"},
     "classroom.bars": {"matplotlib"},
+    "classroom.swings": {"matplotlib"},
     "classroom.sliders": {"ipywidgets"},
 }
 

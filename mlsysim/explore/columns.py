@@ -74,15 +74,17 @@ class Columns:
         """
         if not by:
             raise InputError("pareto: name at least one column, as in pareto('time', 'memory')")
-        points = np.stack([np.asarray(self[name], dtype=float) for name in by], axis=1)
-        order = np.lexsort(points.T[::-1])
-        front: list[int] = []
-        for i in order:  # sorted: only an earlier row can beat a later one
-            kept = points[front]
-            beaten = (kept <= points[i]).all(axis=1) & (kept < points[i]).any(axis=1)
-            if not beaten.any():
-                front.append(int(i))
-        return self.take(front)
+        points, place = np.unique(
+            np.stack([np.asarray(self[name], dtype=float) for name in by], axis=1), axis=0, return_inverse=True
+        )
+        on_front = np.zeros(len(points), dtype=bool)
+        left = np.arange(len(points))
+        while len(left):  # sorted, so nothing that is left beats the first
+            first, left = left[0], left[1:]
+            on_front[first] = True
+            left = left[(points[left] < points[first]).any(axis=1)]
+        found = np.flatnonzero(on_front[place.reshape(-1)])
+        return self.take(found[np.lexsort(points[place.reshape(-1)[found]].T[::-1])])
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Plain lists, for JSON."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from mlsysim.classroom.exercises import (
     communication,
     counting,
+    exploring_designs,
     iron_law,
     memory,
     parallelism,
@@ -19,7 +20,7 @@ from mlsysim.classroom.exercises import (
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
 from mlsysim.errors import unknown_name
 
-_CHAPTERS = (iron_law, counting, memory, communication, parallelism, training_step)
+_CHAPTERS = (iron_law, counting, memory, communication, parallelism, training_step, exploring_designs)
 
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
