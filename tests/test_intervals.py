@@ -64,6 +64,8 @@ def test_coverage_leaves_each_source_out() -> None:
     errors = GroupedErrors((*(((0.01 * i),) for i in range(-10, 11)), (9.0,)))
     assert errors.quantiles() == (-0.09, 0.10)
     assert 17 / 22 <= errors.coverage() <= 21 / 22
+    twenty = GroupedErrors(tuple((float(i),) for i in range(20)))
+    assert twenty.left_out()[0] == (2.0, 18.0)  # of 1 to 19: the second on each side
 
 
 def test_too_few_sources_are_refused() -> None:

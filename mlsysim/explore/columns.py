@@ -77,7 +77,7 @@ class Columns:
         points, place = np.unique(
             np.stack([np.asarray(self[name], dtype=float) for name in by], axis=1), axis=0, return_inverse=True
         )
-        on_front = np.zeros(len(points), dtype=bool)
+        on_front: Any = np.zeros(len(points), dtype=bool)
         left = np.arange(len(points))
         while len(left):  # sorted, so nothing that is left beats the first
             first, left = left[0], left[1:]

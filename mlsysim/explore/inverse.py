@@ -103,4 +103,4 @@ def solve_for(function: Callable[[float], float], target: float, low: float, hig
             f"solve_for: target = {target:g} is not reached: the function gives {first:g} at {low:g} and {last:g} at "
             f"{high:g}; choose a target between them or widen the range"
         )
-    return threshold(lambda x: (float(function(x)) >= target) == (last >= target), low, high, rtol)
+    return threshold(lambda x: float(function(x)) >= target, low, high, rtol)
