@@ -15,6 +15,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     cost,
     energy,
     equations,
+    explore,
     flops,
     inference,
     kernels,
@@ -24,6 +25,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     reliability,
     roofline,
     training,
+    validation,
 )
 from mlsysim.equations import REGISTRY, Equation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
@@ -126,7 +128,8 @@ def test_the_docstring_is_a_specification(eq: Equation) -> None:
 def test_bad_values_are_refused_by_name(eq: Equation) -> None:
     good = inside(eq, random.Random(eq.label))
     for name, domain in eq.domains.items():
-        bad = [float("nan"), float("inf"), -1.0, "1", None, True, [1.0], np.array([1.0, -1.0]), 1 + 2j]
+        below = domain.low - 1.0
+        bad = [float("nan"), float("inf"), below, "1", None, True, [1.0], np.array([1.0, below]), 1 + 2j]
         if domain.low_open:
             bad.append(0.0)
         if math.isfinite(domain.high):

@@ -16,7 +16,7 @@ FLOORS = [
     {"errors", "_numeric"},
     {"units", "tables"},
     {"equations"},
-    {"results", "quantities"},
+    {"results", "quantities", "intervals", "sensitivity"},
     {"catalog"},
     {"roofline", "kernels", "transformer"},
     {"flops"},
@@ -26,6 +26,7 @@ FLOORS = [
     {"training", "inference"},
     {"energy", "capacity"},
     {"cost", "reliability"},
+    {"explore"},
     {"validation"},
     {"classroom"},
     {"cli"},
@@ -34,11 +35,16 @@ FLOOR_OF = {name: i for i, names in enumerate(FLOORS) for name in names}
 THIRD_PARTY_ALLOWED = {
     "_numeric": {"numpy"},
     "quantities": {"pint"},
+    "explore.columns": {"numpy"},
+    "explore.grid": {"numpy"},
+    "explore.planner": {"numpy"},
+    "explore.sweeping": {"numpy", "tqdm", "dask"},
     "validation.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
     "classroom.charts": {"matplotlib", "IPython"},
     "classroom.bars": {"matplotlib"},
+    "classroom.swings": {"matplotlib"},
     "classroom.sliders": {"ipywidgets"},
 }
 
@@ -95,6 +101,8 @@ def test_third_parties_stay_where_they_are_allowed(root: Path) -> None:
         "from mlsysim import catalog; catalog.devices()",
         "from mlsysim import cli; cli.main(['devices', '--json'])",
         "from mlsysim.classroom import check; check('01.1', 1.0)",
+        "from mlsysim.explore import elasticities; elasticities(lambda x: x**2, {'x': 3.0})",
+        "from mlsysim import intervals; intervals.interval('training_step', 10.0)",
     ],
 )
 def test_the_core_needs_neither_numpy_nor_matplotlib(code: str) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import nbformat
 import pytest
 
-from mlsysim import capacity, catalog, classroom, kernels, reliability, roofline  # noqa: F401  (importing registers)
+from mlsysim import (  # noqa: F401  (importing registers)
+    capacity,
+    catalog,
+    classroom,
+    explore,
+    kernels,
+    reliability,
+    roofline,
+    validation,
+)
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
@@ -34,6 +43,9 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
     "mlsysim.validation.metrics": "12-reality-checks",
+    **dict.fromkeys(
+        (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
+    ),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -8,9 +8,17 @@ from mlsysim.catalog import Cluster, Device, Model
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, pick_model, print_json, quantity
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
+from mlsysim.training import Efficiencies
 from mlsysim.validation import calibrated_efficiencies, datasheet_efficiencies
 
 MODES = ("bound", "datasheet", "calibrated")
+
+
+def pick_efficiencies(mode: str, device: Device, precision: str) -> Efficiencies:
+    """What software reaches in one of the MODES."""
+    if mode == "bound":
+        return training.DATASHEET
+    return (calibrated_efficiencies if mode == "calibrated" else datasheet_efficiencies)(device, precision)
 
 
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
@@ -47,11 +55,6 @@ def _train(args: argparse.Namespace) -> None:
     model, cluster = pick_model(args.model), _where(args)
     device = cluster if isinstance(cluster, Device) else cluster.node.device
     plan = _plan(args, model, None if isinstance(cluster, Device) else cluster.devices)
-    efficiencies = {
-        "bound": lambda: training.DATASHEET,
-        "datasheet": lambda: datasheet_efficiencies(device, args.precision),
-        "calibrated": lambda: calibrated_efficiencies(device, args.precision),
-    }[args.mode]()
     result = training.training_step(
         model,
         plan,
@@ -60,7 +63,7 @@ def _train(args: argparse.Namespace) -> None:
         seq=args.seq,
         inter_bandwidth=args.inter_bandwidth,
         precision=args.precision,
-        efficiencies=efficiencies,
+        efficiencies=pick_efficiencies(args.mode, device, args.precision),
         attn_len=args.attn_len,
         task=args.task,
         variation=args.variation,
@@ -74,7 +77,7 @@ def _train(args: argparse.Namespace) -> None:
     print(result.explain() if args.explain else result.shares())
     print(
         f"MFU {units.percent(result.mfu, signed=False)}, HFU {units.percent(result.hfu, signed=False)} "
-        f"(products and causal attention counted); efficiencies: {efficiencies.name}, {efficiencies.source}"
+        f"(products and causal attention counted); efficiencies: {result.efficiencies.name}, {result.efficiencies.source}"
     )
     print(f"memory: {result.reason}")
     if run is not None:
@@ -133,7 +136,8 @@ def add(commands: Commands) -> None:
         help="time of a training step, split into terms, and whether it fits",
         epilog="JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
-        "peak_flops_per_s, efficiencies, fits, memory_bytes, capacity_bytes, reason, mode, time_to_train_s (null "
+        "peak_flops_per_s, efficiencies, interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
+        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, mode, time_to_train_s (null "
         "without --tokens).",
     )
     p.add_argument("--device", help="name or alias, as in H100; or give --node")

@@ -558,7 +558,8 @@ def training_memory(
         }
         states = [model_state_memory(dense, r, sharding, ranks, replicas)]
         if m.is_moe:
-            states.append(model_state_memory(experts, r, sharding, ranks / ep, replicas))
+            copies = ranks / ep  # of an expert, before any sharding: there cannot be more whole ones than that
+            states.append(model_state_memory(experts, r, sharding, copies, minimum(replicas, copies)))
         output = {**shape, "vocab": m.vocab, "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
         output["seq"] = tokens * (1 if last else alone)  # only the last stage computes the loss
         unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)

@@ -5,14 +5,16 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from mlsysim import catalog, flops, units
+from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.catalog import Cluster, Device
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
+from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
 from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
 from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
@@ -20,6 +22,7 @@ from mlsysim.training.parts import DATASHEET, Efficiencies, Layout, Machine, Ste
 from mlsysim.training.shapes import layout_of, work_of
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
+CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
 )
@@ -97,6 +100,30 @@ class TrainingStep:
         """Why it fits, or what is in the way, in a sentence."""
         return self.memory.reason
 
+    def interval(self) -> Interval:
+        """The range in which the measured step is expected, from the errors of past predictions.
+
+        Raises
+        ------
+        InputError
+            With other than calibrated efficiencies, whose errors nobody has counted.
+        """
+        if self.efficiencies.name != CALIBRATED:
+            raise InputError(
+                f"interval: the errors of past predictions were counted with calibrated efficiencies, not with "
+                f"{self.efficiencies.name!r} ones; pass efficiencies=validation.calibrated_efficiencies(device)"
+            )
+        return intervals.interval("training_step", self.time)
+
+    def elasticities(self) -> dict[str, float]:
+        """Per cent that the step gets longer when a rate of the machine grows by a per cent; one plan at a time."""
+
+        def time(**factors: float) -> Num:
+            moved = {f: getattr(self.machine, f) * factors[name] for name, rates in _RATES.items() for f in rates}
+            return step_terms(self.work, self.layout, replace(self.machine, **moved), self.efficiencies).time
+
+        return elasticities(time, dict.fromkeys(_RATES, 1.0))
+
     def shares(self) -> Table:
         """Every term in seconds and as a share of the step; they sum to it."""
         parts = [(f.name.replace("_", " "), getattr(self.terms, f.name)) for f in fields(self.terms)]
@@ -125,11 +152,20 @@ class TrainingStep:
             terms=_bound(found, self.binding) if not is_array(self.time) else found,
             inputs=self.inputs,
             notes=(
+                *self._outlook(),
                 f"Times are of one layer and micro-batch up to 'stage'. The step: {shares}.",
                 f"MFU and HFU count in the convention {MFU_CONVENTION}: products with weights, causal attention.",
                 f"Memory: {self.reason}.",
             ),
         )
+
+    def _outlook(self) -> list[str]:
+        """How wrong the time may be, and what it hangs on; of one plan."""
+        if is_array(self.time):
+            return []
+        known = [f"Range: {self.interval()}."] if self.efficiencies.name == CALIBRATED else []
+        moved = [f"{name.replace('_', ' ')} {value:+.2f}" for name, value in self.elasticities().items() if value]
+        return [*known, f"Per cent of the step for a per cent of each rate: {', '.join(moved)}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
@@ -149,6 +185,8 @@ class TrainingStep:
             "hardware_flops": self.hardware_flops,
             "peak_flops_per_s": self.peak_flops,
             "efficiencies": self.efficiencies.name,
+            "interval_s": self.interval().ends if self.efficiencies.name == CALIBRATED else None,
+            "elasticities": self.elasticities(),
             "fits": self.fits,
             "memory_bytes": self.memory.total,
             "capacity_bytes": self.memory.capacity,
@@ -373,4 +411,11 @@ def _origin(name: str, efficiencies: Efficiencies, variation: Num | None) -> str
     return CALLER if name == "variation" and variation is not None else efficiencies.source
 
 
+# What a faster machine would have more of: fields of Machine that one purchase moves together.
+_RATES: dict[str, tuple[str, ...]] = {
+    "peak": ("peak_flops", "half_peak_flops"),
+    "memory_bandwidth": ("memory_bandwidth",),
+    "scale_up_link": ("intra_bandwidth",),
+    "network": ("inter_bandwidth",),
+}
 _UNITS = {"layer_overhead": "s", "optimizer_bytes": "byte"}

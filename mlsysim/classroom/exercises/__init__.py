@@ -14,6 +14,7 @@ from mlsysim.classroom.exercises import (
     cost,
     counting,
     energy,
+    exploring_designs,
     iron_law,
     memory,
     parallelism,
@@ -38,6 +39,7 @@ _CHAPTERS = (
     cost,
     reliability,
     reality_checks,
+    exploring_designs,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

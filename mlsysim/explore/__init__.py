@@ -1,0 +1,41 @@
+"""Exploring designs: every combination of some axes, the best plan for a model on a cluster, and questions asked backwards.
+
+Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan search need NumPy, which is imported with
+the first of them; the questions do without.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mlsysim.explore.inverse import solve_for as solve_for
+from mlsysim.explore.inverse import threshold as threshold
+from mlsysim.sensitivity import Tornado as Tornado
+from mlsysim.sensitivity import combined_spread as combined_spread
+from mlsysim.sensitivity import elasticities as elasticities
+from mlsysim.sensitivity import elasticity as elasticity
+from mlsysim.sensitivity import tornado as tornado
+
+if TYPE_CHECKING:
+    from mlsysim.explore.columns import Columns as Columns
+    from mlsysim.explore.planner import PlanSearch as PlanSearch
+    from mlsysim.explore.planner import plan as plan
+    from mlsysim.explore.planner import plan_of as plan_of
+    from mlsysim.explore.planner import possible_degrees as possible_degrees
+    from mlsysim.explore.sweeping import sweep as sweep
+
+_NEED_NUMPY = {
+    "Columns": "columns",
+    "PlanSearch": "planner",
+    "plan": "planner",
+    "plan_of": "planner",
+    "possible_degrees": "planner",
+    "sweep": "sweeping",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NEED_NUMPY:
+        value = getattr(import_module(f"{__name__}.{_NEED_NUMPY[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,124 @@
+"""Results as columns: named arrays of one length, sortable, filterable, and readable by pandas, Parquet and JSON."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mlsysim.errors import InputError, unknown_name
+
+
+@dataclass(frozen=True, repr=False)
+class Columns:
+    """Named arrays of one length. Columns are read-only; every method returns new ones."""
+
+    data: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        arrays = {name: np.asarray(column) for name, column in self.data.items()}
+        lengths = {name: a.shape for name, a in arrays.items()}
+        if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
+            raise InputError(f"columns: shapes {lengths} differ; every column is a vector of the same length")
+        for array in arrays.values():
+            array.flags.writeable = False
+        object.__setattr__(self, "data", MappingProxyType(arrays))
+
+    def __len__(self) -> int:
+        return next((len(column) for column in self.data.values()), 0)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.data:
+            raise unknown_name("column", name, self.data)
+        return self.data[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __repr__(self) -> str:
+        return f"Columns({len(self)} rows: {', '.join(self.data)})"
+
+    def row(self, i: int) -> dict[str, Any]:
+        """One row as plain numbers and texts.
+
+        >>> Columns({"tp": np.array([1, 2]), "time": np.array([3.0, 1.5])}).row(1)
+        {'tp': 2, 'time': 1.5}
+        """
+        return {name: column[i].item() for name, column in self.data.items()}
+
+    def take(self, selection: Any) -> "Columns":
+        """The rows of a mask or of a list of positions."""
+        return Columns({name: column[selection] for name, column in self.data.items()})
+
+    def smallest(self, by: str, count: int = 1) -> "Columns":
+        """The rows with the smallest values of a column, in order; of equal values the first come first.
+
+        >>> Columns({"time": np.array([3.0, 1.0, 2.0])}).smallest("time", 2)["time"].tolist()
+        [1.0, 2.0]
+        """
+        values = self[by]
+        if count < len(values):
+            edge = np.partition(values, count - 1)[count - 1]
+            candidates = np.flatnonzero(values <= edge)
+            return self.take(candidates[np.argsort(values[candidates], kind="stable")[:count]])
+        return self.take(np.argsort(values, kind="stable"))
+
+    def pareto(self, *by: str) -> "Columns":
+        """The rows that no other row beats: none is at most as large in every named column and smaller in one.
+
+        >>> c = Columns({"time": np.array([1.0, 2.0, 3.0]), "memory": np.array([3.0, 4.0, 1.0])})
+        >>> c.pareto("time", "memory")["time"].tolist()
+        [1.0, 3.0]
+        """
+        if not by:
+            raise InputError("pareto: name at least one column, as in pareto('time', 'memory')")
+        points, place = np.unique(
+            np.stack([np.asarray(self[name], dtype=float) for name in by], axis=1), axis=0, return_inverse=True
+        )
+        on_front: Any = np.zeros(len(points), dtype=bool)
+        left = np.arange(len(points))
+        while len(left):  # sorted, so nothing that is left beats the first
+            first, left = left[0], left[1:]
+            on_front[first] = True
+            left = left[(points[left] < points[first]).any(axis=1)]
+        found = np.flatnonzero(on_front[place.reshape(-1)])
+        return self.take(found[np.lexsort(points[place.reshape(-1)[found]].T[::-1])])
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Plain lists, for JSON."""
+        return {name: column.tolist() for name, column in self.data.items()}
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame; needs pandas."""
+        return _needed("pandas").DataFrame(dict(self.data))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a Parquet file; needs pyarrow."""
+        arrow = _needed("pyarrow")
+        parquet = _needed("pyarrow.parquet")
+        parquet.write_table(arrow.table({name: arrow.array(column) for name, column in self.data.items()}), str(path))
+
+    @classmethod
+    def join(cls, parts: Sequence["Columns"]) -> "Columns":
+        """The rows of all parts, one after the other; the parts have the same columns."""
+        if not parts:
+            return cls({})
+        names = list(parts[0].data)
+        if any(list(part.data) != names for part in parts):
+            raise InputError("columns: the parts have different columns, so their rows cannot follow each other")
+        return cls({name: np.concatenate([part.data[name] for part in parts]) for name in names})
+
+
+Keep = Callable[[Columns], Columns]
+
+
+def _needed(module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise InputError(f"{name} is not installed; run: pip install {name}") from error

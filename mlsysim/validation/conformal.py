@@ -1,0 +1,121 @@
+"""Split-conformal quantiles of signed log errors, one vote per source, and the coverage that they really have.
+
+Rows of one source err together, so they cannot count as independent: the next measurement comes from a *new* source. Each
+of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source, half
+of it beyond either end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlsysim._numeric import Num
+from mlsysim.equations import equation
+from mlsysim.errors import InputError
+from mlsysim.intervals import log_error
+from mlsysim.validation.metrics import mean
+from mlsysim.validation.scoring import Report
+
+MIN_GROUPS = 8
+NOMINAL = 0.8
+
+
+@equation(
+    "eq-row-weight",
+    formula="1 / ((groups + 1) * rows)",
+    units={"groups": "1", "rows": "1", "return": "1"},
+    domain={"groups": "[1, inf)", "rows": "[1, inf)"},
+    source="lee2023hierarchical",
+    where="hierarchical conformal prediction",
+)
+def row_weight(groups: Num, rows: Num) -> Num:
+    """Weight of one row's error when every source has one vote and the next source has one too.
+
+    Formula: w = 1 / ((k + 1) n).
+
+    Parameters
+    ----------
+    groups : float or array, 1
+        Sources.
+    rows : float or array, 1
+        Rows of the row's own source.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        Fewer than one source or row.
+
+    Assumptions: sources are exchangeable, and so are the rows within one.
+
+    >>> row_weight(groups=9, rows=200)
+    0.0005
+
+    Source: lee2023hierarchical (hierarchical conformal prediction).
+    """
+    return 1 / ((groups + 1) * rows)
+
+
+@dataclass(frozen=True)
+class GroupedErrors:
+    """Signed log errors ln(predicted / measured) by source, each source left out of the fit that predicted it."""
+
+    groups: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, *reports: Report) -> "GroupedErrors":
+        """From scored reports; rows without a prediction have no error and are left out, as are errors of -100 %."""
+        groups: dict[tuple[str, str], list[float]] = {}
+        for report in reports:
+            for row in report.rows:
+                if row.predicted is not None and row.predicted > 0 and row.measured > 0:
+                    groups.setdefault((report.case_class, row.group), []).append(log_error(row.predicted, row.measured))
+        return cls(tuple(tuple(errors) for errors in groups.values()))
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.groups))
+
+    def quantiles(self, nominal: float = NOMINAL) -> tuple[float, float]:
+        """The two errors between which a share ``nominal`` of a new source's errors should lie.
+
+        Raises
+        ------
+        InputError
+            With so few sources that an end of the range would be infinite.
+
+        >>> GroupedErrors(tuple((x / 10,) for x in range(-9, 10))).quantiles(0.8)
+        (-0.8, 0.8)
+        """
+        if not 0 < nominal < 1:
+            raise InputError(f"quantiles: nominal = {nominal!r} must lie in (0, 1), as in 0.8")
+        k = len(self.groups)
+        tail = (1 - nominal) / 2
+        beyond = 0.5 / (k + 1)  # of the new source, at either end
+        if beyond >= tail:
+            raise InputError(f"quantiles: {k} sources are too few for a range of {nominal:.0%}")
+        weighted = sorted((error, row_weight(k, len(group))) for group in self.groups for error in group)
+        return _reach(weighted, tail - beyond), -_reach([(-e, w) for e, w in reversed(weighted)], tail - beyond)
+
+    def left_out(self, nominal: float = NOMINAL) -> tuple[tuple[float, float], ...]:
+        """For every source, the quantiles of the others."""
+        return tuple(
+            GroupedErrors(self.groups[:i] + self.groups[i + 1 :]).quantiles(nominal) for i in range(len(self.groups))
+        )
+
+    def coverage(self, nominal: float = NOMINAL) -> float:
+        """Share of a source's errors within the quantiles of the other sources, averaged over the sources."""
+        ends = zip(self.groups, self.left_out(nominal), strict=True)
+        return mean([mean([float(low <= error <= high) for error in group]) for group, (low, high) in ends])
+
+
+def _reach(weighted: Sequence[tuple[float, float]], share: float) -> float:
+    """The first error at which the weights below it and its own exceed a share."""
+    total = 0.0
+    for error, weight in weighted:
+        total += weight
+        if total > share * (1 + 1e-12):
+            return error
+    return weighted[-1][0]

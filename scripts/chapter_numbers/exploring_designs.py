@@ -1,0 +1,184 @@
+"""Chapter 13, exploring designs."""
+
+from dataclasses import replace
+from typing import Any
+
+from mlsysim import catalog, intervals, sensitivity, training, units, validation
+from mlsysim.catalog import Model
+from mlsysim.explore import plan, tornado
+from mlsysim.parallelism import Plan
+from mlsysim.validation.conformal import MIN_GROUPS
+from mlsysim.validation.searched import Searched, search_published
+
+_JOBS = {
+    "llama": "llama3-405b-16k",
+    "trillion": "megatron-1t",
+    "megatron": "megatron-530b",
+    "gpt3": "megatron-175b",
+    "mtnlg": "mtnlg-280",
+    "mtnlg420": "mtnlg-420",
+}
+
+
+def _share(value: float, digits: int = 1) -> str:
+    return units.percent(value, digits, signed=False)
+
+
+def _searched(name: str) -> Searched:
+    row = validation.published_plan(name)
+    return search_published(name, validation.calibrated_efficiencies(row.node.device, row.precision))
+
+
+def _job(found: Searched, upper: float) -> dict[str, str]:
+    (alike, alike_gap), (place, gap) = (s.rank(found.plan) for s in (found.alike, found.everything))
+    row, best = found.everything.find(found.plan), found.everything.best().row(0)
+    return {
+        "tried": f"{len(found.everything.rows):,}",
+        "fitting": f"{len(found.everything.fitting):,}",
+        "alike_tried": f"{len(found.alike.fitting):,}",
+        "alike": str(alike),
+        "alike_gap": _share(alike_gap),
+        "place": f"{place:,}",
+        "gap": _share(gap),
+        "predicted": units.format(row["time"], "s", 3),
+        "best": units.format(best["time"], "s", 3),
+        "measured": units.format(found.row.measured, "s", 3),
+        "error": units.percent(row["time"] / found.row.measured - 1),
+        "memory": units.format(row["memory"], "byte", 3),
+        "one": f"{found.everything.within(1.01):,}",
+        "ten": f"{found.everything.within(1.1):,}",
+        "many": f"{found.everything.within(upper):,}",
+        "alike_ten": str(found.alike.within(1.1)),
+    }
+
+
+def _kept(found: Searched) -> dict[str, str]:
+    """The GPU memory of the published 8,192-GPU plan by chunks, and how far the open schedule moves the 16,384-GPU step."""
+    row = validation.published_plan("llama3-405b-8k")
+    device = row.node.device
+    memories = {
+        v: training.training_memory(
+            row.shape, replace(row.plan, virtual_stages=v), device, seq=row.seq, global_batch=row.global_batch
+        ).total
+        for v in (1, 4)
+    }
+    whole = {v: found.everything.find(replace(found.plan, virtual_stages=v))["time"] for v in (1, 7)}
+    return {
+        "plain": units.format(memories[1], "byte", 3),
+        "interleaved": units.format(memories[4], "byte", 3),
+        "capacity": units.format(device.memory_capacity, "byte", 3),
+        "one_chunk": units.format(whole[1], "s", 3),
+        "seven_chunks": units.format(whole[7], "s", 3),
+    }
+
+
+def _leaving() -> float:
+    """Throughput per GPU that the calibrated model loses from TP 8 to TP 16 on nodes of eight, for a 3B model."""
+    shape = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+    cluster = catalog.cluster("DGX-H100", 2)
+    times = [
+        training.training_step(
+            shape,
+            Plan(tp=tp, dp=16 // tp),
+            cluster,
+            global_batch=16,
+            seq=4096,
+            efficiencies=validation.calibrated_efficiencies("H100"),
+        ).time
+        for tp in (8, 16)
+    ]
+    return float(1 - times[0] / times[1])
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 13."""
+    h100 = validation.datasheet_efficiencies("H100")
+    calibrated = validation.calibrated_efficiencies("H100")
+    q = intervals.error_quantiles()["training_step"]
+    pool = intervals.error_quantiles()["gemm"]
+    low, high = q.factors
+    seventy = plan("Llama-3.1-70B", catalog.cluster("DGX-H100", 8), global_batch=256, seq=8192, efficiencies=h100)
+    by_hand = Plan(tp=8, dp=8, recompute="full")
+    hand = seventy.find(by_hand)
+    front = seventy.front()
+    found = {key: _searched(name) for key, name in _JOBS.items()}
+    llama = found["llama"]
+    keys = llama.everything.best().row(0)
+
+    def step(chunks: float, products: float) -> float:
+        e = replace(calibrated, gemm=products, head=products)
+        split = replace(llama.plan, virtual_stages=int(chunks))
+        cluster = catalog.cluster("DGX-H100", 2048)
+        return float(
+            training.training_step("Llama-3.1-405B", split, cluster, global_batch=2048, seq=8192, efficiencies=e).time
+        )
+
+    storm = {
+        s.name: s
+        for s in tornado(
+            step, {"chunks": 4, "products": calibrated.gemm}, {"chunks": (1, 7), "products": (0.6, 0.75)}
+        ).swings
+    }
+    bound = training.training_step(
+        "Llama-3.1-405B", llama.plan, catalog.cluster("DGX-H100", 2048), global_batch=2048, seq=8192,
+        efficiencies=calibrated,
+    )  # fmt: skip
+    moved = bound.elasticities()
+    datasheet = search_published("llama3-405b-16k", h100).everything.best().row(0)
+    first, second, doubt = 0.75, 0.15, 0.1
+    return {
+        "range": {
+            "low": f"{low:.2f}",
+            "high": f"{high:.2f}",
+            "sources": str(q.groups),
+            "rows": str(q.rows),
+            "held": _share(q.coverage, 0),
+            "nominal": _share(q.nominal, 0),
+            "pool_low": f"{pool.factors[0]:.2f}",
+            "pool_high": f"{pool.factors[1]:.2f}",
+            "pool_sources": str(pool.groups),
+            "pool_held": _share(pool.coverage, 0),
+            "needed": str(MIN_GROUPS),
+            "llama_low": f"{bound.interval().low:.2f}",
+            "llama_high": units.format(bound.interval().high, "s", 3),
+        },
+        "seventy": {
+            "tried": f"{len(seventy.rows):,}",
+            "fit": f"{len(seventy.fitting):,}",
+            "front": str(len(front)),
+            "best": units.format(seventy.best()["time"][0], "s", 3),
+            "best_memory": units.format(seventy.best()["memory"][0], "byte", 3),
+            "least": units.format(float(front["memory"].min()), "byte", 3),
+            "least_time": units.format(float(front["time"].max()), "s", 3),
+            "hand": units.format(hand["time"], "s", 3),
+            "hand_gap": _share(hand["time"] / seventy.best()["time"][0] - 1, 0),
+        },
+        **{key: _job(one, high) for key, one in found.items()},
+        "corner": {
+            "cp": str(datasheet["cp"]),
+            "block": str(8192 // datasheet["cp"]),
+            "tp": str(keys["tp"]),
+            "dp": f"{keys['dp']:,}",
+            "leaving": _share(_leaving(), 0),
+        },
+        "kept": _kept(llama),
+        "storm": {
+            "chunks_low": units.format(storm["chunks"].at_high, "s", 3),
+            "chunks_high": units.format(storm["chunks"].at_low, "s", 3),
+            "products_low": units.format(storm["products"].at_high, "s", 3),
+            "products_high": units.format(storm["products"].at_low, "s", 3),
+        },
+        "moved": {
+            "peak": f"{-moved['peak']:.2f}",
+            "memory": f"{-moved['memory_bandwidth']:.2f}",
+            "network": f"{-moved['network']:.2f}",
+            "link": f"{-moved['scale_up_link']:.2f}",
+        },
+        "together": {
+            "first": str(first),
+            "second": str(second),
+            "spread": _share(doubt, 0),
+            "independent": _share(float(sensitivity.combined_spread(doubt * first, doubt * second))),
+            "together": _share(float(sensitivity.combined_spread(doubt * first, doubt * second, 1.0))),
+        },
+    }

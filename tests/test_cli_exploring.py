@@ -1,0 +1,73 @@
+"""``mlsysim plan``: options reach the search, keys and units stay."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mlsysim import catalog, cli, explore, training, validation
+
+PLAN = "plan --model Llama-3.1-8B --node DGX-H100 --nodes 2 --global-batch 32 --seq 4096"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(command: str, *more: str) -> Any:
+        code = cli.main([*command.split(), *more])
+        out = capsys.readouterr()
+        assert code in (0, 2)
+        return out.err if code else json.loads(out.out) if "--json" in more else out.out
+
+    return call
+
+
+@pytest.mark.independent
+def test_the_best_plan_is_timed_by_the_solver(run: Any) -> None:
+    out = run(PLAN, "--json", "--count", "3", "--mode", "calibrated")
+    cluster = catalog.cluster("DGX-H100", 2)
+    assert (out["devices"], out["mode"], len(out["best"])) == (16, "calibrated", 3)
+    for row in out["best"]:
+        plan = explore.plan_of(row)
+        step = training.training_step(
+            "Llama-3.1-8B",
+            plan,
+            cluster,
+            global_batch=32,
+            seq=4096,
+            efficiencies=validation.calibrated_efficiencies("H100"),
+        )
+        assert row["time_s"] == pytest.approx(step.time)
+        assert sum(row["terms_s"].values()) == pytest.approx(row["time_s"])
+        assert row["memory_bytes"] == pytest.approx(step.memory.total)
+        assert row["memory_bytes"] <= out["capacity_bytes"]
+    assert out["best"][0]["time_s"] <= out["best"][1]["time_s"] <= out["best"][2]["time_s"]
+    assert out["tried"] - out["fitting"] == out["losers"].get("does not fit", 0)
+
+
+def test_choices_reach_the_search(run: Any) -> None:
+    choices = ("--sharding", "zero1", "--recompute", "full", "--micro-batch", "2", "--capacity", "60 GB")
+    out = run(PLAN, *choices, "--count", "50", "--json")
+    assert {(r["sharding"], r["recompute"], r["micro_batch"]) for r in out["best"]} == {("zero1", "full", 2)}
+    assert out["capacity_bytes"] == 60e9
+    assert max(r["memory_bytes"] for r in out["best"]) <= 60e9
+
+
+def test_text_says_what_was_tried_and_why_the_others_lose(run: Any) -> None:
+    text = run(PLAN)
+    assert "plans for Llama-3.1-8B on 16 x H100" in text
+    assert "Loses because" in text and "does not fit" in text
+
+
+def test_errors_are_one_sentence(run: Any) -> None:
+    assert "none of" in run(PLAN.replace("8B", "405B"))
+    assert "--count" in run(PLAN, "--count", "0")
+    assert "no plan splits" in run(PLAN.replace("--global-batch 32", "--global-batch 1"), "--micro-batch", "2")
+
+
+def test_every_key_is_documented(run: Any) -> None:
+    with_help = subprocess.run([sys.executable, "-m", "mlsysim.cli", "plan", "--help"], capture_output=True, text=True)
+    out = run(PLAN, "--json")
+    for key in (*out, *out["best"][0]):
+        assert key in with_help.stdout, key

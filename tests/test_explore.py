@@ -1,0 +1,221 @@
+"""Sweeps: the whole grid once, in chunks, resumed, and on workers that die; columns sorted and filtered honestly."""
+
+import functools
+import itertools
+import json
+import os
+import signal
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exploring import slow_square, ten_smallest, volume
+
+from mlsysim import roofline
+from mlsysim.errors import InputError, MlsysimError
+from mlsysim.explore import Columns, sweep
+
+AXES = {"length": np.arange(1.0, 6.0), "width": [1.0, 10.0], "height": [1.0, 2.0, 3.0]}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("chunk", [1, 4, 7, 1 << 18])
+def test_every_combination_once_in_the_order_of_nested_loops(chunk: int) -> None:
+    found = sweep(volume, AXES, chunk=chunk)
+    expected = [a * b * c for a, b, c in itertools.product(*AXES.values())]
+    assert found["value"].tolist() == expected
+    assert list(zip(*(found[name].tolist() for name in AXES), strict=True)) == list(itertools.product(*AXES.values()))
+
+
+@pytest.mark.independent
+def test_texts_are_given_one_at_a_time_and_stand_in_the_columns() -> None:
+    seen = []
+
+    def solver(x: Any, mode: str) -> Any:
+        seen.append(mode)
+        return {"y": x * (2 if mode == "double" else 1)}
+
+    found = sweep(solver, {"x": [1, 2, 3], "mode": ["single", "double"]})
+    assert seen == ["single", "double"]
+    assert found["mode"].tolist() == ["single"] * 3 + ["double"] * 3
+    assert found["y"].tolist() == [1, 2, 3, 2, 4, 6]
+
+
+@pytest.mark.independent
+def test_a_solver_of_the_library_and_its_attributes() -> None:
+    work = {"flops": [1e12, 1e15], "bytes": [1e9, 1e12]}
+    found = sweep(functools.partial(roofline.kernel_time, "H100"), work, ["time", "bound"])
+    assert found["time"].tolist() == [
+        roofline.kernel_time("H100", flops=f, bytes=b).time for f, b in itertools.product(*work.values())
+    ]
+    assert set(found["bound"]) == {"compute", "memory"}
+
+
+@pytest.mark.independent
+def test_what_is_kept_does_not_depend_on_the_chunks() -> None:
+    rng = np.random.default_rng(1)
+    axes = {"length": rng.permutation(300) + 1.0, "width": rng.permutation(40) + 0.5}
+    whole = np.sort(np.outer(axes["length"], axes["width"]).ravel())[:10]
+    for chunk in (17, 100, 12_000):
+        assert np.array_equal(sweep(volume, axes, keep=ten_smallest, chunk=chunk)["value"], whole)
+
+
+@pytest.mark.slow
+@pytest.mark.independent
+def test_memory_stays_flat() -> None:
+    def peak(points: int) -> int:
+        tracemalloc.start()
+        try:
+            sweep(volume, {"length": np.arange(1.0, points), "width": np.arange(1.0, 1000.0)}, keep=ten_smallest)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    small, large = peak(1_000), peak(10_000)
+    assert large < 1.3 * small, f"{small} bytes for a million combinations, {large} for ten"
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({}, "no axis"),
+        ({"x": []}, "'x' is empty"),
+        ({"x": 3.0}, "one value"),
+        ({"x": "abc"}, "one value"),
+        ({"x": [1.0, float("nan")]}, "finite"),
+        ({"x": ["a", 1]}, "mixes"),
+        ({"x": [[1, 2], [3, 4]]}, "vector"),
+    ],
+)
+def test_a_bad_axis_is_named(axes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        sweep(lambda x: x, axes)
+
+
+def test_bad_results_are_named() -> None:
+    with pytest.raises(InputError, match="elementwise"):
+        sweep(lambda x: x[:-1], {"x": [1, 2, 3]})
+    with pytest.raises(InputError, match="rename"):
+        sweep(lambda x: {"x": x}, {"x": [1, 2, 3]})
+    with pytest.raises(InputError, match="no 'y'"):
+        sweep(lambda x: {"z": x}, {"x": [1, 2, 3]}, ["y"])
+    with pytest.raises(InputError, match="chunk"):
+        sweep(lambda x: x, {"x": [1]}, chunk=0)
+
+
+# Columns
+
+
+@pytest.mark.independent
+def test_columns_sort_select_and_join() -> None:
+    c = Columns({"time": np.array([3.0, 1.0, 2.0, 1.0]), "name": np.array(["a", "b", "c", "d"])})
+    assert c.smallest("time", 3)["name"].tolist() == ["b", "d", "c"]
+    assert c.take(c["time"] < 3).row(2) == {"time": 1.0, "name": "d"}
+    assert Columns.join([c, c])["name"].tolist() == list("abcd" * 2)
+    assert json.loads(json.dumps(c.to_dict()))["time"] == [3, 1, 2, 1]
+    with pytest.raises(MlsysimError, match="time"):
+        c["tiem"]
+    with pytest.raises(InputError, match="same length"):
+        Columns({"a": np.zeros(2), "b": np.zeros(3)})
+    with pytest.raises(ValueError, match="read-only"):
+        c["time"][0] = 9.0
+
+
+@pytest.mark.independent
+def test_the_front_is_what_brute_force_finds() -> None:
+    rng = np.random.default_rng(2)
+    points = rng.integers(0, 12, (300, 3)).astype(float)
+    front = Columns({"a": points[:, 0], "b": points[:, 1], "c": points[:, 2]}).pareto("a", "b", "c")
+    beaten = np.array([bool(((points <= p).all(axis=1) & (points < p).any(axis=1)).any()) for p in points])
+    expected = points[~beaten]
+    assert sorted(map(tuple, expected)) == sorted(zip(front["a"], front["b"], front["c"], strict=True))
+
+
+@pytest.mark.independent
+def test_columns_reach_pandas_and_parquet(tmp_path: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    c = sweep(volume, {"length": [1.0, 2.0], "width": [3.0]})
+    assert c.to_pandas()["value"].tolist() == [3.0, 6.0]
+    c.to_parquet(tmp_path / "sweep.parquet")
+    assert parquet.read_table(tmp_path / "sweep.parquet")["value"].to_pylist() == [3.0, 6.0]
+
+
+# The store
+
+
+def marked(x: Any, folder: str, poison: float = -1.0) -> dict[str, Any]:
+    if (x == poison).any() and not (Path(folder) / "cure").exists():
+        raise RuntimeError("interrupted")
+    (Path(folder) / f"run-{int(x[0])}").touch(exist_ok=False)
+    return {"y": 2 * x}
+
+
+@pytest.mark.independent
+def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    runs, store = tmp_path / "runs", tmp_path / "store"
+    runs.mkdir()
+    call = functools.partial(marked, folder=str(runs), poison=55.0)
+    axes = {"x": np.arange(100.0)}
+    with pytest.raises(RuntimeError):
+        sweep(call, axes, chunk=10, store=store)
+    assert len(list(runs.iterdir())) == 5
+    (runs / "cure").touch()
+    found = sweep(call, axes, chunk=10, store=store)  # a chunk that ran twice would fail on its mark
+    assert found["y"].tolist() == (2 * axes["x"]).tolist()
+    assert sweep(call, axes, chunk=10, store=store)["y"].tolist() == found["y"].tolist()
+    assert not list(store.glob(".partial*"))
+
+
+def test_a_store_belongs_to_one_sweep(tmp_path: Path) -> None:
+    axes = {"length": [1.0, 2.0], "width": [3.0]}
+    sweep(volume, axes, store=tmp_path / "one")
+    with pytest.raises(InputError, match="another sweep"):
+        sweep(volume, axes | {"width": [4.0]}, store=tmp_path / "one")
+    with pytest.raises(InputError, match="def at the top"):
+        sweep(lambda length, width: length, axes, store=tmp_path / "two")
+    (tmp_path / "three").mkdir()
+    (tmp_path / "three" / "letter.txt").touch()
+    with pytest.raises(InputError, match="not empty"):
+        sweep(volume, axes, store=tmp_path / "three")
+    (tmp_path / "one" / "sweep.json").write_text("{")
+    with pytest.raises(InputError, match="not readable"):
+        sweep(volume, axes, store=tmp_path / "one")
+
+
+# Dask
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("with_store", [True, False])
+def test_a_worker_that_dies_loses_and_repeats_no_chunk(tmp_path: Path, with_store: bool) -> None:
+    from dask.distributed import Client, LocalCluster
+
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    x = np.arange(60.0)
+    call = functools.partial(slow_square, folder=str(runs))
+    store = tmp_path / "store" if with_store else None
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        import threading
+
+        def kill() -> None:
+            while len(list(runs.iterdir())) < 4:
+                time.sleep(0.02)
+            os.kill(victim, signal.SIGKILL)
+
+        threading.Thread(target=kill, daemon=True).start()
+        found = sweep(call, {"x": x}, chunk=5, store=store, client=client)
+    pids = {name.name.split("-")[2] for name in runs.iterdir()}
+    assert str(victim) in pids, "the worker that was killed had not begun"
+    assert len(pids) >= 2
+    assert found["x"].tolist() == x.tolist(), "a chunk was lost or came twice"
+    assert found["square"].tolist() == (x * x).tolist()
