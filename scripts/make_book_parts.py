@@ -59,13 +59,11 @@ def equation_index() -> str:
         call = f"{e.qualified_name.removeprefix('mlsysim.')}({', '.join(e.units)})"
         cells = (
             f"@{e.label}",
-            f"${latex.get(e.label, '')}$",
-            f"`{call}`",
-            f"`{e.result}`",
+            f"${latex.get(e.label, '')}$<br>`{call}`, in `{e.result}`",
             f"[@{e.source}, {e.where}]",
         )
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
-    head = "| Equation | Formula | Function in `mlsysim` | Unit | Source |\n|:--|:----------|:----------|:-|:------|\n"
+    head = "| Equation | Formula, function in `mlsysim` and unit | Source |\n|:--|:----------------|:-----|\n"
     return (
         HEADER
         + head

@@ -3,7 +3,6 @@
 import base64
 import importlib.util
 import io
-import shutil
 import subprocess
 import sys
 import time
@@ -68,8 +67,11 @@ def test_strict_nbval_in_time(notebook: Path, root: Path) -> None:
 @pytest.mark.slow
 def test_a_planted_number_fails_the_strict_test(notebook: Path, root: Path, tmp_path: Path) -> None:
     planted = nbformat.read(notebook, 4)
-    stream = next(o for c in planted.cells for o in c.get("outputs", []) if o.output_type == "stream")
+    at, stream = next(
+        (i, o) for i, c in enumerate(planted.cells) for o in c.get("outputs", []) if o.output_type == "stream"
+    )
     stream.text = stream.text.replace("1", "7", 1)
+    planted.cells = planted.cells[: at + 1]  # what follows is of no account here
     nbformat.write(planted, tmp_path / notebook.name)
     assert "1 failed" in nbval(tmp_path / notebook.name, root).stdout
 
@@ -78,20 +80,20 @@ def test_a_planted_number_fails_the_strict_test(notebook: Path, root: Path, tmp_
 def test_two_runs_from_cleared_outputs_are_identical_to_the_committed_file(
     notebook: Path, root: Path, tmp_path: Path
 ) -> None:
-    texts = []
+    paths, runs = [], []
     for copy in ("one", "two"):
         (tmp_path / copy).mkdir()
         path = tmp_path / copy / notebook.name
-        shutil.copy(notebook, path)
-        cleared = nbformat.read(path, 4)
+        cleared = nbformat.read(notebook, 4)
         for cell in cleared.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
         nbformat.write(cleared, path)
-        subprocess.run(
-            [sys.executable, str(root / "scripts" / "run_notebooks.py"), str(path)], check=True, capture_output=True
-        )
-        texts.append(path.read_bytes())
+        paths.append(path)
+        command = [sys.executable, str(root / "scripts" / "run_notebooks.py"), str(path)]
+        runs.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    assert [run.wait(timeout=300) for run in runs] == [0, 0]
+    texts = [path.read_bytes() for path in paths]
     assert texts[0] == texts[1]
     ours = nbformat.reads(texts[0].decode(), 4)
     run_notebooks(root).keep_pictures(ours, nbformat.read(notebook, 4))  # drawn by another processor, perhaps

@@ -23,7 +23,8 @@ PALETTE = (
 )  # after Okabe and Ito, darkened for contrast
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-_SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3"}
+_SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
+_MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there
 WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
 
 
@@ -48,6 +49,7 @@ class Marks:
     texts: Sequence[str] = ()
     color: str = PALETTE[1]
     marker: str = "o"
+    above: bool = False  # where the texts stand: right of the points and above them, else below
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,19 @@ def matplotlib_figure(chart: Chart) -> Any:
     with plt.rc_context(style):
         figure, axes = plt.subplots(layout="constrained")
         for line in chart.lines:
-            axes.plot(line.x, line.y, label=line.label, color=line.color, linestyle=line.dash)
+            axes.plot(
+                line.x,
+                line.y,
+                label=line.label,
+                color=line.color,
+                linestyle=_MATPLOTLIB_DASHES.get(line.dash, line.dash),
+            )
         for marks in chart.marks:
             axes.plot(marks.x, marks.y, marks.marker, label=marks.label, color=marks.color, markersize=7)
             for x, y, text in zip(marks.x, marks.y, marks.texts, strict=False):
-                axes.annotate(text, (x, y), xytext=(6, -12), textcoords="offset points", fontsize=8)
+                axes.annotate(
+                    text, (x, y), xytext=(6, 5 if marks.above else -12), textcoords="offset points", fontsize=8
+                )
         if chart.x_log:
             axes.set_xscale("log")
         if chart.y_log:
@@ -221,7 +231,7 @@ def svg(chart: Chart) -> str:
         for x, y, label in zip(marks.x, marks.y, texts, strict=False):
             cx, cy = ax.place(x), ay.place(y)
             curves.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="5" fill="{marks.color}"/>')
-            curves.append(text(cx + 8, cy + 14, label, "start", size=11))
+            curves.append(text(cx + 8, cy - 6 if marks.above else cy + 14, label, "start", size=11))
     body.append(clip + '<g clip-path="url(#plot)">' + "".join(curves) + "</g>")
     named = [one for one in series if one.label]
     x0 = width - right - 40 - 6.2 * max([len(one.label) for one in named], default=0)

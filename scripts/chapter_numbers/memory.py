@@ -22,6 +22,7 @@ def _state() -> dict[str, str]:
         "eighteen": _gb(totals["megatron-bf16"]),
         "twenty": units.format(totals["ultrascale-bf16"], "byte"),
         "eighteen_devices": f"{totals['megatron-bf16'] / h100.memory_capacity:.2f}",
+        "sixteen_devices_whole": f"{math.ceil(totals['zero-fp16'] / h100.memory_capacity)}",
         "eighteen_devices_whole": f"{math.ceil(totals['megatron-bf16'] / h100.memory_capacity)}",
         "twenty_devices_whole": f"{math.ceil(totals['ultrascale-bf16'] / h100.memory_capacity)}",
         "capacity": _gb(h100.memory_capacity),
