@@ -29,6 +29,8 @@ def numbers() -> dict[str, Any]:
             for name, device in (("a100", "A100-SXM4-80GB"), ("h100", "H100"), ("b200", "B200"))
             for which, share in (("peer", 3), ("links", 1))
         },
+        "scheduler_low": f"{3e-3 / 50e-6:.0f}",
+        "scheduler_high": f"{30e-3 / 50e-6:.0f}",
         "node_ratio_h100": f"{catalog.node('DGX-H100').bandwidth_ratio:g}",
         "node_ratio_a100": f"{catalog.node('DGX-A100').bandwidth_ratio:g}",
         "node_ratio_b200": f"{catalog.node('DGX-B200').bandwidth_ratio:g}",
