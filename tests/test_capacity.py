@@ -589,7 +589,7 @@ BY_HAND = {
     "08.12": 0.08 * (0.25 + 4) / 2,
     "08.13": 10 * (1 - 0.35 * math.exp(-2 * 0.2)) * 0.62,
     # Prompts bind: with one server per replica and equal mean and deviation, late is rho exp(-(1 - rho) t/S).
-    "08.14": next(r for r in range(46, 400) if 24 / r * math.exp(-(1 - 24 / r) * 0.32 / 0.08) <= 0.01),
+    "08.14": next(r for r in range(13, 400) if 6.4 / r * math.exp(-(1 - 6.4 / r) * 0.32 / 0.08) <= 0.01),
 }
 
 

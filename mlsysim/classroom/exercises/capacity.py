@@ -735,7 +735,7 @@ _E14 = Exercise(
         "prefill_time": Options((80e-3, 0.1), "s", "mean time of a prompt"),
         "variation": Options((1.0,), "1", "coefficient of variation of the prompts' times"),
         "output": Options((201,), "1", "output tokens of a request"),
-        "rate": Options((300.0, 400.0), "1/s", "requests per second"),
+        "rate": Options((80.0, 110.0), "1/s", "requests per second"),
         "ttft": Options((0.4, 0.5), "s", "target for the first token"),
     },
     solve=_count,
@@ -747,14 +747,12 @@ _E14 = Exercise(
         ),
         Mistake(
             "batch-as-servers",
-            "You took a batch of {slots} for {slots} servers, each as fast as a request alone. A full batch is slower, "
-            "and prompts stop it.",
-            (lambda g: -(-g["rate"] // (g["slots"] * _replica(g).throughput(1))),),
-        ),
-        Mistake(
-            "prompts-free",
-            "You let prompts take no device time. A replica that reads prompts does not decode.",
-            (lambda g: -(-g["rate"] // (g["slots"] / ((g["output"] - 1) * _step(g, g["slots"])))),),
+            "You took a batch of {slots} for {slots} servers that read no prompts. A full batch is slower than a request "
+            "alone, and every prompt stops it.",
+            (
+                lambda g: -(-g["rate"] // (g["slots"] * _replica(g).throughput(1))),
+                lambda g: -(-g["rate"] // (g["slots"] / ((g["output"] - 1) * _step(g, g["slots"])))),
+            ),
         ),
     ),
     nudge="capacity.replica(...) from the step time, then capacity.replicas_needed(...).",
