@@ -309,6 +309,14 @@ def test_at_the_knee_the_batch_reads_as_much_cache_as_weights() -> None:
     assert knee * cache == pytest.approx(read, rel=0.02)
 
 
+@independent
+def test_goodput_counts_the_requests_that_meet_both_targets() -> None:
+    late, slow = (lambda k: k % 4 == 0), (lambda k: k % 5 == 0)  # independent, since 4 and 5 have no common factor
+    good = sum(not late(k) and not slow(k) for k in range(1000))
+    assert capacity.goodput(1000.0, late=0.25, in_pace=0.8) == pytest.approx(good)
+    assert capacity.goodput(1000.0, late=0.25) == pytest.approx(sum(not late(k) for k in range(1000)))
+
+
 # Replicas under load
 
 
