@@ -174,8 +174,9 @@ def _host(framework: str) -> str:
     return "launched" if any(word in name for word in _LAUNCHED) else "graph"
 
 
-def _shares_memory(device: Device | None, bandwidth: float) -> bool:
-    return device.kind in ("soc", "cpu") if device else bandwidth < _EDGE_BANDWIDTH
+def _shares_memory(device: Device | None, name: str, bandwidth: float) -> bool:
+    """Whether processor and accelerator use one memory: by kind, else by maker, else by bandwidth."""
+    return device.kind in ("soc", "cpu") if device else name.startswith("Apple") or bandwidth < _EDGE_BANDWIDTH
 
 
 def _case(row: Row) -> _Case:
@@ -208,7 +209,7 @@ def _case(row: Row) -> _Case:
         steps=steps,
         host=_host(str(row.or_assume("framework", "", "a captured graph"))),
         generation=row.generation,
-        shared_memory=_shares_memory(device, machine.memory_bandwidth),
+        shared_memory=_shares_memory(device, str(row.inputs.get("device")), machine.memory_bandwidth),
         sharded=device is not None and device.kind == "tpu",
     )
 
@@ -319,7 +320,7 @@ def calibrated(device: Device | str, precision: str = "bf16", framework: str = "
         *(None, Split(), rates, 1.0, 1.0, 1.0, 1.0, 0.0),  # type: ignore[arg-type]
         host=_host(framework),
         generation=row.generation,
-        shared_memory=_shares_memory(d, d.memory_bandwidth),
+        shared_memory=_shares_memory(d, d.name, d.memory_bandwidth),
         sharded=d.kind == "tpu",
     )
     return _efficiencies(case, shipped_constants("inference"))
