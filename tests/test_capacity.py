@@ -446,6 +446,24 @@ def test_bounds_of_every_load(busy: float, replicas: int, target: float, pace: f
 
 
 @independent
+def test_a_lone_request_is_that_of_the_chapter_before() -> None:
+    lone = load(REPLICA, 1e-9)
+    assert lone.itl == pytest.approx(REPLICA.step_times[0], rel=1e-6)
+    assert lone.e2e == pytest.approx(0.05 + 200 * REPLICA.step_times[0], rel=1e-6)
+    assert lone.ttft == pytest.approx(0.05, rel=1e-6)
+
+
+@independent
+@pytest.mark.parametrize(("busy", "target"), [(0.6, 0.2), (0.97, 0.2), (0.97, 3.0)])
+def test_the_longer_of_two_waits_decides(busy: float, target: float) -> None:
+    result = load(REPLICA, busy * REPLICA.capacity, ttft=target)
+    reading = result.rate * 0.05
+    for_prompts = reading * math.exp(-(1 - reading) * (target - 0.05) / (0.05 * 1.25 / 2))
+    for_a_place = result.delayed * math.exp(-(REPLICA.capacity - result.rate) * (target - 0.05))
+    assert result.late == pytest.approx(max(for_prompts, for_a_place), rel=1e-9)
+
+
+@independent
 def test_one_queue_for_all_replicas_beats_one_each() -> None:
     for busy in (0.8, 0.95, 0.99):
         together = load(REPLICA, 4 * busy * REPLICA.capacity, 4)
