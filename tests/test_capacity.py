@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import capacity, catalog, inference, memory, transformer, validation
+from mlsysim import capacity, catalog, cli, inference, memory, transformer, validation
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
+from mlsysim.classroom.exercises import capacity as exercises
 from mlsysim.errors import InputError
 
 published, independent = pytest.mark.published, pytest.mark.independent
@@ -308,6 +309,14 @@ def test_at_the_knee_the_batch_reads_as_much_cache_as_weights() -> None:
     assert knee * cache == pytest.approx(read, rel=0.02)
 
 
+@independent
+def test_goodput_counts_the_requests_that_meet_both_targets() -> None:
+    late, slow = (lambda k: k % 4 == 0), (lambda k: k % 5 == 0)  # independent, since 4 and 5 have no common factor
+    good = sum(not late(k) and not slow(k) for k in range(1000))
+    assert capacity.goodput(1000.0, late=0.25, in_pace=0.8) == pytest.approx(good)
+    assert capacity.goodput(1000.0, late=0.25) == pytest.approx(sum(not late(k) for k in range(1000)))
+
+
 # Replicas under load
 
 
@@ -437,6 +446,24 @@ def test_bounds_of_every_load(busy: float, replicas: int, target: float, pace: f
 
 
 @independent
+def test_a_lone_request_is_that_of_the_chapter_before() -> None:
+    lone = load(REPLICA, 1e-9)
+    assert lone.itl == pytest.approx(REPLICA.step_times[0], rel=1e-6)
+    assert lone.e2e == pytest.approx(0.05 + 200 * REPLICA.step_times[0], rel=1e-6)
+    assert lone.ttft == pytest.approx(0.05, rel=1e-6)
+
+
+@independent
+@pytest.mark.parametrize(("busy", "target"), [(0.6, 0.2), (0.97, 0.2), (0.97, 3.0)])
+def test_the_longer_of_two_waits_decides(busy: float, target: float) -> None:
+    result = load(REPLICA, busy * REPLICA.capacity, ttft=target)
+    reading = result.rate * 0.05
+    for_prompts = reading * math.exp(-(1 - reading) * (target - 0.05) / (0.05 * 1.25 / 2))
+    for_a_place = result.delayed * math.exp(-(REPLICA.capacity - result.rate) * (target - 0.05))
+    assert result.late == pytest.approx(max(for_prompts, for_a_place), rel=1e-9)
+
+
+@independent
 def test_one_queue_for_all_replicas_beats_one_each() -> None:
     for busy in (0.8, 0.95, 0.99):
         together = load(REPLICA, 4 * busy * REPLICA.capacity, 4)
@@ -552,3 +579,49 @@ def test_results_explain_themselves_and_go_into_json() -> None:
     assert json.loads(json.dumps(result.to_dict()))["goodput_per_s"] == result.goodput
     assert "eq-general-wait" in str(queue(9.0, 0.2, 2, variation=2.0).explain())
     json.dumps(capacity.sequences(d, prompt=1000, output=200).to_dict())
+
+
+# The command line
+
+
+def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["serve", "--model", "Llama-3.1-70B", "--device", "H100", "--tp", "4", "--input-len", "1000"]
+    arguments += ["--output-len", "200", "--rate", "50"]
+    assert cli.main([*arguments, "--ttft", "450 ms", "--itl", "40 ms", "--quantile", "0.95", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["load"]
+    d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    one = capacity.replica_of(d, prompt=1000, output=200, itl=0.04)
+    assert found == replicas_needed(one, 50.0, ttft=0.45, itl=0.04, quantile=0.95).to_dict()
+    assert cli.main([*arguments, "--ttft", "450 ms"]) == 0
+    assert "eq-erlang-c" in capsys.readouterr().out
+    assert cli.main(arguments) == 2
+    assert "--rate needs --ttft" in capsys.readouterr().err
+
+
+# The exercises' public demo, by hand: nothing of the library stands on the right side.
+
+BY_HAND = {
+    "08.1": math.floor((4 * 0.9 * 80e9 - 140e9) / (2 * 80 * 8 * 128 * 2 * 1024)),
+    "08.2": 300 + 300 * 1.25,
+    "08.3": 4.0 * (0.25 + 200 * 0.02),
+    "08.4": 15.0 / (3 * 64 / 8.0),
+    "08.5": 32 / (32 * 0.05 + 40 * 0.018),
+    "08.6": 0.015 + 7 * 0.15 / 60,
+    "08.7": 140e9 / (0.4e9 + 13.4e12 * 0.04 / 250),
+    "08.8": float(exact_erlang(3, Fraction(22, 10))[1]),
+    "08.9": math.log(35) / 2,
+    "08.10": 0.35 / 2,
+    "08.11": (0.3 / 0.7) * (1 + 2.25) / 2 * 0.06,
+    "08.12": 0.08 * (0.25 + 4) / 2,
+    "08.13": 10 * (1 - 0.35 * math.exp(-2 * 0.2)) * 0.62,
+    # Prompts bind: with one server per replica and equal mean and deviation, late is rho exp(-(1 - rho) t/S).
+    "08.14": next(r for r in range(13, 400) if 6.4 / r * math.exp(-(1 - 6.4 / r) * 0.32 / 0.08) <= 0.01),
+}
+
+
+@independent
+@pytest.mark.parametrize("id", BY_HAND)
+def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
+    chapter = {e.id: e for e in exercises.EXERCISES}
+    assert set(chapter) == set(BY_HAND)
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)
