@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import as_file, files
 from types import MappingProxyType
-from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.validation.predictors import attention, collective, gemm, memory, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
-__all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "fitted_groups", "shipped_constants"]
+__all__ = ["PREDICTORS", "Constants", "Prediction", "Predictor", "Unsupported", "shipped_constants"]
 
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
     {
@@ -23,28 +22,15 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 )
 
 
+@cache
 def shipped_constants(class_name: str) -> Constants:
     """The fitted constants of a class that ship with the package; none for a class without a fit.
 
     >>> sorted(shipped_constants("scalar"))
     []
     """
-    return MappingProxyType(_constants_file(class_name).get("constants", {}))
-
-
-def fitted_groups(class_name: str) -> frozenset[str]:
-    """Groups of rows that the shipped constants of a class were fitted on.
-
-    >>> sorted(fitted_groups("attention"))
-    ['INFSIM']
-    """
-    return frozenset(_constants_file(class_name).get("fit", {}).get("groups", ()))
-
-
-@cache
-def _constants_file(class_name: str) -> Mapping[str, Any]:
     resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"
     if not resource.is_file():
         return MappingProxyType({})
     with as_file(resource) as path:
-        return MappingProxyType(read_toml(path))
+        return MappingProxyType(read_toml(path)["constants"])
