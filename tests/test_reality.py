@@ -18,7 +18,7 @@ from mlsysim import cli
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import reality
 from mlsysim.validation.cases import CLASSES
-from mlsysim.validation.predictors import PREDICTORS, fitted_groups, scalar_rules
+from mlsysim.validation.predictors import PREDICTORS, scalar_rules
 from mlsysim.validation.predictors.base import Row as BaseRow
 from mlsysim.validation.reality import Row, leave_one_out, measured, simple
 from mlsysim.validation.reality import published as tables
@@ -140,11 +140,11 @@ def test_a_row_is_in_the_fit_when_its_group_is_and_it_uses_a_constant(checks: di
     for check in checks.values():
         for r in check.rows:
             uses = predict(check.name, r.row.case.inputs, {}).predicted != r.score.predicted
-            assert r.in_sample == (uses and r.row.case.group in fitted_groups(check.name))
+            assert r.in_sample == (uses and r.row.case.group in reports.fitted_groups(check.name))
     memory = checks["memory"]
     assert memory.in_sample("FT") == 8 and memory.in_sample("KORT") == 0, "closed forms use no constant"
     fresh = {"TTASYNC", "TTH200", "MB2509", "MB2608"}
-    assert not fresh & fitted_groups("training_step")
+    assert not fresh & reports.fitted_groups("training_step")
     assert {r.row.case.group for r in checks["training_step"].rows if not r.in_sample} >= fresh
 
 

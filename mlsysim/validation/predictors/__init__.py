@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import as_file, files
 from types import MappingProxyType
-from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, scalar, training_step
@@ -16,7 +15,6 @@ __all__ = [
     "Prediction",
     "Predictor",
     "Unsupported",
-    "fitted_groups",
     "shipped_constants",
     "shipped_fit",
 ]
@@ -59,12 +57,3 @@ def shipped_fit(class_name: str) -> Mapping[str, Any]:
     11
     """
     return MappingProxyType(_shipped(class_name).get("fit", {}))
-
-
-def fitted_groups(class_name: str) -> frozenset[str]:
-    """Groups of rows that the shipped constants of a class were fitted on.
-
-    >>> sorted(fitted_groups("attention"))
-    ['INFSIM']
-    """
-    return frozenset(shipped_fit(class_name).get("groups", ()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.validation.cases import CLASSES
-from mlsysim.validation.predictors import fitted_groups
+from mlsysim.validation.predictors import shipped_fit
 from mlsysim.validation.reality.published import CATEGORIES, Row, case_file, rows
 from mlsysim.validation.scoring import ScoredRow, Summary, predict, score, summarise
 
@@ -84,6 +84,15 @@ def reasons() -> Mapping[str, Mapping[str, str]]:
     """
     with as_file(files(__package__) / "reasons.toml") as path:
         return read_toml(path)
+
+
+def fitted_groups(class_name: str) -> frozenset[str]:
+    """Groups of rows that the shipped constants of a class were fitted on.
+
+    >>> sorted(fitted_groups("attention"))
+    ['INFSIM']
+    """
+    return frozenset(shipped_fit(class_name).get("groups", ()))
 
 
 def check_class(class_name: str, mode: str = "calibrated", leave_one_group_out: bool = False) -> ClassCheck:
