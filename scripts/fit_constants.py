@@ -40,13 +40,17 @@ def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
     return "\n".join(lines) + "\n"
 
 
+def baseline_errors(file: CaseFile) -> dict[str, float]:
+    """Mean absolute error of each simple model beside ours, where the class has such models."""
+    beside = score_baselines(file) if file.case_class.name == "training_step" else {}
+    return {name: summary.mape_mean_over_groups for name, summary in beside.items()}
+
+
 def write_scores(file: CaseFile, date: datetime.date) -> Path:
     """Score a class and write the sheet that the book prints; fit its constants first."""
     path = SCORES / f"{file.case_class.name}.toml"
     path.parent.mkdir(exist_ok=True)
-    beside = score_baselines(file) if file.case_class.name == "training_step" else {}
-    errors = {name: summary.mape_mean_over_groups for name, summary in beside.items()}
-    path.write_text(scores.as_toml(scores.measure(file, errors, date)), encoding="utf-8")
+    path.write_text(scores.as_toml(scores.measure(file, baseline_errors(file), date)), encoding="utf-8")
     return path
 
 

@@ -48,7 +48,7 @@ def as_toml(errors: Mapping[str, GroupedErrors], date: datetime.date) -> str:
         k = len(pooled.groups)
         try:
             if k < MIN_GROUPS:
-                raise InputError(f"measurements of {k} sources only, and {MIN_GROUPS} are needed")
+                raise InputError(f"{k} sources, and {MIN_GROUPS} are needed")
             low, high = pooled.quantiles()
             coverage = pooled.coverage()
         except InputError as why:

@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 
 import pytest
 
 from mlsysim import catalog, roofline
 from mlsysim.classroom import (
     PALETTE,
+    Bars,
     Chart,
     Choice,
     Line,
@@ -22,6 +24,7 @@ from mlsysim.classroom import (
     log_space,
     roofline_chart,
 )
+from mlsysim.classroom.bars import matplotlib_figure as bar_figure
 from mlsysim.classroom.charts import INK, PAPER, matplotlib_figure, svg
 from mlsysim.errors import InputError
 from mlsysim.tables import table
@@ -170,3 +173,54 @@ def test_log_space_and_tables() -> None:
     assert "&lt;2&gt;" in shown._repr_html_()
     assert re.search(r"<th[^>]*>a</th>", shown._repr_html_())
     draw  # noqa: B018  (imported above to prove that it is exported)
+
+
+@pytest.mark.independent
+def test_stacked_bars_end_where_their_sum_says() -> None:
+    bars = Bars(["a & b", "c"], {"one": [1.0, 2.0], "two": [3.0, 0.0], "three": [0.5, 0.5]}, "time (s)", "what & why")
+    root = ElementTree.fromstring(bars._repr_svg_())
+    space = "{http://www.w3.org/2000/svg}"
+    pieces = [r for r in root.iter(f"{space}rect") if r.get("height") == "22"]
+    widths = [float(r.get("width") or 0) for r in pieces]
+    assert len(pieces) == 6
+    assert widths[0] * 3 == pytest.approx(widths[1], abs=0.2)  # 1 and 3 of the same bar
+    assert sum(widths[:3]) / sum(widths[3:]) == pytest.approx(4.5 / 2.5, rel=1e-2)
+    for (before, width), after in zip(zip(pieces, widths, strict=True), pieces[1:3], strict=False):
+        assert float(before.get("x") or 0) + width == pytest.approx(float(after.get("x") or 0), abs=0.11)
+    assert {"a & b", "what & why", "time (s)", "one"} <= {t.text for t in root.iter(f"{space}text")}
+
+
+@pytest.mark.independent
+def test_stacked_bars_in_matplotlib_are_the_same_pieces() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    bars = Bars(["a", "b"], {"one": [1.0, 2.0], "two": [3.0, 0.0]}, "time (s)")
+    axes = bar_figure(bars).axes[0]
+    assert [(p.get_x(), p.get_width()) for p in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 0)]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Bars([], {"one": []}, "x"),
+        lambda: Bars(["a"], {}, "x"),
+        lambda: Bars(["a"], {"one": [1.0, 2.0]}, "x"),
+        lambda: Bars(["a"], {"one": [-1.0]}, "x"),
+        lambda: Bars(["a"], {str(i): [1.0] for i in range(7)}, "x"),
+    ],
+)
+def test_bars_refuse_what_they_cannot_draw(make: Callable[[], Bars]) -> None:
+    with pytest.raises(InputError, match="Bars"):
+        make()
+
+
+def test_without_matplotlib_bars_are_an_svg() -> None:
+    script = (
+        "import sys; sys.modules['matplotlib'] = None; sys.modules['IPython'] = None\n"
+        "from mlsysim.classroom import Bars, draw_bars\n"
+        "draw_bars(Bars(['a'], {'one': [1.0]}, 'x')); assert 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -273,6 +273,16 @@ def test_gathered_weights_show_when_the_link_is_slow() -> None:
 
 
 @pytest.mark.independent
+def test_experts_are_gathered_from_the_ranks_that_share_them() -> None:
+    """Eight experts over the eight ranks of a domain: the shards of one lie in 16 domains, one card each."""
+    work = replace(WORK, dense_params=1.0, expert_params=4e9, active_expert_params=1e3)
+    t = step(Layout(128, 4096, dp=128, ep=8, weight_shards=128, optimizer_shards=128, attended=1), work)
+    gather = 2 * 4e9 / 8 * 15 / 16 / (0.8 * 5e10)
+    busy = (t.gemm + t.attention + t.elementwise) / 32
+    assert t.weight_gather == pytest.approx(32 * (3 * gather - busy), rel=1e-3)
+
+
+@pytest.mark.independent
 def test_shards_in_a_group_of_nodes_are_copied_across() -> None:
     """HSDP: weights travel inside the group only, and gradients of a shard between the groups."""
     slow = replace(MACHINE, inter_bandwidth=1e7)

@@ -1,6 +1,7 @@
 """The equations of the training step: limits, identities, a pipeline and a straggler drawn at random, published runs."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -240,7 +241,7 @@ def test_gradients_that_hide_are_those_of_chapter_four() -> None:
 
 @pytest.mark.independent
 def test_bad_input_names_the_argument() -> None:
-    for call, name in (
+    calls: tuple[tuple[Callable[[], object], str], ...] = (
         (lambda: training.exposed_time(1.0, 1.0, 1.5), "overlap"),
         (lambda: training.step_time(1.0, 1.0, overlap=-0.1), "overlap"),
         (lambda: training.pipelined_step(1.0, 0.5), "micro_batches"),
@@ -253,7 +254,8 @@ def test_bad_input_names_the_argument() -> None:
         (lambda: training.elementwise_time(1.0, 1.0, 1.0, 0.0), "bandwidth"),
         (lambda: training.optimizer_time(-1.0, 1.0), "parameters"),
         (lambda: training.stage_time(1, math.nan), "layer"),
-    ):
+    )
+    for call, name in calls:
         with pytest.raises(InputError, match=name):
             call()
 
@@ -261,6 +263,10 @@ def test_bad_input_names_the_argument() -> None:
 @pytest.mark.independent
 def test_arrays_are_floats_side_by_side() -> None:
     devices = np.array([1, 8, 1024])
-    assert training.straggler_time(2.0, 0.05, devices).tolist() == [training.straggler_time(2.0, 0.05, int(n)) for n in devices]
+    assert training.straggler_time(2.0, 0.05, devices).tolist() == [
+        training.straggler_time(2.0, 0.05, int(n)) for n in devices
+    ]
     overlap = np.linspace(0, 1, 5)
-    assert training.step_time(2.0, 1.0, 0.5, overlap).tolist() == [training.step_time(2.0, 1.0, 0.5, float(o)) for o in overlap]
+    assert training.step_time(2.0, 1.0, 0.5, overlap).tolist() == [
+        training.step_time(2.0, 1.0, 0.5, float(o)) for o in overlap
+    ]

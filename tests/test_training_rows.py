@@ -152,12 +152,16 @@ def test_the_rows_of_the_kinds_that_are_not_open_are_understood() -> None:
     """Mixtures with and without ep, latent attention, ZeRO-3, slices of TPUs, windows, long documents, adapters."""
     spread = step_of(Row(MOE | {"ep": None}))
     assert spread.layout.ep == 8  # experts over one domain
+    folded = Row(MOE | {"tp": 8.0, "pp": 1.0, "cp": 1.0, "dp": 8.0, "ep": 64.0})  # experts over TP ranks as well
+    assert step_of(folded).layout.ep == 8 and "tensor-parallel" in folded.assumptions[0]
     gathered = Row(MOE | {"ep": None, "sharding": "zero3/fsdp", "tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": 64.0})
     assert step_of(gathered).layout.ep == 1
     assert any("ep = 1" in a for a in gathered.assumptions)
     latent = {"kv_lora_rank": 512.0, "q_lora_rank": 1536.0, "qk_rope_head_dim": 64.0, "attn_type": "mla"}
     work = step_of(Row(MOE | latent | {"heads": 128.0, "kv_heads": 128.0, "hidden": 7168.0})).work
     assert (work.qk_dim, work.v_dim, work.kv_heads) == (192, 128, 128)
+    assert step_of(Row(ROW | {"attn_type": "mqa", "kv_heads": None})).work.kv_heads == 1
+    assert step_of(Row(ROW | {"sharding": "fsdp"})) == step_of(Row(ROW | {"sharding": "zero3/fsdp"}))
     zero3 = step_of(Row(ROW | {"sharding": "zero3/fsdp"})).layout
     assert zero3.weight_shards == zero3.optimizer_shards == 16
     tpu = {"device": "TPU-v5p", "devices_per_node": 64.0, "sharding": "hsdp", "n_devices": 128.0, "hbm_bytes": 95e9}

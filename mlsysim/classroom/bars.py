@@ -76,7 +76,9 @@ def svg(bars: Bars) -> str:
     body = [f"<title>{escape(bars.title or bars.x_label)}</title>", text(width / 2, 16, bars.title, size=13)]
     for i in range(6):
         x = left + i / 5 * longest * scale
-        body.append(f'<path d="M{x:.1f} {top}V{bottom}" stroke="{GRID}"/>' + text(x, bottom + 16, f"{i / 5 * longest:.3g}"))
+        body.append(
+            f'<path d="M{x:.1f} {top}V{bottom}" stroke="{GRID}"/>' + text(x, bottom + 16, f"{i / 5 * longest:.3g}")
+        )
     for i, name in enumerate(bars.names):
         x, y = left, top + row * i + 4
         body.append(text(left - 6, y + 15, name, "end", 11))

@@ -10,7 +10,18 @@ from mlsysim.memory import Recipe, TrainingMemory
 from mlsysim.parallelism import Plan
 
 TASKS = ("pretrain", "sft", "lora")
-FROZEN = Recipe("frozen weights, adapters not counted", 2, 0, 0, 0, 0, 0, 2, "hu2022lora", "sec. 4.2")
+FROZEN = Recipe(
+    "frozen weights, adapters not counted",
+    2,
+    0,
+    0,
+    0,
+    0,
+    0,
+    2,
+    "hu2021lora",
+    "frozen weights get no gradients and no optimizer state",
+)
 
 
 def training_memory(

@@ -18,98 +18,14 @@ from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
 from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
-from mlsysim.training.terms import (
-    DATASHEET,
-    Efficiencies,
-    Layout,
-    Machine,
-    StepTerms,
-    Work,
-    explained,
-    repeated_share,
-    step_terms,
-)
-from mlsysim.transformer import parameter_count
+from mlsysim.training.parts import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work
+from mlsysim.training.shapes import layout_of, work_of
+from mlsysim.training.terms import explained, repeated_share, step_terms
 
 CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
 )
-
-
-def work_of(model: Model | str) -> Work:
-    """The work of a catalogue model (or of a shape of your own) in the terms of :func:`step_terms`.
-
-    >>> work_of("Llama-3.1-8B").qk_dim
-    128
-    """
-    m = catalog.model(model)
-    count = parameter_count(replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, router_bias=False))
-    routed = count.experts / m.layers
-    return Work(
-        layers=m.layers,
-        hidden=m.hidden,
-        dense_params=(count.attention + count.dense_mlp + count.shared_experts + count.router) / m.layers,
-        heads=m.heads,
-        qk_dim=m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim,
-        v_dim=m.v_head_dim or m.head_dim,
-        kv_heads=m.heads if m.is_mla else m.kv_heads,
-        head_params=flops.matmul_parameters(m) - flops.layer_matmul_parameters(m),
-        embedding_params=count.embedding + count.lm_head,
-        active_expert_params=routed * m.top_k / m.n_experts if m.is_moe else 0.0,
-        expert_params=routed,
-        top_k=m.top_k * m.n_moe_layers / m.layers,
-        last_params=(m.layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
-    )
-
-
-def mean_context(model: Model, seq: Num) -> Num:
-    """Keys that a query meets under a causal mask, on average over positions and over layers with and without a window.
-
-    >>> mean_context(catalog.model("Llama-3.1-8B"), 8191)
-    4096.0
-    """
-    full = flops.attention_context(seq, seq)
-    if not model.n_windowed_layers:
-        return full
-    share = model.n_windowed_layers / model.layers
-    return full + share * (flops.attention_context(seq, model.attn_window) - full)
-
-
-def layout_of(
-    plan: Plan,
-    global_batch: Num,
-    seq: Num,
-    attn_len: Num | None = None,
-    task: str = "pretrain",
-    model: Model | str | None = None,
-) -> Layout:
-    """A plan in the terms of :func:`step_terms`; attention is causal over ``attn_len`` tokens (default: the sequence).
-
-    The model is needed for sliding windows only.
-    """
-    length = seq if attn_len is None else attn_len
-    return Layout(
-        global_batch=global_batch,
-        seq=seq,
-        micro_batch=plan.micro_batch,
-        tp=plan.tp,
-        pp=plan.pp,
-        cp=plan.cp,
-        dp=plan.dp,
-        ep=plan.ep,
-        virtual_stages=plan.virtual_stages,
-        sequence_parallel=1.0 if plan.sequence_parallel else 0.0,
-        recompute_full=1.0 if plan.recompute == "full" else 0.0,
-        recompute_selective=1.0 if plan.recompute == "selective" else 0.0,
-        weight_shards=plan.state_shards if plan.sharding in ("fsdp", "hsdp") else 1,
-        optimizer_shards=plan.state_shards,
-        attended=flops.attention_context(length, length)
-        if model is None
-        else mean_context(catalog.model(model), length),
-        weight_gradients=0.0 if task == "lora" else 1.0,
-        order=plan.order,
-    )
 
 
 @dataclass(frozen=True)

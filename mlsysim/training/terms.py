@@ -2,11 +2,11 @@
 
 :func:`step_terms` takes plain numbers or arrays (a plan per element) and splits the step into terms that sum to it. It
 holds no formula of its own: each is a registered equation, here only given its numbers. Every efficiency is a named field
-of :class:`Efficiencies`; the defaults are the datasheet's.
+of :class:`~mlsysim.training.parts.Efficiencies`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any
 
@@ -15,6 +15,7 @@ from mlsysim._numeric import Num, concatenate, even_share, is_array, maximum, wh
 from mlsysim.equations import REGISTRY
 from mlsysim.results import Term
 from mlsysim.training import equations
+from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 
 _BLOCK = 8192  # plans evaluated at a time
 _LABELS = {e.function: label for label, e in REGISTRY.items()}
@@ -22,111 +23,6 @@ ELEMENT_BYTES = 2.0  # activations and working weights are 16-bit, also when the
 GRADIENT_BYTES = 4.0  # gradients of whole weights are added up in FP32, those of sharded weights in 16 bits
 FLASH_BACKWARD = 2.5  # products of an attention backward over those of its forward: 5 against 2
 UNSPLIT_TRAFFIC = 10 / 34  # of a layer's activations, without sequence parallelism (korthikanti2022recompute, eq. 2)
-
-
-@dataclass(frozen=True)
-class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
-
-    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
-    gathered weights behind the arithmetic of their layer.
-    """
-
-    name: str = "bound"
-    source: str = "every resource at its datasheet rate"
-    gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
-    head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
-    attention: Num = 1.0  # of the 16-bit peak
-    memory: Num = 1.0  # of the memory bandwidth
-    link: Num = 1.0  # of the link bandwidth, one way
-    elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer forward that no product does: norms, residuals
-    layer_overhead: Num = 0.0  # s per layer and micro-batch that nothing hides: launches, synchronisation
-    selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
-    tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
-    dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
-    variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
-    optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
-
-
-DATASHEET = Efficiencies()
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a model asks for. Per layer and per token unless it says otherwise."""
-
-    layers: Num
-    hidden: Num
-    dense_params: Num  # weights of the matrices that every token meets: attention, dense MLP, shared experts
-    heads: Num
-    qk_dim: Num  # size of a query (and key) of one head
-    v_dim: Num
-    kv_heads: Num
-    head_params: Num  # weights of the LM head that a token is multiplied with
-    embedding_params: Num  # of the whole model, the head included
-    active_expert_params: Num = 0.0  # routed experts that one token meets
-    expert_params: Num = 0.0  # all routed experts
-    top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
-    last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the step is split. Flags are 0 or 1, shares lie in between."""
-
-    global_batch: Num
-    seq: Num
-    micro_batch: Num = 1.0
-    tp: Num = 1.0
-    pp: Num = 1.0
-    cp: Num = 1.0
-    dp: Num = 1.0
-    ep: Num = 1.0
-    virtual_stages: Num = 1.0
-    sequence_parallel: Num = 1.0
-    recompute_full: Num = 0.0
-    recompute_selective: Num = 0.0
-    weight_shards: Num = 1.0  # devices that share the weights (FSDP, ZeRO-3); 1: each has its own
-    optimizer_shards: Num = 1.0
-    attended: Num = 0.0  # keys that a query meets on average: half the sequence when causal
-    weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
-    order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan
-
-
-@dataclass(frozen=True)
-class Machine:
-    """One device and its links, byte/s per device and one way."""
-
-    peak_flops: Num
-    half_peak_flops: Num  # of the 16-bit formats
-    memory_bandwidth: Num
-    intra_bandwidth: Num
-    inter_bandwidth: Num
-    domain: Num  # devices that intra_bandwidth joins
-
-
-@dataclass(frozen=True)
-class StepTerms:
-    """Seconds of one step by term; they sum to the step."""
-
-    gemm: Num
-    attention: Num
-    elementwise: Num
-    head: Num
-    overhead: Num
-    tensor_parallel: Num
-    context_parallel: Num
-    expert_parallel: Num
-    weight_gather: Num
-    pipeline_transfer: Num
-    bubble: Num
-    data_parallel: Num
-    optimizer: Num
-    straggler: Num
-
-    @property
-    def time(self) -> Num:
-        return sum(getattr(self, f.name) for f in fields(self))
 
 
 class _Ledger:
@@ -140,16 +36,16 @@ class _Ledger:
         # The one place where the registry's checks are passed over: on arrays of plans they cost more than the equations,
         # and each block would repeat them. Plan and catalogue have checked what comes in.
         value = getattr(function, "__wrapped__", function)(**arguments) if self.bare else function(**arguments)
-        if self.terms is not None and not _absent(name, value, arguments):
+        if self.terms is not None and not _absent(value, arguments):
             given = signature(function).bind(**arguments)
             given.apply_defaults()
             self.terms.append(Term(name, value, _LABELS[function], given.arguments))
         return value
 
 
-def _absent(name: str, value: Num, arguments: dict[str, Num]) -> bool:
-    """Whether a term says nothing: a message that nobody sends, what hides it, a part that the model does not have."""
-    return not is_array(value) and value == 0 and not name.startswith("exposed")
+def _absent(value: Num, arguments: dict[str, Num]) -> bool:
+    """Whether a term says nothing: a message that nobody sends and its hiding, a part that the model does not have."""
+    return not is_array(value) and value == 0 and not arguments.get("communication", 0)
 
 
 def step_terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> StepTerms:
@@ -293,7 +189,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         micro_batch=p.micro_batch,
         hidden=w.hidden,
         layers=1.0,
-        all_reduces=4.0 + 2.0 * p.recompute_full,
+        all_reduces=where(p.tp > 1, 4.0 + 2.0 * p.recompute_full, 0.0),
         element_bytes=ELEMENT_BYTES,
     )
     added = call("TP all-reduce", collectives.ring_all_reduce, bytes=message, ranks=p.tp, bandwidth=links.ring("tp"))
@@ -334,6 +230,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     data = links.place.inside["data"]
     near = even_share(whole(shards), data)
     shard_link = links.between(near, near < shards)
+    apart = maximum(1.0, near / near_experts)  # ranks of a domain that share an expert's shards
+    expert_link = links.between(apart, apart < expert_shards)
     gather = call(
         "gathering weights",
         collectives.ring_all_gather,
@@ -345,7 +243,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         collectives.ring_all_gather,
         bytes=ELEMENT_BYTES * experts,
         ranks=expert_shards,
-        bandwidth=shard_link,
+        bandwidth=expert_link,
     )
     exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
         "exposed gathering, backward",
@@ -374,11 +272,12 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         hidden=w.hidden,
         micro_batches=1.0,
         virtual_stages=p.virtual_stages,
+        directions=where(p.pp > 1, 2.0, 0.0),
         shards=p.tp,  # every rank of a tensor-parallel group sends its part
         element_bytes=ELEMENT_BYTES,
     )
     pp_link = where(links.place.leaves["pp"], links.network, links.node)
-    hop = where(p.pp > 1, call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link), 0.0)
+    hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
     wait = call(
         "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=p.virtual_stages
@@ -390,8 +289,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     group = p.dp * p.cp
     copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
-    apart = data / near_experts  # ranks of a domain that hold the same experts
-    expert_tail = where(sharded, tail, links.between(apart, apart < expert_copies))
+    alike = data / near_experts  # ranks of a domain that hold the same experts
+    expert_tail = where(sharded, tail, links.between(alike, alike < expert_copies))
     scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients
     sent: Num = 0.0

@@ -14,7 +14,7 @@ from mlsysim.validation.cases import CaseFile
 from mlsysim.validation.predictors import Constants, shipped_constants, training_step
 from mlsysim.validation.scoring import GroupScore, Summary, score, score_with
 
-_DIGITS = 4
+_DIGITS = 6
 # Constants of a training step are switched on in this order, after those of the products: which of them carries the bias?
 _SHARED = ("attention", "software")
 
@@ -87,7 +87,9 @@ def as_toml(sheet: ScoreSheet) -> str:
         shown = {k: f'"{v}"' if isinstance(v, str) else repr(v) for k, v in values.items() if v is not None}
         return ["", f"[{head}]", *(f"{k} = {v}" for k, v in shown.items())]
 
-    lines = [f"# Scores on {sheet.cases}, written by scripts/fit_constants.py. Fractions; means are over groups. Do not edit."]
+    lines = [
+        f"# Scores on {sheet.cases}, written by scripts/fit_constants.py. Fractions; means are over groups. Do not edit."
+    ]
     lines += block("scored", {k: getattr(sheet, k) for k in ("cases", "rows", "constants", "date")})
     lines += block("datasheet", vars(sheet.datasheet))
     lines += block("leave_one_group_out", vars(sheet.leave_one_group_out))

@@ -96,6 +96,7 @@ def numbers() -> dict[str, Any]:
     calibrated = validation.calibrated_efficiencies("H100")
     q = intervals.error_quantiles()["training_step"]
     pool = intervals.error_quantiles()["gemm"]
+    serving = intervals.error_quantiles()["inference"]
     low, high = q.factors
     seventy = plan("Llama-3.1-70B", catalog.cluster("DGX-H100", 8), global_batch=256, seq=8192, efficiencies=h100)
     by_hand = Plan(tp=8, dp=8, recompute="full")
@@ -138,9 +139,12 @@ def numbers() -> dict[str, Any]:
             "pool_high": f"{pool.factors[1]:.2f}",
             "pool_sources": str(pool.groups),
             "pool_held": _share(pool.coverage, 0),
+            "inference_low": f"{serving.factors[0]:.2f}",
+            "inference_high": f"{serving.factors[1]:.2f}",
+            "inference_held": _share(serving.coverage, 0),
             "needed": str(MIN_GROUPS),
             "llama_low": f"{bound.interval().low:.2f}",
-            "llama_high": units.format(bound.interval().high, "s", 3),
+            "llama_high": f"{bound.interval().high:.2f} s",
         },
         "seventy": {
             "tried": f"{len(seventy.rows):,}",

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from statistics import NormalDist, mean
 from typing import Any
 
@@ -36,7 +37,8 @@ def _step(row: PublishedPlan, efficiencies: Efficiencies) -> TrainingStep:
 
 def _predicted() -> Mapping[str, Mapping[str, scoring.ScoredRow]]:
     return {
-        mode: {row.id: row for row in scoring.score(training_cases(), mode).rows} for mode in ("datasheet", "calibrated")
+        mode: {row.id: row for row in scoring.score(training_cases(), mode).rows}
+        for mode in ("datasheet", "calibrated")
     }
 
 
@@ -100,7 +102,8 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
             validation.datasheet_efficiencies(row.node.device, row.precision),
         )
         assert abs(step.time / plain.predicted - 1) < 1e-6, "the predictor assumes four chunks here"
-        out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
+        if length != "128k":
+            out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
     long = validation.published_plan("llama3-405b-128k")
     out["dp_128k"] = f"{long.devices.value / parallelism.devices(long.plan.tp, long.plan.pp, long.plan.cp, 1):g}"
     token = flops.training_flops_per_token(long.shape, long.seq, causal=True, recompute="none")
@@ -128,22 +131,33 @@ def _moe() -> dict[str, str]:
     run, total = validation.counts()["deepseek-v3-run"], validation.counts()["deepseek-v3-total"]
     i = run.inputs
 
-    def hours(**links: float) -> tuple[float, TrainingStep]:
-        cluster = catalog.cluster("H800-node", i["devices"] // 8)
-        plan = Plan(pp=i["pp"], dp=i["dp"], ep=i["ep"])
+    def hours(efficiencies: Efficiencies, link: float | None = None) -> tuple[float, TrainingStep]:
         s = training.training_step(
-            i["model"], plan, cluster, global_batch=i["global_batch"], seq=i["seq"], precision="fp8", **links
+            i["model"],
+            Plan(pp=i["pp"], dp=i["dp"], ep=i["ep"]),
+            catalog.cluster("H800-node", i["devices"] // 8),
+            global_batch=i["global_batch"],
+            seq=i["seq"],
+            precision=run.precision,
+            efficiencies=efficiencies,
+            intra_bandwidth=link,
+            inter_bandwidth=link,
         )
         return float(training.time_to_train(i["tokens"], s.tokens, s.time) * s.devices), s
 
-    (free, step), (exposed, _) = hours(intra_bandwidth=1e18, inter_bandwidth=1e18), hours()
+    fitted = validation.calibrated_efficiencies(run.device, run.precision)
+    (free, step), (exposed, in_the_open) = hours(training.DATASHEET, 1e18), hours(training.DATASHEET)
+    hidden, _ = hours(fitted, 1e18)
     return {
         "tokens": f"{i['tokens'] / 1e12:g}",
         "measured": f"{run.value.value / units.hour / 1e6:.3f}",
         "total": f"{total.value.value / units.hour / 1e6:.3f}",
         "free": f"{free / units.hour / 1e6:.2f}",
         "exposed": f"{exposed / units.hour / 1e6:.2f}",
-        "beaten": _share(1 - run.value.value / exposed, 0),
+        "exposed_error": units.percent(exposed / run.value.value - 1),
+        "messages": _share(in_the_open.terms.expert_parallel / in_the_open.time, 0),
+        "hidden": f"{hidden / units.hour / 1e6:.2f}",
+        "hidden_error": units.percent(hidden / run.value.value - 1, 0),
         "head": _share(step.terms.head / step.time, 0),
         "growing": _share(469e9 / i["tokens"], 0),
     }
@@ -153,7 +167,7 @@ def _score() -> dict[str, str]:
     sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
     software = constants["software"]
     biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
-    steps = [100 * (b - a) for a, b in zip(biases, biases[1:], strict=False) if a is not None and b is not None]
+    steps = [100 * (b - a) for a, b in pairwise(biases) if a is not None and b is not None]
     return {
         "rows": str(sheet.rows),
         "groups": str(len(sheet.groups)),
@@ -186,9 +200,7 @@ def _rack() -> dict[str, str]:
         return training.training_step("Llama-3.1-405B", plan, cluster, global_batch=512, seq=8192)
 
     nodes = {"h100": "DGX-H100", "b200": "DGX-B200", "gb200": "GB200-NVL72"}
-    return {
-        f"{short}_slower": _share(1 - step(node, 8).time / step(node, 16).time, 0) for short, node in nodes.items()
-    }
+    return {f"{short}_slower": _share(1 - step(node, 8).time / step(node, 16).time, 0) for short, node in nodes.items()}
 
 
 def _strong(replicas: int = 128) -> dict[str, str]:
@@ -231,7 +243,7 @@ def numbers() -> dict[str, Any]:
         "score": _score(),
         "rack": _rack(),
         "strong": _strong(),
-        "attention": {"backward": f"{training.terms.FLASH_BACKWARD:g}"},
+        "attention": {"backward": f"{training.FLASH_BACKWARD:g}"},
         "optimizer": {"bytes": "30"},
         "exposed": {
             "message": units.format(message, "s", 3),

@@ -602,9 +602,7 @@ answer = training.straggler_time(g["mean"], g["variation"], g["devices"]) - g["m
 
 def _days(g: Inputs, per_parameter: float = 8.0, rate: float | None = None, devices: float | None = None) -> Num:
     work = flops.total_flops(per_parameter * g["parameters"], g["tokens"])
-    return training.run_time(
-        work, g["devices"] if devices is None else devices, g["rate"] if rate is None else rate
-    )
+    return training.run_time(work, g["devices"] if devices is None else devices, g["rate"] if rate is None else rate)
 
 
 _E11 = Exercise(

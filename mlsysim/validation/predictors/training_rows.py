@@ -15,7 +15,9 @@ from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
 # Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
 _CHUNK = 2
 _NODE = 8.0  # devices of a domain where a row names none
-_SHARDINGS = ("none", "zero1", "zero2", "zero3/fsdp", "hsdp")
+_ZERO3 = ("zero3/fsdp", "zero3", "fsdp")
+_GATHERED = (*_ZERO3, "hsdp")
+_SHARDINGS = ("none", "zero1", "zero2", *_GATHERED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +89,9 @@ def _word(row: Row, name: str, value: str, known: Mapping[str, Any] | Sequence[s
 def _work(row: Row) -> Work:
     h, heads, layers = _count(row, "hidden"), _count(row, "heads"), _count(row, "layers")
     head = _count(row, "head_dim", h / heads)
-    kv_heads = _count(row, "kv_heads", row.number_or("kv_heads", heads, "multi-head"))
+    alone = row.inputs.get("attn_type") == "mqa"
+    usual = row.number_or("kv_heads", 1.0 if alone else heads, "multi-query" if alone else "multi-head")
+    kv_heads = _count(row, "kv_heads", usual)
     ffn = _count(row, "ffn", 0.0, low=0.0)
     matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
     vocab = _count(row, "vocab", low=0.0)
@@ -150,20 +154,26 @@ def _degrees(row: Row, domain: float) -> dict[str, float]:
     return found
 
 
-def _experts_apart(row: Row, group: float, domain: float, sharding: str) -> float:
-    """Expert-parallel degree: the row's own; else none where weights are gathered, else as many as a domain can hold."""
-    experts = int(row.inputs.get("n_experts") or 0)
+def _experts_apart(row: Row, degrees: Mapping[str, float], domain: float, sharding: str) -> float:
+    """Expert-parallel degree: the row's own; else none where weights are gathered, else as many as a domain can hold.
+
+    Where a job folds tensor-parallel ranks in as well, each expert is whole; the product of the two cuts is the same.
+    """
+    experts, group = int(row.optional("n_experts", 0.0)), int(degrees["dp"] * degrees["cp"])
     if row.has("ep"):
-        ep = _count(row, "ep")
-        if ep > 1 and (not experts or experts % ep or group % ep):
-            raise Unsupported(f"ep = {ep:g} must divide the experts ({experts}) and dp x cp ({group:g})")
-        return ep
+        ep = int(_count(row, "ep"))
+        if ep > 1 and (not experts or experts % ep or group * int(degrees["tp"]) % ep):
+            raise Unsupported(f"ep = {ep} must divide the experts ({experts}) and tp x cp x dp")
+        shared = math.gcd(ep, group)
+        if shared < ep:
+            row.assume("ep", shared, f"of {ep}: the rest are tensor-parallel ranks")
+        return float(shared)
     if not experts:
         return 1.0
-    gathered = sharding in ("zero3/fsdp", "hsdp")
-    ep = 1.0 if gathered else float(math.gcd(math.gcd(experts, int(group)), int(domain)))
+    gathered = sharding in _GATHERED
+    ep = 1 if gathered else math.gcd(math.gcd(experts, group), int(domain))
     row.assume("ep", ep, "experts gathered like other weights" if gathered else "experts spread over one domain")
-    return ep
+    return float(ep)
 
 
 def _shared_by(row: Row, work: Work, degrees: Mapping[str, float], domain: float) -> float:
@@ -194,7 +204,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     recompute = _word(row, "recompute", "none", RECOMPUTES)
     sharding = _word(row, "sharding", "zero1", _SHARDINGS)
     task = _word(row, "task", "pretrain", training.TASKS)
-    shards = group if sharding == "zero3/fsdp" else 1.0
+    shards = group if sharding in _ZERO3 else 1.0
     if sharding == "hsdp":
         shards = _shared_by(row, work, degrees, domain)
     length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
@@ -212,7 +222,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         pp=pp,
         cp=degrees["cp"],
         dp=degrees["dp"],
-        ep=_experts_apart(row, group, domain, sharding),
+        ep=_experts_apart(row, degrees, domain, sharding),
         virtual_stages=stages,
         sequence_parallel=float(bool(row.or_assume("seq_parallel", True))),
         recompute_full=float(recompute == "full"),

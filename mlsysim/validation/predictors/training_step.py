@@ -87,7 +87,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
     gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
     return Efficiencies(
         name="calibrated",
-        source="fitted to published steps (scripts/fit_constants.py)",
+        source="fitted to published steps (scripts/fit_constants.py); memory as STREAM was measured",
         gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if narrow else 1.0),
         head=gemm,
         attention=attention.get(family, attention["other"]) * clock,

@@ -1,0 +1,110 @@
+"""What goes into a training step and what comes out: work, layout, machine, efficiencies; seconds by term."""
+
+from dataclasses import dataclass, fields
+
+from mlsysim._numeric import Num
+
+
+@dataclass(frozen=True)
+class Efficiencies:
+    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
+
+    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
+    gathered weights behind the arithmetic of their layer.
+    """
+
+    name: str = "bound"
+    source: str = "every resource at its datasheet rate"
+    gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
+    head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
+    attention: Num = 1.0  # of the 16-bit peak
+    memory: Num = 1.0  # of the memory bandwidth
+    link: Num = 1.0  # of the link bandwidth, one way
+    elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer forward that no product does: norms, residuals
+    layer_overhead: Num = 0.0  # s per layer and micro-batch that nothing hides: launches, synchronisation
+    selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
+    tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
+    dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
+    variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
+    optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
+
+
+DATASHEET = Efficiencies()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a model asks for. Per layer and per token unless it says otherwise."""
+
+    layers: Num
+    hidden: Num
+    dense_params: Num  # weights of the matrices that every token meets: attention, dense MLP, shared experts
+    heads: Num
+    qk_dim: Num  # size of a query (and key) of one head
+    v_dim: Num
+    kv_heads: Num
+    head_params: Num  # weights of the LM head that a token is multiplied with
+    embedding_params: Num  # of the whole model, the head included
+    active_expert_params: Num = 0.0  # routed experts that one token meets
+    expert_params: Num = 0.0  # all routed experts
+    top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
+    last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the step is split. Flags are 0 or 1, shares lie in between."""
+
+    global_batch: Num
+    seq: Num
+    micro_batch: Num = 1.0
+    tp: Num = 1.0
+    pp: Num = 1.0
+    cp: Num = 1.0
+    dp: Num = 1.0
+    ep: Num = 1.0
+    virtual_stages: Num = 1.0
+    sequence_parallel: Num = 1.0
+    recompute_full: Num = 0.0
+    recompute_selective: Num = 0.0
+    weight_shards: Num = 1.0  # devices that share the weights (FSDP, ZeRO-3); 1: each has its own
+    optimizer_shards: Num = 1.0
+    attended: Num = 0.0  # keys that a query meets on average: half the sequence when causal
+    weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
+    order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One device and its links, byte/s per device and one way."""
+
+    peak_flops: Num
+    half_peak_flops: Num  # of the 16-bit formats
+    memory_bandwidth: Num
+    intra_bandwidth: Num
+    inter_bandwidth: Num
+    domain: Num  # devices that intra_bandwidth joins
+
+
+@dataclass(frozen=True)
+class StepTerms:
+    """Seconds of one step by term; they sum to the step."""
+
+    gemm: Num
+    attention: Num
+    elementwise: Num
+    head: Num
+    overhead: Num
+    tensor_parallel: Num
+    context_parallel: Num
+    expert_parallel: Num
+    weight_gather: Num
+    pipeline_transfer: Num
+    bubble: Num
+    data_parallel: Num
+    optimizer: Num
+    straggler: Num
+
+    @property
+    def time(self) -> Num:
+        return sum(getattr(self, f.name) for f in fields(self))
