@@ -51,7 +51,7 @@ exercises: setup ## make instructor masters and student notebooks from the exerc
 lab: setup ## build the in-browser lab into _lab (OFFLINE=1: with Pyodide inside, no CDN)
 	$(PY) scripts/build_lab.py $(if $(OFFLINE),--offline)
 
-bench: setup ## measure import, scalar call, array sweep, explain; JSON in .benchmarks/
+bench: setup ## measure import, scalar call, sweep, plan search, explain, book, notebooks; JSON in .benchmarks/
 	$(PY) -m pytest benchmarks -q --benchmark-only --benchmark-json=.benchmarks/latest.json
 
 format: setup ## format the code

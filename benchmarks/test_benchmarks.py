@@ -4,13 +4,17 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mlsysim import catalog, roofline, training
+from mlsysim import catalog, explore, roofline, training
+from mlsysim.explore import Columns
 from mlsysim.parallelism import Plan
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_python(code: str) -> float:
@@ -105,3 +109,61 @@ def test_whether_a_million_plans_fit(benchmark: Any) -> None:
     degrees = {"tp": (1, 2, 4, 8), "pp": (1, 2, 4, 8), "dp": (8, 16, 64)}
     plan = Plan(**{name: draw.choice(np.array(c), 1_000_000) for name, c in degrees.items()}, sharding="fsdp")
     benchmark(lambda: training.training_memory("Llama-3.1-70B", plan, "H100", seq=8192).fits)
+
+
+@pytest.mark.benchmark(group="scalar")
+def test_explain_a_training_step(benchmark: Any) -> None:
+    """With its range and elasticities."""
+    efficiencies = training.Efficiencies(name="calibrated", gemm=0.7)
+    cluster = catalog.cluster("DGX-H100", 16)
+    step = training.training_step(
+        "Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192, efficiencies=efficiencies
+    )
+    benchmark(lambda: str(step.explain()))
+
+
+def _swept(tp: Any, pp: Any, dp: Any, micro_batch: Any, global_batch: Any, seq: Any) -> Any:
+    plan = Plan(tp=tp, pp=pp, dp=dp, micro_batch=micro_batch)
+    cluster = catalog.cluster("DGX-H100", 2048)
+    return training.training_step("Llama-3.1-70B", plan, cluster, global_batch=global_batch, seq=seq)
+
+
+def _ten_fastest(found: Columns) -> Columns:
+    return found.smallest("time", 10)
+
+
+@pytest.mark.benchmark(group="array")
+def test_sweep_a_million_training_plans(benchmark: Any) -> None:
+    """In chunks, of which the ten fastest plans are kept: plans per second is a million over the time."""
+    axes = {
+        "tp": [1, 2, 4, 8],
+        "pp": [1, 2, 4, 8, 16],
+        "dp": [1, 2, 4, 8],
+        "micro_batch": [1, 2, 4, 8, 16],
+        "global_batch": np.arange(1024, 1024 + 128 * 50, 128),
+        "seq": np.arange(1024, 1024 + 16 * 50, 16),
+    }
+    benchmark.pedantic(lambda: explore.sweep(_swept, axes, ["time"], keep=_ten_fastest), rounds=3)
+
+
+@pytest.mark.benchmark(group="search")
+def test_search_every_plan_of_405b_on_16384_gpus(benchmark: Any) -> None:
+    cluster = catalog.cluster("DGX-H100", 2048)
+    searched = benchmark.pedantic(
+        lambda: explore.plan("Llama-3.1-405B", cluster, global_batch=2048, seq=8192), rounds=3
+    )
+    benchmark.extra_info["plans"] = len(searched.rows)
+
+
+@pytest.mark.benchmark(group="documents")
+def test_build_the_book(benchmark: Any, tmp_path: Path) -> None:
+    """The preview build of every page."""
+    command = [sys.executable, "-m", "book._preview", "--out", str(tmp_path / "site")]
+    benchmark.pedantic(lambda: subprocess.run(command, check=True, cwd=ROOT, capture_output=True), rounds=1)
+
+
+@pytest.mark.benchmark(group="documents")
+def test_run_the_notebooks(benchmark: Any) -> None:
+    """Every notebook from cleared outputs, compared with what is committed."""
+    command = [sys.executable, str(ROOT / "scripts" / "run_notebooks.py"), "--check"]
+    benchmark.pedantic(lambda: subprocess.run(command, check=True, cwd=ROOT, capture_output=True), rounds=1)

@@ -6,6 +6,8 @@ scripts/fit_intervals.py FOLDER_OF_CASES [--output FILE.toml]
 
 import argparse
 import datetime
+import math
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.errors import InputError, MlsysimError
+from mlsysim.intervals import interval_end
 from mlsysim.validation.cases import CaseFile, read_cases
 from mlsysim.validation.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
 from mlsysim.validation.scoring import score
@@ -48,7 +51,7 @@ def as_toml(errors: Mapping[str, GroupedErrors], date: datetime.date) -> str:
         k = len(pooled.groups)
         try:
             if k < MIN_GROUPS:
-                raise InputError(f"measurements of {k} sources only, and {MIN_GROUPS} are needed")
+                raise InputError(f"{k} sources, and {MIN_GROUPS} are needed")
             low, high = pooled.quantiles()
             coverage = pooled.coverage()
         except InputError as why:
@@ -67,6 +70,19 @@ def as_toml(errors: Mapping[str, GroupedErrors], date: datetime.date) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summary(name: str, errors: GroupedErrors) -> str:
+    """What the range of a class is, and how wide it is when a source is left out."""
+    head = f"{name}: {errors.rows} rows of {len(errors.groups)} sources"
+    if len(errors.groups) < MIN_GROUPS:
+        return head
+    low, high = errors.quantiles()
+    width = statistics.median(b - a for a, b in errors.left_out())
+    return (
+        f"{head}, x{interval_end(1.0, high):.2f} to x{interval_end(1.0, low):.2f}; without a source the ends are "
+        f"typically x{math.exp(width):.2f} apart and hold {errors.coverage():.0%} of it"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the quantiles that intervals are made of.")
     parser.add_argument("folder", type=Path, help="with one CLASS.open.csv for every class")
@@ -78,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file = measured(read_cases(args.folder / f"{name}.open.csv", name))
             scored = [score(file, "calibrated", leave_one_group_out=True)] if file.cases else []
             errors[name] = GroupedErrors.of(*scored)
-            print(f"{name}: {errors[name].rows} rows of {len(errors[name].groups)} sources")
+            print(summary(name, errors[name]))
     except MlsysimError as error:
         print(f"fit_intervals: {error}", file=sys.stderr)
         return 2

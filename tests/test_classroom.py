@@ -19,6 +19,7 @@ from mlsysim.classroom import (
     LogSlider,
     Marks,
     Slider,
+    Swings,
     draw,
     explore,
     log_space,
@@ -26,6 +27,7 @@ from mlsysim.classroom import (
 )
 from mlsysim.classroom.bars import matplotlib_figure as bar_figure
 from mlsysim.classroom.charts import INK, PAPER, matplotlib_figure, svg
+from mlsysim.classroom.swings import matplotlib_figure as swing_figure
 from mlsysim.errors import InputError
 from mlsysim.tables import table
 
@@ -224,3 +226,32 @@ def test_without_matplotlib_bars_are_an_svg() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.independent
+def test_swings_reach_from_the_middle_to_both_answers() -> None:
+    swings = Swings(["a & b", "c"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)", "what & why")
+    root = ElementTree.fromstring(swings._repr_svg_())
+    space = "{http://www.w3.org/2000/svg}"
+    pieces = [r for r in root.iter(f"{space}rect") if r.get("height") == "18"]
+    widths = [float(r.get("width") or 0) for r in pieces]
+    assert [w / widths[0] for w in widths] == pytest.approx([1, 1.5, 1, 0.5], rel=1e-2)  # 2, 3, 2 and 1 seconds
+    starts = [float(r.get("x") or 0) for r in pieces]
+    assert starts[0] + widths[0] == pytest.approx(starts[1], abs=0.11)
+    assert starts[2] == pytest.approx(starts[3], abs=0.11)  # both answers above the middle
+    assert {"a & b", "what & why", "time (s)"} <= {t.text for t in root.iter(f"{space}text")}
+
+
+@pytest.mark.independent
+def test_swings_in_matplotlib_are_the_same_pieces() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    axes = swing_figure(Swings(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
+    assert [(p.get_x(), p.get_width()) for p in axes.patches] == [(6, -2), (6, 2), (6, 3), (6, 1)]
+
+
+def test_swings_refuse_what_they_cannot_draw() -> None:
+    for names, low, high in (([], [], []), (["a"], [1.0, 2.0], [1.0])):
+        with pytest.raises(InputError, match="Swings"):
+            Swings(names, low, high, 1.0, "x")

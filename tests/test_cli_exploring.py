@@ -57,7 +57,7 @@ def test_choices_reach_the_search(run: Any) -> None:
 def test_text_says_what_was_tried_and_why_the_others_lose(run: Any) -> None:
     text = run(PLAN)
     assert "plans for Llama-3.1-8B on 16 x H100" in text
-    assert "Loses because" in text and "does not fit" in text
+    assert "Loses by" in text and "does not fit" in text
 
 
 def test_errors_are_one_sentence(run: Any) -> None:

@@ -101,7 +101,7 @@ def test_every_loser_has_its_reason() -> None:
     assert s.rank(s.plan()) == (1, 0.0)
     assert s.rank(slow)[0] == len(s.fitting)
     assert s.plan(3) == explore.plan_of(s.best(3).row(2))
-    assert "Loses because" in str(s.explain())
+    assert "Loses by" in str(s.explain())
 
 
 @pytest.mark.independent

@@ -152,7 +152,7 @@ class PlanSearch:
         return int((self.fitting["time"] < time).sum()) + 1, float(time / self.best()["time"][0] - 1)
 
     def why(self, wanted: Plan) -> str:
-        """Why a plan loses to the best one, in a sentence."""
+        """Why a plan loses to the best one: by how much, and which term differs most, as a share of the best step."""
         return self._reason(self.find(wanted), self.best().row(0))
 
     def _reason(self, row: dict[str, Any], best: dict[str, Any]) -> str:
@@ -163,10 +163,8 @@ class PlanSearch:
             return "nothing is faster"
         worst = max(TERMS, key=lambda name: row[name] - best[name])
         share = (row[worst] - best[worst]) / best["time"]
-        return (
-            f"{units.percent(row['time'] / best['time'] - 1)} slower: {worst.replace('_', ' ')} takes "
-            f"{units.percent(share, signed=False)} of the best step more"
-        )
+        gap = row["time"] / best["time"] - 1
+        return f"{units.percent(gap)} slower, {worst.replace('_', ' ')} alone {units.percent(share)}"
 
     def losers(self) -> dict[str, int]:
         """How many plans lose for which reason: memory, or the term that costs most beside the best plan."""
@@ -192,7 +190,7 @@ class PlanSearch:
             )
             for i, row in enumerate(found.row(k) for k in range(len(found)))
         ]
-        return table(("Rank", "Plan", "Step", "MFU", "Memory", "Loses because"), rows)
+        return table(("Rank", "Plan", "Step", "MFU", "Memory", "Loses by"), rows)
 
 
 def _describe(row: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from mlsysim import catalog, intervals, sensitivity, training, units, validation
 from mlsysim.catalog import Model
-from mlsysim.explore import plan, tornado
+from mlsysim.explore import plan
 from mlsysim.parallelism import Plan
 from mlsysim.validation.conformal import MIN_GROUPS
 from mlsysim.validation.searched import Searched, search_published
@@ -29,26 +29,29 @@ def _searched(name: str) -> Searched:
     return search_published(name, validation.calibrated_efficiencies(row.node.device, row.precision))
 
 
-def _job(found: Searched, upper: float) -> dict[str, str]:
-    (alike, alike_gap), (place, gap) = (s.rank(found.plan) for s in (found.alike, found.everything))
-    row, best = found.everything.find(found.plan), found.everything.best().row(0)
+def _among_peers(found: Searched) -> dict[str, str]:
+    """Where a published plan stands among the plans that its own software could have run."""
+    place, gap = found.alike.rank(found.plan)
+    return {"alike": str(place), "alike_tried": f"{len(found.alike.fitting):,}", "alike_gap": _share(gap)}
+
+
+def _off(found: Searched) -> dict[str, str]:
+    """Predicted over measured time of the published plan."""
+    return {"error": units.percent(found.everything.find(found.plan)["time"] / found.row.measured - 1)}
+
+
+def _among_all(found: Searched, upper: float) -> dict[str, str]:
+    """Where it stands among all plans, and how many of them are as good as the best."""
+    place, gap = found.everything.rank(found.plan)
     return {
         "tried": f"{len(found.everything.rows):,}",
-        "fitting": f"{len(found.everything.fitting):,}",
-        "alike_tried": f"{len(found.alike.fitting):,}",
-        "alike": str(alike),
-        "alike_gap": _share(alike_gap),
         "place": f"{place:,}",
         "gap": _share(gap),
-        "predicted": units.format(row["time"], "s", 3),
-        "best": units.format(best["time"], "s", 3),
+        "predicted": units.format(found.everything.find(found.plan)["time"], "s", 3),
+        "best": units.format(found.everything.best()["time"][0], "s", 3),
         "measured": units.format(found.row.measured, "s", 3),
-        "error": units.percent(row["time"] / found.row.measured - 1),
-        "memory": units.format(row["memory"], "byte", 3),
-        "one": f"{found.everything.within(1.01):,}",
         "ten": f"{found.everything.within(1.1):,}",
         "many": f"{found.everything.within(upper):,}",
-        "alike_ten": str(found.alike.within(1.1)),
     }
 
 
@@ -96,6 +99,7 @@ def numbers() -> dict[str, Any]:
     calibrated = validation.calibrated_efficiencies("H100")
     q = intervals.error_quantiles()["training_step"]
     pool = intervals.error_quantiles()["gemm"]
+    serving = intervals.error_quantiles()["inference"]
     low, high = q.factors
     seventy = plan("Llama-3.1-70B", catalog.cluster("DGX-H100", 8), global_batch=256, seq=8192, efficiencies=h100)
     by_hand = Plan(tp=8, dp=8, recompute="full")
@@ -105,20 +109,6 @@ def numbers() -> dict[str, Any]:
     llama = found["llama"]
     keys = llama.everything.best().row(0)
 
-    def step(chunks: float, products: float) -> float:
-        e = replace(calibrated, gemm=products, head=products)
-        split = replace(llama.plan, virtual_stages=int(chunks))
-        cluster = catalog.cluster("DGX-H100", 2048)
-        return float(
-            training.training_step("Llama-3.1-405B", split, cluster, global_batch=2048, seq=8192, efficiencies=e).time
-        )
-
-    storm = {
-        s.name: s
-        for s in tornado(
-            step, {"chunks": 4, "products": calibrated.gemm}, {"chunks": (1, 7), "products": (0.6, 0.75)}
-        ).swings
-    }
     bound = training.training_step(
         "Llama-3.1-405B", llama.plan, catalog.cluster("DGX-H100", 2048), global_batch=2048, seq=8192,
         efficiencies=calibrated,
@@ -126,6 +116,10 @@ def numbers() -> dict[str, Any]:
     moved = bound.elasticities()
     datasheet = search_published("llama3-405b-16k", h100).everything.best().row(0)
     first, second, doubt = 0.75, 0.15, 0.1
+    peers = {key: _among_peers(one) for key, one in found.items()}
+    peers["llama"] |= _among_all(llama, high)
+    for key in ("mtnlg", "mtnlg420"):
+        peers[key] |= _off(found[key])
     return {
         "range": {
             "low": f"{low:.2f}",
@@ -138,12 +132,14 @@ def numbers() -> dict[str, Any]:
             "pool_high": f"{pool.factors[1]:.2f}",
             "pool_sources": str(pool.groups),
             "pool_held": _share(pool.coverage, 0),
+            "inference_low": f"{serving.factors[0]:.2f}",
+            "inference_high": f"{serving.factors[1]:.2f}",
+            "inference_held": _share(serving.coverage, 0),
             "needed": str(MIN_GROUPS),
             "llama_low": f"{bound.interval().low:.2f}",
-            "llama_high": units.format(bound.interval().high, "s", 3),
+            "llama_high": f"{bound.interval().high:.2f} s",
         },
         "seventy": {
-            "tried": f"{len(seventy.rows):,}",
             "fit": f"{len(seventy.fitting):,}",
             "front": str(len(front)),
             "best": units.format(seventy.best()["time"][0], "s", 3),
@@ -151,9 +147,8 @@ def numbers() -> dict[str, Any]:
             "least": units.format(float(front["memory"].min()), "byte", 3),
             "least_time": units.format(float(front["time"].max()), "s", 3),
             "hand": units.format(hand["time"], "s", 3),
-            "hand_gap": _share(hand["time"] / seventy.best()["time"][0] - 1, 0),
         },
-        **{key: _job(one, high) for key, one in found.items()},
+        **peers,
         "corner": {
             "cp": str(datasheet["cp"]),
             "block": str(8192 // datasheet["cp"]),
@@ -162,17 +157,9 @@ def numbers() -> dict[str, Any]:
             "leaving": _share(_leaving(), 0),
         },
         "kept": _kept(llama),
-        "storm": {
-            "chunks_low": units.format(storm["chunks"].at_high, "s", 3),
-            "chunks_high": units.format(storm["chunks"].at_low, "s", 3),
-            "products_low": units.format(storm["products"].at_high, "s", 3),
-            "products_high": units.format(storm["products"].at_low, "s", 3),
-        },
         "moved": {
             "peak": f"{-moved['peak']:.2f}",
-            "memory": f"{-moved['memory_bandwidth']:.2f}",
             "network": f"{-moved['network']:.2f}",
-            "link": f"{-moved['scale_up_link']:.2f}",
         },
         "together": {
             "first": str(first),

@@ -17,7 +17,7 @@ from mlsysim.validation import conformal
 SLUG = "13-exploring-designs"
 _SWEEP = "Sweep a solver over every combination, and keep what nothing beats."
 _SEARCH = "Search the plans of a model on a cluster, and say by what a plan loses."
-_BACK = "Ask a solver backwards: which input gives this answer?"
+_BACK = "Ask a solver backwards for the input that gives an answer."
 _HANG = "Say which inputs an answer hangs on, one by one and together."
 _RANGE = "Give a range with an answer, and say how many designs lie within it."
 
@@ -42,10 +42,10 @@ def _search(g: Inputs) -> Any:
 
 
 _JOB = {
-    "model": Options(("Llama-3.1-8B", "Llama-3.1-70B"), "", "model"),
-    "nodes": Options((8, 16), "1", "DGX-H100 nodes of 8 devices"),
-    "global_batch": Options((256, 512), "1", "sequences per step"),
-    "seq": Options((8192,), "1", "tokens per sequence"),
+    "model": Options(("Llama-3.1-8B", "Llama-2-13B"), "", "model"),
+    "nodes": Options((2, 4), "1", "DGX-H100 nodes of 8 devices"),
+    "global_batch": Options((64, 128), "1", "sequences per step"),
+    "seq": Options((4096,), "1", "tokens per sequence"),
 }
 _SEARCH_CODE = """\
 cluster = catalog.cluster("DGX-H100", int(g["nodes"]))
@@ -266,7 +266,7 @@ device = catalog.device(g["device"])
 
 
 def compute_bound(tokens):
-    flops, moved = kernels.gemm_flops(tokens, g["n"], g["k"]), kernels.gemm_bytes(tokens, g["n"], g["k"])
+    flops, moved = kernels.gemm_flops(tokens, g["n"], g["k"]), kernels.gemm_bytes(tokens, g["n"], g["k"], 2)
     compute = roofline.compute_time(flops, device.peak_flops["bf16"])
     return compute >= roofline.memory_time(moved, device.memory_bandwidth)
 
@@ -443,13 +443,9 @@ _E8 = Exercise(
     mistakes=(
         Mistake(
             "rows-vote",
-            "That is one vote per row: a source with many rows would drown the others, and its rows err together.",
-            (lambda g: 1 / g["total"],),
-        ),
-        Mistake(
-            "rows-vote-and-the-next",
-            "That is one vote per row. Rows of one source err together; give each *source* a vote.",
-            (lambda g: 1 / (g["total"] + 1),),
+            "That is one vote per row: a source with many rows would drown the others. Rows of one source err together; "
+            "give each *source* a vote.",
+            (lambda g: 1 / g["total"], lambda g: 1 / (g["total"] + 1)),
         ),
         Mistake(
             "next-forgotten",
@@ -479,7 +475,11 @@ _E9 = Exercise(
     "tokens per step, at datasheet rates. How many plans that fit take at most {share} longer than the best one (count "
     "the best one too)?",
     unit="1",
-    options=_JOB | {"share": Options((0.1, 0.15), "1", "how much longer")},
+    options=_JOB
+    | {
+        "nodes": Options((2,), "1", "DGX-H100 nodes of 8 devices"),
+        "share": Options((0.1, 0.15, 0.2), "1", "how much longer"),
+    },
     solve=lambda g: float(_search(g).within(1 + g["share"])),
     mistakes=(
         Mistake(

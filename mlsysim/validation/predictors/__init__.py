@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import as_file, files
 from types import MappingProxyType
+from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, scalar, training_step
