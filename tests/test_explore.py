@@ -219,3 +219,17 @@ def test_a_worker_that_dies_loses_and_repeats_no_chunk(tmp_path: Path, with_stor
     assert len(pids) >= 2
     assert found["x"].tolist() == x.tolist(), "a chunk was lost or came twice"
     assert found["square"].tolist() == (x * x).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_is_found_by_its_address_or_not_at_all() -> None:
+    from dask.distributed import LocalCluster
+
+    axes = {"length": np.arange(1.0, 50.0), "width": [0.1, 0.3]}
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        there = sweep(volume, axes, chunk=9, client=cluster.scheduler_address)
+    assert np.array_equal(there["value"], sweep(volume, axes)["value"])  # to the last bit
+    for address in ("tcp://127.0.0.1:1", "nonsense"):
+        with pytest.raises(InputError, match="no Dask scheduler answers at"):
+            sweep(volume, axes, client=address)

@@ -102,8 +102,8 @@ def sweep(
         Show a progress bar (needs tqdm).
     store : path, optional
         Folder where every finished chunk is written; a sweep that was interrupted goes on from there.
-    client : dask.distributed.Client, optional
-        Run the chunks on a Dask cluster instead of here. With a store, workers write to it, so it must be one that all
+    client : dask.distributed.Client or str, optional
+        Run the chunks on a Dask cluster instead of here: a client, or the address of a scheduler. With a store, workers write to it, so it must be one that all
         of them see.
 
     Returns
@@ -114,7 +114,7 @@ def sweep(
     Raises
     ------
     InputError
-        An axis or an output that does not fit, or a store that belongs to another sweep.
+        An axis or an output that does not fit, a store that belongs to another sweep, a scheduler that does not answer.
 
     >>> sweep(lambda a, b: a * b, {"a": [1.0, 2.0], "b": [10.0, 20.0]})["value"].tolist()
     [10.0, 20.0, 20.0, 40.0]
@@ -128,8 +128,10 @@ def sweep(
     todo = [i for i in range(len(stretches)) if folder is None or not _chunk_file(folder, i).exists()]
     parts: dict[int, Columns] = {}
     rows = [stretches[i].stop - stretches[i].start for i in todo]
-    with _bar(progress, grid.size, grid.size - sum(rows)) as bar:
-        done = _here(task, stretches, todo, folder) if client is None else _there(client, task, stretches, todo, folder)
+    with _connected(client) as cluster, _bar(progress, grid.size, grid.size - sum(rows)) as bar:
+        done = (
+            _here(task, stretches, todo, folder) if cluster is None else _there(cluster, task, stretches, todo, folder)
+        )
         size = dict(zip(todo, rows, strict=True))
         for i, found in done:
             if found is not None:
@@ -141,6 +143,27 @@ def sweep(
         parts = {i: _read_chunk(_chunk_file(folder, i)) for i in range(len(stretches))}
     whole = Columns.join([parts[i] for i in sorted(parts)])
     return whole if keep is None else keep(whole)
+
+
+@contextmanager
+def _connected(client: Any) -> Iterator[Any]:
+    """The client, connected first when it is an address."""
+    if not isinstance(client, str):
+        yield client
+        return
+    try:
+        from dask.distributed import Client
+    except ImportError as error:
+        raise InputError("sweep: a Dask cluster needs dask; run: pip install 'mlsysim-book[scale]'") from error
+    try:
+        connected = Client(client, timeout="5s")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"sweep: no Dask scheduler answers at {client!r}; start one with 'dask scheduler' and give the address that it "
+            "prints, as in 'tcp://host:8786'"
+        ) from error
+    with connected:
+        yield connected
 
 
 def _here(

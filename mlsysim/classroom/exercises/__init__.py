@@ -73,7 +73,8 @@ def exercise(id: str) -> Exercise:
     """
     key = id.strip() if isinstance(id, str) else id
     if not isinstance(key, str) or key not in EXERCISES:
-        raise unknown_name("exercise", key, EXERCISES)
+        padded = f"0{key}"  # 1.1 for 01.1
+        raise unknown_name("exercise", key, [padded] if padded in EXERCISES else EXERCISES)
     return EXERCISES[key]
 
 

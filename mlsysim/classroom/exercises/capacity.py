@@ -112,7 +112,7 @@ _E2 = Exercise(
     "many tokens does a running sequence hold on average?",
     unit="1",
     options={
-        "prompt": Options((300, 420, 540), "1", "tokens of a prompt"),
+        "prompt": Options((300, 420, 540, 660), "1", "tokens of a prompt"),
         "output": Options((600, 800, 1000), "1", "mean tokens of an answer"),
         "variation": Options((0.5, 0.8, 1.2), "1", "coefficient of variation of the answers"),
     },
@@ -167,7 +167,7 @@ _E3 = Exercise(
     options={
         "rate": Options((4.0, 6.0, 9.0), "1/s", "requests per second"),
         "wait": Options((0.8, 1.2), "s", "mean wait"),
-        "prefill": Options((0.25, 0.4), "s", "mean time of the prompt"),
+        "prefill": Options((0.35, 0.4), "s", "mean time of the prompt"),
         "steps": Options((200, 300), "1", "decode steps"),
         "itl": Options((20e-3, 30e-3), "s", "mean time between tokens"),
     },

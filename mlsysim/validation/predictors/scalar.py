@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlsysim import cost, energy, flops, memory, parallelism, reliability, roofline, transformer
-from mlsysim.validation.predictors import scalar_empirical
+from mlsysim.validation.predictors import scalar_empirical, scalar_rules
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 
 _MAX_ENTRIES = 1000
@@ -306,7 +306,7 @@ _FROM_INPUTS: Mapping[str, Callable[[Row], float]] = {
     "max_context_length": _max_context,
     "weight_memory_fraction": _weight_share,
 }
-QUANTITIES = (*_FROM_INPUTS, *scalar_empirical.QUANTITIES)
+QUANTITIES = (*_FROM_INPUTS, *scalar_rules.QUANTITIES, *scalar_empirical.QUANTITIES)
 
 
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
@@ -314,6 +314,8 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     quantity, row = str(inputs.get("quantity")), Row(inputs.get("inputs") or {})
     if quantity in _FROM_INPUTS:
         value = _FROM_INPUTS[quantity](row)
+    elif quantity in scalar_rules.QUANTITIES:
+        value = scalar_rules.QUANTITIES[quantity](row)
     elif quantity in scalar_empirical.QUANTITIES:
         value = scalar_empirical.QUANTITIES[quantity](row, constants)
     else:
