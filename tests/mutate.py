@@ -57,6 +57,13 @@ class _Finder(MetaPathFinder):
         )
 
 
+class _QuickFirst:
+    """The first test that notices ends a child's work, so the slow ones come last."""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
 def _child(mutation: Mapping[str, str], tests: str, output: str) -> None:
     """Run the tests of one mistake; never returns."""
     import pytest
@@ -71,7 +78,7 @@ def _child(mutation: Mapping[str, str], tests: str, output: str) -> None:
             sys.meta_path.insert(0, _Finder(mutation))
         warm = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already, on purpose
         quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark"]
-        code = int(pytest.main([*quiet, *warm, str(ROOT / tests)]))
+        code = int(pytest.main([*quiet, *warm, str(ROOT / tests)], plugins=[_QuickFirst()]))
     except BaseException:
         traceback.print_exc()
     finally:

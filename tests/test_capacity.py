@@ -245,6 +245,7 @@ def test_littles_law_in_a_simulation_that_knows_nothing_of_it() -> None:
         assert capacity.little(rate, statistics.mean(inside)) == pytest.approx(number, rel=1e-9)
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("servers", [1, 4, 16])
 def test_waits_of_a_simulated_queue(servers: int) -> None:
@@ -258,6 +259,7 @@ def test_waits_of_a_simulated_queue(servers: int) -> None:
     assert sum(w > 0.5 for w in waits) / len(waits) == pytest.approx(late, rel=0.06)
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("variation", [0.0, 0.77, 2.0])
 def test_unequal_service_times_in_a_simulation(variation: float) -> None:
@@ -412,6 +414,7 @@ def simulate_steps(r: Replica, rate: float, requests: int, seed: int) -> dict[st
     }
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("busy", [0.4, 0.7, 0.85])
 def test_a_replica_played_step_by_step(busy: float) -> None:

@@ -584,6 +584,7 @@ def test_explanations_hold_what_they_say() -> None:
 # The class of cases
 
 
+@pytest.mark.slow
 @needs_open_cases
 def test_leave_one_group_out_meets_the_target(capsys: pytest.CaptureFixture[str]) -> None:
     file = read_cases(OPEN)
