@@ -738,7 +738,7 @@ _E14 = Exercise(
     "100 requests their first token within {ttft}?",
     unit="1",
     options={
-        "slots": Options((32, 40), "1", "places of a replica"),
+        "slots": Options((32, 44), "1", "places of a replica"),
         "weights": Options((140e9,), "byte", "weights"),
         "cache": Options((0.4e9,), "byte", "cache that a sequence holds"),
         "bandwidth": Options((13.4e12,), "byte/s", "memory bandwidth of the replica"),
