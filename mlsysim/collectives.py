@@ -697,7 +697,7 @@ def nodes_reached(top_k: Num, nodes: Num) -> Num:
     are there.
 
     >>> round(nodes_reached(top_k=8, nodes=8), 2)
-    4.6
+    4.59
     """
     return (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)
 

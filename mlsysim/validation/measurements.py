@@ -92,7 +92,7 @@ def failures() -> Mapping[str, Measurement]:
     """All shipped figures of failures, restarts and checkpoints, by name.
 
     >>> failures()["llama3-unexpected"].value.value
-    419
+    419.0
     """
     return _load("failures.toml")
 
