@@ -26,6 +26,8 @@ FLOORS = [
     {"training", "inference"},
     {"energy", "capacity"},
     {"cost", "reliability"},
+    {"fidelity"},
+    {"serving"},
     {"explore"},
     {"validation"},
     {"classroom"},

@@ -1,0 +1,65 @@
+"""What one step of a server works on, in the sums that its time depends on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlsysim._numeric import Num
+from mlsysim.catalog.shapes import Model
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The scheduled work of one step. Counts of tokens, floats or arrays; build one with :meth:`of` or by its sums.
+
+    A prompt may be worked on in chunks: a chunk has ``new`` tokens, and ``past`` tokens of its sequence are cached.
+    A query attends to what precedes it and to itself. The ``windowed_`` sums are those of layers with a sliding window.
+    """
+
+    prefill_tokens: Num = 0.0  # new prompt tokens of all chunks
+    prefill_pairs: Num = 0.0  # query-key pairs of all chunks
+    prefill_read: Num = 0.0  # tokens whose keys and values the chunks read: past + new
+    prefills: Num = 0.0  # chunks
+    decodes: Num = 0.0  # running sequences, one new token each
+    context: Num = 0.0  # tokens that they attend to, summed, the new ones included
+    windowed_pairs: Num = 0.0
+    windowed_read: Num = 0.0
+    windowed_context: Num = 0.0
+
+    @property
+    def tokens(self) -> Num:
+        """Rows of the matrix products."""
+        return self.prefill_tokens + self.decodes
+
+    @property
+    def sequences(self) -> Num:
+        """Rows of the head: one per chunk and per running sequence."""
+        return self.prefills + self.decodes
+
+    @staticmethod
+    def of(model: Model, prefills: Iterable[tuple[float, float]] = (), decodes: Iterable[float] = ()) -> "Batch":
+        """The sums of chunks ``(new, past)`` and of running sequences' contexts (the new token included).
+
+        >>> from mlsysim import catalog
+        >>> b = Batch.of(catalog.model("Llama-2-7B"), prefills=[(100, 0)], decodes=[500, 300])
+        >>> b.tokens, b.prefill_pairs, b.context
+        (102, 5050.0, 800)
+        """
+        chunks, contexts = list(prefills), list(decodes)
+        window = model.attn_window or float("inf")
+        return Batch(
+            prefill_tokens=sum(new for new, _ in chunks),
+            prefill_pairs=sum(new * past + new * (new + 1) / 2 for new, past in chunks),
+            prefill_read=sum(new + past for new, past in chunks),
+            prefills=len(chunks),
+            decodes=len(contexts),
+            context=sum(contexts),
+            windowed_pairs=sum(_seen(past + new, window) - _seen(past, window) for new, past in chunks),
+            windowed_read=sum(min(new + past, new + window) for new, past in chunks),
+            windowed_context=sum(min(c, window) for c in contexts),
+        )
+
+
+def _seen(tokens: float, window: float) -> float:
+    """Query-key pairs of the first tokens of a sequence whose queries see at most ``window`` keys."""
+    short = min(tokens, window)
+    return short * (short + 1) / 2 + (tokens - short) * (window if tokens > window else 0.0)
