@@ -22,7 +22,7 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
 
     >>> from mlsysim import catalog
     >>> [(p.name, p.k, p.n) for p in layer_products(catalog.model("Llama-3.1-8B"))][:2]
-    [('qkv', 4096, 6144), ('output', 4096, 4096)]
+    [('qkv', 4096, 6144.0), ('output', 4096.0, 4096)]
     """
     m = model
     h, every = m.hidden, m.layers
