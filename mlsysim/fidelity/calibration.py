@@ -4,13 +4,13 @@ A calibration belongs to one model, device, tensor-parallel degree, engine and v
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.fidelity import documents
 from mlsysim.fidelity.residuals import overfitting_ratio, residual_constant, residual_time
 
@@ -59,6 +59,11 @@ class Coefficients:
         return float(residual_time(output_tokens, prompt_tokens, self.per_output, self.per_prompt, self.constant))
 
     @property
+    def helps(self) -> bool:
+        """Whether requests left out of the fit are predicted better than at Tier 0."""
+        return self.validation_error < self.tier0_error
+
+    @property
     def overfitting(self) -> float:
         """eq-overfitting-ratio; 1 where the fit is exact on both sides."""
         if self.training_error == 0:
@@ -99,40 +104,60 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def least_squares(
-    output_tokens: Sequence[float], prompt_tokens: Sequence[float], residuals: Sequence[float], slopes: bool = True
+    output_tokens: Sequence[float],
+    prompt_tokens: Sequence[float],
+    residuals: Sequence[float],
+    weights: Sequence[float] | None = None,
+    slopes: bool = True,
 ) -> Coefficients:
     """Fit residual = a n_out + b n_in + d; without slopes the constant alone.
 
     The two slopes solve the normal equations of sizes counted from their means and in standard deviations (that keeps
-    them well conditioned), and the constant is eq-residual-constant.
+    them well conditioned), and the constant is eq-residual-constant. Weights count a request more or less than once.
 
-    >>> fit = least_squares([1, 2, 3, 4], [5, 1, 4, 2], [6.0, 4.0, 9.0, 8.0])
+    >>> fit = least_squares([1, 2, 3, 4], [5, 1, 4, 2], [6.0, 4.0, 9.0, 9.0])
     >>> [round(v, 9) for v in (fit.per_output, fit.per_prompt, fit.constant)]
     [2.0, 1.0, -1.0]
     """
     n = len(residuals)
-    if n == 0 or len(output_tokens) != n or len(prompt_tokens) != n:
-        raise InputError(f"least_squares: {len(output_tokens)}, {len(prompt_tokens)} sizes and {n} residuals differ")
-    means = [sum(v) / n for v in (output_tokens, prompt_tokens, residuals)]
+    w = [1.0] * n if weights is None else list(weights)
+    if n == 0 or not len(output_tokens) == len(prompt_tokens) == len(w) == n:
+        raise InputError(
+            f"least_squares: {len(output_tokens)} answers, {len(prompt_tokens)} prompts, {n} residuals and {len(w)} "
+            "weights; give one of each per request"
+        )
+    total = sum(w)
+    outputs, prompts, rest = (
+        sum(v * x for v, x in zip(w, values, strict=True)) / total
+        for values in (output_tokens, prompt_tokens, residuals)
+    )
     if not slopes:
-        return Coefficients(0.0, 0.0, float(residual_constant(means[2], means[0], means[1])))
-    columns = []
-    scales = []
-    for values, mean in ((output_tokens, means[0]), (prompt_tokens, means[1])):
-        scale = sqrt(sum((v - mean) ** 2 for v in values) / n) or 1.0
-        columns.append([(v - mean) / scale for v in values])
+        return Coefficients(0.0, 0.0, float(residual_constant(rest, outputs, prompts)))
+    columns, scales = [], []
+    for values, mean in ((output_tokens, outputs), (prompt_tokens, prompts)):
+        scale = sqrt(sum(v * (x - mean) ** 2 for v, x in zip(w, values, strict=True)) / total) or 1.0
+        columns.append([(x - mean) / scale for x in values])
         scales.append(scale)
-    normal = [[sum(a * b for a, b in zip(p, q, strict=True)) / n for q in columns] for p in columns]
-    right = [sum(a * (r - means[2]) for a, r in zip(p, residuals, strict=True)) / n for p in columns]
-    per_output, per_prompt = (s / scale for s, scale in zip(_solve(normal, right), scales, strict=True))
+
+    def product(p: Sequence[float], q: Sequence[float]) -> float:
+        return sum(v * x * y for v, x, y in zip(w, p, q, strict=True)) / total
+
+    right = [product(c, [r - rest for r in residuals]) for c in columns]
+    solved = _solve([[product(p, q) for q in columns] for p in columns], right)
+    per_output, per_prompt = (slope / scale for slope, scale in zip(solved, scales, strict=True))
     return Coefficients(
-        per_output, per_prompt, float(residual_constant(means[2], means[0], means[1], per_output, per_prompt))
+        per_output, per_prompt, float(residual_constant(rest, outputs, prompts, per_output, per_prompt))
     )
 
 
-def _fit_one(requests: Sequence[Request], metric: str, slopes: bool) -> Coefficients:
-    residuals = [r.measured[metric] - r.predicted[metric] for r in requests]
-    return least_squares([r.output_tokens for r in requests], [r.prompt_tokens for r in requests], residuals, slopes)
+def _fit_one(requests: Sequence[Request], metric: str, slopes: bool, relative: bool) -> Coefficients:
+    return least_squares(
+        [r.output_tokens for r in requests],
+        [r.prompt_tokens for r in requests],
+        [r.measured[metric] - r.predicted[metric] for r in requests],
+        [r.measured[metric] ** -2 if relative else 1.0 for r in requests],
+        slopes,
+    )
 
 
 def _errors(fit: Coefficients, requests: Sequence[Request], metric: str) -> float:
@@ -140,23 +165,34 @@ def _errors(fit: Coefficients, requests: Sequence[Request], metric: str) -> floa
     return mean_error([r.measured[metric] for r in requests], after)
 
 
-def _coefficients(requests: Sequence[Request], metric: str, slopes: bool) -> Coefficients:
-    fit = _fit_one(requests, metric, slopes)
-    held = []
+def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, relative: bool = True) -> Coefficients:
+    """Fit one metric, and say how the fit does on requests left out of it; no guard decides anything here.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+    metric : str
+        A key of their measurements and predictions.
+    slopes : bool
+        False fits the constant alone.
+    relative : bool
+        Least squares of relative errors, which are what a score counts; False takes seconds, so that the slowest
+        requests decide.
+    """
+    found = _fit_one(requests, metric, slopes, relative)
+    held = 0.0
     for fold in range(FOLDS):
         others = [r for i, r in enumerate(requests) if i % FOLDS != fold]
         mine = [r for i, r in enumerate(requests) if i % FOLDS == fold]
-        held += [_errors(_fit_one(others, metric, slopes), mine, metric) * len(mine)]
+        held += len(mine) * _errors(_fit_one(others, metric, slopes, relative), mine, metric)
     left = [
-        r.measured[metric] - r.predicted[metric] - fit.residual(r.output_tokens, r.prompt_tokens) for r in requests
+        r.measured[metric] - r.predicted[metric] - found.residual(r.output_tokens, r.prompt_tokens) for r in requests
     ]
-    return Coefficients(
-        fit.per_output,
-        fit.per_prompt,
-        fit.constant,
+    return replace(
+        found,
         tier0_error=mean_error([r.measured[metric] for r in requests], [r.predicted[metric] for r in requests]),
-        training_error=_errors(fit, requests, metric),
-        validation_error=sum(held) / len(requests),
+        training_error=_errors(found, requests, metric),
+        validation_error=held / len(requests),
         spread=sqrt(sum(v * v for v in left) / max(1, len(left) - (3 if slopes else 1))),
     )
 
@@ -185,16 +221,19 @@ class Calibration:
     output_range: tuple[float, float]
     metrics: Mapping[str, Coefficients]
 
-    def check(self, subject: Subject) -> None:
-        """Refuse another model, device, degree, engine or version.
+    def check(self, **server: object) -> None:
+        """Refuse another ``model``, ``device``, ``tp``, ``engine`` or ``engine_version``; what is None is not compared.
 
         Raises
         ------
         InputError
             Naming every difference.
         """
-        mine, theirs = asdict(self.subject), asdict(subject)
-        different = [f"{n} is {theirs[n]!r} and was {mine[n]!r}" for n in mine if mine[n] != theirs[n]]
+        mine = asdict(self.subject)
+        for name in server:
+            if name not in mine:
+                raise unknown_name("property of a server", name, mine)
+        different = [f"{n} is {v!r} and was {mine[n]!r}" for n, v in server.items() if v is not None and v != mine[n]]
         if different:
             raise InputError(f"this calibration belongs to another server: {'; '.join(different)}; calibrate again")
 
@@ -248,8 +287,11 @@ class Calibration:
         documents.write(path, KIND, VERSION, self.to_dict())
 
 
-def fit(requests: Sequence[Request], subject: Subject, slopes: bool = True) -> Calibration:
+def fit(requests: Sequence[Request], subject: Subject, slopes: bool = True, relative: bool = True) -> Calibration:
     """Fit the residuals of TTFT and E2E on one measured trace.
+
+    A metric that the fit does not improve on requests left out of it keeps its Tier 0 prediction: its coefficients are
+    zero. (The guard of tam2026 alone would let it pass, since a useless fit is as bad on the requests that it has seen.)
 
     Parameters
     ----------
@@ -257,14 +299,14 @@ def fit(requests: Sequence[Request], subject: Subject, slopes: bool = True) -> C
         At least 100, all of one server.
     subject : Subject
         That server.
-    slopes : bool
-        False fits the constant alone.
+    slopes, relative : bool
+        As for :func:`fit_metric`.
 
     Raises
     ------
     InputError
-        Too few requests, a measurement that is not positive, sizes that cannot be told apart, or a fit that is more
-        than twice as wrong on requests that it has not seen.
+        Too few requests, a measurement that is not positive, sizes that cannot be told apart, a fit that is more
+        than twice as wrong on requests that it has not seen, or one that improves nothing.
     """
     if len(requests) < LEAST_REQUESTS:
         raise InputError(
@@ -275,13 +317,21 @@ def fit(requests: Sequence[Request], subject: Subject, slopes: bool = True) -> C
         for m in METRICS:
             if not r.measured[m] > 0:
                 raise InputError(f"request {i}: measured {m} = {r.measured[m]!r} must be greater than zero")
-    found = {m: _coefficients(requests, m, slopes) for m in METRICS}
-    for m, c in found.items():
+    found = {}
+    for m in METRICS:
+        c = fit_metric(requests, m, slopes, relative)
         if c.overfitting > OVERFITTED:
             raise InputError(
                 f"{m}: the fit errs by {c.validation_error:.1%} on requests left out and by {c.training_error:.1%} on its "
                 f"own, more than {OVERFITTED:g} times as much; stay at Tier 0"
             )
+        found[m] = c if c.helps else replace(c, per_output=0.0, per_prompt=0.0, constant=0.0)
+    if not any(c.helps for c in found.values()):
+        raise InputError(
+            "the fit improves neither TTFT nor E2E on requests left out of it: "
+            + ", ".join(f"{m} {c.tier0_error:.1%} before, {c.validation_error:.1%} after" for m, c in found.items())
+            + "; stay at Tier 0"
+        )
     prompts, outputs = [r.prompt_tokens for r in requests], [r.output_tokens for r in requests]
     return Calibration(
         subject,

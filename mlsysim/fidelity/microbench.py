@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
@@ -106,7 +108,9 @@ class Memory:
         self.np, self.threads, self.effort = np, threads, effort
         self.rng = np.random.default_rng(0)
         self.count = int(bytes) // 4 // CHUNK * CHUNK
-        self.a, self.b, self.c = (np.full(self.count, v, np.float32) for v in (1.0, 2.0, 3.0))
+        self.a: Any = np.full(self.count, 1.0, np.float32)
+        self.b: Any = np.full(self.count, 2.0, np.float32)
+        self.c: Any = np.full(self.count, 3.0, np.float32)
         self.pool = ThreadPoolExecutor(threads)
 
     def _rate(self, passes: Callable[[slice], None], bytes_per_float: float) -> Measured:
@@ -165,14 +169,18 @@ def _products(bytes: float, effort: Effort) -> Iterator[Point]:
     import numpy as np
 
     rng = np.random.default_rng(1)
-    matrices = [
-        rng.random((SIZE, SIZE), dtype=np.float32) for _ in range(max(2, round(bytes / (4 * SIZE * SIZE))))
-    ]
+    matrices = [rng.random((SIZE, SIZE), dtype=np.float32) for _ in range(max(2, round(bytes / (4 * SIZE * SIZE))))]
     for m in effort.rows:
-        x, out = rng.random((m, SIZE), dtype=np.float32), np.empty((m, SIZE), np.float32)
-        turn = iter(range(10**9))
-        times = seconds(lambda x=x, out=out, turn=turn: np.matmul(x, matrices[next(turn) % len(matrices)], out=out), effort)  # type: ignore[misc]
+        out: Any = np.empty((m, SIZE), np.float32)
+        x, ring = rng.random((m, SIZE), dtype=np.float32), cycle(matrices)
+        times = seconds(partial(_multiply, x, ring, out), effort)
         yield Point({"m": m, "n": SIZE, "k": SIZE}, Measured.of([2.0 * m * SIZE * SIZE / t for t in times]))
+
+
+def _multiply(x: Any, ring: Iterator[Any], out: Any) -> None:
+    import numpy as np
+
+    np.matmul(x, next(ring), out=out)
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
@@ -204,7 +212,7 @@ def _prefill_attention(effort: Effort) -> Iterator[Point]:
         q, k, v = (rng.random((heads, tokens, WIDTH), dtype=np.float32) for _ in range(3))
         mask = causal_mask(tokens)
         flops = 2.0 * heads * tokens * (tokens + 1) / 2 * 2 * WIDTH
-        times = seconds(lambda q=q, k=k, v=v, mask=mask: attend(q, k, v, mask), effort)  # type: ignore[misc]
+        times = seconds(partial(attend, q, k, v, mask), effort)
         yield Point({"tokens": tokens, "heads": heads, "width": WIDTH}, Measured.of([flops / t for t in times]))
 
 
@@ -220,17 +228,22 @@ def _decode_attention(bytes: float, effort: Effort) -> Iterator[Point]:
             for _ in range(max(2, round(bytes / one)))
         ]
         q = rng.random((batch, HEADS, GROUP, WIDTH), dtype=np.float32)
-        turn = iter(range(10**9))
-        times = seconds(lambda q=q, c=caches, turn=turn: attend(q, *c[next(turn) % len(c)]), effort)  # type: ignore[misc]
+        times = seconds(partial(_attend_next, q, cycle(caches)), effort)
         at = {"batch": batch, "context": context, "heads": HEADS, "width": WIDTH}
         yield Point(at, Measured.of([one / t for t in times]))
+
+
+def _attend_next(q: Any, ring: Iterator[tuple[Any, Any]]) -> None:
+    attend(q, *next(ring))
 
 
 def _start(effort: Effort) -> Measured:
     """A product of 8 x 8: its arithmetic is nothing, so what is left is the call."""
     import numpy as np
 
-    x, out, calls = np.ones((8, 8), np.float32), np.empty((8, 8), np.float32), 1000
+    calls = 1000
+    x: Any = np.ones((8, 8), np.float32)
+    out: Any = np.empty((8, 8), np.float32)
 
     def run() -> None:
         for _ in range(calls):

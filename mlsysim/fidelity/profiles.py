@@ -205,9 +205,7 @@ def _measured(f: documents.Fields) -> Measured:
 def _points(f: documents.Fields, name: str) -> tuple[Point, ...]:
     at = _SERIES[name]
     found = [one.only(*at, *_MEASURED) for one in f.objects(name, 0 if name == "checks" else 1)]
-    return tuple(
-        Point(MappingProxyType({a: one.number(a, 0, 1e15) for a in at}), _measured(one)) for one in found
-    )
+    return tuple(Point(MappingProxyType({a: one.number(a, 0, 1e15) for a in at}), _measured(one)) for one in found)
 
 
 def load_profile(path: str | Path) -> Profile:
@@ -228,15 +226,24 @@ def load_profile(path: str | Path) -> Profile:
     if text["precision"] not in ("fp32", "bf16", "fp16"):
         raise InputError(f"{f.where}: {unknown_name('precision', text['precision'], ('fp32', 'bf16', 'fp16'))}")
     profile = Profile(
-        **text,
+        name=text["name"],
+        kind=text["kind"],
+        date=text["date"],
+        conditions=text["conditions"],
         software=MappingProxyType({n: software.text(n) for n in list(software.raw)[: documents.MAX_ITEMS]}),
         threads=f.whole("threads", 1, 10_000),
+        precision=text["precision"],
         element_bytes=f.whole("element_bytes", 1, 8),
         memory_capacity=f.number("memory_capacity", 1),
         cache_bytes=f.number("cache_bytes", 0),
         bandwidth=MappingProxyType({n: _measured(bandwidth.object(n)) for n in (*SEQUENTIAL, "gather_in_order")}),
+        scattered=_points(f, "scattered"),
+        mixed=_points(f, "mixed"),
+        products=_points(f, "products"),
+        prefill_attention=_points(f, "prefill_attention"),
+        decode_attention=_points(f, "decode_attention"),
         start=_measured(f.object("start")),
-        **{n: _points(f, n) for n in _SERIES},
+        checks=_points(f, "checks"),
     )
     if not any(p.at["m"] == 1 for p in profile.products):
         raise InputError(f"{f.where}, products: none has m = 1, which shows what reading weights takes")

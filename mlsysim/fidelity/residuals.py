@@ -79,7 +79,7 @@ def residual_constant(
     Parameters
     ----------
     mean_residual : float or array, s
-        Of measured minus predicted, over the requests of the trace.
+        Of measured minus predicted, over the requests of the trace; weighted, in a weighted fit.
     mean_output, mean_prompt : float or array, token
         Means of the sizes over the same requests.
     per_output, per_prompt : float or array, s/token
@@ -94,7 +94,7 @@ def residual_constant(
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: unweighted least squares with a free constant, whose derivative to that constant vanishes.
+    Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
 
     >>> residual_constant(0.25, mean_output=400, mean_prompt=2000, per_output=0.5e-3)
     0.04999999999999999
