@@ -1,5 +1,6 @@
 """The request simulator: a token-by-token server written apart, invariants, queueing theory, and traces that are wrong."""
 
+import itertools
 import json
 import math
 import random
@@ -129,9 +130,9 @@ def test_nothing_is_lost_and_nothing_overflows(
 def test_first_come_first_scheduled(requests: list[Request], config: Config) -> None:
     found = simulate(Steps(0.05, 1e-3), requests, config)
     order = sorted(found.records, key=lambda r: r.request.arrival)
-    assert all(a.scheduled <= b.scheduled for a, b in zip(order, order[1:], strict=False))
+    assert all(a.scheduled <= b.scheduled for a, b in itertools.pairwise(order))
     if not found.preemptions:
-        assert all(a.first_token <= b.first_token for a, b in zip(order, order[1:], strict=False))
+        assert all(a.first_token <= b.first_token for a, b in itertools.pairwise(order))
 
 
 @independent
@@ -140,9 +141,7 @@ def test_first_come_first_scheduled(requests: list[Request], config: Config) -> 
     faster=st.floats(1.0, 4.0),
 )
 @settings(max_examples=40, deadline=None)
-def test_more_bandwidth_is_never_slower_on_a_synchronous_load(
-    requests: list[tuple[int, int]], faster: float
-) -> None:
+def test_more_bandwidth_is_never_slower_on_a_synchronous_load(requests: list[tuple[int, int]], faster: float) -> None:
     slow = MODELS["Llama-2-7B"]
     machine = replace(slow.deployment.machine, memory_bandwidth=faster * slow.deployment.machine.memory_bandwidth)
     fast = StepModel(replace(slow.deployment, machine=machine), slow.rates, slow.rungs)
@@ -276,7 +275,7 @@ def test_arrivals_have_the_rate_and_the_spread_they_are_asked_for() -> None:
         ("even", serving.gamma(5.0, 40_000, cv=0.25, seed=2), 0.25),
         ("constant", serving.constant(5.0, 40_000), 0.0),
     ):
-        gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+        gaps = [b - a for a, b in itertools.pairwise(times)]
         assert statistics.mean(gaps) == pytest.approx(0.2, rel=0.05), name
         assert statistics.pstdev(gaps) / statistics.mean(gaps) == pytest.approx(cv, rel=0.05, abs=1e-9), name
     drawn = serving.lengths(200, 40_000, cv=0.8, seed=3)
@@ -446,3 +445,70 @@ def test_a_trace_is_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("mlsysim.serving.requests.MAX_FILE_BYTES", 30)
     with pytest.raises(InputError, match="larger than 30 bytes"):
         serving.read_trace(path)
+
+
+# Correction and command line
+
+
+def test_a_correction_moves_the_first_and_the_last_token() -> None:
+    found = simulate(Steps(1.0), [Request(3.0, 8, 3), Request(3.0, 999, 3)], Config(kv_blocks=20))
+
+    def later(prompt: float, output: float, times: object) -> dict[str, float]:
+        assert (prompt, output, times) == (8.0, 3.0, {"ttft_s": 1.0, "e2e_s": 3.0})
+        return {"ttft_s": 1.5, "e2e_s": 4.5, "ignored": 0.0}
+
+    after = found.corrected(later)
+    r = after.records[0]
+    assert (r.ttft_s, r.e2e_s, r.itl_s, r.queue_s, r.e2e_per_token_s) == (1.5, 4.5, 1.5, 0.0, 1.5)
+    assert after.records[1] == found.records[1] and after.records[1].rejected
+
+
+def trace(folder: Path, text: str = "0,482,100\n0.5,20,1\n0,999999,5\n") -> str:
+    path = folder / "trace.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + text)
+    return str(path)
+
+
+def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["simulate", "--model", "Llama-2-7B", "--device", "H100", "--tp", "1", "--trace", trace(tmp_path), "--json"]
+    assert cli.main(args) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"requests", "summary"}
+    first, second, third = found["requests"]
+    assert set(first) == set(serving.METRICS) == set(found["summary"])
+    assert 5e-3 < first["itl_s"] < 7e-3 and 10e-3 < first["ttft_s"] < 20e-3
+    assert first["e2e_s"] == pytest.approx(first["ttft_s"] + 99 * first["itl_s"])
+    assert first["e2e_per_token_s"] == pytest.approx(first["e2e_s"] / 100)
+    assert second["itl_s"] is None and second["queue_s"] >= 0
+    assert third["ttft_s"] is None and "blocks of 16" in third["rejected"]
+    assert set(found["summary"]["ttft_s"]) == {"mean", "p50", "p90", "p99"}
+
+
+def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["simulate", "--model", "Llama-2-7B", "--device", "H100"]
+    assert cli.main([*both, "--trace", trace(tmp_path), "--max-num-batched-tokens", "512", "--prefix-caching"]) == 0
+    text = capsys.readouterr().out
+    assert "512 tokens a step, 512 sequences" in text and "2 requests served" in text and "rejected: prompt" in text
+    drawn = [*both, "--rate", "5", "--requests", "20", "--prompt-tokens", "300", "--output-tokens", "20"]
+    assert (
+        cli.main([*drawn, "--replicas", "2", "--routing", "least-loaded", "--arrival-cv", "2", "--length-cv", "1"]) == 0
+    )
+    assert "20 requests served" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--trace", "none.csv"], "cannot be read"),
+        ([], "give --trace FILE.csv, or"),
+        (["--rate", "2"], "--requests"),
+        (["--trace", "x.csv", "--rate", "2"], "leave out --rate"),
+        (["--trace", "x.csv", "--tier", "1"], "--tier 1 needs --calibration"),
+        (["--trace", "x.csv", "--calibration", "c.json"], "add --tier 1"),
+        (["--trace", "x.csv", "--tier", "2"], "invalid choice"),
+    ],
+)
+def test_simulate_says_what_is_wrong(more: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["simulate", "--model", "Llama-2-7B", "--device", "H100", *more]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

@@ -4,7 +4,18 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, cost, energy, exploring, primitives, reliability, serving, training
+from mlsysim.cli import (
+    catalogues,
+    checking,
+    cost,
+    energy,
+    exploring,
+    primitives,
+    reliability,
+    serving,
+    simulating,
+    training,
+)
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
@@ -14,6 +25,7 @@ GROUPS = (
     primitives,
     training,
     serving,
+    simulating,
     energy,
     cost,
     reliability,
