@@ -14,6 +14,7 @@ from mlsysim.cli import (
     primitives,
     reliability,
     serving,
+    simulating,
     training,
 )
 from mlsysim.cli.arguments import Parser
@@ -25,6 +26,7 @@ GROUPS = (
     primitives,
     training,
     serving,
+    simulating,
     energy,
     cost,
     reliability,

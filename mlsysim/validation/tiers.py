@@ -13,6 +13,8 @@ from mlsysim.validation.serving_runs import ServingRun, serving_runs
 
 EXPERIMENTS: Mapping[str, str] = MappingProxyType({"Llama-2-7B": "llama-2-7b-train", "CodeLlama-34B": "codellama-34b"})
 
+_APART = 1000.0  # s, between requests that shall not meet
+
 
 @dataclass(frozen=True)
 class RunScore:
@@ -32,7 +34,8 @@ class RunScore:
 def replayed(name: str) -> tuple[calibration.Request, ...]:
     """Every request of a run beside what the simulator makes of it, nothing fitted.
 
-    The server's own log gives its limits and its blocks of cache; without them they are left to the simulator.
+    The server's own log gives its limits and its blocks of cache; without them they are left to the simulator. In a
+    synchronous run a request comes when the last has gone, in the replay too.
     """
     run = serving_runs()[name]
     config = Config(
@@ -42,7 +45,11 @@ def replayed(name: str) -> tuple[calibration.Request, ...]:
         kv_blocks=run.cache_tokens // 16 if run.cache_tokens else None,
     )
     steps = step_model(deploy(run.model, run.device, tp=run.tp))
-    asked = [Request(r.arrival_s, r.prompt_tokens, r.output_tokens, r.prefix_tokens) for r in run.requests]
+    alone = run.regime == "synchronous"
+    asked = [
+        Request(i * _APART if alone else r.arrival_s, r.prompt_tokens, r.output_tokens, r.prefix_tokens)
+        for i, r in enumerate(run.requests)
+    ]
     records = simulate(steps, asked, config).records
     return tuple(
         calibration.Request(
