@@ -8,19 +8,19 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.fidelity.profiles import Measured, Point, Profile
+from mlsysim.fidelity.profiles import SEQUENTIAL, Measured, Point, Profile
 
 UNKNOWN_CACHE = 32 * 2**20  # where the system does not tell
 CACHES, MOST_BYTES = 4, 512 * 2**20  # an array is so many caches large, and never larger than this
@@ -28,9 +28,12 @@ CHUNK = 32_768  # floats that a pass works on at a time: three such chunks fit a
 BLOCKS = (256, 1024, 4096, 16_384, 65_536, 262_144)  # bytes
 SHARES = (0.25, 0.5, 0.75)
 MIXED_BLOCK = 4096
-ROWS = (1, 16, 64, 256, 1024)
+ROWS = (1, 8, 64, 256, 1024)
 SIZE = 2048  # columns, and inner size, of the products
 HEADS, GROUP, WIDTH = 4, 4, 64  # key-value heads, queries of each, size of a head
+PROMPTS, BATCHES, CONTEXT = (256, 512), (1, 8), 1024
+CALLS = 1000  # of a small kernel, timed together
+LEAST_REPEATS = 5
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -39,13 +42,13 @@ class Effort:
     """How long to measure."""
 
     repeats: int
-    seconds: float  # after which a point stops repeating, once it has five
+    seconds: float  # after which a point stops repeating, once it has LEAST_REPEATS
     blocks: tuple[int, ...] = BLOCKS
     rows: tuple[int, ...] = ROWS
 
 
-FULL = Effort(25, 4.0)
-QUICK = Effort(5, 0.5, blocks=(256, 4096, 65_536), rows=(1, 64, 512))
+FULL = Effort(25, 8.0)
+QUICK = Effort(5, 0.5, blocks=(256, 4096, 65_536), rows=(1, 8, 512))
 
 
 def use_threads(threads: int) -> None:
@@ -88,53 +91,75 @@ def stolen() -> tuple[float, float]:
     return (ticks[7], sum(ticks)) if len(ticks) == 8 else (0.0, 0.0)
 
 
-def seconds(work: Callable[[], object], effort: Effort) -> list[float]:
-    """Times of repeated runs, after one that warms up."""
-    work()
-    found: list[float] = []
-    while len(found) < effort.repeats and (len(found) < 5 or sum(found) < effort.seconds):
-        start = perf_counter()
-        work()
-        found.append(perf_counter() - start)
-    return found
+class Rounds:
+    """Points that are timed in turn, round after round, so that what else the machine does meets them all alike.
+
+    With one thread the clock is that thread's processor time: waiting for a turn behind other programs does not count,
+    what they do to the memory does. With several threads it is the clock on the wall.
+    """
+
+    def __init__(self, effort: Effort, threads: int = 1) -> None:
+        self.effort, self.clock = effort, thread_time if threads == 1 else perf_counter
+        self.works: dict[Hashable, Callable[[], object]] = {}
+        self.times: dict[Hashable, list[float]] = {}
+
+    def add(self, key: Hashable, work: Callable[[], object]) -> None:
+        self.works[key], self.times[key] = work, []
+
+    def run(self) -> None:
+        """One round to warm up, then as many as were asked for; a slow point drops out once it has had its seconds."""
+        for work in self.works.values():
+            work()
+        for _ in range(self.effort.repeats):
+            for key, work in self.works.items():
+                times = self.times[key]
+                if len(times) < LEAST_REPEATS or sum(times) < self.effort.seconds:
+                    start = self.clock()
+                    work()
+                    times.append(self.clock() - start)
+
+    def seconds(self, key: Hashable) -> Measured:
+        return Measured.of(self.times[key])
+
+    def rate(self, key: Hashable, amount: float) -> Measured:
+        """So many bytes or operations per second."""
+        return Measured.of([amount / t for t in self.times[key]])
 
 
 class Memory:
     """Passes over large arrays, split over threads (NumPy lets go of the interpreter while it copies)."""
 
-    def __init__(self, bytes: float, threads: int, effort: Effort) -> None:
+    def __init__(self, bytes: float, threads: int) -> None:
         import numpy as np
 
-        self.np, self.threads, self.effort = np, threads, effort
-        self.rng = np.random.default_rng(0)
+        self.np, self.rng = np, np.random.default_rng(0)
         self.count = int(bytes) // 4 // CHUNK * CHUNK
         self.a: Any = np.full(self.count, 1.0, np.float32)
         self.b: Any = np.full(self.count, 2.0, np.float32)
         self.c: Any = np.full(self.count, 3.0, np.float32)
         self.pool = ThreadPoolExecutor(threads)
+        step = -(-self.count // CHUNK // threads) * CHUNK
+        self.parts = [slice(i, min(i + step, self.count)) for i in range(0, self.count, step)]
 
-    def _rate(self, passes: Callable[[slice], None], bytes_per_float: float) -> Measured:
-        """Run a pass over all chunks, each thread its share of them."""
-        step = -(-self.count // CHUNK // self.threads) * CHUNK
-        parts = [slice(i, min(i + step, self.count)) for i in range(0, self.count, step)]
-        times = seconds(lambda: list(self.pool.map(passes, parts)), self.effort)
-        return Measured.of([bytes_per_float * self.count / t for t in times])
+    def _all(self, one: Callable[[slice], None]) -> Callable[[], object]:
+        """A pass over everything, each thread its part."""
+        if len(self.parts) == 1:
+            return partial(one, self.parts[0])
+        return lambda: list(self.pool.map(one, self.parts))
 
     @staticmethod
     def _chunks(part: slice) -> Iterator[slice]:
         return (slice(i, i + CHUNK) for i in range(part.start, part.stop, CHUNK))
 
-    def sequential(self) -> dict[str, Measured]:
-        """Read only (a dot product), copy, and STREAM's triad; bytes as STREAM counts them, each array once."""
+    def sequential(self) -> dict[str, tuple[Callable[[], object], float]]:
+        """Read only (the sum), copy, and STREAM's triad, with their bytes as STREAM counts them: each array once."""
         np, a, b, c = self.np, self.a, self.b, self.c
 
         def read(part: slice) -> None:
-            for i in self._chunks(part):
-                np.dot(a[i], a[i])
+            a[part].sum()
 
         def copy(part: slice) -> None:
-            for i in self._chunks(part):
-                np.copyto(b[i], a[i])
+            np.copyto(b[part], a[part])
 
         def triad(part: slice) -> None:
             inner = np.empty(CHUNK, np.float32)  # stays in the cache, so that memory sees two readings and a writing
@@ -142,15 +167,15 @@ class Memory:
                 np.multiply(c[i], np.float32(3.0), out=inner)
                 np.add(inner, b[i], out=a[i])
 
-        return {"read": self._rate(read, 4), "copy": self._rate(copy, 8), "triad": self._rate(triad, 12)}
+        n = self.count
+        return {"read": (self._all(read), 4 * n), "copy": (self._all(copy), 8 * n), "triad": (self._all(triad), 12 * n)}
 
-    def gather(self, block: int, share: float = 1.0) -> Measured:
+    def gather(self, block: int, share: float = 1.0) -> tuple[Callable[[], object], float]:
         """Read blocks into a buffer that stays in the cache: a share of them in random places, the others in order."""
         np = self.np
         blocks = self.a.reshape(-1, block // 4)
         order = np.arange(len(blocks))
         if share > 0:
-            # the first so many bytes in order, the rest in random places
             cut = int(len(order) * (1.0 - share))
             order[cut:] = self.rng.permutation(order[cut:])
         at_once = max(1, CHUNK * 4 // block)
@@ -161,20 +186,20 @@ class Memory:
                 chosen = order[i : i + at_once]
                 np.take(blocks, chosen, axis=0, out=buffer[: len(chosen)], mode="clip")
 
-        return self._rate(run, 4)
+        return self._all(run), 4 * self.count
 
 
-def _products(bytes: float, effort: Effort) -> Iterator[Point]:
+def _add_products(rounds: Rounds, bytes: float) -> None:
     """Products of m rows with matrices that no cache holds: each run takes the next one."""
     import numpy as np
 
     rng = np.random.default_rng(1)
     matrices = [rng.random((SIZE, SIZE), dtype=np.float32) for _ in range(max(2, round(bytes / (4 * SIZE * SIZE))))]
-    for m in effort.rows:
+    ring = cycle(matrices)
+    for m in rounds.effort.rows:
         out: Any = np.empty((m, SIZE), np.float32)
-        x, ring = rng.random((m, SIZE), dtype=np.float32), cycle(matrices)
-        times = seconds(partial(_multiply, x, ring, out), effort)
-        yield Point({"m": m, "n": SIZE, "k": SIZE}, Measured.of([2.0 * m * SIZE * SIZE / t for t in times]))
+        x = rng.random((m, SIZE), dtype=np.float32)
+        rounds.add(("product", m), partial(_multiply, x, ring, out))
 
 
 def _multiply(x: Any, ring: Iterator[Any], out: Any) -> None:
@@ -204,52 +229,40 @@ def causal_mask(tokens: int) -> Any:
     return np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
 
 
-def _prefill_attention(effort: Effort) -> Iterator[Point]:
+def _add_attention(rounds: Rounds, bytes: float) -> None:
+    """Attention of prompts, and of answers over caches that no cache of the processor holds."""
     import numpy as np
 
     rng, heads = np.random.default_rng(2), HEADS * GROUP
-    for tokens in (256, 512):
+    for tokens in PROMPTS:
         q, k, v = (rng.random((heads, tokens, WIDTH), dtype=np.float32) for _ in range(3))
-        mask = causal_mask(tokens)
-        flops = 2.0 * heads * tokens * (tokens + 1) / 2 * 2 * WIDTH
-        times = seconds(partial(attend, q, k, v, mask), effort)
-        yield Point({"tokens": tokens, "heads": heads, "width": WIDTH}, Measured.of([flops / t for t in times]))
-
-
-def _decode_attention(bytes: float, effort: Effort) -> Iterator[Point]:
-    import numpy as np
-
-    rng = np.random.default_rng(3)
-    for batch, context in ((1, 1024), (8, 1024)):
-        one = 2.0 * batch * HEADS * context * WIDTH * 4
-        shape = (batch, HEADS, context, WIDTH)
+        rounds.add(("prefill", tokens), partial(attend, q, k, v, causal_mask(tokens)))
+    for batch in BATCHES:
+        shape = (batch, HEADS, CONTEXT, WIDTH)
         caches = [
             (rng.random(shape, dtype=np.float32), rng.random(shape, dtype=np.float32))
-            for _ in range(max(2, round(bytes / one)))
+            for _ in range(max(2, round(bytes / _cache_bytes(batch))))
         ]
         q = rng.random((batch, HEADS, GROUP, WIDTH), dtype=np.float32)
-        times = seconds(partial(_attend_next, q, cycle(caches)), effort)
-        at = {"batch": batch, "context": context, "heads": HEADS, "width": WIDTH}
-        yield Point(at, Measured.of([one / t for t in times]))
+        rounds.add(("decode", batch), partial(_attend_next, q, cycle(caches)))
+
+
+def _cache_bytes(batch: float) -> float:
+    return 2.0 * batch * HEADS * CONTEXT * WIDTH * 4
 
 
 def _attend_next(q: Any, ring: Iterator[tuple[Any, Any]]) -> None:
     attend(q, *next(ring))
 
 
-def _start(effort: Effort) -> Measured:
-    """A product of 8 x 8: its arithmetic is nothing, so what is left is the call."""
+def _small_products() -> None:
+    """Products of 8 x 8: their arithmetic is nothing, so what is left is the calls."""
     import numpy as np
 
-    calls = 1000
     x: Any = np.ones((8, 8), np.float32)
     out: Any = np.empty((8, 8), np.float32)
-
-    def run() -> None:
-        for _ in range(calls):
-            np.matmul(x, x, out=out)
-
-    return Measured.of([t / calls for t in seconds(run, effort)])
+    for _ in range(CALLS):
+        np.matmul(x, x, out=out)
 
 
 def _processor() -> str:
@@ -260,15 +273,19 @@ def _processor() -> str:
     return (match[1] if match else platform.processor() or platform.machine()).strip()
 
 
-def _conditions(before: tuple[float, float], told: bool) -> str:
+def _conditions(before: tuple[float, float], told: bool, threads: int) -> str:
     gone, ticks = (b - a for a, b in zip(before, stolen(), strict=True))
     parts = [f"{os.cpu_count()} processors seen"]
+    if threads == 1:
+        parts.append("times are processor time of the one thread")
     if Path("/proc/cpuinfo").exists() and " hypervisor" in Path("/proc/cpuinfo").read_text():
         parts.append("a virtual machine, which shares its host with others")
     if ticks:
         parts.append(f"{100 * gone / ticks:.1f} % of processor time stolen meanwhile")
     if hasattr(os, "getloadavg"):
         parts.append(f"load average {os.getloadavg()[0]:.1f} at the end")
+    if hasattr(os, "nice") and os.nice(0) != 0:
+        parts.append(f"run at niceness {os.nice(0)}")
     if not told:
         parts.append(f"size of the last cache unknown, {UNKNOWN_CACHE // 2**20} MiB assumed")
     return "; ".join(parts)
@@ -310,42 +327,60 @@ def measure(threads: int = 1, quick: bool = False, say: Callable[[str], None] = 
     cache, told = cache_bytes()
     capacity = memory_bytes()
     bytes = min(max(CACHES * cache, 64 * 2**20), MOST_BYTES, capacity / 16)
-    say("bandwidth in sequence")
-    memory = Memory(bytes, threads, effort)
-    bandwidth = memory.sequential()
-    say("bandwidth of blocks")
-    bandwidth["gather_in_order"] = memory.gather(effort.blocks[-1], 0.0)
-    scattered = tuple(Point({"block_bytes": b}, memory.gather(b)) for b in effort.blocks)
-    mixed = tuple(
-        Point({"block_bytes": MIXED_BLOCK, "scattered_share": s}, memory.gather(MIXED_BLOCK, s)) for s in SHARES
-    )
+    rounds = Rounds(effort, threads)
+    memory = Memory(bytes, threads)
+    passes: dict[Hashable, tuple[Callable[[], object], float]] = {}
+    for name, one in memory.sequential().items():
+        passes[name] = one
+    passes["in order"] = memory.gather(effort.blocks[-1], 0.0)
+    for block in effort.blocks:
+        passes["blocks", block] = memory.gather(block)
+    for share in SHARES:
+        passes["mixed", share] = memory.gather(MIXED_BLOCK, share)
+    for key, (work, _) in passes.items():
+        rounds.add(key, work)
+    _add_products(rounds, bytes)
+    _add_attention(rounds, bytes)
+    rounds.add("start", _small_products)
+    tiny.add(rounds)
+    say(f"{len(rounds.works)} points in turn, up to {effort.repeats} times")
+    rounds.run()
     memory.pool.shutdown()
-    del memory
-    say("products")
-    products = tuple(_products(bytes, effort))
-    say("attention")
-    prefill, decode = tuple(_prefill_attention(effort)), tuple(_decode_attention(bytes, effort))
-    say("starts")
-    start = _start(effort)
-    say("a small transformer, to check what the profile predicts")
-    checks = tiny.measure(effort)
+
+    def bandwidth(key: Hashable) -> Measured:
+        return rounds.rate(key, passes[key][1])
+
+    pairs = {t: 2.0 * HEADS * GROUP * t * (t + 1) / 2 * 2 * WIDTH for t in PROMPTS}  # FLOP, causal pairs only
+    one_start = rounds.seconds("start")
     return Profile(
         name=f"{_processor()}, {threads} thread{'s' * (threads > 1)}, NumPy",
         kind="cpu",
         date=date.today().isoformat(),
-        conditions=_conditions(before, told),
+        conditions=_conditions(before, told, threads),
         software=_software(),
         threads=threads,
         precision="fp32",
         element_bytes=4,
         memory_capacity=capacity,
         cache_bytes=cache,
-        bandwidth=MappingProxyType(bandwidth),
-        scattered=scattered,
-        mixed=mixed,
-        products=products,
-        prefill_attention=prefill,
-        decode_attention=decode,
-        start=start,
-        checks=checks,
+        bandwidth=MappingProxyType({n: bandwidth(n) for n in SEQUENTIAL} | {"gather_in_order": bandwidth("in order")}),
+        scattered=tuple(Point({"block_bytes": b}, bandwidth(("blocks", b))) for b in effort.blocks),
+        mixed=tuple(Point({"block_bytes": MIXED_BLOCK, "scattered_share": s}, bandwidth(("mixed", s))) for s in SHARES),
+        products=tuple(
+            Point({"m": m, "n": SIZE, "k": SIZE}, rounds.rate(("product", m), 2.0 * m * SIZE * SIZE))
+            for m in effort.rows
+        ),
+        prefill_attention=tuple(
+            Point({"tokens": t, "heads": HEADS * GROUP, "width": WIDTH}, rounds.rate(("prefill", t), pairs[t]))
+            for t in PROMPTS
+        ),
+        decode_attention=tuple(
+            Point(
+                {"batch": b, "context": CONTEXT, "heads": HEADS, "width": WIDTH},
+                rounds.rate(("decode", b), _cache_bytes(b)),
+            )
+            for b in BATCHES
+        ),
+        start=Measured(one_start.median / CALLS, one_start.low / CALLS, one_start.high / CALLS, one_start.repeats),
+        checks=tiny.checks(rounds),
     )

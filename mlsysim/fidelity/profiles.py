@@ -1,5 +1,6 @@
 """Tier 2: a device profile, measured by ``mlsysim bench-device``, and the device and rates that a step model reads from it."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -105,6 +106,20 @@ class Profile:
         """eq-mixed-bandwidth between reading in order and the blocks, byte/s."""
         sequential = self.bandwidth["gather_in_order"].median
         return float(mixed_bandwidth(sequential, self.scattered_bandwidth(block_bytes), scattered_share))
+
+    def product_time(self, rows: float, k: float, n: float) -> float:
+        """Seconds of a product with a matrix of k x n, from the measured ones: straight between counts of rows.
+
+        The time is proportional to the matrix; beyond the last count it is proportional to the rows.
+        """
+        points = sorted(self.products, key=lambda p: p.at["m"])
+        counts = [p.at["m"] for p in points]
+        times = [2.0 * p.at["m"] / p.value.median for p in points]  # per element of the matrix
+        if rows >= counts[-1]:
+            return k * n * times[-1] * rows / counts[-1]
+        i = max(0, bisect_right(counts, rows) - 1)
+        share = (rows - counts[i]) / (counts[i + 1] - counts[i])
+        return k * n * (times[i] + share * (times[i + 1] - times[i]))
 
     @property
     def rates(self) -> Rates:
@@ -245,6 +260,8 @@ def load_profile(path: str | Path) -> Profile:
         start=_measured(f.object("start")),
         checks=_points(f, "checks"),
     )
+    if len({p.at["m"] for p in profile.products}) < 2:
+        raise InputError(f"{f.where}, products: one count of rows alone; a profile needs m = 1 and a large one")
     if not any(p.at["m"] == 1 for p in profile.products):
         raise InputError(f"{f.where}, products: none has m = 1, which shows what reading weights takes")
     for p in (*profile.products, *profile.scattered):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim.catalog.shapes import Model
 from mlsysim.fidelity.batches import Batch
-from mlsysim.fidelity.profiles import Measured, Point, Profile
+from mlsysim.fidelity.products import layer_products
+from mlsysim.fidelity.profiles import Point, Profile
 from mlsysim.fidelity.step import StepModel, step_model
 from mlsysim.inference import deploy
 
 if TYPE_CHECKING:
-    from mlsysim.fidelity.microbench import Effort
+    from mlsysim.fidelity.microbench import Rounds
 
 # Large enough that no cache holds its weights: 47 MB a layer
 TINY = Model(
@@ -70,20 +71,22 @@ class Tiny:
         return x / self.np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5)
 
 
-def measure(effort: "Effort") -> tuple[Point, ...]:
-    """Seconds of real steps of the small transformer."""
+def add(rounds: "Rounds") -> None:
+    """Steps of the small transformer, to be timed among the points of a micro-benchmark."""
     import numpy as np
 
-    from mlsysim.fidelity.microbench import seconds
-
-    found = []
     for batch, new, context in CASES:
         net = Tiny(batch, context)
         x = np.random.default_rng(4).standard_normal((batch, new, TINY.hidden), dtype=np.float32)
-        times = seconds(partial(net.step, x, context - new), effort)
-        at = {"layers": TINY.layers, "batch": batch, "new": new, "context": context}
-        found.append(Point(at, Measured.of(times)))
-    return tuple(found)
+        rounds.add(("tiny", batch, new, context), partial(net.step, x, context - new))
+
+
+def checks(rounds: "Rounds") -> tuple[Point, ...]:
+    """Seconds of those steps."""
+    return tuple(
+        Point({"layers": TINY.layers, "batch": b, "new": n, "context": c}, rounds.seconds(("tiny", b, n, c)))
+        for b, n, c in CASES
+    )
 
 
 def model_of(profile: Profile) -> StepModel:
@@ -98,3 +101,13 @@ def batch_of(check: Point) -> Batch:
     if at["new"] > 1:
         return Batch.of(TINY, prefills=[(at["new"], at["context"] - at["new"])] * int(at["batch"]))
     return Batch.of(TINY, decodes=[at["context"]] * int(at["batch"]))
+
+
+def predictions(profile: Profile, check: Point) -> tuple[float, float]:
+    """Seconds of a checked step by the profile's constants, and with its table of products in their place."""
+    model, batch = model_of(profile), batch_of(check)
+    terms = model.terms(batch)
+    rows = {"tokens": float(batch.tokens), "sequences": float(batch.sequences)}
+    products = sum(p.layers * profile.product_time(rows[p.rows], p.k, p.n) for p in layer_products(TINY))
+    by_constants = float(terms.time)
+    return by_constants, by_constants - float(terms.projections + terms.mlp + terms.head) + products
