@@ -46,6 +46,7 @@ CHAPTER_OF = {
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
+    **dict.fromkeys(("mlsysim.fidelity.patterns", "mlsysim.fidelity.residuals"), "18-calibration"),
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mlsysim.classroom.exercises import (
+    calibration,
     capacity,
     communication,
     cost,
@@ -40,6 +41,7 @@ _CHAPTERS = (
     reliability,
     reality_checks,
     exploring_designs,
+    calibration,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
