@@ -56,11 +56,6 @@ class Exchange:
         d = self.distances[message]
         return (rank ^ d, rank ^ d) if self.paired else ((rank + d) % ranks, (rank - d) % ranks)
 
-    @property
-    def sent(self) -> float:
-        """Bytes that a rank sends."""
-        return sum(self.sizes)
-
 
 @dataclass(frozen=True)
 class Tree:
@@ -123,6 +118,27 @@ def _check(op: str, algorithm: str, ranks: int, topology: Topology) -> None:
         raise InputError(
             f"collective: algorithm = {algorithm} needs a power of two of ranks in its dimension, not {ranks}; use ring or direct"
         )
+
+
+def message_count(phase: Phase) -> int:
+    """Messages that a rank sends in a phase; on a tree, about so many on the mean of all ranks.
+
+    >>> message_count(Phase("all_reduce", "direct", 0, 8, 8.0, 8.0))
+    14
+    """
+    n, twice = phase.ranks, 2 if phase.op == "all_reduce" else 1
+    if phase.algorithm == "double_binary_tree":
+        return 2
+    if phase.algorithm == "halving_doubling":
+        return twice * (n.bit_length() - 1)
+    return n * (n - 1) // 2 if (phase.algorithm, phase.op) == ("ring", "all_to_all") else twice * (n - 1)
+
+
+def bytes_sent(phase: Phase, costs: Exact) -> float:
+    """Bytes that a rank sends in a phase, on the mean of all ranks."""
+    if phase.algorithm == "double_binary_tree":
+        return 2 * (phase.ranks - 1) * phase.bytes / phase.ranks
+    return sum(exchange(phase, costs).sizes)
 
 
 def exchange(phase: Phase, costs: Exact) -> Exchange:

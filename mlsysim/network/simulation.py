@@ -13,10 +13,10 @@ from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.network.costs import Exact
-from mlsysim.network.schedules import Exchange, Phase, Tree, exchange, tree
+from mlsysim.network.schedules import Exchange, Phase, Tree, exchange, message_count, tree
 from mlsysim.network.topology import Topology
 
-MAX_MESSAGES = 3_000_000  # sent over a link, in one simulation: some ten seconds
+MAX_MESSAGES = 1_000_000  # sent over a link, in one simulation: some ten seconds
 
 
 class Clock:
@@ -59,10 +59,10 @@ class Simulation:
         self.active = active
         self.clock = Clock()
         self.outcome = Outcome()
-        self.moves = [None if p.algorithm == "double_binary_tree" else exchange(p, costs) for p in plan]
         self.alone = _one_stands_for_all(topology, plan, aware)
-        ranks = [0] if self.alone else range(topology.ranks)
+        ranks = range(1 if self.alone else topology.ranks)
         self._check_size(len(ranks))
+        self.moves = [None if p.algorithm == "double_binary_tree" else exchange(p, costs) for p in plan]
         self.strides = [topology.stride(i) for i in range(len(topology.shape))]
         self.mail: dict[tuple[int, int, int, int], list[Any]] = defaultdict(lambda: [0, deque()])
         self.link_free: dict[tuple[int, int, int, int], float] = defaultdict(float)
@@ -74,15 +74,14 @@ class Simulation:
 
     def _check_size(self, ranks: int) -> None:
         messages = 0
-        for phase, moves in zip(self.plan, self.moves, strict=True):
-            per_rank = len(moves.sizes) if moves else 2
-            # most routes are shorter than the longest, and half of it is a fair mean
+        for phase in self.plan:
+            # half of the longest route is a fair mean
             hops = max(1, self.topology.dimensions[phase.dimension].diameter // 2) if self.aware else 1
-            messages += per_rank * hops * ranks * self.chunks
+            messages += message_count(phase) * hops * ranks * self.chunks
         if messages > MAX_MESSAGES:
             raise InputError(
-                f"collective: about {messages:.3g} messages over links, which is more than the {MAX_MESSAGES:,} that are "
-                "simulated; use congestion = unaware, fewer splits, fewer ranks, or another algorithm"
+                f"collective: about {messages:.3g} messages over links; at most {MAX_MESSAGES:,} are simulated; use congestion = "
+                "unaware, fewer splits, fewer ranks, or another algorithm"
             )
 
     def run(self) -> Outcome:

@@ -9,7 +9,6 @@ k-ary n-cubes there); Kim, Dally, Scott and Abts, Technology-Driven, Highly-Scal
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import isqrt, prod
 
 from mlsysim.errors import InputError, unknown_name
@@ -57,7 +56,7 @@ class Dimension:
         """Whether the wiring looks the same from every rank, so that hops depend on the difference of two ranks only."""
         return self.kind not in ("mesh", "dragonfly")
 
-    @cached_property
+    @property
     def switches(self) -> int:
         """Nodes that are not ranks; they are numbered after the ranks."""
         if self.ranks == 1:
@@ -184,7 +183,9 @@ class Dimension:
         elif self.kind == "dragonfly":
             base = n if self.hosts else 0
             a = self.routers
-            pairs = {(base + g * a + i, base + g * a + j) for g in range(self.groups) for i in range(a) for j in range(i)}
+            pairs = {
+                (base + g * a + i, base + g * a + j) for g in range(self.groups) for i in range(a) for j in range(i)
+            }
             pairs |= {
                 (base + self._gateway(g, h), base + self._gateway(h, g)) for g in range(self.groups) for h in range(g)
             }
