@@ -9,6 +9,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from mlsysim.errors import InputError
@@ -17,6 +18,8 @@ from mlsysim.network.schedules import Exchange, Phase, Tree, exchange, message_c
 from mlsysim.network.topology import Topology
 
 MAX_MESSAGES = 1_000_000  # sent over a link, in one simulation: some ten seconds
+
+Delivery = tuple[Callable[..., None], tuple[Any, ...]]  # what happens when a message has arrived
 
 
 class Clock:
@@ -65,8 +68,11 @@ class Simulation:
         self.moves = [None if p.algorithm == "double_binary_tree" else exchange(p, costs) for p in plan]
         self.strides = [topology.stride(i) for i in range(len(topology.shape))]
         self.mail: dict[tuple[int, int, int, int], list[Any]] = defaultdict(lambda: [0, deque()])
-        self.link_free: dict[tuple[int, int, int, int], float] = defaultdict(float)
-        self.link_busy: dict[tuple[int, int, int, int], float] = defaultdict(float)
+        self.links: dict[
+            tuple[int, int, int, int], int
+        ] = {}  # dimension, group, from, to: place in the two lists below
+        self.link_free: list[float] = []
+        self.link_busy: list[float] = []
         self.routes: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self.trees: dict[tuple[int, int], Tree] = {}
         self.ranks = {r: _Rank(self, r) for r in ranks}
@@ -89,8 +95,8 @@ class Simulation:
         for rank in self.ranks.values():
             rank.start()
         self.clock.run()
-        for (dimension, *_), busy in self.link_busy.items():
-            self.outcome.link_busy[dimension] = max(self.outcome.link_busy.get(dimension, 0.0), busy)
+        for (dimension, *_), link in self.links.items():
+            self.outcome.link_busy[dimension] = max(self.outcome.link_busy.get(dimension, 0.0), self.link_busy[link])
         return self.outcome
 
     def tree(self, step: int, chunk: int) -> Tree:
@@ -102,41 +108,47 @@ class Simulation:
     def local(self, rank: int, dimension: int) -> int:
         return rank // self.strides[dimension] % self.topology.shape[dimension]
 
-    def route(self, dimension: int, source: int, destination: int) -> tuple[int, ...]:
-        key = (dimension, source, destination)
+    def route(self, dimension: int, base: int, source: int, destination: int) -> tuple[int, ...]:
+        """Links that a message passes inside a group; ``base`` is the rank of the group whose address in the dimension is 0."""
+        key = (dimension, base + source * self.strides[dimension], destination)
         if key not in self.routes:
-            self.routes[key] = self.topology.dimensions[dimension].route(source, destination)
+            way = self.topology.dimensions[dimension].route(source, destination)
+            self.routes[key] = tuple(self._link((dimension, base, a, b)) for a, b in pairwise(way))
         return self.routes[key]
+
+    def _link(self, key: tuple[int, int, int, int]) -> int:
+        if key not in self.links:
+            self.links[key] = len(self.links)
+            self.link_free.append(0.0)
+            self.link_busy.append(0.0)
+        return self.links[key]
 
     def send(self, sender: "_Work", destination: int, size: float) -> None:
         """Send from a rank to another of its group in the phase's dimension; both are addresses in that dimension."""
         self.outcome.messages += 1
         dimension, source = sender.phase.dimension, sender.place
+        base = sender.rank.number - source * self.strides[dimension]
+        if self.alone:  # what it sends stands for what it gets
+            delivery: Delivery = (sender.receive, ())
+        else:
+            delivery = (self.arrive, (sender.chunk, sender.step, base, source, destination))
         if self.aware:
-            base = sender.rank.number - source * self.strides[dimension]
-            self._pass(sender, base, self.route(dimension, source, destination), 0, size)
+            way = self.route(dimension, base, source, destination)
+            self._pass(way, 0, self.costs.link(dimension, size), delivery)
             return
         hops = self.topology.dimensions[dimension].hops(source, destination)
-        arrival = self.clock.now + self.costs.free_path(dimension, hops, size)
-        if self.alone:
-            self.clock.at(arrival, sender.receive)
-        else:
-            base = sender.rank.number - source * self.strides[dimension]
-            self.clock.at(arrival, self.arrive, sender.chunk, sender.step, base, source, destination)
+        self.clock.at(self.clock.now + self.costs.free_path(dimension, hops, size), delivery[0], *delivery[1])
 
-    def _pass(self, sender: "_Work", base: int, way: tuple[int, ...], index: int, size: float) -> None:
-        dimension = sender.phase.dimension
-        link = (dimension, base, way[index], way[index + 1])
+    def _pass(self, way: tuple[int, ...], index: int, times: tuple[float, float, float], delivery: Delivery) -> None:
+        link = way[index]
+        busy, ahead, through = times
         start = max(self.clock.now, self.link_free[link])
-        busy, ahead, through = self.costs.link(dimension, size)
         self.link_free[link] = start + busy
         self.link_busy[link] += busy
-        if index + 2 < len(way):
-            self.clock.at(start + ahead, self._pass, sender, base, way, index + 1, size)
-        elif self.alone:
-            self.clock.at(start + through, sender.receive)
+        if index + 1 < len(way):
+            self.clock.at(start + ahead, self._pass, way, index + 1, times, delivery)
         else:
-            self.clock.at(start + through, self.arrive, sender.chunk, sender.step, base, way[0], way[-1])
+            self.clock.at(start + through, delivery[0], *delivery[1])
 
     # A message is received when it has arrived and the receiver has asked for it, whichever comes last.
 
@@ -150,7 +162,7 @@ class Simulation:
 
     def expect(self, receiver: "_Work", source: int) -> None:
         if self.alone:
-            return  # what a rank sends stands for what it gets
+            return
         stride = self.strides[receiver.phase.dimension]
         sender = receiver.rank.number + (source - receiver.place) * stride
         box = self.mail[receiver.chunk, receiver.step, sender, receiver.rank.number]

@@ -143,7 +143,7 @@ def per_dimension(name: str, values: Any, topology: Topology) -> tuple[Any, ...]
     count = len(topology.dimensions)
     if len(given) not in (1, count):
         raise InputError(
-            f"collective: {name} has {len(given)} values for the {count} dimensions of {topology}; give one for each, or one for all"
+            f"collective: {name} has {len(given)} values, but {topology} has {count} dimension{'s' * (count > 1)}; give one for each, or one for all"
         )
     return given * count if len(given) == 1 else given
 
