@@ -115,6 +115,7 @@ def as_row(r: Mapping[str, str]) -> str:
 
 
 @needs_reference
+@pytest.mark.slow
 @pytest.mark.published
 def test_every_row_of_the_reference_to_the_nanosecond() -> None:
     """The issue asks for 98 % of the rows of one dimension, 95 % of several, and 10 % where congestion is counted."""
