@@ -47,9 +47,8 @@ class Outcome:
     time: float = 0.0
     starts: dict[int, float] = field(default_factory=dict)
     ends: dict[int, float] = field(default_factory=dict)
-    messages: int = 0
+    aware: bool = True
     link_busy: dict[int, float] = field(default_factory=dict)  # of the busiest link of each dimension
-    ranks: int = 1  # simulated
 
 
 class Simulation:
@@ -61,7 +60,7 @@ class Simulation:
         self.topology, self.plan, self.chunks, self.costs, self.aware = topology, plan, chunks, costs, aware
         self.active = active
         self.clock = Clock()
-        self.outcome = Outcome()
+        self.outcome = Outcome(aware=aware)
         self.alone = _one_stands_for_all(topology, plan, aware)
         ranks = range(1 if self.alone else topology.ranks)
         self._check_size(len(ranks))
@@ -76,7 +75,6 @@ class Simulation:
         self.routes: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self.trees: dict[tuple[int, int], Tree] = {}
         self.ranks = {r: _Rank(self, r) for r in ranks}
-        self.outcome.ranks = len(ranks)
 
     def _check_size(self, ranks: int) -> None:
         messages = 0
@@ -125,7 +123,6 @@ class Simulation:
 
     def send(self, sender: "_Work", destination: int, size: float) -> None:
         """Send from a rank to another of its group in the phase's dimension; both are addresses in that dimension."""
-        self.outcome.messages += 1
         dimension, source = sender.phase.dimension, sender.place
         base = sender.rank.number - source * self.strides[dimension]
         if self.alone:  # what it sends stands for what it gets

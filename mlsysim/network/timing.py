@@ -51,6 +51,7 @@ class NetworkTime:
     compat: str | None
     phases: tuple[PhaseTime, ...]
     traffic: tuple[float, ...]  # bytes that a rank sends, per dimension
+    link_busy: tuple[float, ...] | None  # time for which the busiest link of each dimension carries bytes; with congestion only
     time: float
 
     @property
@@ -76,8 +77,10 @@ class NetworkTime:
             for p in self.phases
         ]
         links = [
-            (str(d), units.format(b, "byte/s"), units.format(a, "s"), str(d.diameter), units.format(sent, "byte"))
-            for d, b, a, sent in zip(self.topology.dimensions, self.bandwidth, self.latency, self.traffic, strict=True)
+            (str(d), units.format(b, "byte/s"), units.format(a, "s"), str(d.diameter), units.format(sent, "byte"), busy)
+            for d, b, a, sent, busy in zip(
+                self.topology.dimensions, self.bandwidth, self.latency, self.traffic, self._busy_in_words(), strict=True
+            )
         ]
         notes = [
             f"{units.format(self.bytes, 'byte')}, {self.splits} split{'s' if self.splits > 1 else ''}, "
@@ -97,10 +100,15 @@ class NetworkTime:
             f"{self.op} on {self.topology}, {self.topology.ranks} ranks: {units.format(self.time, 's')}",
             (
                 table(("Phase", "Dimension", "Holds", "Sends", "Start", "End"), rows),
-                table(("Dimension", "Bandwidth", "Latency", "Diameter", "Sent per rank"), links),
+                table(("Dimension", "Bandwidth", "Latency", "Diameter", "Sent per rank", "Busiest link"), links),
             ),
             notes,
         )
+
+    def _busy_in_words(self) -> list[str]:
+        if self.link_busy is None:
+            return ["not counted"] * len(self.traffic)
+        return [units.percent(busy / self.time) if self.time else "0 %" for busy in self.link_busy]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
@@ -132,6 +140,7 @@ class NetworkTime:
                 for p in self.phases
             ],
             "sent_bytes_per_rank": list(self.traffic),
+            "link_busy_s": None if self.link_busy is None else list(self.link_busy),
             "least_time_s": self.least_time,
             "time_s": self.time,
         }
@@ -283,4 +292,5 @@ def measured(
     traffic = [0.0] * len(topology.dimensions)
     for phase, part in zip(plan, parts, strict=True):
         traffic[phase.dimension] += part.sent
-    return {"phases": parts, "traffic": tuple(traffic), "time": outcome.time / second}
+    busy = tuple(outcome.link_busy.get(i, 0.0) / second for i in range(len(traffic))) if outcome.aware else None
+    return {"phases": parts, "traffic": tuple(traffic), "link_busy": busy, "time": outcome.time / second}

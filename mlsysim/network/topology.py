@@ -2,8 +2,8 @@
 
 A dimension joins ranks 0 … N - 1 by links of equal bandwidth and latency; a topology of several dimensions is their product, in which
 every group of ranks that differ in one address only is wired like that dimension. Links are directed: a cable is two of them.
-Definitions: Dally and Towles, Principles and Practices of Interconnection Networks (2004), ch. 3 to 5 (rings, meshes and tori are
-k-ary n-cubes there); Kim, Dally, Scott and Abts, Technology-Driven, Highly-Scalable Dragonfly Topology (ISCA 2008), sec. 3.
+Definitions: Dally and Towles, Principles and Practices of Interconnection Networks (2004); Kim, Dally, Scott and Abts,
+Technology-Driven, Highly-Scalable Dragonfly Topology (ISCA 2008).
 """
 
 import re
@@ -148,7 +148,7 @@ class Dimension:
         """Nodes that a message passes, both ends included.
 
         The shorter way on a ring (upwards when both are as long); over the direct link between two groups on a dragonfly, which is
-        its minimal routing (Kim et al., sec. 4.1): at most one link between groups, even where a way over a third group is shorter.
+        its minimal routing (Kim et al.): at most one link between groups, even where a way over a third group is shorter.
 
         >>> Dimension("ring", 6).route(1, 5), Dimension("switch", 6).route(1, 5)
         ((1, 0, 5), (1, 6, 5))
