@@ -17,7 +17,7 @@ from mlsysim.network.costs import Exact
 from mlsysim.network.schedules import Exchange, Phase, Tree, exchange, message_count, tree
 from mlsysim.network.topology import Topology
 
-MAX_MESSAGES = 1_000_000  # sent over a link, in one simulation: some ten seconds
+MAX_MESSAGES = 500_000  # sent over a link, in one simulation: some ten seconds
 
 Delivery = tuple[Callable[..., None], tuple[Any, ...]]  # what happens when a message has arrived
 
@@ -66,10 +66,9 @@ class Simulation:
         self._check_size(len(ranks))
         self.moves = [None if p.algorithm == "double_binary_tree" else exchange(p, costs) for p in plan]
         self.strides = [topology.stride(i) for i in range(len(topology.shape))]
-        self.mail: dict[tuple[int, int, int, int], list[Any]] = defaultdict(lambda: [0, deque()])
-        self.links: dict[
-            tuple[int, int, int, int], int
-        ] = {}  # dimension, group, from, to: place in the two lists below
+        self.balance: dict[tuple[int, int, int, int], int] = {}  # chunk, step, from, to
+        # by dimension, group, from, to: place in the two lists below
+        self.links: dict[tuple[int, int, int, int], int] = {}
         self.link_free: list[float] = []
         self.link_busy: list[float] = []
         self.routes: dict[tuple[int, int, int], tuple[int, ...]] = {}
@@ -103,9 +102,6 @@ class Simulation:
             self.trees[key] = tree(self.plan[step], chunk)
         return self.trees[key]
 
-    def local(self, rank: int, dimension: int) -> int:
-        return rank // self.strides[dimension] % self.topology.shape[dimension]
-
     def route(self, dimension: int, base: int, source: int, destination: int) -> tuple[int, ...]:
         """Links that a message passes inside a group; ``base`` is the rank of the group whose address in the dimension is 0."""
         key = (dimension, base + source * self.strides[dimension], destination)
@@ -124,11 +120,12 @@ class Simulation:
     def send(self, sender: "_Work", destination: int, size: float) -> None:
         """Send from a rank to another of its group in the phase's dimension; both are addresses in that dimension."""
         dimension, source = sender.phase.dimension, sender.place
-        base = sender.rank.number - source * self.strides[dimension]
+        base = sender.rank.number - source * sender.stride
         if self.alone:  # what it sends stands for what it gets
             delivery: Delivery = (sender.receive, ())
         else:
-            delivery = (self.arrive, (sender.chunk, sender.step, base, source, destination))
+            to = base + destination * sender.stride
+            delivery = (self.arrive, (sender.chunk, sender.step, sender.rank.number, to))
         if self.aware:
             way = self.route(dimension, base, source, destination)
             self._pass(way, 0, self.costs.link(dimension, size), delivery)
@@ -147,27 +144,28 @@ class Simulation:
         else:
             self.clock.at(start + through, delivery[0], *delivery[1])
 
-    # A message is received when it has arrived and the receiver has asked for it, whichever comes last.
+    # A message is received when it has arrived and the receiver has asked for it, whichever comes last. Per sender and receiver the
+    # balance counts what has arrived, less what was asked for.
 
-    def arrive(self, chunk: int, step: int, base: int, source: int, destination: int) -> None:
-        stride = self.strides[self.plan[step].dimension]
-        box = self.mail[chunk, step, base + source * stride, base + destination * stride]
-        if box[1]:
-            box[1].popleft().receive()
-        else:
-            box[0] += 1
+    def arrive(self, chunk: int, step: int, source: int, destination: int) -> None:
+        key = (chunk, step, source, destination)
+        balance = self.balance.pop(key, 0) + 1
+        if balance:
+            self.balance[key] = balance
+        if balance <= 0:
+            self.ranks[destination].working[chunk, step].receive()
 
     def expect(self, receiver: "_Work", source: int) -> None:
+        """A rank asks for a message of another; ``source`` is its address in the phase's dimension."""
         if self.alone:
             return
-        stride = self.strides[receiver.phase.dimension]
-        sender = receiver.rank.number + (source - receiver.place) * stride
-        box = self.mail[receiver.chunk, receiver.step, sender, receiver.rank.number]
-        if box[0]:
-            box[0] -= 1
+        number = receiver.rank.number
+        key = (receiver.chunk, receiver.step, number + (source - receiver.place) * receiver.stride, number)
+        balance = self.balance.pop(key, 0) - 1
+        if balance:
+            self.balance[key] = balance
+        if balance >= 0:
             self.clock.at(self.clock.now, receiver.receive)
-        else:
-            box[1].append(receiver)
 
 
 def _one_stands_for_all(topology: Topology, plan: Sequence[Phase], aware: bool) -> bool:
@@ -187,6 +185,7 @@ class _Rank:
         self.simulation, self.number = simulation, number
         self.waiting: dict[int, deque[_Work]] = defaultdict(deque)
         self.running: dict[int, int] = defaultdict(int)
+        self.working: dict[tuple[int, int], _Work] = {}  # by chunk and step
         self.memory_free = 0.0
 
     def start(self) -> None:
@@ -204,6 +203,7 @@ class _Rank:
         while self.waiting[dimension] and self.running[dimension] < self.simulation.active:
             self.running[dimension] += 1
             work = self.waiting[dimension].popleft()
+            self.working[work.chunk, work.step] = work
             self.simulation.outcome.starts.setdefault(work.step, self.simulation.clock.now)
             work.start()
 
@@ -211,6 +211,7 @@ class _Rank:
         now = self.simulation.clock.now
         self.simulation.outcome.ends[work.step] = now
         self.simulation.outcome.time = now
+        del self.working[work.chunk, work.step]
         self.running[work.phase.dimension] -= 1
         self.start_next(work.phase.dimension)
         if work.step + 1 < len(self.simulation.plan):
@@ -224,7 +225,8 @@ class _Work:
         self.rank, self.chunk, self.step = rank, chunk, step
         self.simulation = rank.simulation
         self.phase = self.simulation.plan[step]
-        self.place = self.simulation.local(rank.number, self.phase.dimension)
+        self.stride = self.simulation.strides[self.phase.dimension]
+        self.place = rank.number // self.stride % self.phase.ranks
 
     def after_endpoint(self, then: Callable[[], None], reduced: float = 0.0) -> None:
         """Go on after the delay of the end point and, where a piece is added up, the reduction."""

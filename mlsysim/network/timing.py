@@ -51,7 +51,9 @@ class NetworkTime:
     compat: str | None
     phases: tuple[PhaseTime, ...]
     traffic: tuple[float, ...]  # bytes that a rank sends, per dimension
-    link_busy: tuple[float, ...] | None  # time for which the busiest link of each dimension carries bytes; with congestion only
+    link_busy: (
+        tuple[float, ...] | None
+    )  # time for which the busiest link of each dimension carries bytes; with congestion only
     time: float
 
     @property
@@ -108,7 +110,7 @@ class NetworkTime:
     def _busy_in_words(self) -> list[str]:
         if self.link_busy is None:
             return ["not counted"] * len(self.traffic)
-        return [units.percent(busy / self.time) if self.time else "0 %" for busy in self.link_busy]
+        return [units.percent(busy / self.time, signed=False) if self.time else "0 %" for busy in self.link_busy]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
