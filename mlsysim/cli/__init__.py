@@ -8,6 +8,7 @@ from mlsysim.cli import (
     calibrating,
     catalogues,
     checking,
+    collectives,
     cost,
     energy,
     exploring,
@@ -24,6 +25,7 @@ from mlsysim.errors import MlsysimError
 GROUPS = (
     catalogues,
     primitives,
+    collectives,
     training,
     serving,
     simulating,
