@@ -41,6 +41,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.grid": {"numpy"},
     "explore.planner": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
+    "serving.simulation": {"tqdm"},
     "validation.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},

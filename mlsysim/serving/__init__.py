@@ -1,0 +1,48 @@
+"""A server, request by request: continuous batching, chunked prefill, paged cache, preemption and queues.
+
+:func:`simulate` plays requests on a step model; what :mod:`mlsysim.capacity` takes for granted, it does.
+"""
+
+from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
+from mlsysim.serving.config import Config, Limits, StepTimes, kv_blocks, limits
+from mlsysim.serving.equations import (
+    activation_reserve,
+    overload_wait,
+    prompt_computed,
+    prompt_steps,
+    sample_quantile,
+    saturation_rate,
+)
+from mlsysim.serving.requests import Request, number, read_trace, rows
+from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
+
+__all__ = [
+    "METRICS",
+    "ROUTING",
+    "Config",
+    "Limits",
+    "Record",
+    "Request",
+    "Simulation",
+    "Step",
+    "StepTimes",
+    "activation_reserve",
+    "constant",
+    "gamma",
+    "kv_blocks",
+    "lengths",
+    "limits",
+    "load",
+    "number",
+    "overload_wait",
+    "poisson",
+    "prompt_computed",
+    "prompt_steps",
+    "quantile",
+    "read_trace",
+    "rows",
+    "sample_quantile",
+    "saturation_rate",
+    "simulate",
+    "summarise",
+]

@@ -1,0 +1,165 @@
+"""What a server is told, and what it makes of it: limits of a step, and blocks of cache."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from mlsysim._numeric import Num
+from mlsysim.capacity import USABLE, kv_budget
+from mlsysim.errors import InputError
+from mlsysim.fidelity import Batch
+from mlsysim.inference import Deployment
+from mlsysim.serving.equations import activation_reserve
+
+# vLLM 0.11, EngineArgs, for its OpenAI API server: devices with at least so much memory, A100 excepted, and the others
+_LARGE = 70 * 2**30
+_DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
+BLOCK_TOKENS = 16  # vLLM's default block_size
+
+
+class StepTimes(Protocol):
+    """Anything that knows how long a step takes; a :class:`mlsysim.fidelity.StepModel` does."""
+
+    def time(self, batch: Batch) -> Num:
+        """Seconds of a step over the batch."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the server, named and defaulted as in vLLM 0.11.
+
+    Attributes
+    ----------
+    max_num_batched_tokens : int, optional
+        Token budget of a step; 8192 on devices with 70 GiB and more other than A100, else 2048.
+    max_num_seqs : int, optional
+        Sequences that run at a time; 1024 on those devices, else 256, and never above the token budget.
+    gpu_memory_utilization : float
+        Share of the device memory that the server takes.
+    prefix_caching : bool
+        Whether cached leading tokens are used. vLLM's own default is yes; here a trace must say what is cached.
+    block_tokens : int
+        Tokens in a block of cache.
+    max_model_len : int, optional
+        Longest prompt and answer together; none unless given.
+    kv_blocks : int, optional
+        Blocks of cache; from the memory of the device unless given.
+    reserve : float, byte, optional
+        Activations and workspaces on each device; eq-activation-reserve unless given.
+    """
+
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    gpu_memory_utilization: float = USABLE
+    prefix_caching: bool = False
+    block_tokens: int = BLOCK_TOKENS
+    max_model_len: int | None = None
+    kv_blocks: int | None = None
+    reserve: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_batched_tokens", "max_num_seqs", "block_tokens", "max_model_len", "kv_blocks"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"Config: {name} = {value!r} must be a whole number of at least 1")
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise InputError(
+                f"Config: gpu_memory_utilization = {self.gpu_memory_utilization!r} must lie above 0 and up to 1"
+            )
+        if self.reserve is not None and not (math.isfinite(self.reserve) and self.reserve >= 0):
+            raise InputError(f"Config: reserve = {self.reserve!r} must be a number of bytes, zero or more")
+        tokens, seqs = self.max_num_batched_tokens, self.max_num_seqs
+        if tokens is not None and seqs is not None and tokens < seqs:
+            raise InputError(
+                f"Config: max_num_batched_tokens = {tokens} must be at least max_num_seqs = {seqs}, so that every "
+                "running sequence gets a token in each step"
+            )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a scheduler works with."""
+
+    tokens: int  # of a step
+    sequences: int  # that run at a time
+    blocks: int  # of cache
+    block_tokens: int
+    prefix_caching: bool = False
+    model_len: int | None = None
+    window: int = 0  # tokens that a sliding-window layer looks back; 0 without one
+
+    def refusal(self, prompt: int, output: int) -> str:
+        """Why a request can never be served; empty when it can."""
+        if self.model_len is not None and prompt + output > self.model_len:
+            return f"prompt_tokens + output_tokens = {prompt + output} exceed max_model_len = {self.model_len}"
+        need = -(-(prompt + output) // self.block_tokens)
+        if need > self.blocks:
+            return (
+                f"prompt_tokens + output_tokens = {prompt + output} need {need} blocks of {self.block_tokens} tokens, "
+                f"and the cache holds {self.blocks}"
+            )
+        return ""
+
+
+def limits(config: Config, steps: StepTimes) -> Limits:
+    """Limits of a server that runs a step model's deployment.
+
+    Raises
+    ------
+    InputError
+        Weights that leave no room for cache; a step model without a deployment and without ``kv_blocks``.
+    """
+    deployment: Deployment | None = getattr(steps, "deployment", None)
+    large = deployment is None or (
+        deployment.device.memory_capacity >= _LARGE and "a100" not in deployment.device.name.casefold()
+    )
+    tokens, sequences = _DEFAULTS[large]
+    if config.max_num_batched_tokens is not None:
+        tokens = config.max_num_batched_tokens
+    elif config.max_num_seqs is not None:
+        tokens = max(tokens, config.max_num_seqs)
+    sequences = min(sequences, tokens) if config.max_num_seqs is None else config.max_num_seqs
+    blocks = config.kv_blocks
+    if blocks is None:
+        if deployment is None:
+            raise InputError("limits: kv_blocks is missing, and the step times name no deployment to compute it from")
+        blocks = kv_blocks(config, deployment, tokens, sequences)
+    return Limits(
+        tokens=tokens,
+        sequences=sequences,
+        blocks=blocks,
+        block_tokens=config.block_tokens,
+        prefix_caching=config.prefix_caching,
+        model_len=config.max_model_len,
+        window=deployment.model.attn_window if deployment is not None else 0,
+    )
+
+
+def reserve_of(config: Config, deployment: Deployment, tokens: int, sequences: int) -> float:
+    """Bytes on each device that a server keeps for activations."""
+    if config.reserve is not None:
+        return config.reserve
+    m, tp = deployment.model, deployment.split.tp
+    wide = m.ffn or m.moe_ffn * m.top_k
+    return float(activation_reserve(float(tokens), float(m.hidden), wide / tp, float(sequences), m.vocab / tp))
+
+
+def kv_blocks(config: Config, deployment: Deployment, tokens: int, sequences: int) -> int:
+    """Blocks of cache that the memory of the fullest device holds beside the weights and the activations.
+
+    Every layer counts in full, those with a sliding window too.
+    """
+    if deployment.split.dp > 1:
+        raise InputError(f"serving: dp = {deployment.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
+    d = deployment
+    reserve = reserve_of(config, d, tokens, sequences)
+    budget = kv_budget(d.device.memory_capacity, d.weight_memory, 1.0, config.gpu_memory_utilization, reserve)
+    m = d.model
+    token = d.token_bytes / min(d.split.tp, d.work.kv_shards)
+    blocks = int(budget // (token * config.block_tokens))
+    if blocks < 1:
+        raise InputError(
+            f"serving: {d.weight_memory / 1e9:.1f} GB of weights and {reserve / 1e9:.1f} GB of activations for {m.name} leave no room for "
+            f"cache in {config.gpu_memory_utilization:.0%} of a {d.device.name}; use more devices or smaller weights"
+        )
+    return blocks

@@ -1,0 +1,253 @@
+"""One replica, step by step: what runs, what waits, what is cached. The rules are those of vLLM's scheduler, version 1.
+
+1. A step has a budget of tokens. Every running sequence that decodes gets one token of it first; what is left goes to
+   the prompt that is under way, then to waiting requests in order of arrival, a part of a prompt if it does not fit.
+   So at most one prompt is unfinished at the end of a step, and its sequence is the last of those that run.
+2. No more sequences run at a time than the server is told.
+3. A sequence takes blocks of cache as its tokens need them. When no block is free for one that runs, the one that
+   started last loses its blocks, goes back to the head of the queue, and computes prompt and answer so far again; no
+   waiting request is taken in during that step. A waiting request that finds too few free blocks waits.
+4. With the prefix cache, whole blocks of the cached prefix are not computed, but at least the last token is. They still
+   take their blocks: a trace does not say who shares them.
+5. The first token comes at the end of the step that finishes the prompt, every other at the end of a step.
+
+The state of the sequences that decode is kept in sums, since all of them advance together: the cost of a step is that
+of what changes in it, not of what runs.
+"""
+
+from collections import deque
+
+from mlsysim.fidelity import Batch
+from mlsysim.serving.config import Limits, StepTimes
+from mlsysim.serving.requests import Request
+
+
+class Sequence:
+    """A request inside a replica."""
+
+    __slots__ = (
+        "base",
+        "blocks",
+        "computed",
+        "finish",
+        "finished",
+        "first",
+        "generated",
+        "known",
+        "preemptions",
+        "request",
+        "scheduled",
+    )
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.known = request.prompt_tokens  # tokens whose keys and values must be there before the next one
+        self.computed = 0
+        self.generated = 0  # output tokens when it last entered a prompt pass
+        self.blocks = 0  # while its prompt is under way
+        self.base = 0  # while it decodes: context in step s is base + s
+        self.finish = -1  # the step with its last token; -1 unless it decodes
+        self.scheduled = self.first = self.finished = -1.0
+        self.preemptions = 0
+
+
+class Engine:
+    """The scheduler of one replica. :meth:`begin` plans a step and says when it ends; :meth:`end` books what it made."""
+
+    def __init__(self, steps: StepTimes, limits: Limits) -> None:
+        self.steps, self.limits = steps, limits
+        self.waiting: deque[Sequence] = deque()
+        self.running: dict[Sequence, None] = {}  # in the order in which they started
+        self.free = limits.blocks
+        self.step = 0
+        self.busy = 0.0  # s
+        self.prompt_tokens = self.decode_tokens = self.preemptions = 0
+        self.most_blocks = 0
+        self._partial: Sequence | None = None
+        self._done: list[Sequence] = []  # prompts that the step finishes
+        self._finishing: dict[int, list[Sequence]] = {}  # by step; entries of preempted sequences are stale
+        self._needs = [0] * limits.block_tokens  # sequences that take a block when step % block_tokens is the index
+        self._decodes = self._bases = 0  # sequences that decode, and the sum of their bases
+        self._short = self._short_bases = 0  # those whose context is inside the sliding window
+        self._outgrowing: dict[int, list[Sequence]] = {}  # by the first step in which the context exceeds the window
+
+    @property
+    def idle(self) -> bool:
+        return not (self.running or self.waiting)
+
+    def submit(self, sequence: Sequence) -> None:
+        self.waiting.append(sequence)
+
+    # One step
+
+    def begin(self, now: float) -> float:
+        """Schedule a step that starts now; returns its duration, s."""
+        limits, block = self.limits, self.limits.block_tokens
+        self.step += 1
+        preempted = False
+        while self._needs[self.step % block] > self.free:
+            self._preempt()
+            preempted = True
+        self.free -= self._needs[self.step % block]
+        budget = limits.tokens - self._decodes
+        chunks = []
+        if (partial := self._partial) is not None:
+            chunk = min(partial.known - partial.computed, budget)
+            if not self._extend(partial, chunk):
+                self._preempt()
+                preempted = True
+            elif chunk:
+                chunks.append((partial, chunk))
+                budget -= chunk
+        while not preempted and budget > 0 and self.waiting and len(self.running) < limits.sequences:
+            sequence = self.waiting[0]
+            sequence.computed = self._cached(sequence)
+            chunk = min(sequence.known - sequence.computed, budget)
+            if not self._extend(sequence, chunk):
+                sequence.computed = 0
+                break
+            self.waiting.popleft()
+            self.running[sequence] = None
+            if sequence.scheduled < 0:
+                sequence.scheduled = now
+            self._partial = sequence
+            chunks.append((sequence, chunk))
+            budget -= chunk
+        duration = float(self.steps.time(self._batch(chunks)))
+        self._advance(chunks)
+        self.busy += duration
+        self.most_blocks = max(self.most_blocks, limits.blocks - self.free)
+        return duration
+
+    def end(self, now: float) -> list[Sequence]:
+        """Book the step that ends now; returns the sequences that it finished."""
+        finished = []
+        for sequence in self._finishing.pop(self.step, ()):
+            if sequence.finish == self.step:
+                self._leave(sequence, self.step)
+                del self.running[sequence]
+                finished.append(sequence)
+        for sequence in self._done:
+            if sequence.first < 0:
+                sequence.first = now
+            sequence.generated += 1
+            left = sequence.request.output_tokens - sequence.generated
+            if left:
+                self._enter(sequence, left)
+            else:
+                self.free += sequence.blocks
+                del self.running[sequence]
+                finished.append(sequence)
+        self._done = []
+        for sequence in finished:
+            sequence.finished = now
+        return finished
+
+    def _cached(self, sequence: Sequence) -> int:
+        """Tokens that need not be computed, as eq-prompt-computed has it, in whole numbers."""
+        if not self.limits.prefix_caching:
+            return 0
+        block = self.limits.block_tokens
+        return min(sequence.request.prefix_tokens, sequence.known - 1) // block * block
+
+    def _extend(self, sequence: Sequence, chunk: int) -> bool:
+        """Take the blocks that a chunk needs, if they are free."""
+        more = -(-(sequence.computed + chunk) // self.limits.block_tokens) - sequence.blocks
+        if more > self.free:
+            return False
+        self.free -= more
+        sequence.blocks += more
+        return True
+
+    def _batch(self, chunks: list[tuple[Sequence, int]]) -> Batch:
+        new = pairs = read = windowed_pairs = windowed_read = 0.0
+        window = self.limits.window
+        for sequence, chunk in chunks:
+            past = sequence.computed
+            new += chunk
+            pairs += chunk * past + chunk * (chunk + 1) / 2
+            read += past + chunk
+            if window:
+                windowed_pairs += _seen(past + chunk, window) - _seen(past, window)
+                windowed_read += min(past + chunk, chunk + window)
+        decodes = self._decodes
+        context = self._bases + decodes * self.step
+        near = context
+        if window:
+            for sequence in self._outgrowing.pop(self.step, ()):
+                if sequence.finish >= 0 and sequence.base + self.step == window + 1:
+                    self._short -= 1
+                    self._short_bases -= sequence.base
+            near = self._short_bases + self._short * self.step + (decodes - self._short) * window
+        else:
+            windowed_pairs, windowed_read = pairs, read
+        return Batch(
+            new,
+            pairs,
+            read,
+            float(len(chunks)),
+            float(decodes),
+            float(context),
+            windowed_pairs,
+            windowed_read,
+            float(near),
+        )
+
+    def _advance(self, chunks: list[tuple[Sequence, int]]) -> None:
+        for sequence, chunk in chunks:
+            sequence.computed += chunk
+            self.prompt_tokens += chunk
+            if sequence.computed == sequence.known:
+                self._done.append(sequence)
+                if sequence is self._partial:
+                    self._partial = None
+        self.decode_tokens += self._decodes
+
+    # Sequences that decode
+
+    def _enter(self, sequence: Sequence, left: int) -> None:
+        """A sequence whose prompt this step finished decodes from the next one on, for so many steps."""
+        sequence.base = base = sequence.known - self.step
+        sequence.finish = self.step + left
+        self._finishing.setdefault(sequence.finish, []).append(sequence)
+        self._decodes += 1
+        self._bases += base
+        self._needs[(1 - base) % self.limits.block_tokens] += 1
+        if (window := self.limits.window) and sequence.known < window:
+            self._short += 1
+            self._short_bases += base
+            self._outgrowing.setdefault(window + 1 - base, []).append(sequence)
+
+    def _leave(self, sequence: Sequence, step: int) -> None:
+        """Take it out of the sums and its blocks back; ``step`` is the last in which it took part."""
+        base, block = sequence.base, self.limits.block_tokens
+        self._decodes -= 1
+        self._bases -= base
+        self._needs[(1 - base) % block] -= 1
+        self.free += -(-(base + step) // block)
+        if self.limits.window and base + step <= self.limits.window and sequence.known < self.limits.window:
+            self._short -= 1
+            self._short_bases -= base
+        sequence.finish = -1
+
+    def _preempt(self) -> None:
+        """Throw out the sequence that started last; it computes everything again."""
+        sequence, _ = self.running.popitem()
+        if sequence is self._partial:
+            self._partial = None
+            self.free += sequence.blocks
+        else:
+            left = sequence.finish - (self.step - 1)
+            self._leave(sequence, self.step - 1)
+            sequence.generated = sequence.request.output_tokens - left
+            sequence.known = sequence.request.prompt_tokens + sequence.generated
+        sequence.blocks = sequence.computed = 0
+        sequence.preemptions += 1
+        self.preemptions += 1
+        self.waiting.appendleft(sequence)
+
+
+def _seen(tokens: int, window: int) -> float:
+    """Query-key pairs of the first tokens of a sequence whose queries see at most ``window`` keys."""
+    short = min(tokens, window)
+    return short * (short + 1) / 2 + (tokens - short) * window

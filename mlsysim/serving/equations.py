@@ -1,0 +1,258 @@
+"""What can be said of a simulated server in closed form: chunks, blocks, saturation, overload and quantiles."""
+
+from mlsysim._numeric import Num, maximum, minimum
+from mlsysim.equations import POSITIVE, equation
+
+AT_LEAST_ONE = "[1, inf)"
+
+
+@equation(
+    "eq-prompt-steps",
+    formula="-(-tokens // (budget - running))",
+    units={"tokens": "1", "budget": "1", "running": "1", "return": "1"},
+    domain={"tokens": AT_LEAST_ONE, "budget": AT_LEAST_ONE},
+    source="agrawal2024sarathi",
+    where="chunked prefills and stall-free schedules",
+)
+def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
+    """Steps that a prompt takes when it is worked on in chunks between the tokens of running sequences.
+
+    Formula: k = ceil(p / (T - d)).
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Tokens of the prompt that are not cached, at least 1.
+    budget : float or array, 1
+        Tokens of a step, more than the running sequences.
+    running : float or array, 1
+        Sequences that decode beside it, one token of the budget each.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: no other prompt is ahead of it; as many sequences run in every one of the steps.
+
+    >>> prompt_steps(4000.0, budget=2048.0), prompt_steps(4000.0, budget=2048.0, running=256.0)
+    (2.0, 3.0)
+
+    Source: agrawal2024sarathi, chunked prefills and stall-free schedules.
+    """
+    return -(-tokens // (budget - running))
+
+
+@equation(
+    "eq-prompt-computed",
+    formula="tokens - min(prefix, tokens - 1) // block_tokens * block_tokens",
+    units={"tokens": "1", "prefix": "1", "block_tokens": "1", "return": "1"},
+    domain={"tokens": AT_LEAST_ONE, "block_tokens": AT_LEAST_ONE},
+    source="vllm2025engine",
+    where="KVCacheManager.get_computed_blocks",
+)
+def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
+    """Tokens of a prompt that a server with a prefix cache still works on.
+
+    Formula: p' = p - floor(min(x, p - 1) / B) B.
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Tokens of the prompt, at least 1.
+    prefix : float or array, 1
+        Leading tokens whose keys and values are cached.
+    block_tokens : float or array, 1
+        Tokens in a block of cache.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: only whole blocks are found again; the last token is always computed, since the answer starts from it.
+
+    >>> prompt_computed(1000.0, 100.0), prompt_computed(1024.0, 1024.0)
+    (904.0, 16.0)
+
+    Source: vllm2025engine, KVCacheManager.get_computed_blocks.
+    """
+    return tokens - minimum(prefix, tokens - 1) // block_tokens * block_tokens
+
+
+@equation(
+    "eq-activation-reserve",
+    formula="2 * tokens * (2 * hidden + 3 * ffn) + 8 * sequences * vocab",
+    units={"tokens": "1", "hidden": "1", "ffn": "1", "sequences": "1", "vocab": "1", "return": "byte"},
+    source="vllm2025engine",
+    where="Worker.determine_available_memory",
+)
+def activation_reserve(tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab: Num) -> Num:
+    """Memory that a server keeps free on a device for the activations of its largest step.
+
+    Formula: R = 2 T (2 h + 3 f) + 8 S V.
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Token budget of a step.
+    hidden : float or array, 1
+        Width of the model.
+    ffn : float or array, 1
+        Width of its MLP on one device.
+    sequences : float or array, 1
+        Sequences that may run at a time, each with logits.
+    vocab : float or array, 1
+        Vocabulary on one device.
+
+    Returns
+    -------
+    float or array, byte
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: two bytes each for the residual, the layer's input, gate, up and their product; logits twice in four
+    bytes. A real server measures this by a trial step, and adds what its libraries take.
+
+    >>> activation_reserve(8192.0, 4096.0, 14336.0, 256.0, 128256.0) / 1e9
+    1.101529088
+
+    Source: vllm2025engine, Worker.determine_available_memory (the trial step; the count is chapter 17's).
+    """
+    return 2 * tokens * (2 * hidden + 3 * ffn) + 8 * sequences * vocab
+
+
+@equation(
+    "eq-saturation-rate",
+    formula="min(running / steps, (budget - running) / prompt) / step_time",
+    units={"running": "1", "steps": "1", "budget": "1", "prompt": "1", "step_time": "s", "return": "1/s"},
+    domain={"steps": POSITIVE, "prompt": POSITIVE, "step_time": POSITIVE},
+    source="agrawal2024sarathi",
+    where="chunked prefills and stall-free schedules",
+)
+def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_time: Num) -> Num:
+    """Requests per second that a full server completes: what its sequences finish, or what its prompts' share lets in.
+
+    Formula: X = min(d / n, (T - d) / p) / t.
+
+    Parameters
+    ----------
+    running : float or array, 1
+        Sequences d that decode in a step, below the budget.
+    steps : float or array, 1
+        Decode steps n of a request: its output tokens less the first.
+    budget : float or array, 1
+        Token budget T of a step.
+    prompt : float or array, 1
+        Tokens p of a prompt that are not cached.
+    step_time : float or array, s
+        Time of a step with those sequences and with their share of prompt tokens.
+
+    Returns
+    -------
+    float or array, 1/s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: a steady state in which a new prompt takes each finished request's place; requests are alike; every step is.
+
+    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, prompt=1000.0, step_time=0.05)
+    25.6
+
+    Source: agrawal2024sarathi (the batch; the rate is chapter 17's).
+    """
+    return minimum(running / steps, (budget - running) / prompt) / step_time
+
+
+@equation(
+    "eq-overload-wait",
+    formula="max(0, rate / capacity - 1) * time",
+    units={"rate": "1/s", "capacity": "1/s", "time": "s", "return": "s"},
+    domain={"capacity": POSITIVE},
+    source="kleinrock1976queueing",
+    where="fluid approximation",
+)
+def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
+    """Wait of the request that comes a time after an overload began.
+
+    Formula: w(t) = max(0, lambda / X - 1) t.
+
+    Parameters
+    ----------
+    rate : float or array, 1/s
+        Requests that come per second.
+    capacity : float or array, 1/s
+        Requests that the full server completes per second.
+    time : float or array, s
+        When it comes, counted from the start with an empty queue.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: flows without chance; first come, first served. The queue has no steady state.
+
+    >>> overload_wait(12.0, capacity=10.0, time=600.0)
+    120.0
+
+    Source: kleinrock1976queueing, fluid approximation.
+    """
+    return maximum(0, rate / capacity - 1) * time
+
+
+@equation(
+    "eq-sample-quantile",
+    formula="below + (rank - rank // 1) * (above - below)",
+    units={"rank": "1", "below": "s", "above": "s", "return": "s"},
+    source="hyndman1996quantiles",
+    where="definition 7",
+)
+def sample_quantile(rank: Num, below: Num, above: Num) -> Num:
+    """A percentile between two sorted samples.
+
+    Formula: x_q = x_(i) + (r - i) (x_(i+1) - x_(i)), r = q (N - 1), i = floor(r), counted from zero.
+
+    Parameters
+    ----------
+    rank : float or array, 1
+        Place r = q (N - 1) of the quantile q among N sorted samples, from zero.
+    below, above : float or array, s
+        The samples at floor(r) and at the next place.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or negative.
+
+    Assumptions: linear between two samples (definition 7 of nine; the default of NumPy). Of fewer than about 100
+    samples a p99 is hardly more than their maximum.
+
+    >>> sample_quantile(rank=1.5, below=10.0, above=20.0)
+    15.0
+
+    Source: hyndman1996quantiles, definition 7.
+    """
+    return below + (rank - rank // 1) * (above - below)

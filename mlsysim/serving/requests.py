@@ -1,0 +1,150 @@
+"""Requests: one, a trace of them from a file, and random ones."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from mlsysim.errors import InputError
+
+MAX_FILE_BYTES = 1 << 28
+MAX_ROWS = 1 << 21
+MAX_TOKENS = 10**7  # of one prompt or answer: beyond any model, and a bound on what an unknown file can ask for
+_NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
+_OPTIONAL = ("prefix_tokens",)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, as its sender knows it.
+
+    Attributes
+    ----------
+    arrival : float, s
+        When it comes, counted from the start of the trace.
+    prompt_tokens, output_tokens : int
+        Tokens of the prompt and of the answer; at least one each.
+    prefix_tokens : int
+        Leading tokens of the prompt whose keys and values an earlier request left in the cache.
+    """
+
+    arrival: float
+    prompt_tokens: int
+    output_tokens: int
+    prefix_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.arrival, (int, float)) and math.isfinite(self.arrival) and self.arrival >= 0):
+            raise InputError(f"Request: arrival = {self.arrival!r} must be a time in seconds, zero or later")
+        for name, least in (("prompt_tokens", 1), ("output_tokens", 1), ("prefix_tokens", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_TOKENS:
+                raise InputError(f"Request: {name} = {value!r} must be a whole number from {least} to {MAX_TOKENS:,}")
+        if self.prefix_tokens > self.prompt_tokens:
+            raise InputError(
+                f"Request: prefix_tokens = {self.prefix_tokens} exceed the {self.prompt_tokens} tokens of the prompt"
+            )
+
+
+def rows(path: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
+    """Rows of a CSV file of bounded size: where each stands (file and line), and its cells by column.
+
+    Columns beyond those named are passed on unread; one that looks like a misspelt optional column is an error.
+
+    Raises
+    ------
+    InputError
+        A file that cannot be read, is no UTF-8 or no CSV, or lacks a column; with line and column.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a CSV file") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; split it")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        raise InputError(f"{path.name}, line {line}, column {column}: not UTF-8; save the file as UTF-8") from error
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(path.name, header, needed, optional)
+        line = reader.line_num + 1
+        for count, cells in enumerate(reader):
+            if count >= MAX_ROWS:
+                raise InputError(f"{path.name}, line {line}: more than {MAX_ROWS:,} rows; split the file")
+            if cells:  # an empty line says nothing
+                if len(cells) != len(header):
+                    last = min(len(cells), len(header))
+                    raise InputError(
+                        f"{path.name}, line {line}, column {header[last - 1]!r}: {len(cells)} cells under "
+                        f"{len(header)} headings; give each row one cell per heading"
+                    )
+                yield f"{path.name}, line {line}", dict(zip(header, cells, strict=True))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}, column 1: not valid CSV: {error}") from error
+
+
+def _check_header(file: str, header: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> None:
+    for position, name in enumerate(header, 1):
+        if header.index(name) + 1 != position:
+            raise InputError(f"{file}, line 1, column {position}: {name!r} stands there twice; remove one")
+    for name in needed:
+        if name not in header:
+            raise InputError(
+                f"{file}, line 1: a column {name!r} is missing; the header has {', '.join(header)[:200]!r}"
+            )
+    for name in optional:
+        others = [h for h in header if h not in needed and h not in optional]
+        if name not in header and (close := get_close_matches(name, others, 1, 0.8)):
+            raise InputError(
+                f"{file}, line 1, column {header.index(close[0]) + 1}: {close[0]!r}; did you mean {name!r}?"
+            )
+
+
+def number(row: Mapping[str, str], column: str, where: str, *, whole: bool = False) -> float:
+    """The number in a cell, finite and not negative; the error says where it stands."""
+    text = row[column].strip()
+    try:
+        value: float = int(text) if whole else float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        kind = "whole number" if whole else "number"
+        raise InputError(f"{where}, column {column!r}: {text[:40]!r} must be a {kind}, zero or more")
+    return value
+
+
+def read_trace(path: str | Path) -> tuple[Request, ...]:
+    """Requests of a CSV file with the columns arrival_s, prompt_tokens, output_tokens and, optionally, prefix_tokens.
+
+    They keep the order of the file, which need not be that of their arrival. Other columns are left alone.
+
+    Raises
+    ------
+    InputError
+        A file that is not what it should be; the message names file, line and column.
+    """
+    found = []
+    for where, row in rows(path, _NEEDED, _OPTIONAL):
+        arrival = number(row, "arrival_s", where)
+        counts = {name: int(number(row, name, where, whole=True)) for name in _NEEDED[1:]}
+        prefix = int(number(row, "prefix_tokens", where, whole=True)) if row.get("prefix_tokens", "").strip() else 0
+        for name, value in counts.items():
+            if not 1 <= value <= MAX_TOKENS:
+                raise InputError(f"{where}, column {name!r}: {value} must lie between 1 and {MAX_TOKENS:,}")
+        if prefix > counts["prompt_tokens"]:
+            raise InputError(
+                f"{where}, column 'prefix_tokens': {prefix} exceed the {counts['prompt_tokens']} tokens of the prompt"
+            )
+        found.append(Request(arrival, counts["prompt_tokens"], counts["output_tokens"], prefix))
+    return tuple(found)

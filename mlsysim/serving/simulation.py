@@ -1,0 +1,335 @@
+"""A simulated server: requests in, latencies out."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any
+
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.serving import engine
+from mlsysim.serving.config import Config, Limits, StepTimes, limits
+from mlsysim.serving.equations import sample_quantile
+from mlsysim.serving.requests import Request
+
+METRICS = ("ttft_s", "itl_s", "e2e_s", "e2e_per_token_s", "queue_s", "prefill_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What became of one request; times of the simulation, s. A rejected one has a reason and no times."""
+
+    request: Request
+    replica: int = -1
+    scheduled: float = math.nan  # when a step first worked on it
+    first_token: float = math.nan
+    finished: float = math.nan
+    preemptions: int = 0
+    rejected: str = ""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From its arrival to its first token."""
+        return None if self.rejected else self.first_token - self.request.arrival
+
+    @property
+    def itl_s(self) -> float | None:
+        """Mean time between its tokens; none with a single token."""
+        n = self.request.output_tokens
+        return None if self.rejected or n == 1 else (self.finished - self.first_token) / (n - 1)
+
+    @property
+    def e2e_s(self) -> float | None:
+        """From its arrival to its last token."""
+        return None if self.rejected else self.finished - self.request.arrival
+
+    @property
+    def e2e_per_token_s(self) -> float | None:
+        """The same over its tokens: also called TPOT, but not the time between tokens."""
+        return None if self.rejected else (self.finished - self.request.arrival) / self.request.output_tokens
+
+    @property
+    def queue_s(self) -> float | None:
+        """From its arrival to the start of the first step that works on it."""
+        return None if self.rejected else self.scheduled - self.request.arrival
+
+    @property
+    def prefill_s(self) -> float | None:
+        """From there to its first token."""
+        return None if self.rejected else self.first_token - self.scheduled
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its latencies, and the reason of a rejection."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in METRICS}
+        return found | ({"rejected": self.rejected} if self.rejected else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of one replica, for those who want to look inside."""
+
+    replica: int
+    start: float
+    duration: float
+    running: int
+    waiting: int
+    blocks: int  # in use while it runs
+    prompt_tokens: int
+    decode_tokens: int
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What :func:`simulate` returns: a record per request, in the order of the requests."""
+
+    records: tuple[Record, ...]
+    limits: Limits
+    replicas: int
+    busy: tuple[float, ...]  # s, of each replica
+    steps: int
+    prompt_tokens: int  # worked on in prompt passes, those of preempted sequences again
+    decode_tokens: int
+    preemptions: int
+    most_blocks: int  # in use at a time on one replica
+    log: tuple[Step, ...] = ()
+
+    @property
+    def served(self) -> tuple[Record, ...]:
+        return tuple(r for r in self.records if not r.rejected)
+
+    @property
+    def makespan(self) -> float:
+        """From the first arrival to the last token, s."""
+        done = self.served
+        return max(r.finished for r in done) - min(r.request.arrival for r in done) if done else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the makespan in which a replica has a step under way, on average."""
+        span = self.makespan
+        return sum(self.busy) / (self.replicas * span) if span else 0.0
+
+    @property
+    def requests_per_s(self) -> float:
+        return len(self.served) / self.makespan if self.served else 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens of all replicas."""
+        return sum(r.request.output_tokens for r in self.served) / self.makespan if self.served else 0.0
+
+    @property
+    def mean_batch(self) -> float:
+        """Sequences that decode in a step, on average over the steps."""
+        return self.decode_tokens / self.steps if self.steps else 0.0
+
+    def values(self, metric: str) -> list[float]:
+        """A metric of every request that has it."""
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+        return [v for r in self.records if (v := getattr(r, metric)) is not None]
+
+    def summary(self) -> dict[str, dict[str, float | None]]:
+        """Mean and percentiles of every metric over the requests that were served; none where there is no value."""
+        return {metric: summarise(self.values(metric)) for metric in METRICS}
+
+    def corrected(self, correction: Callable[[Record], Record]) -> "Simulation":
+        """The same with every served request's record passed through a correction (tier 1 of the ladder)."""
+        return replace(self, records=tuple(r if r.rejected else correction(r) for r in self.records))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {"requests": [r.to_dict() for r in self.records], "summary": self.summary()}
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The quantile of a sample, between two of its values where it has to be (eq-sample-quantile).
+
+    >>> quantile([3.0, 1.0, 2.0, 4.0], 0.5)
+    2.5
+    """
+    if not values:
+        raise InputError("quantile: no values; a quantile needs at least one")
+    if not 0 <= share <= 1:
+        raise InputError(f"quantile: share = {share!r} must lie between 0 and 1")
+    return _quantile(sorted(values), share)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    rank = share * (len(ordered) - 1)
+    below = int(rank)
+    return float(sample_quantile(rank, ordered[below], ordered[min(below + 1, len(ordered) - 1)]))
+
+
+def summarise(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean, p50, p90 and p99; all none of nothing.
+
+    >>> summarise([1.0, 2.0, 3.0])["mean"]
+    2.0
+    """
+    if not values:
+        return dict.fromkeys(("mean", "p50", "p90", "p99"))
+    ordered = sorted(values)
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+    return {"mean": math.fsum(ordered) / len(ordered), **{k: _quantile(ordered, q) for k, q in shares.items()}}
+
+
+# Routing: which replica takes a request, from what a router can see when it comes
+
+
+def _round_robin(engines: Sequence[engine.Engine], count: int) -> int:
+    return count % len(engines)
+
+
+def _least_loaded(engines: Sequence[engine.Engine], count: int) -> int:
+    return min(range(len(engines)), key=lambda i: len(engines[i].running) + len(engines[i].waiting))
+
+
+def _fewest_queued(engines: Sequence[engine.Engine], count: int) -> int:
+    return min(range(len(engines)), key=lambda i: (len(engines[i].waiting), len(engines[i].running)))
+
+
+ROUTING: Mapping[str, Callable[[Sequence[engine.Engine], int], int]] = {
+    "round-robin": _round_robin,  # in turn
+    "least-loaded": _least_loaded,  # fewest requests in it, running or waiting
+    "fewest-queued": _fewest_queued,  # fewest waiting, then fewest running
+}
+
+
+def simulate(
+    step_times: StepTimes,
+    requests: Sequence[Request],
+    config: Config | None = None,
+    *,
+    replicas: int = 1,
+    routing: str = "round-robin",
+    keep_steps: bool = False,
+    progress: bool = False,
+) -> Simulation:
+    """Play requests on replicas of a server, step by step.
+
+    Parameters
+    ----------
+    step_times : StepModel
+        As from :func:`mlsysim.fidelity.step_model`; anything with a method ``time(batch)`` serves.
+    requests : sequence of Request
+        In any order; they come at their times whatever the server does (an open loop).
+    config : Config, optional
+        Options of the server.
+    replicas : int
+        Servers of the same kind, each with its own queue and cache.
+    routing : str
+        Which replica takes a request: ``round-robin``, ``least-loaded`` or ``fewest-queued``.
+    keep_steps : bool
+        Keep a record of every step in ``log``.
+    progress : bool
+        Show a progress bar (needs tqdm).
+
+    Returns
+    -------
+    Simulation
+        Frozen result with a record per request, ``summary()``, ``utilisation`` and ``to_dict()``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; a step time that is no positive number.
+
+    >>> from mlsysim.fidelity import step_model
+    >>> from mlsysim.inference import deploy
+    >>> from mlsysim.serving import Request
+    >>> model = step_model(deploy("Llama-2-7B", "H100"))
+    >>> one = simulate(model, [Request(0.0, prompt_tokens=482, output_tokens=100)]).records[0]
+    >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
+    (13.2, 6.29)
+    """
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
+        raise InputError(f"simulate: replicas = {replicas!r} must be a whole number of at least 1")
+    if routing not in ROUTING:
+        raise unknown_name("routing", routing, ROUTING)
+    bounds = limits(config or Config(), step_times)
+    engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
+    refusals = [bounds.refusal(r.prompt_tokens, r.output_tokens) for r in requests]
+    sequences = [None if refusal else engine.Sequence(r) for r, refusal in zip(requests, refusals, strict=True)]
+    places = [-1] * len(requests)
+    come = sorted((i for i, s in enumerate(sequences) if s), key=lambda i: requests[i].arrival)
+    log: list[Step] = []
+    with _bar(progress, len(come)) as advance:
+        _play(
+            engines, [(i, sequences[i]) for i in come], places, ROUTING[routing], log if keep_steps else None, advance
+        )
+    records = tuple(
+        Record(r, rejected=refusal) if s is None else Record(r, place, s.scheduled, s.first, s.finished, s.preemptions)
+        for r, s, refusal, place in zip(requests, sequences, refusals, places, strict=True)
+    )
+    return Simulation(
+        records=records,
+        limits=bounds,
+        replicas=replicas,
+        busy=tuple(e.busy for e in engines),
+        steps=sum(e.step for e in engines),
+        prompt_tokens=sum(e.prompt_tokens for e in engines),
+        decode_tokens=sum(e.decode_tokens for e in engines),
+        preemptions=sum(e.preemptions for e in engines),
+        most_blocks=max(e.most_blocks for e in engines),
+        log=tuple(log),
+    )
+
+
+def _play(
+    engines: Sequence[engine.Engine],
+    come: Sequence[tuple[int, Any]],
+    places: list[int],
+    route: Callable[[Sequence[engine.Engine], int], int],
+    log: list[Step] | None,
+    advance: Callable[[int], Any],
+) -> None:
+    """The loop over events: arrivals, and ends of steps. A request that comes at the end of a step is in the next one."""
+    ends: list[tuple[float, int]] = []  # of the steps under way
+    active = [False] * len(engines)
+
+    def start(place: int, now: float) -> None:
+        e = engines[place]
+        before = (e.prompt_tokens, e.decode_tokens)
+        duration = e.begin(now)
+        if not (math.isfinite(duration) and duration > 0):
+            raise InputError(f"simulate: a step takes {duration!r} s; step times must be finite and above zero")
+        active[place] = True
+        heappush(ends, (now + duration, place))
+        if log is not None:
+            tokens = (e.prompt_tokens - before[0], e.decode_tokens - before[1])
+            log.append(Step(place, now, duration, len(e.running), len(e.waiting), e.limits.blocks - e.free, *tokens))
+
+    at = 0
+    while at < len(come) or ends:
+        now = min(come[at][1].request.arrival if at < len(come) else math.inf, ends[0][0] if ends else math.inf)
+        woken = set()
+        while at < len(come) and come[at][1].request.arrival <= now:
+            index, sequence = come[at]
+            places[index] = place = route(engines, at)
+            engines[place].submit(sequence)
+            woken.add(place)
+            at += 1
+        while ends and ends[0][0] <= now:
+            _, place = heappop(ends)
+            advance(len(engines[place].end(now)))
+            active[place] = False
+            woken.add(place)
+        for place in sorted(woken):
+            if not active[place] and not engines[place].idle:
+                start(place, now)
+
+
+@contextmanager
+def _bar(wanted: bool, total: int) -> Iterator[Callable[[int], Any]]:
+    """A progress bar over finished requests, or none."""
+    if not wanted:
+        yield lambda count: None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise InputError("simulate: progress=True needs tqdm; run: pip install 'mlsysim-book[scale]'") from error
+    with tqdm(total=total, unit=" requests", unit_scale=True) as bar:
+        yield bar.update
