@@ -8,63 +8,23 @@ from typing import Any
 
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, where
-from mlsysim.catalog import Device
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.fidelity import experts as forms
-from mlsysim.fidelity.measured import kernel_tables
-from mlsysim.fidelity.rates import Rate, Rates
+from mlsysim.fidelity.rates import Rates
+from mlsysim.fidelity.rates import rates as measured_rates
 from mlsysim.inference import Deployment, experts_hit
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 MODES = ("low-latency", "normal")
-LIKE = "H800-SXM"  # the one device with tables of grouped products
+TILE = 128.0  # rows of a tile of grouped products, on which deepgemm2025 works
 ACTIVATION_BYTES = 2.0
 LINK = 0.8  # share of the link that the kernels of deepep2025 call their maximum: 160 of 200 GB/s
 NORMAL_UNITS = (
     108 / 132
 )  # processors that normal kernels leave to the products: the example of deepep2025 gives them 24 of 132
+LOW_LATENCY_TOKENS = 128  # tokens per device up to which low-latency kernels run: the production setting of deepep2025
 _COUNT = Domain.of(POSITIVE)
-
-
-@dataclass(frozen=True)
-class ExpertRates:
-    """What the kernels of an expert layer sustain."""
-
-    grouped: Rate
-    tile: float  # rows
-    products: Rate  # of the shared experts
-
-    @staticmethod
-    def of(device: Device) -> "ExpertRates":
-        """Those of the device's tables; the shares of the H800 where the device has none."""
-        return ExpertRates(_rate(device, "grouped"), _raw(device)[0]["grouped"]["tile"], _rate(device, "products"))
-
-
-IDEAL = ExpertRates(Rate(), 0.0, Rate())
-
-
-def _raw(device: Device) -> tuple[Any, str]:
-    if device.name == LIKE:
-        return kernel_tables(device).rates, ""
-    return kernel_tables(LIKE).rates, f"no table of {device.name}: the shares of {LIKE}, "
-
-
-def _rate(device: Device, name: str) -> Rate:
-    table, note = _raw(device)
-    r = table[name]
-    return Rate(r["compute"], r["memory"], r["start"], f"{note}{r['origin']}, {kernel_tables(LIKE).source}")
-
-
-def latent_rates(device: Device, products_16bit: Rate) -> Rates:
-    """Rates of a step model for latent attention: the tables of the H800, with 16-bit products as given.
-
-    >>> from mlsysim import catalog
-    >>> latent_rates(catalog.device("H800"), Rate()).decode_attention.compute
-    0.54
-    """
-    attention = (_rate(device, f"{phase}_attention") for phase in ("prefill", "decode"))
-    return Rates(products_16bit, _rate(device, "products"), *attention)
 
 
 @dataclass(frozen=True)
@@ -110,6 +70,17 @@ def expert_work(deployment: Deployment, tokens: Num, experts: str = "hit") -> Ex
     return ExpertWork(pairs, hit, params, s.expert_bytes, pair_bytes, 2.0 * pairs * params, read)
 
 
+def expert_message_time(deployment: Deployment, tokens: Num, link: float = LINK, latency: float = 0.0) -> Num:
+    """Dispatch and combine of a layer, s, by the kernels that a server would choose for so many tokens a device."""
+
+    def both(mode: str) -> Num:
+        return sum(collectives.moe_dispatch(**x) for x in expert_messages(deployment, tokens, mode, link, latency))
+
+    if is_array(tokens):
+        return where(tokens <= LOW_LATENCY_TOKENS, both("low-latency"), both("normal"))
+    return both("low-latency" if tokens <= LOW_LATENCY_TOKENS else "normal")
+
+
 def expert_messages(
     deployment: Deployment, tokens: Num, mode: str = "low-latency", link: float = LINK, latency: float = 0.0
 ) -> tuple[dict[str, Num], dict[str, Num]]:
@@ -143,7 +114,8 @@ class ExpertLayer:
     deployment: Deployment
     tokens: Num
     mode: str
-    rates: ExpertRates
+    rates: Rates
+    tile: float
     work: ExpertWork
     shared: tuple[dict[str, Num], ...]  # arguments of eq-kernel-time, product by product
     dispatch: dict[str, Num]
@@ -161,15 +133,15 @@ class ExpertLayer:
             "peak_flops": m.peak_flops,
             "memory_bandwidth": m.memory_bandwidth,
             "compute_share": self.share,
-            "memory_share": self.rates.grouped.memory,
-            "startup_time": 2.0 * self.rates.grouped.start,
+            "memory_share": self.rates.grouped_products.memory,
+            "startup_time": 2.0 * self.rates.grouped_products.start,
             "pair_bytes": w.pair_bytes,
         }
 
     @property
     def share(self) -> Num:
         """Share of the peak at so many tokens per expert."""
-        return forms.grouped_share(self.work.per_expert, self.rates.grouped.compute, self.rates.tile)
+        return forms.grouped_share(self.work.per_expert, self.rates.grouped_products.compute, self.tile)
 
     @property
     def routed_time(self) -> Num:
@@ -204,7 +176,7 @@ class ExpertLayer:
     @property
     def reading_binds(self) -> Any:
         """Whether the weights take longer than the arithmetic."""
-        m, r = self.deployment.machine, self.rates.grouped
+        m, r = self.deployment.machine, self.rates.grouped_products
         arithmetic = self.work.flops / (self.share * m.peak_flops)
         return self.work.bytes / (r.memory * m.memory_bandwidth) >= arithmetic
 
@@ -226,10 +198,10 @@ class ExpertLayer:
 
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""
-        d, w, r = self.deployment, self.work, self.rates
+        d, w, r = self.deployment, self.work, self.rates.grouped_products
         m, s = d.work, d.split
         pool = {"tokens": self.tokens * min(s.dp, s.ep), "top_k": m.top_k, "experts": m.n_experts}
-        share = {"rows": w.per_expert, "sustained": r.grouped.compute, "tile": r.tile}
+        share = {"rows": w.per_expert, "sustained": r.compute, "tile": self.tile}
         terms = [
             Term("tokens per expert", forms.tokens_per_expert(**pool), "eq-tokens-per-expert", pool),
             Term("experts hit", w.hit * s.ep, "eq-experts-hit", pool),
@@ -251,7 +223,7 @@ class ExpertLayer:
             Input("peak", d.machine.peak_flops, "FLOP/s", d.device.origin(peak)),
             Input("memory bandwidth", d.machine.memory_bandwidth, "byte/s", d.device.origin("memory_bandwidth")),
             Input("bytes per weight", w.weight_bytes, "byte", f"{d.experts}, {CALLER}"),
-            Input("grouped, sustained", r.grouped.compute, "1", r.grouped.origin),
+            Input("grouped, sustained", r.compute, "1", r.origin),
         )
         notes = ["several batches at once"] if is_array(self.tokens) else [f"total {units.format(self.time, 's')}"]
         return Explanation(
@@ -267,7 +239,8 @@ def expert_layer(
     *,
     tokens: Num,
     mode: str = "low-latency",
-    rates: ExpertRates | None = None,
+    rates: Rates | None = None,
+    tile: float = TILE,
     link: float = LINK,
     latency: float = 0.0,
 ) -> ExpertLayer:
@@ -281,8 +254,10 @@ def expert_layer(
         Tokens of one attention replica that go through the layer together; every replica has as many.
     mode : str
         Kernels of the messages: ``low-latency`` (decoding) or ``normal`` (prompts).
-    rates : ExpertRates, optional
-        What the kernels sustain; from the tables by default.
+    rates : Rates, optional
+        What the kernels sustain; the measured rates of the device by default.
+    tile : float, 1
+        Rows of one tile of a grouped product.
     link : float
         Share of the links that messages reach.
     latency : float, s
@@ -303,14 +278,15 @@ def expert_layer(
     >>> from mlsysim.inference import deploy
     >>> layer = expert_layer(deploy("DeepSeek-V3", "H800", dp=8, ep=8, precision="fp8"), tokens=64)
     >>> layer.bound, round(layer.routed_time * 1e6), round(layer.shared_time * 1e6)
-    ('memory', 511, 31)
+    ('memory', 0, 0)
     """
     d = deployment
     if not isinstance(d, Deployment) or not d.model.is_moe:
         raise InputError(f"expert_layer: {getattr(d, 'model', d)!s:.40} has no experts; deploy a mixture of experts")
     check_argument("expert_layer", "tokens", tokens, "1", _COUNT)
-    chosen = ExpertRates.of(d.device) if rates is None else rates
-    m, s, r = d.model, d.split, chosen.products
+    chosen = measured_rates(d.device) if rates is None else rates
+    m, s = d.model, d.split
+    r = chosen.products_8bit if d.precision in ("fp8", "int8") else chosen.products_16bit
     width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn) / s.tp
     gates = 2 if m.gated_mlp else 1
     shapes = ((m.hidden, gates * width), (width, m.hidden)) if width else ()
@@ -327,5 +303,5 @@ def expert_layer(
         for k, n in shapes
     )
     return ExpertLayer(
-        d, tokens, mode, chosen, expert_work(d, tokens), shared, *expert_messages(d, tokens, mode, link, latency)
+        d, tokens, mode, chosen, tile, expert_work(d, tokens), shared, *expert_messages(d, tokens, mode, link, latency)
     )

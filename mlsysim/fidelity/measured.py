@@ -84,7 +84,6 @@ class KernelTables:
     grouped_prefill: tuple[Grouped, ...] = ()
     decode: Mapping[tuple[Any, ...], tuple[Attention, ...]] = field(default_factory=lambda: MappingProxyType({}))
     prefill: Mapping[tuple[Any, ...], tuple[Attention, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    rates: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
     source: str = ""
 
 
@@ -122,7 +121,6 @@ def _shipped() -> Mapping[str, KernelTables]:
                     Attention(1, s, time * us, share) for s, time, share in p["rows"]
                 )
             },
-            rates=MappingProxyType(t["rates"]),
             source=t["source"],
         )
     return MappingProxyType(found)
