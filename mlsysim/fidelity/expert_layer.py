@@ -278,7 +278,7 @@ def expert_layer(
     >>> from mlsysim.inference import deploy
     >>> layer = expert_layer(deploy("DeepSeek-V3", "H800", dp=8, ep=8, precision="fp8"), tokens=64)
     >>> layer.bound, round(layer.routed_time * 1e6), round(layer.shared_time * 1e6)
-    ('memory', 0, 0)
+    ('memory', 527, 35)
     """
     d = deployment
     if not isinstance(d, Deployment) or not d.model.is_moe:
