@@ -17,6 +17,7 @@ from mlsysim.classroom.exercises import (
     exploring_designs,
     iron_law,
     memory,
+    mixture_of_experts,
     parallelism,
     prefill_decode,
     reality_checks,
@@ -40,6 +41,7 @@ _CHAPTERS = (
     reliability,
     reality_checks,
     exploring_designs,
+    mixture_of_experts,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
