@@ -237,7 +237,7 @@ _E4 = Exercise(
         "params": Options((44e6, 38e6), "1", "weights of one expert"),
         "rows": Options((1024, 640, 512, 768), "1", "rows per expert"),
         "peak_flops": Options((1979e12, 989e12), "FLOP/s", "dense peak"),
-        "start": Options((50e-6, 62e-6), "s", "start of the kernels"),
+        "start": Options((22e-6, 50e-6), "s", "start of the kernels"),
     },
     solve=_full,
     mistakes=(
@@ -303,8 +303,8 @@ _E5 = Exercise(
     "tokens per device on does the arithmetic take longer than reading all experts?",
     unit="1",
     options={
-        "devices": Options((16, 32, 64), "1", "devices that share the experts"),
-        "experts": Options((256, 160), "1", "routed experts"),
+        "devices": Options((16, 4), "1", "devices that share the experts"),
+        "experts": Options((256, 192), "1", "routed experts"),
         "top_k": Options((8, 6), "1", "experts per token"),
         "compute_share": Options((0.35, 0.6), "1", "share of the peak, at every batch"),
         "peak_flops": Options((1979e12,), "FLOP/s", "dense peak of a device"),
@@ -401,7 +401,7 @@ _E7 = Exercise(
     options={
         "local": Options((32, 8, 2, 16), "1", "experts of the device, all hit"),
         "pairs": Options((512, 256), "1", "token-expert pairs on the device"),
-        "shared": Options((32e-6, 31e-6, 36e-6, 41e-6), "s", "time of the shared expert"),
+        "shared": Options((44e-6, 38e-6, 36e-6, 41e-6), "s", "time of the shared expert"),
     },
     solve=lambda g: g["shared"] / (g["shared"] + _routed(g)),
     mistakes=(
