@@ -35,6 +35,7 @@ PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.
 SMALL_KERNELS = 5.0
+_INFINITE = float("inf")
 LINK = 0.8  # share of the link that large messages reach on NVLink
 
 
@@ -86,7 +87,7 @@ class StepModel:
             compute, memory, start, layers = answers
             seen = full * batch.context + near * batch.windowed_context
             common += minimum(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
-        return common
+        return common if common < _INFINITE else self.terms(batch).time
 
     @cached_property
     def _short(self) -> bool:
@@ -142,10 +143,11 @@ class StepModel:
         """
         found = [k for k in self.kernels(batch) if is_array(k.layers) or k.layers]
         terms, d = self.terms(batch), self.deployment
-        longest = max((k.time for k in found), key=float) if not self._arrays(batch) else None
+        times = [k.time for k in found]
+        longest = None if self._arrays(batch) else times.index(max(times))
         rows = [
-            Term(k.name, k.time / maximum(k.layers, 1.0), "eq-kernel-time", k.arguments, k.time is longest)
-            for k in found
+            Term(k.name, t / maximum(k.layers, 1.0), "eq-kernel-time", k.arguments, i == longest)
+            for i, (k, t) in enumerate(zip(found, times, strict=True))
         ]
         if d.split.tp > 1:
             rows.append(self._message_term(batch.tokens))
