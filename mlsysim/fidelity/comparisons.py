@@ -56,8 +56,8 @@ def blended_step(
 
     Assumptions: none that a machine shares. A mean is below the longer of the two, and a step does the work of both.
 
-    >>> blended_step(30e-3, 10e-3, 500, 12)
-    0.025
+    >>> blended_step(4.0, 2.0, 500, 12)
+    3.5
 
     Source: tam2026, H5, mechanism, which calls the weights uncited.
     """
@@ -179,8 +179,8 @@ def e2e_per_token(ttft: Num, itl: Num, output_len: Num) -> Num:
 
     Assumptions: one request; a mean over requests is a mean of this, not this of the means.
 
-    >>> e2e_per_token(0.51, 0.01, 51)
-    0.02
+    >>> e2e_per_token(0.5, 0.25, 3)
+    0.3333333333333333
 
     Source: patel2024splitwise, abstract (the two phases); the mean is derived in the chapter.
     """
