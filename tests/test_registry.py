@@ -48,6 +48,7 @@ CHAPTER_OF = {
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
     "mlsysim.fidelity.equations": "14-step-model",
+    "mlsysim.fidelity.experts": "16-mixture-of-experts",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 
