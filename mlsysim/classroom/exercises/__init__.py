@@ -15,6 +15,7 @@ from mlsysim.classroom.exercises import (
     counting,
     energy,
     exploring_designs,
+    hypotheses,
     iron_law,
     memory,
     parallelism,
@@ -40,6 +41,7 @@ _CHAPTERS = (
     reliability,
     reality_checks,
     exploring_designs,
+    hypotheses,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
