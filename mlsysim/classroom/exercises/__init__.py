@@ -15,6 +15,7 @@ from mlsysim.classroom.exercises import (
     counting,
     energy,
     exploring_designs,
+    hypotheses,
     iron_law,
     memory,
     mixture_of_experts,
@@ -43,6 +44,7 @@ _CHAPTERS = (
     reality_checks,
     exploring_designs,
     mixture_of_experts,
+    hypotheses,
     step_model,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
