@@ -338,6 +338,15 @@ def test_memory_is_what_the_driver_reports() -> None:
     assert not own.fields
 
 
+@published
+@pytest.mark.parametrize(("name", "printed", "off"), [("Llama-2-7B", 7438, 0.006), ("CodeLlama-34B", 2537, 0.031)])
+def test_blocks_that_a_server_printed(name: str, printed: int, off: float) -> None:
+    """num_gpu_blocks in the logs of vLLM 0.11.0 on an H100: inference-sim, eval/ground_truth/*-train-1 and -prefill-*."""
+    config = Config(max_num_batched_tokens=4096, max_num_seqs=256)
+    ours = serving.limits(config, step_model(deploy(name, "H100"))).blocks
+    assert ours == pytest.approx(printed, rel=off)
+
+
 @independent
 def test_blocks_are_what_the_memory_leaves() -> None:
     memory, model = 79.11 * 2**30, catalog.model("Llama-2-7B")

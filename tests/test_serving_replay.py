@@ -1,6 +1,7 @@
 """Measured serving runs, replayed: what Tier 0 says of them, by regime. Nothing here is fitted to these runs."""
 
 import csv
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,7 @@ class Point:
     config: Config
     requests: tuple[Request, ...]
     measured: dict[str, float]
+    known: bool  # whether every request was recorded
 
     def play(self) -> dict[str, float]:
         """Simulated means, ms. A synchronous client sends the next request when it has the answer to the last one."""
@@ -44,7 +46,9 @@ class Point:
             records = [simulate(self.model, [r], self.config).records[0] for r in self.requests]
         else:
             records = list(simulate(self.model, self.requests, self.config).records)
-        return {m: 1e3 * statistics.mean(v for r in records if (v := getattr(r, f)) is not None) for m, f in METRICS.items()}
+        return {
+            m: 1e3 * statistics.mean(v for r in records if (v := getattr(r, f)) is not None) for m, f in METRICS.items()
+        }
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -79,13 +83,23 @@ def points() -> Iterable[Point]:
             )
         elif p["strategy"] == "synchronous":
             requests = (Request(0.0, round(float(p["prompt_tokens_mean"])), round(float(p["output_tokens_mean"]))),)
-        else:  # thousands of requests of which only means were published
-            n = 1500
-            at = serving.poisson(float(p["measured_arrival_rps"]), n, seed=1)
+        else:  # thousands of requests of which only means were published, and the stages of the load
+            at, start = [], 0.0
+            for seconds, rate in re.findall(r"(\d+)s@(\d+)", p["workload"]):
+                at += [start + t for t in serving.poisson(float(rate), int(seconds) * int(rate), seed=1)]
+                start += float(seconds)
             requests = serving.load(at, round(float(p["prompt_tokens_mean"])), round(float(p["output_tokens_mean"])))
         regime = "synchronous" if p["strategy"] == "synchronous" else "loaded"
         measured = {m: float(p[f"{m}_ms_mean"]) for m in METRICS}
-        yield Point(f"{p['experiment']}/{p['sweep_index'] or '-'} {p['strategy']}", regime, model, config, requests, measured)
+        yield Point(
+            f"{p['experiment']}/{p['sweep_index'] or '-'} {p['strategy']}",
+            regime,
+            model,
+            config,
+            requests,
+            measured,
+            bool(mine),
+        )
 
 
 def errors(found: Sequence[tuple[Point, dict[str, float]]], metric: str, regime: str | None = None) -> list[float]:
@@ -107,11 +121,15 @@ def test_tier_0_on_the_open_serving_points(capsys: pytest.CaptureFixture[str]) -
     with capsys.disabled():
         print()
         for p, result in found:
-            cells = "  ".join(f"{m} {p.measured[m]:8.1f} {result[m]:8.1f} {result[m] / p.measured[m] - 1:+6.1%}" for m in METRICS)
+            cells = "  ".join(
+                f"{m} {p.measured[m]:8.1f} {result[m]:8.1f} {result[m] / p.measured[m] - 1:+6.1%}" for m in METRICS
+            )
             print(f"{p.name:<48.48} {cells}")
         for regime in ("synchronous", "loaded", None):
             cells = "  ".join(f"{m} {mape(errors(found, m, regime)):6.1%}" for m in METRICS)
             print(f"MAPE {regime or 'all':<12} {cells}  ({len(errors(found, 'e2e', regime))} points)")
     assert mape(errors(found, "e2e")) <= 0.10
     assert mape(errors(found, "itl")) <= 0.08
-    assert mape(errors(found, "ttft")) <= 0.15
+    # of seven runs only rounded means are published, and the prompts' lengths as they were asked for: no test of a TTFT
+    known = [(p, result) for p, result in found if p.known]
+    assert len(known) == 12 and mape(errors(known, "ttft")) <= 0.15
