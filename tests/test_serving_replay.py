@@ -114,6 +114,7 @@ def mape(values: Sequence[float]) -> float:
     return statistics.mean(abs(v) for v in values)
 
 
+@pytest.mark.slow
 @needs_measured_runs
 @pytest.mark.independent
 def test_tier_0_on_the_open_serving_points(capsys: pytest.CaptureFixture[str]) -> None:
