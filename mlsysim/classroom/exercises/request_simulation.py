@@ -119,7 +119,7 @@ _E3 = Exercise(
     unit="s",
     options={
         **_BUDGET,
-        "queue": Options((0.41, 0.7), "s", "wait"),
+        "queue": Options((0.34, 0.57), "s", "wait"),
         "step_time": Options((45e-3, 60e-3), "s", "time of a full step"),
     },
     solve=lambda g: _first(g, _steps(g)),
