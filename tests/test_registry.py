@@ -18,6 +18,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     kernels,
     reliability,
     roofline,
+    serving,
     validation,
 )
 from mlsysim.classroom import exercises
@@ -50,6 +51,7 @@ CHAPTER_OF = {
     ),
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
+    "mlsysim.serving.equations": "17-request-simulation",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -24,6 +24,7 @@ from mlsysim.classroom.exercises import (
     reality_checks,
     reliability,
     step_model,
+    request_simulation,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
@@ -46,6 +47,7 @@ _CHAPTERS = (
     mixture_of_experts,
     hypotheses,
     step_model,
+    request_simulation,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
