@@ -13,7 +13,8 @@ class Job:
     request: Request
     tokens: int = 0  # prompt and answer so far
     cached: int = 0  # with keys and values
-    blocks: int = 0
+    blocks: int = 0  # those of its prefix included
+    shared: int = 0  # blocks of its prefix
     first: float = -1.0
     last: float = -1.0
     scheduled: float = -1.0
@@ -37,8 +38,13 @@ def serve(
     jobs = [Job(r, tokens=r.prompt_tokens) for r in requests]
     coming = sorted(jobs, key=lambda j: j.request.arrival)
     waiting: list[Job] = []
+
+    def room() -> int:
+        """Blocks that nobody holds: a prefix that several hold counts once, the longest for all."""
+        return blocks - sum(j.blocks - j.shared for j in running) - max((j.shared for j in running), default=0)
+
     running: list[Job] = []
-    free, now = blocks, 0.0
+    now = 0.0
     while coming or waiting or running:
         if not waiting and not running:
             now = max(now, coming[0].request.arrival)
@@ -51,16 +57,14 @@ def serve(
             new = min(job.tokens - job.cached, left)
             while True:
                 more = -(-(job.cached + new) // block) - job.blocks
-                if more <= free:
-                    free -= more
+                if more <= room():
                     job.blocks += more
                     chosen.append((job, new))
                     left -= new
                     break
                 victim = running.pop()
                 thrown = True
-                free += victim.blocks
-                victim.blocks = victim.cached = 0
+                victim.blocks = victim.shared = victim.cached = 0
                 victim.preemptions += 1
                 victim.decoding = False
                 for pair in [p for p in chosen if p[0] is victim]:
@@ -74,14 +78,13 @@ def serve(
             job = waiting[0]
             job.cached = min(job.request.prefix_tokens, job.tokens - 1) // block * block if prefix else 0
             new = min(job.tokens - job.cached, left)
-            more = -(-(job.cached + new) // block)
-            if more > free:
-                job.cached = 0
+            job.blocks, job.shared = -(-(job.cached + new) // block), job.cached // block
+            running.append(job)
+            if room() < 0:
+                running.pop()
+                job.cached = job.blocks = job.shared = 0
                 break
             waiting.pop(0)
-            running.append(job)
-            free -= more
-            job.blocks = more
             chosen.append((job, new))
             left -= new
             if job.scheduled < 0:
@@ -101,6 +104,5 @@ def serve(
                 job.decoding = True
                 if len(job.times) == job.request.output_tokens:
                     running.remove(job)
-                    free += job.blocks
-        assert 0 <= free <= blocks
+        assert 0 <= room() <= blocks
     return jobs

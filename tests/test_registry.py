@@ -14,9 +14,11 @@ from mlsysim import (  # noqa: F401  (importing registers)
     catalog,
     classroom,
     explore,
+    fidelity,
     kernels,
     reliability,
     roofline,
+    serving,
     validation,
 )
 from mlsysim.classroom import exercises
@@ -43,10 +45,14 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
     "mlsysim.validation.metrics": "12-reality-checks",
+    "mlsysim.fidelity.comparisons": "15-hypotheses",
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
     **dict.fromkeys(("mlsysim.fidelity.patterns", "mlsysim.fidelity.residuals"), "18-calibration"),
+    "mlsysim.fidelity.equations": "14-step-model",
+    "mlsysim.fidelity.experts": "16-mixture-of-experts",
+    "mlsysim.serving.equations": "17-request-simulation",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -330,18 +330,35 @@ def test_defaults_are_those_of_vllm_0_11() -> None:
     assert serving.limits(Config(max_num_batched_tokens=512), MODELS["Llama-2-7B"]).sequences == 512
 
 
+@published
+def test_memory_is_what_the_driver_reports() -> None:
+    """An H100 of 80 GB: issue 27508 of vLLM. An H200 of 141 GB, by nvidia-smi: 143,771 MiB, and 139.8 GiB to a program."""
+    assert serving.device_memory(catalog.device("H100")) == pytest.approx(79.11 * 2**30)
+    own = replace(catalog.device("H100"), fields={})
+    assert not own.fields
+
+
+@published
+@pytest.mark.parametrize(("name", "printed", "off"), [("Llama-2-7B", 7438, 0.006), ("CodeLlama-34B", 2537, 0.031)])
+def test_blocks_that_a_server_printed(name: str, printed: int, off: float) -> None:
+    """num_gpu_blocks in the logs of vLLM 0.11.0 on an H100: inference-sim, eval/ground_truth/*-train-1 and -prefill-*."""
+    config = Config(max_num_batched_tokens=4096, max_num_seqs=256)
+    ours = serving.limits(config, step_model(deploy(name, "H100"))).blocks
+    assert ours == pytest.approx(printed, rel=off)
+
+
 @independent
 def test_blocks_are_what_the_memory_leaves() -> None:
-    device, model = catalog.device("H100"), catalog.model("Llama-2-7B")
+    memory, model = 79.11 * 2**30, catalog.model("Llama-2-7B")
     found = serving.limits(Config(reserve=0.0, gpu_memory_utilization=0.8), MODELS["Llama-2-7B"]).blocks
     block = 2 * 32 * 32 * 128 * 2 * 16  # keys and values, layers, heads, width, bytes, tokens
     weights = 2 * 6_738_415_616
-    assert found == (0.8 * device.memory_capacity - weights) // block
+    assert found == (0.8 * memory - weights) // block
     half = serving.limits(Config(reserve=0.0, gpu_memory_utilization=0.8), step_model(deploy(model, "H100", tp=2)))
-    assert half.blocks == (0.8 * device.memory_capacity - weights / 2) // (block / 2)
+    assert half.blocks == (0.8 * memory - weights / 2) // (block / 2)
     less = serving.limits(Config(gpu_memory_utilization=0.8), MODELS["Llama-2-7B"]).blocks
     kept = 8192 * 2 * (2 * 4096 + 3 * 11008) + 1024 * 32000 * 8
-    assert less == (0.8 * device.memory_capacity - weights - kept) // block
+    assert less == (0.8 * memory - weights - kept) // block
     with pytest.raises(InputError, match="no room"):
         serving.limits(Config(), step_model(deploy("Llama-3.1-70B", "H100")))
     with pytest.raises(InputError, match="kv_blocks is missing"):

@@ -259,6 +259,15 @@ def test_outside_the_table_its_edge_is_held_and_said() -> None:
     assert "taken over from H100" in str(model(device="A100-80GB", rungs=Rungs(lookup="nearest")).explain(DECODE))
 
 
+@pytest.mark.published
+def test_a_step_from_the_table_takes_the_times_that_were_measured() -> None:
+    """inferencesim2026kernels: 64 rows times 4096 x 6144, the fused projection of Llama-3.1-8B, took 15.136 us, start and all."""
+    for lookup in ("nearest", "bilinear"):
+        m = model("Llama-3.1-8B", precision="fp8", rungs=Rungs(lookup=lookup))
+        qkv = next(k for k in m.kernels(Batch(decodes=64.0, context=64.0)) if k.name == "qkv")
+        assert qkv.time / 32 == pytest.approx(15.136e-6)
+
+
 @pytest.mark.independent
 def test_jumps_count_what_no_growth_of_work_explains() -> None:
     assert fidelity.jumps([1, 2, 4, 8], [1, 2, 4, 8]) == 0  # in proportion
@@ -484,6 +493,9 @@ def test_windows_latents_and_experts_have_their_kernels() -> None:
     plain = full.terms(b).decode_attention - 32 * full.rates.decode_attention.start
     cut = near.terms(b).decode_attention - 32 * near.rates.decode_attention.start
     assert cut / plain == pytest.approx((4096 + 512) / 2 / 4096)
+    for some in (b, Batch.of(windowed, [(2000, 3000)], [4096] * 50), Batch.of(windowed, [(2000, 0)])):
+        assert near.time(some) == pytest.approx(near.terms(some).time)
+        assert near.time(some) < full.time(some)
     deepseek = model("DeepSeek-V3", "H200", tp=8, precision="fp8")
     found = {k.name: k for k in deepseek.kernels(b)}
     assert {"q_down", "q_up", "kv_down", "kv_up", "router", "shared up", "experts"} <= set(found)

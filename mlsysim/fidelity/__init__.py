@@ -1,7 +1,8 @@
 """Serving steps at the level of kernels, and how far to trust them: the ladder of accuracy."""
 
 from mlsysim.fidelity.batches import Batch
-from mlsysim.fidelity.calibration import Calibration, Coefficients, Subject, Verdict, least_squares, load_calibration
+from mlsysim.fidelity.calibration import Calibration, Coefficients, Freshness, Subject, least_squares, load_calibration
+from mlsysim.fidelity.comparisons import blended_step, e2e_per_token, jump, layer_residual, outlier_shift
 from mlsysim.fidelity.equations import (
     bilinear,
     chunk_pairs,
@@ -11,6 +12,7 @@ from mlsysim.fidelity.equations import (
     kernel_utilisation,
     serving_step_time,
 )
+from mlsysim.fidelity.hypotheses import Hypothesis, Verdict, hypothesis, judge
 from mlsysim.fidelity.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.fidelity.products import Product, layer_products
 from mlsysim.fidelity.profiles import Profile, load_profile, profile, shipped_profiles
@@ -28,6 +30,8 @@ __all__ = [
     "Batch",
     "Calibration",
     "Coefficients",
+    "Freshness",
+    "Hypothesis",
     "Kernel",
     "Product",
     "ProductTable",
@@ -40,18 +44,25 @@ __all__ = [
     "Subject",
     "Verdict",
     "bilinear",
+    "blended_step",
     "calibration_requests",
     "chunk_pairs",
+    "e2e_per_token",
     "fused_width",
     "granularity_ratio",
+    "hypothesis",
+    "judge",
+    "jump",
     "jumps",
     "kernel_starts",
     "kernel_utilisation",
     "layer_products",
+    "layer_residual",
     "least_squares",
     "load_calibration",
     "load_profile",
     "mixed_bandwidth",
+    "outlier_shift",
     "overfitting_ratio",
     "products_table",
     "profile",

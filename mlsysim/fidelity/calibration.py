@@ -198,7 +198,7 @@ def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, re
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Freshness:
     """Whether a calibration still holds on a new trace."""
 
     tier0_error: float
@@ -266,11 +266,11 @@ class Calibration:
         found = {"ttft_s": ttft, "e2e_s": e2e, "e2e_per_token_s": e2e / output_tokens}
         return found | ({"itl_s": (e2e - ttft) / (output_tokens - 1)} if output_tokens > 1 else {})
 
-    def verdict(self, requests: Sequence[Request], metric: str = "e2e_s") -> Verdict:
+    def verdict(self, requests: Sequence[Request], metric: str = "e2e_s") -> Freshness:
         """Hold the calibration against a new trace; stale above an error of 30 %, as tam2026 has it."""
         before = mean_error([r.measured[metric] for r in requests], [r.predicted[metric] for r in requests])
         after = _errors(self.metrics[metric], requests, metric)
-        return Verdict(before, after, after > STALE, after > before)
+        return Freshness(before, after, after > STALE, after > before)
 
     def to_dict(self) -> dict[str, Any]:
         """The calibration as it stands in its file."""

@@ -193,7 +193,7 @@ def kernel_utilisation(flops: Num, time: Num, peak_flops: Num) -> Num:
     formula="(1 - u) * (1 - v) * f00 + u * (1 - v) * f10 + (1 - u) * v * f01 + u * v * f11",
     units={**dict.fromkeys(("u", "v", "f00", "f10", "f01", "f11"), "1"), "return": "1"},
     domain={"u": _SHARE, "v": _SHARE},
-    source="press2007recipes",
+    source="press1992recipes",
     where="sec. 3.6",
 )
 def bilinear(u: Num, v: Num, f00: Num, f10: Num, f01: Num, f11: Num) -> Num:
@@ -222,7 +222,7 @@ def bilinear(u: Num, v: Num, f00: Num, f10: Num, f01: Num, f11: Num) -> Num:
     >>> round(bilinear(0.5, 0.25, 0.1, 0.3, 0.2, 0.6), 4)
     0.25
 
-    Source: press2007recipes, sec. 3.6.
+    Source: press1992recipes, sec. 3.6.
     """
     return (1 - u) * (1 - v) * f00 + u * (1 - v) * f10 + (1 - u) * v * f01 + u * v * f11
 

@@ -16,12 +16,16 @@ from mlsysim.classroom.exercises import (
     counting,
     energy,
     exploring_designs,
+    hypotheses,
     iron_law,
     memory,
+    mixture_of_experts,
     parallelism,
     prefill_decode,
     reality_checks,
     reliability,
+    request_simulation,
+    step_model,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
@@ -42,6 +46,10 @@ _CHAPTERS = (
     reality_checks,
     exploring_designs,
     calibration,
+    mixture_of_experts,
+    hypotheses,
+    step_model,
+    request_simulation,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
