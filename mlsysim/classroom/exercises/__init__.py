@@ -45,11 +45,11 @@ _CHAPTERS = (
     reliability,
     reality_checks,
     exploring_designs,
-    calibration,
-    mixture_of_experts,
-    hypotheses,
     step_model,
+    hypotheses,
+    mixture_of_experts,
     request_simulation,
+    calibration,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
