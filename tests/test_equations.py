@@ -16,6 +16,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     energy,
     equations,
     explore,
+    fidelity,
     flops,
     inference,
     kernels,
@@ -24,6 +25,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     quantities,
     reliability,
     roofline,
+    serving,
     training,
     validation,
 )
