@@ -4,7 +4,18 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, cost, energy, exploring, primitives, reliability, serving, training
+from mlsysim.cli import (
+    catalogues,
+    checking,
+    collectives,
+    cost,
+    energy,
+    exploring,
+    primitives,
+    reliability,
+    serving,
+    training,
+)
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
@@ -12,6 +23,7 @@ from mlsysim.errors import MlsysimError
 GROUPS = (
     catalogues,
     primitives,
+    collectives,
     training,
     serving,
     energy,
