@@ -14,6 +14,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     catalog,
     classroom,
     explore,
+    fidelity,
     kernels,
     reliability,
     roofline,
@@ -48,6 +49,7 @@ CHAPTER_OF = {
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
     "mlsysim.serving.equations": "17-request-simulation",
+    "mlsysim.fidelity.equations": "14-step-model",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -22,6 +22,7 @@ from mlsysim.classroom.exercises import (
     reality_checks,
     reliability,
     request_simulation,
+    step_model,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
@@ -42,6 +43,7 @@ _CHAPTERS = (
     reality_checks,
     exploring_designs,
     request_simulation,
+    step_model,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
