@@ -27,6 +27,7 @@ _SUBMODULES = (
     "intervals",
     "kernels",
     "memory",
+    "network",
     "parallelism",
     "reliability",
     "roofline",

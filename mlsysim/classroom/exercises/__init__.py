@@ -42,8 +42,8 @@ _CHAPTERS = (
     reliability,
     reality_checks,
     exploring_designs,
-    request_simulation,
     step_model,
+    request_simulation,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
