@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import catalog, explore, roofline, training
+from mlsysim import catalog, explore, fidelity, inference, roofline, serving, training
 from mlsysim.explore import Columns
 from mlsysim.parallelism import Plan
 
@@ -167,3 +167,15 @@ def test_run_the_notebooks(benchmark: Any) -> None:
     """Every notebook from cleared outputs, compared with what is committed."""
     command = [sys.executable, str(ROOT / "scripts" / "run_notebooks.py"), "--check"]
     benchmark.pedantic(lambda: subprocess.run(command, check=True, cwd=ROOT, capture_output=True), rounds=1)
+
+
+@pytest.mark.benchmark(group="serving")
+def test_a_hundred_thousand_requests(benchmark: Any) -> None:
+    """200 output tokens each, on one core."""
+    model = fidelity.step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    load = serving.load(serving.poisson(40.0, 100_000), 256, 200)
+    found = benchmark.pedantic(lambda: serving.simulate(model, load), rounds=1)
+    benchmark.extra_info["mean_batch"] = found.mean_batch
+    print(
+        f"\n{len(found.served)} requests in {found.steps} steps, {found.mean_batch:.0f} decoding in a step on average"
+    )

@@ -32,6 +32,7 @@ _SUBMODULES = (
     "reliability",
     "roofline",
     "sensitivity",
+    "serving",
     "tables",
     "training",
     "transformer",

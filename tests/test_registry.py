@@ -18,6 +18,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     kernels,
     reliability,
     roofline,
+    serving,
     validation,
 )
 from mlsysim.classroom import exercises
@@ -48,6 +49,7 @@ CHAPTER_OF = {
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
+    "mlsysim.serving.equations": "17-request-simulation",
     "mlsysim.fidelity.equations": "14-step-model",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))

@@ -14,6 +14,7 @@ from mlsysim.cli import (
     primitives,
     reliability,
     serving,
+    simulating,
     training,
 )
 from mlsysim.cli.arguments import Parser
@@ -26,6 +27,7 @@ GROUPS = (
     collectives,
     training,
     serving,
+    simulating,
     energy,
     cost,
     reliability,

@@ -4,7 +4,7 @@
 """
 
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
-from mlsysim.serving.config import Config, Limits, StepTimes, kv_blocks, limits
+from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
 from mlsysim.serving.equations import (
     activation_reserve,
     overload_wait,
@@ -28,6 +28,7 @@ __all__ = [
     "StepTimes",
     "activation_reserve",
     "constant",
+    "device_memory",
     "gamma",
     "kv_blocks",
     "lengths",

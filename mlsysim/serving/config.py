@@ -6,6 +6,7 @@ from typing import Protocol
 
 from mlsysim._numeric import Num
 from mlsysim.capacity import USABLE, kv_budget
+from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.fidelity import Batch
 from mlsysim.inference import Deployment
@@ -15,6 +16,9 @@ from mlsysim.serving.equations import activation_reserve
 _LARGE = 70 * 2**30
 _DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
 BLOCK_TOKENS = 16  # vLLM's default block_size
+# What a driver reports of a capacity printed in GB, which is built in powers of two: an H100 of 80 GB reports 79.11 GiB
+# (vllm2025h100memory). A100 and H200 of 80 and 141 GB report the same share; boards with ECC in their memory, less.
+REPORTED = 79.11 / 80
 
 
 class StepTimes(Protocol):
@@ -135,6 +139,21 @@ def limits(config: Config, steps: StepTimes) -> Limits:
     )
 
 
+def device_memory(device: Device) -> float:
+    """Bytes of memory that a driver reports, out of which a server takes its share.
+
+    A capacity that the catalogue holds as printed in GB is read as GiB, less what the driver keeps; any other is exact.
+
+    >>> from mlsysim import catalog
+    >>> round(device_memory(catalog.device("H100")) / 2**30, 2)
+    79.11
+    """
+    printed = device.fields.get("memory_capacity")
+    if printed is not None and (printed.transform or "").startswith("as printed (decimal GB"):
+        return device.memory_capacity / 1e9 * 2**30 * REPORTED
+    return device.memory_capacity
+
+
 def reserve_of(config: Config, deployment: Deployment, tokens: int, sequences: int) -> float:
     """Bytes on each device that a server keeps for activations."""
     if config.reserve is not None:
@@ -153,7 +172,7 @@ def kv_blocks(config: Config, deployment: Deployment, tokens: int, sequences: in
         raise InputError(f"serving: dp = {deployment.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
     d = deployment
     reserve = reserve_of(config, d, tokens, sequences)
-    budget = kv_budget(d.device.memory_capacity, d.weight_memory, 1.0, config.gpu_memory_utilization, reserve)
+    budget = kv_budget(device_memory(d.device), d.weight_memory, 1.0, config.gpu_memory_utilization, reserve)
     m = d.model
     token = d.token_bytes / min(d.split.tp, d.work.kv_shards)
     blocks = int(budget // (token * config.block_tokens))

@@ -7,8 +7,9 @@
 3. A sequence takes blocks of cache as its tokens need them. When no block is free for one that runs, the one that
    started last loses its blocks, goes back to the head of the queue, and computes prompt and answer so far again; no
    waiting request is taken in during that step. A waiting request that finds too few free blocks waits.
-4. With the prefix cache, whole blocks of the cached prefix are not computed, but at least the last token is. They still
-   take their blocks: a trace does not say who shares them.
+4. With the prefix cache, whole blocks of the cached prefix are not computed, but at least the last token is. All
+   prefixes are taken for beginnings of the same text, so that sequences that run share those blocks: the longest
+   prefix among them counts once. A prefix that nobody uses makes room for others and is still found later.
 5. The first token comes at the end of the step that finishes the prompt, every other at the end of a step.
 
 The state of the sequences that decode is kept in sums, since all of them advance together: the cost of a step is that
@@ -37,6 +38,7 @@ class Sequence:
         "preemptions",
         "request",
         "scheduled",
+        "shared",
     )
 
     def __init__(self, request: Request) -> None:
@@ -44,7 +46,8 @@ class Sequence:
         self.known = request.prompt_tokens  # tokens whose keys and values must be there before the next one
         self.computed = 0
         self.generated = 0  # output tokens when it last entered a prompt pass
-        self.blocks = 0  # while its prompt is under way
+        self.blocks = 0  # of its own, while its prompt is under way
+        self.shared = 0  # blocks of its prefix
         self.base = 0  # while it decodes: context in step s is base + s
         self.finish = -1  # the step with its last token; -1 unless it decodes
         self.scheduled = self.first = self.finished = -1.0
@@ -63,6 +66,8 @@ class Engine:
         self.busy = 0.0  # s
         self.prompt_tokens = self.decode_tokens = self.preemptions = 0
         self.most_blocks = 0
+        self._prefixes: dict[int, int] = {}  # sequences that run, by the blocks of their prefix
+        self._resident = 0  # blocks of the longest
         self._partial: Sequence | None = None
         self._done: list[Sequence] = []  # prompts that the step finishes
         self._finishing: dict[int, list[Sequence]] = {}  # by step; entries of preempted sequences are stale
@@ -101,11 +106,14 @@ class Engine:
                 budget -= chunk
         while not preempted and budget > 0 and self.waiting and len(self.running) < limits.sequences:
             sequence = self.waiting[0]
-            sequence.computed = self._cached(sequence)
-            chunk = min(sequence.known - sequence.computed, budget)
-            if not self._extend(sequence, chunk):
-                sequence.computed = 0
+            shared = self._shareable(sequence)
+            chunk = min(sequence.known - shared * block, budget)
+            blocks = -(-(shared * block + chunk) // block) - shared
+            if blocks + max(0, shared - self._resident) > self.free:
                 break
+            sequence.computed, sequence.blocks = shared * block, blocks
+            self.free -= blocks
+            self._share(sequence, shared)
             self.waiting.popleft()
             self.running[sequence] = None
             if sequence.scheduled < 0:
@@ -136,6 +144,7 @@ class Engine:
                 self._enter(sequence, left)
             else:
                 self.free += sequence.blocks
+                self._unshare(sequence)
                 del self.running[sequence]
                 finished.append(sequence)
         self._done = []
@@ -143,16 +152,33 @@ class Engine:
             sequence.finished = now
         return finished
 
-    def _cached(self, sequence: Sequence) -> int:
-        """Tokens that need not be computed, as eq-prompt-computed has it, in whole numbers."""
+    def _shareable(self, sequence: Sequence) -> int:
+        """Blocks that need not be computed: those of eq-prompt-computed, in whole numbers."""
         if not self.limits.prefix_caching:
             return 0
-        block = self.limits.block_tokens
-        return min(sequence.request.prefix_tokens, sequence.known - 1) // block * block
+        return min(sequence.request.prefix_tokens, sequence.known - 1) // self.limits.block_tokens
+
+    def _share(self, sequence: Sequence, shared: int) -> None:
+        sequence.shared = shared
+        if shared:
+            self._prefixes[shared] = self._prefixes.get(shared, 0) + 1
+            if shared > self._resident:
+                self.free -= shared - self._resident
+                self._resident = shared
+
+    def _unshare(self, sequence: Sequence) -> None:
+        if shared := sequence.shared:
+            self._prefixes[shared] -= 1
+            if not self._prefixes[shared]:
+                del self._prefixes[shared]
+                if shared == self._resident:
+                    self._resident = max(self._prefixes, default=0)
+                    self.free += shared - self._resident
+            sequence.shared = 0
 
     def _extend(self, sequence: Sequence, chunk: int) -> bool:
-        """Take the blocks that a chunk needs, if they are free."""
-        more = -(-(sequence.computed + chunk) // self.limits.block_tokens) - sequence.blocks
+        """Take the blocks that the next chunk of a prompt needs, if they are free."""
+        more = -(-(sequence.computed + chunk) // self.limits.block_tokens) - sequence.shared - sequence.blocks
         if more > self.free:
             return False
         self.free -= more
@@ -224,7 +250,8 @@ class Engine:
         self._decodes -= 1
         self._bases -= base
         self._needs[(1 - base) % block] -= 1
-        self.free += -(-(base + step) // block)
+        self.free += -(-(base + step) // block) - sequence.shared
+        self._unshare(sequence)
         if self.limits.window and base + step <= self.limits.window and sequence.known < self.limits.window:
             self._short -= 1
             self._short_bases -= base
@@ -236,6 +263,7 @@ class Engine:
         if sequence is self._partial:
             self._partial = None
             self.free += sequence.blocks
+            self._unshare(sequence)
         else:
             left = sequence.finish - (self.step - 1)
             self._leave(sequence, self.step - 1)

@@ -134,9 +134,24 @@ class Simulation:
         """Mean and percentiles of every metric over the requests that were served; none where there is no value."""
         return {metric: summarise(self.values(metric)) for metric in METRICS}
 
-    def corrected(self, correction: Callable[[Record], Record]) -> "Simulation":
-        """The same with every served request's record passed through a correction (tier 1 of the ladder)."""
-        return replace(self, records=tuple(r if r.rejected else correction(r) for r in self.records))
+    def corrected(self, apply: Callable[[float, float, Mapping[str, float]], Mapping[str, float]]) -> "Simulation":
+        """The same with other times to the first and the last token: tier 1 of the ladder.
+
+        Parameters
+        ----------
+        apply : function
+            ``apply(prompt_tokens, output_tokens, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
+            queueing time a request keeps.
+        """
+
+        def one(r: Record) -> Record:
+            if r.rejected:
+                return r
+            at, sizes = r.request.arrival, (float(r.request.prompt_tokens), float(r.request.output_tokens))
+            new = apply(*sizes, {"ttft_s": r.first_token - at, "e2e_s": r.finished - at})
+            return replace(r, first_token=at + new["ttft_s"], finished=at + new["e2e_s"])
+
+        return replace(self, records=tuple(one(r) for r in self.records))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""

@@ -22,6 +22,7 @@ from mlsysim.classroom.exercises import (
     prefill_decode,
     reality_checks,
     reliability,
+    request_simulation,
     step_model,
     training_step,
 )
@@ -44,6 +45,7 @@ _CHAPTERS = (
     exploring_designs,
     step_model,
     hypotheses,
+    request_simulation,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

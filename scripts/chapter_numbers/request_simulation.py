@@ -1,0 +1,110 @@
+"""Chapter 17, request simulation."""
+
+from typing import Any
+
+from mlsysim import capacity, catalog, inference, serving, units
+from mlsysim.fidelity import Batch, step_model
+
+_PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 17."""
+
+    def time(value: float | None) -> str:
+        return units.format(value or 0.0, "s", 3)
+
+    small = step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    crowd = [serving.Request(0.0, 500, 400) for _ in range(32)]
+    long = serving.Request(1.0, 8000, 100)
+    stall: dict[str, Any] = {"plain": time(small.time(Batch.of(small.model, decodes=[700.0] * 32)))}
+    for budget in (8192, 512):
+        config = serving.Config(max_num_batched_tokens=budget, max_num_seqs=64)
+        s = serving.simulate(small, [*crowd, long], config, keep_steps=True)
+        stall[f"gap_{budget}"] = time(max(x.duration for x in s.log if x.start >= long.arrival))
+        stall[f"first_{budget}"] = time(s.records[-1].ttft_s)
+        stall[f"steps_{budget}"] = f"{serving.prompt_steps(8000.0, budget, 32.0):.0f}"
+
+    blocks: dict[str, Any] = {}
+    for key, (name, printed) in _PRINTED.items():
+        d = inference.deploy(name, "H100")
+        config = serving.Config(max_num_batched_tokens=4096, max_num_seqs=256)
+        reserve = serving.activation_reserve(4096, d.model.hidden, d.model.ffn, 256, d.model.vocab)
+        decimal = capacity.kv_budget(80e9, d.weight_memory, 1.0, 0.9, reserve) // (16 * d.token_bytes)
+        blocks[key] = {
+            "error": units.percent(serving.kv_blocks(config, d, 4096, 256) / printed - 1),
+            "lost": units.percent(1 - decimal / printed, 0, signed=False),
+        }
+
+    trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")
+    server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4))
+    held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
+
+    def alone(prompt: float) -> float:
+        return float(server.time(Batch.of(server.model, [(prompt, 0)])))
+
+    replica = capacity.replica(
+        lambda n: float(server.time(Batch(decodes=float(n), context=n * held, windowed_context=n * held))),
+        256,
+        prefill_time=alone(round(trace.prompt.value)),
+        output=trace.output.value,
+        prompt_variation=trace.prompt_variation.value,
+    )
+    aims = {"ttft": target.ttft.value, "itl": target.itl.value}
+    places = replica.batch_in_pace(aims["itl"])
+    best = capacity.max_rate(replica.with_slots(places), **aims)
+    drawn = serving.lengths(trace.prompt.value, 20_000, trace.prompt_variation.value, seed=3)
+    longest = serving.quantile([float(n) for n in drawn], 0.99)
+    config = serving.Config(max_num_seqs=places)
+
+    def played(rate: float, count: int, seed: int, **more: Any) -> serving.Simulation:
+        load = serving.load(
+            serving.poisson(rate, count, seed),
+            serving.lengths(trace.prompt.value, count, trace.prompt_variation.value, seed + 1),
+            serving.lengths(trace.output.value, count, trace.output_variation.value, seed + 2),
+        )
+        return serving.simulate(server, load, config, **more)
+
+    at = {rate: played(rate, 1000, 1) for rate in (2.0, 4.0, 5.0)}
+    closed = {rate: capacity.load(replica.with_slots(places), rate, **aims) for rate in at}
+
+    def slow(rate: float) -> dict[str, str]:
+        """By how much the closed form is slower than the simulator: pace, and time to the last token."""
+        done = at[rate].served
+        gaps = sum(r.request.output_tokens - 1 for r in done)
+        pace = sum(r.finished - r.first_token for r in done) / gaps
+        last = sum(r.finished - r.request.arrival for r in done) / len(done)
+        return {
+            "pace": units.percent(closed[rate].itl / pace - 1, 0, signed=False),
+            "last": units.percent(closed[rate].e2e / last - 1, 0, signed=False),
+        }
+
+    samples = [played(4.0, 1000, 10 * k).values("ttft_s")[:50] for k in (1, 2, 3, 4)]
+    few = [serving.quantile(values, 0.99) for values in samples]
+    short = [r for r in played(5.5, 1000, 1).served if 2 <= r.request.output_tokens < 20]
+    both = [sum(getattr(r, m) for r in short) / len(short) for m in ("e2e_per_token_s", "itl_s")]
+    routed = {
+        name: serving.quantile(played(21.0, 1200, 3, replicas=4, routing=name).values("ttft_s"), 0.99)
+        for name in ("round-robin", "fewest-queued")
+    }
+    return {
+        "stall": stall,
+        "blocks": blocks,
+        "service": {
+            "places": f"{places}",
+            "closed": f"{best.rate:.1f}",
+            "prompt": time(replica.prefill_time),
+            "long_tokens": f"{round(longest, -2):,.0f}",
+            "long": time(alone(longest)),
+            "slow_2": slow(2.0),
+            "slow_4": slow(4.0),
+            "target": time(aims["ttft"]),
+            "p99_2": time(at[2.0].summary()["ttft_s"]["p99"]),
+            "closed_2": time(closed[2.0].ttft_quantile),
+            "p99_5": time(at[5.0].summary()["ttft_s"]["p99"]),
+            "closed_5": time(closed[5.0].ttft_quantile),
+        },
+        "few": {"low": time(min(few)), "high": time(max(few))},
+        "tpot": {"ratio": f"{both[0] / both[1]:.1f}"},
+        "routing": {"turn": time(routed["round-robin"]), "queued": time(routed["fewest-queued"])},
+    }
