@@ -53,7 +53,6 @@ CHAPTER_OF = {
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
-    "mlsysim.fidelity.equations": "14-step-model",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 
