@@ -1,0 +1,289 @@
+"""Kernels of a raw program: producers fused into consumers where that moves fewer bytes. No number here is fitted.
+
+Light operations (elementwise, broadcasts, slices, transposes, and reductions along rows) can run inside whoever reads
+them. With ``k`` readers, running inside all of them reads the inputs ``k`` times; writing the value out and reading it
+back moves it ``1 + k`` times. The rule takes the lesser. A matrix product, a reduction down columns, a scatter or a sort
+writes its result, unless its only reader is an elementwise operation of the same size, which then runs in its epilogue.
+Kernels that do not depend on each other, run over the same number of elements and read the same array become one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from mlsysim.hlo.costs import ELEMENTWISE, TRANSCENDENTAL
+from mlsysim.hlo.graph import Collective, Fused, Graph, Loop, Node
+
+MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
+_LIGHT = (
+    ELEMENTWISE
+    | (TRANSCENDENTAL - {"rng"})
+    | frozenset(
+        "broadcast broadcast_in_dim iota transpose slice dynamic_slice real_dynamic_slice gather pad concatenate reverse "
+        "copy bitcast_convert constant_like dynamic_iota dynamic_broadcast_in_dim partition_id replica_id".split()
+    )
+)
+_SAME_SIZE = ELEMENTWISE | TRANSCENDENTAL | frozenset(("transpose", "copy", "bitcast_convert"))
+
+
+@dataclass(slots=True)
+class Kernel:
+    """Work that runs as one: what it computes, and the bytes that cross its boundary."""
+
+    nodes: list[Node]
+    reads: dict[int, float]
+    writes: dict[int, float]
+    repeat: int = 1
+    space: int = 0  # elements it runs over; 0 for one that is not merged with others
+    signature: tuple[int, ...] = ()
+
+    @property
+    def flops(self) -> float:
+        return sum(n.cost.flops for n in self.nodes)
+
+    @property
+    def transcendentals(self) -> float:
+        return sum(n.cost.transcendentals for n in self.nodes)
+
+    @property
+    def bytes(self) -> float:
+        return sum(self.reads.values()) + sum(self.writes.values())
+
+    def matrix(self) -> dict[str, float]:
+        """Matrix FLOPs by input type."""
+        found: dict[str, float] = {}
+        for node in self.nodes:
+            if node.cost.matrix_flops:
+                found[node.cost.matrix_dtype] = found.get(node.cost.matrix_dtype, 0.0) + node.cost.matrix_flops
+        return found
+
+
+@dataclass(slots=True)
+class LoopKernels:
+    """A loop, with its body in kernels."""
+
+    body: "list[Piece]"
+    count: int
+    reads: dict[int, float]
+    writes: dict[int, float]
+    communicates: bool = field(default=False)
+
+
+Piece = Kernel | Collective | LoopKernels
+
+
+def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> None:
+    """Note that ``part`` bytes of a value are read; never more than the whole of it."""
+    into[value] = min(whole, into.get(value, 0.0) + part) if part < whole else whole
+
+
+def boundary(nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
+    """Bytes that a fused kernel reads and writes, by value: each array once, and of a sliced one only the slices."""
+    made = {v: node for node in nodes for v in node.writes}
+    reads: dict[int, float] = {}
+    for node in nodes:
+        for position, value in enumerate(node.reads):
+            if value in made:
+                continue
+            whole = float(size[value])
+            part = whole
+            if position == 0 and node.touch is not None:
+                part = min(whole, node.touch)
+            elif position == 0 and node.updates is not None:
+                part = min(whole, 0.0 if node.base == "dynamic_update_slice" else node.updates)
+            add_reads(reads, value, part, whole)
+    out = {}
+    for value in writes:
+        producer = made.get(value)
+        if producer is None:
+            continue  # passed through
+        in_place = producer.updates is not None and producer.reads[0] not in made
+        out[value] = min(float(size[value]), producer.updates) if in_place and producer.updates is not None else float(size[value])
+    return reads, out
+
+
+def _from_fused(item: Fused, size: Sequence[int]) -> Kernel:
+    reads, writes = boundary(item.nodes, item.writes, size)
+    return Kernel(item.nodes, reads, writes, signature=tuple(n.signature for n in item.nodes))
+
+
+def kernels(graph: Graph, fuse: bool = True) -> list[Piece]:
+    """The graph in kernels, in an order in which they can run.
+
+    Parameters
+    ----------
+    graph : Graph
+    fuse : bool
+        Whether to fuse operations that no compiler has fused; without, each runs as a kernel of its own.
+    """
+    pieces = _Fuser(graph).run() if fuse else [_alone(item, graph, fuse) for item in graph.items]
+    return _ordered(pieces)
+
+
+def _alone(item: Node | Fused | Collective | Loop, graph: Graph, fuse: bool) -> Piece:
+    if isinstance(item, Collective):
+        return item
+    if isinstance(item, Loop):
+        return _loop(item, graph, fuse)
+    return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
+
+
+def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
+    body = kernels(item.body, fuse)
+    communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
+    return LoopKernels(
+        body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates
+    )
+
+
+class _Fuser:
+    """One pass forward that decides what is written out, and one that gathers kernels."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.size = graph, graph.bytes
+        self.producer: dict[int, Node] = {}
+        self.readers: dict[int, int] = {}
+        self.only_reader: dict[int, Node] = {}
+        self.must_write: set[int] = set(graph.results)
+        self.inputs: dict[int, dict[int, float]] = {}  # of a value that runs inside its readers: what it reads
+        self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
+
+    def run(self) -> list[Piece]:
+        for item in self.graph.items:
+            if isinstance(item, Node):
+                for value in item.writes:
+                    self.producer[value] = item
+                for value in dict.fromkeys(item.reads):
+                    self.readers[value] = self.readers.get(value, 0) + 1
+                    self.only_reader[value] = item
+            else:
+                reads = {v for n in item.nodes for v in n.reads} if isinstance(item, Fused) else item.reads
+                self.must_write.update(reads)
+        pieces: list[Piece] = []
+        owned: set[int] = set()
+        for item in self.graph.items:
+            if not isinstance(item, Node):
+                pieces.append(_alone(item, self.graph, True))
+                continue
+            reads = self.reads_of(item)
+            if self.runs_inside(item, reads):
+                self.inputs[item.writes[0]] = reads
+                if not self.must_write & set(item.writes):
+                    continue
+            pieces.append(self.kernel(item, reads, owned))
+        return _merged(pieces)
+
+    def reads_of(self, node: Node) -> dict[int, float]:
+        """What the node reads from memory, with what runs inside it."""
+        reads: dict[int, float] = {}
+        for position, value in enumerate(node.reads):
+            inside = self.inputs.get(value)
+            whole = float(self.size[value])
+            if inside is not None:
+                for leaf, part in inside.items():
+                    add_reads(reads, leaf, part, float(self.size[leaf]))
+            elif position == 0 and node.touch is not None:
+                add_reads(reads, value, min(whole, node.touch), whole)
+            elif position == 0 and node.updates is not None:
+                part = 0.0 if node.base == "dynamic_update_slice" else min(whole, node.updates)
+                add_reads(reads, value, part, whole)
+            else:
+                add_reads(reads, value, whole, whole)
+        return reads
+
+    def light(self, node: Node) -> bool:
+        if node.base == "reduce" and len(node.writes) == 1:
+            return node.along_rows
+        return node.base in _LIGHT
+
+    def runs_inside(self, node: Node, reads: dict[int, float]) -> bool:
+        """Whether the node's readers compute its value for themselves."""
+        if len(node.writes) != 1 or len(reads) > MAX_READS or node.updates is not None:
+            return False
+        value = node.writes[0]
+        readers, written = self.readers.get(value, 0), value in self.must_write
+        if not readers:
+            return False
+        carries = any(v in self.heavy for v in node.reads if v in self.inputs)
+        if carries or not self.light(node):
+            reader = self.only_reader[value]
+            alone = readers == 1 and not written
+            held = {v for v in reader.reads if v in self.heavy and v != value}
+            if alone and not held and reader.base in _SAME_SIZE and reader.elements == node.elements:
+                self.heavy.add(value)
+                return True
+            return False
+        moved, own = sum(reads.values()), float(self.size[value])
+        return (readers - 1) * moved <= (readers if written else readers + 1) * own
+
+    def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
+        nodes, stack = [], [node]
+        while stack:
+            one = stack.pop()
+            if id(one) in owned:
+                continue
+            owned.add(id(one))
+            nodes.append(one)
+            stack.extend(self.producer[v] for v in one.reads if v in self.inputs)
+        in_place = node.updates is not None and node.reads[0] not in self.inputs
+        writes = {}
+        for value in node.writes:
+            whole = float(self.size[value])
+            writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
+        loops = self.light(node) or node.base == "reduce"
+        space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
+        return Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """Join kernels of one level (so that neither waits for the other) that run over the same elements of one array."""
+    level: dict[int, int] = {}
+    first: dict[tuple[int, int, int], Kernel] = {}
+    joined: dict[int, Kernel] = {}
+    out: list[Piece] = []
+    for piece in pieces:
+        mine = 1 + max((level.get(v, 0) for v in piece.reads), default=0)
+        for value in piece.writes:
+            level[value] = mine
+        if not isinstance(piece, Kernel) or not piece.space:
+            out.append(piece)
+            continue
+        keys = [(mine, piece.space, v) for v, part in piece.reads.items() if part >= piece.space]
+        into = next((first[k] for k in keys if k in first), None)
+        if into is not None and len(into.reads) + len(piece.reads) > MAX_READS:
+            into = None
+        if into is None:
+            into = piece
+            out.append(piece)
+        else:
+            into.nodes += piece.nodes
+            into.signature += piece.signature
+            for value, part in piece.reads.items():
+                into.reads[value] = max(part, into.reads.get(value, 0.0))
+            into.writes |= piece.writes
+        joined[id(piece)] = into
+        for key in keys:
+            first.setdefault(key, into)
+    return out
+
+
+def _ordered(pieces: list[Piece]) -> list[Piece]:
+    """A topological order that stays close to the given one."""
+    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
+    waits = [0] * len(pieces)
+    leads: list[list[int]] = [[] for _ in pieces]
+    for i, piece in enumerate(pieces):
+        for source in {maker[v] for v in piece.reads if v in maker and maker[v] != i}:
+            waits[i] += 1
+            leads[source].append(i)
+    ready = [i for i, n in enumerate(waits) if not n]
+    heapify(ready)
+    order = []
+    while ready:
+        i = heappop(ready)
+        order.append(pieces[i])
+        for j in leads[i]:
+            waits[j] -= 1
+            if not waits[j]:
+                heappush(ready, j)
+    return order

@@ -1,0 +1,365 @@
+"""A program as one graph: calls inlined, loops held with their count, every operation with its cost."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlsysim.errors import InputError
+from mlsysim.hlo import calls, trips
+from mlsysim.hlo.costs import COLLECTIVES, FREE, TOUCHING, Cost, body_cost, op_cost
+from mlsysim.hlo.limits import MAX_DEPTH, MAX_OPS, check
+from mlsysim.hlo.program import Block, Op, Program, TensorType
+
+IMMEDIATE = 8  # elements; a constant of up to so many is part of the instruction
+_CALLS = frozenset(("call", "composite", "async_start"))
+_INLINE = frozenset(("manual_computation", "named_computation"))
+
+
+@dataclass(slots=True)
+class Node:
+    """An operation that runs. ``reads`` and ``writes`` are values of the graph; ``touch`` is what it takes of its
+    first operand when that is less than all of it, or None."""
+
+    base: str
+    name: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    cost: Cost
+    signature: int
+    touch: float | None = None
+    updates: float | None = None  # bytes it writes into its first operand, which its result replaces
+    elements: int = 0  # of its first result
+    space: int = 0  # elements that it runs over: those of its result, or of what it reduces
+    along_rows: bool = False  # a reduction over the last dimensions
+
+
+@dataclass(slots=True)
+class Fused:
+    """A kernel that the compiler has fused: nodes that run as one."""
+
+    nodes: list[Node]
+    writes: tuple[int, ...]
+    reads: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Collective:
+    """A collective with the bytes that go in and come out on one rank."""
+
+    op: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    in_bytes: int
+    out_bytes: int
+    groups: tuple[tuple[int, ...], ...]
+    ranks: int
+
+    @property
+    def whole(self) -> int:
+        """The buffer in the sense of the collective formulas: the gathered one, or the one before it is scattered."""
+        return max(self.in_bytes, self.out_bytes)
+
+
+@dataclass(slots=True)
+class Loop:
+    """A body that runs ``count`` times."""
+
+    body: "Graph"
+    count: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+Item = Node | Fused | Collective | Loop
+
+
+@dataclass(slots=True)
+class Graph:
+    """Items in program order. ``bytes`` and ``types`` are shared by a graph and the bodies of its loops."""
+
+    items: list[Item] = field(default_factory=list)
+    results: tuple[int, ...] = ()
+    bytes: list[int] = field(default_factory=list)  # by value
+    optimised: bool = False  # a compiler has fused it already
+    unknown: Counter[str] = field(default_factory=Counter)
+    ops: int = 0
+
+    def collectives(self) -> Iterator[tuple[Collective, int]]:
+        """Every collective with the times it runs, those in loops included."""
+        for item in self.items:
+            if isinstance(item, Collective):
+                yield item, 1
+            elif isinstance(item, Loop):
+                for inner, count in item.body.collectives():
+                    yield inner, count * item.count
+
+
+class _Builder:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.bytes: list[int] = []
+        self.unknown: Counter[str] = Counter()
+        self.rules: dict[Any, tuple[int, Cost]] = {}
+        self.by_op: dict[int, tuple[int, Cost]] = {}
+        self.tuples: dict[int, tuple[int, ...]] = {}
+        self.optimised = False
+        self.ops = 0
+        self.chase: trips.Chase | None = None
+        self.weight = 1  # times that the op being added runs
+        self.type_of: Callable[[int], TensorType] = program.type_of
+
+    def new(self, value: int) -> int:
+        self.bytes.append(self.type_of(value).bytes)
+        return len(self.bytes) - 1
+
+    def new_all(self, values: Sequence[int], env: dict[int, int]) -> tuple[int, ...]:
+        made = []
+        for value in values:
+            env[value] = got = self.new(value)
+            made.append(got)
+        return tuple(made)
+
+    def rule(self, op: Op) -> tuple[int, Cost]:
+        """Signature and cost of an operation; equal operations share both."""
+        known = self.by_op.get(id(op))
+        if known is None:
+            index = self.program.values
+            key = (
+                op.name,
+                tuple([index[v] for v in op.operands]),
+                tuple([index[v] for v in op.results]),
+                _frozen(op, index) if op.attributes or op.blocks else None,
+            )
+            known = self.rules.get(key)
+            if known is None:
+                bodies = [body_cost(b, self.type_of) for b in op.blocks]
+                operands, results = ([self.type_of(v) for v in ids] for ids in (op.operands, op.results))
+                try:
+                    cost = op_cost(op.base, operands, results, op.attributes, bodies)
+                except (IndexError, TypeError, ValueError) as error:
+                    if isinstance(error, InputError):
+                        raise
+                    raise InputError(f"{op.name} has operands or attributes that its rule cannot take") from None
+                known = self.rules[key] = (len(self.rules), cost)
+            self.by_op[id(op)] = known
+        return known
+
+    def block(self, block: Block, env: dict[int, int], into: list[Item], depth: int) -> tuple[int, ...]:
+        """Add the operations of a block; ``env`` maps the program's values to the graph's. Returns its results."""
+        check(depth, MAX_DEPTH, "the depth of calls and regions", "a function may not call itself")
+        for op in block.ops:
+            self.op(op, env, into, depth)
+        return tuple([env[v] for v in block.results])
+
+    def op(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        base = op.name.partition(".")[2]
+        self.ops += 1
+        if self.ops > MAX_OPS:
+            check(self.ops, MAX_OPS, "the number of operations with calls expanded", "keep loops rolled")
+        if base in _CONTROL:
+            _CONTROL[base](self, op, env, into, depth)
+            return
+        if base in FREE or (base == "custom_call" and calls.is_free(op.attributes)):
+            self.alias(op, base, env)
+            return
+        reads = tuple([env[v] for v in op.operands])
+        if base in COLLECTIVES:
+            self.collective(op, base, reads, env, into)
+            return
+        signature, cost = self.rule(op)
+        writes = self.new_all(op.results, env)
+        if not cost.known:
+            target = op.attributes.get("target")
+            self.unknown[f"{op.name} @{str(target)[:80]}" if target is not None else op.name[:80]] += self.weight
+        node = Node(base, op.name, reads, writes, cost, signature)
+        if op.results:
+            node.elements = node.space = self.type_of(op.results[0]).elements
+        if base in TOUCHING:
+            node.touch = float(sum(self.bytes[v] for v in writes))
+        elif base == "reduce":
+            operand = self.type_of(op.operands[0])
+            dims = op.attributes.get("dimensions", ())
+            node.space = operand.elements
+            node.along_rows = sorted(dims) == list(range(len(operand.shape) - len(dims), len(operand.shape)))
+        elif base == "dynamic_update_slice":
+            node.updates = float(self.bytes[reads[1]])
+        elif base == "scatter":
+            node.updates = float(sum(self.bytes[v] for v in reads[(len(reads) - 1) // 2 + 1 :]))
+        into.append(node)
+
+    def constant(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        for value in op.results:
+            env[value] = got = self.new(value)
+            if self.type_of(value).elements <= IMMEDIATE:
+                self.bytes[got] = 0
+
+    def alias(self, op: Op, base: str, env: dict[int, int]) -> None:
+        """Results that are other names for operands."""
+        if base == "tuple" and op.results:
+            env[op.results[0]] = got = self.new(op.results[0])
+            self.tuples[got] = tuple(env[v] for v in op.operands)
+        elif base == "get_tuple_element" and op.operands:
+            parts = self.tuples.get(env[op.operands[0]], ())
+            index = op.attributes.get("index", 0)
+            env[op.results[0]] = parts[index] if index < len(parts) else self.new(op.results[0])
+        else:
+            for i, value in enumerate(op.results):
+                env[value] = env[op.operands[i]] if i < len(op.operands) else self.new(value)
+
+    def call(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        body = self.program.functions.get(op.attributes.get("callee", ""))
+        if body is None or len(body.arguments) != len(op.operands) or len(body.results) != len(op.results):
+            if op.name.endswith(".async_start"):  # its results are a bundle, not the callee's
+                self.alias(op, "async_start", env)
+                return
+            raise InputError(f"a call of @{str(op.attributes.get('callee'))[:60]}, which is not defined with such operands")
+        self.inline(op, body, env, into, depth)
+
+    def region(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        self.inline(op, op.blocks[0], env, into, depth)
+
+    def inline(self, op: Op, body: Block, env: dict[int, int], into: list[Item], depth: int) -> None:
+        inner = env if op.blocks else {}  # a function sees only its arguments, a region all that is around it
+        for argument, operand in zip(body.arguments, op.operands, strict=True):
+            inner[argument] = env[operand]
+        results = self.block(body, inner, into, depth + 1)
+        for value, got in zip(op.results, results, strict=True):
+            env[value] = got
+
+    def fusion(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        self.optimised = True
+        inner: list[Item] = []
+        self.inline(op, op.blocks[0], env, inner, depth)
+        if any(isinstance(item, Collective | Loop) for item in inner):
+            into.extend(inner)  # a fusion around a loop or a collective is a call
+            return
+        nodes = [n for item in inner for n in (item.nodes if isinstance(item, Fused) else [item]) if isinstance(n, Node)]
+        if nodes:
+            into.append(Fused(nodes, tuple(dict.fromkeys(env[v] for v in op.results))))
+
+    def case(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        """The branch with the most work, as the bound must hold whichever is taken."""
+        best: tuple[float, float] = (-1.0, -1.0)
+        chosen: list[Item] = []
+        ends: tuple[int, ...] = ()
+        for block in op.blocks:
+            branch: list[Item] = []
+            results = self.block(block, env, branch, depth + 1)
+            work = weigh(branch)
+            if work > best:
+                best, chosen, ends = work, branch, results
+        into.extend(chosen)
+        for value, got in zip(op.results, ends, strict=True):
+            env[value] = got
+
+    def loop(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        if len(op.blocks) != 2 or len(op.blocks[1].results) != len(op.operands):
+            raise InputError("a while loop has a condition and a body that returns what it carries")
+        condition, body = op.blocks
+        self.chase = self.chase or trips.Chase(self.program)
+        count = trips.trip_count(op, self.chase)
+        if count is None:
+            self.unknown[f"{op.name} without a known count"] += self.weight
+            count = 1
+        carried = []
+        for i, operand in enumerate(op.operands):
+            unchanged = body.results[i] == body.arguments[i]
+            got = env[operand] if unchanged else self.new(operand)
+            carried.append((got, unchanged))
+            env[body.arguments[i]] = env[condition.arguments[i]] = got
+        graph = Graph(bytes=self.bytes)
+        outer, self.weight = self.weight, self.weight * count
+        self.block(condition, env, graph.items, depth + 1)
+        graph.results = self.block(body, env, graph.items, depth + 1)
+        self.weight = outer
+        writes = []
+        for (got, unchanged), value in zip(carried, op.results, strict=True):
+            env[value] = got if unchanged else self.new(value)
+            if not unchanged:
+                writes.append(env[value])
+        made = {v for item in graph.items for v in item.writes}
+        inside = made | {got for got, unchanged in carried if not unchanged}
+        captured = {v for item in graph.items for v in reads_of(item) if v not in inside}
+        reads = tuple(dict.fromkeys([env[v] for v in op.operands] + sorted(captured)))
+        if count and graph.items:
+            into.append(Loop(graph, count, reads, tuple(writes)))
+
+    def collective(
+        self, op: Op, base: str, reads: tuple[int, ...], env: dict[int, int], into: list[Item]
+    ) -> None:
+        members = op.attributes.get("groups", ()) or op.attributes.get("pairs", ())
+        writes = self.new_all(op.results, env)
+        ranks = max(map(len, members), default=0)
+        if base == "collective_permute":
+            ranks = len({device for pair in members for device in pair})
+        elif not ranks:  # no groups: everybody
+            ranks = max(self.program.partitions, self.program.replicas)
+        sizes = (sum(self.bytes[v] for v in ids) for ids in (reads, writes))
+        into.append(Collective(base, reads, writes, *sizes, members, ranks))
+
+
+_CONTROL: dict[str, Callable[[_Builder, Op, dict[int, int], list[Item], int], None]] = {
+    "constant": _Builder.constant,
+    "while": _Builder.loop,
+    "case": _Builder.case,
+    "if": _Builder.case,
+    "fusion": _Builder.fusion,
+    **dict.fromkeys(_CALLS, _Builder.call),
+    **dict.fromkeys(_INLINE, _Builder.region),
+}
+
+
+def reads_of(item: Item) -> tuple[int, ...]:
+    if isinstance(item, Fused):
+        made = {v for node in item.nodes for v in node.writes}
+        return tuple(dict.fromkeys(v for node in item.nodes for v in node.reads if v not in made))
+    return item.reads
+
+
+def weigh(items: Sequence[Item]) -> tuple[float, float]:
+    """Work and traffic of a list of items, to compare branches by."""
+    flops = moved = 0.0
+    for item in items:
+        if isinstance(item, Loop):
+            inner = weigh(item.body.items)
+            flops, moved = flops + item.count * inner[0], moved + item.count * inner[1]
+        elif not isinstance(item, Collective):
+            for node in item.nodes if isinstance(item, Fused) else [item]:
+                flops += node.cost.flops + node.cost.transcendentals
+                moved += node.cost.bytes
+        else:
+            moved += item.whole
+    return flops, moved
+
+
+def _frozen(op: Op, index: Sequence[int]) -> Any:
+    def block(b: Block) -> Any:
+        return tuple(
+            (o.name, tuple(index[v] for v in o.operands), tuple(index[v] for v in o.results), _frozen(o, index))
+            for o in b.ops
+        )
+
+    return tuple(sorted(op.attributes.items())), tuple(block(b) for b in op.blocks)
+
+
+def build(program: Program) -> Graph:
+    """The graph of a program's main function.
+
+    Raises
+    ------
+    InputError
+        For a program that calls itself, or is too large once its calls are expanded.
+    """
+    builder = _Builder(program)
+    main = program.functions[program.main]
+    env: dict[int, int] = {}
+    builder.new_all(main.arguments, env)
+    items: list[Item] = []
+    try:
+        results = builder.block(main, env, items, 1)
+    except (KeyError, RecursionError, ValueError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{program.name}: an operation reads a value that is not defined before it") from None
+    return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops)

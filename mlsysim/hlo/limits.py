@@ -1,0 +1,16 @@
+"""Bounds on what is read: a program is untrusted input, and a wrong file must fail in bounded time and memory."""
+
+from mlsysim.errors import InputError
+
+MAX_BYTES = 64 * 2**20  # of a file
+MAX_DEPTH = 100  # of nested brackets, and of nested regions and calls
+MAX_OPS = 500_000  # in a file, and again after calls are expanded
+MAX_RANK = 64  # dimensions of a tensor
+MAX_ELEMENTS = 2**62  # of a tensor
+MAX_COLLECTIVES = 20_000  # in the dependency-aware split, which keeps a bit per collective and op
+
+
+def check(value: float, most: float, what: str, hint: str) -> None:
+    """Raise an InputError when ``value`` exceeds ``most``."""
+    if value > most:
+        raise InputError(f"{what} is {value:,.0f}, more than the {most:,.0f} that are read; {hint}")
