@@ -28,6 +28,7 @@ FLOORS = [
     {"cost", "reliability"},
     {"fidelity"},
     {"serving"},
+    {"hlo"},
     {"explore"},
     {"validation"},
     {"classroom"},
@@ -41,6 +42,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.grid": {"numpy"},
     "explore.planner": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
+    "hlo.stablehlo": {"jaxlib"},
     "validation.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},

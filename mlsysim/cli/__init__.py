@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, cost, energy, exploring, primitives, reliability, serving, training
+from mlsysim.cli import catalogues, checking, cost, energy, exploring, hlo, primitives, reliability, serving, training
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
@@ -17,6 +17,7 @@ GROUPS = (
     energy,
     cost,
     reliability,
+    hlo,
     exploring,
     checking,
 )

@@ -1,9 +1,10 @@
 """Kernels of a raw program: producers fused into consumers where that moves fewer bytes. No number here is fitted.
 
-Light operations (elementwise, broadcasts, slices, transposes, and reductions along rows) can run inside whoever reads
-them. With ``k`` readers, running inside all of them reads the inputs ``k`` times; writing the value out and reading it
-back moves it ``1 + k`` times. The rule takes the lesser. A matrix product, a reduction down columns, a scatter or a sort
-writes its result, unless its only reader is an elementwise operation of the same size, which then runs in its epilogue.
+Light operations (elementwise, broadcasts, slices, transposes) can run inside whoever reads them: inside a single reader
+always, inside several when reading their inputs moves no more bytes than reading their value would. A matrix product is a
+call of a library: it reads its operands from memory, transposed or sliced where they stand, and writes its result. A
+reduction, a scatter or a sort writes its result too, unless its only reader is an elementwise operation of the same size,
+which then runs in its epilogue.
 Kernels that do not depend on each other, run over the same number of elements and read the same array become one.
 """
 
@@ -23,6 +24,7 @@ _LIGHT = (
         "copy bitcast_convert constant_like dynamic_iota dynamic_broadcast_in_dim partition_id replica_id".split()
     )
 )
+_LAYOUT = frozenset(("transpose", "slice", "copy", "concatenate"))  # what a library's product reads through
 _SAME_SIZE = ELEMENTWISE | TRANSCENDENTAL | frozenset(("transpose", "copy", "bitcast_convert"))
 
 
@@ -146,6 +148,8 @@ class _Fuser:
         self.only_reader: dict[int, Node] = {}
         self.must_write: set[int] = set(graph.results)
         self.inputs: dict[int, dict[int, float]] = {}  # of a value that runs inside its readers: what it reads
+        self.light_made: set[int] = set()
+        self.layout: set[int] = set()  # values that are only another layout of what is in memory
         self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
 
     def run(self) -> list[Piece]:
@@ -153,6 +157,12 @@ class _Fuser:
             if isinstance(item, Node):
                 for value in item.writes:
                     self.producer[value] = item
+                if item.cost.matrix_flops or item.base == "custom_call":
+                    self.must_write.update(v for v in item.reads if v not in self.layout)
+                elif item.base in _LAYOUT and all(v in self.layout or v not in self.light_made for v in item.reads):
+                    self.layout.update(item.writes)
+                elif self.light(item):
+                    self.light_made.update(item.writes)
                 for value in dict.fromkeys(item.reads):
                     self.readers[value] = self.readers.get(value, 0) + 1
                     self.only_reader[value] = item
@@ -176,8 +186,9 @@ class _Fuser:
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""
         reads: dict[int, float] = {}
+        library = bool(node.cost.matrix_flops) or node.base == "custom_call"
         for position, value in enumerate(node.reads):
-            inside = self.inputs.get(value)
+            inside = self.inputs.get(value) if not library or value in self.layout else None
             whole = float(self.size[value])
             if inside is not None:
                 for leaf, part in inside.items():
@@ -192,8 +203,6 @@ class _Fuser:
         return reads
 
     def light(self, node: Node) -> bool:
-        if node.base == "reduce" and len(node.writes) == 1:
-            return node.along_rows
         return node.base in _LIGHT
 
     def runs_inside(self, node: Node, reads: dict[int, float]) -> bool:
@@ -207,14 +216,14 @@ class _Fuser:
         carries = any(v in self.heavy for v in node.reads if v in self.inputs)
         if carries or not self.light(node):
             reader = self.only_reader[value]
-            alone = readers == 1 and not written
+            alone = readers == 1 and not written and not node.cost.matrix_flops
             held = {v for v in reader.reads if v in self.heavy and v != value}
             if alone and not held and reader.base in _SAME_SIZE and reader.elements == node.elements:
                 self.heavy.add(value)
                 return True
             return False
         moved, own = sum(reads.values()), float(self.size[value])
-        return (readers - 1) * moved <= (readers if written else readers + 1) * own
+        return readers == 1 or moved <= own
 
     def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
         nodes, stack = [], [node]
@@ -224,7 +233,8 @@ class _Fuser:
                 continue
             owned.add(id(one))
             nodes.append(one)
-            stack.extend(self.producer[v] for v in one.reads if v in self.inputs)
+            library = bool(one.cost.matrix_flops) or one.base == "custom_call"
+            stack.extend(self.producer[v] for v in one.reads if v in self.inputs and (not library or v in self.layout))
         in_place = node.updates is not None and node.reads[0] not in self.inputs
         writes = {}
         for value in node.writes:

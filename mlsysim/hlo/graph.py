@@ -31,7 +31,6 @@ class Node:
     updates: float | None = None  # bytes it writes into its first operand, which its result replaces
     elements: int = 0  # of its first result
     space: int = 0  # elements that it runs over: those of its result, or of what it reduces
-    along_rows: bool = False  # a reduction over the last dimensions
 
 
 @dataclass(slots=True)
@@ -178,10 +177,7 @@ class _Builder:
         if base in TOUCHING:
             node.touch = float(sum(self.bytes[v] for v in writes))
         elif base == "reduce":
-            operand = self.type_of(op.operands[0])
-            dims = op.attributes.get("dimensions", ())
-            node.space = operand.elements
-            node.along_rows = sorted(dims) == list(range(len(operand.shape) - len(dims), len(operand.shape)))
+            node.space = self.type_of(op.operands[0]).elements
         elif base == "dynamic_update_slice":
             node.updates = float(self.bytes[reads[1]])
         elif base == "scatter":
