@@ -45,6 +45,10 @@ def custom_call(
     if target in _SORTS and operands:
         n = operands[0].elements
         return "vector", float(n * max(0, n - 1).bit_length())
+    if "trsm" in target and len(operands) >= 2 and operands[0].shape:
+        return "vector", 2.0 * operands[0].shape[-1] * operands[1].elements
+    if "potrf" in target and operands and operands[0].shape:
+        return "vector", operands[0].shape[-1] * operands[0].elements / 3
     if target in _RANDOM:
         return "rng", float(sum(t.elements for t in results))
     return None

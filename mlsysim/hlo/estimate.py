@@ -13,6 +13,7 @@ from mlsysim.errors import InputError
 from mlsysim.hlo import slicing
 from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece, kernels
 from mlsysim.hlo.graph import Collective, build
+from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
@@ -190,13 +191,20 @@ def estimate(
     InputError, UnknownNameError
         A program that cannot be read; a precision or a bandwidth that the device does not list.
     """
-    program = program if isinstance(program, Program) else read(program)
-    device = catalog.device(device)
+    with no_collection():
+        program = program if isinstance(program, Program) else read(program)
+        return _estimate(
+            program, catalog.device(device), split, fuse, network, Roofline(catalog.device(device), efficiency, memory_efficiency, run_as)
+        )
+
+
+def _estimate(
+    program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, clock: Roofline
+) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
     pieces = kernels(graph, fused)
     regions = slicing.slices(pieces, split)
-    clock = Roofline(device, efficiency, memory_efficiency, run_as)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from mlsysim.hlo.costs import ELEMENTWISE, TRANSCENDENTAL
+from mlsysim.hlo.costs import ELEMENTWISE, EXPANDED, TRANSCENDENTAL
 from mlsysim.hlo.graph import Collective, Fused, Graph, Loop, Node
 
 MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
 _LIGHT = (
     ELEMENTWISE
     | (TRANSCENDENTAL - {"rng"})
+    | frozenset(EXPANDED)
     | frozenset(
         "broadcast broadcast_in_dim iota transpose slice dynamic_slice real_dynamic_slice gather pad concatenate reverse "
         "copy bitcast_convert constant_like dynamic_iota dynamic_broadcast_in_dim partition_id replica_id".split()

@@ -103,6 +103,7 @@ class _Builder:
         self.by_op: dict[int, tuple[int, Cost]] = {}
         self.tuples: dict[int, tuple[int, ...]] = {}
         self.optimised = False
+        self.in_function = 0  # depth of calls: what stands in a function may run again
         self.ops = 0
         self.chase: trips.Chase | None = None
         self.weight = 1  # times that the op being added runs
@@ -121,27 +122,24 @@ class _Builder:
 
     def rule(self, op: Op) -> tuple[int, Cost]:
         """Signature and cost of an operation; equal operations share both."""
-        known = self.by_op.get(id(op))
+        known = self.by_op.get(id(op)) if self.in_function else None
         if known is None:
             index = self.program.values
-            key = (
-                op.name,
-                tuple([index[v] for v in op.operands]),
-                tuple([index[v] for v in op.results]),
-                _frozen(op, index) if op.attributes or op.blocks else None,
-            )
+            frozen = _frozen(op, index) if op.attributes or op.blocks else None
+            key = op.name, tuple([index[v] for v in op.operands]), tuple([index[v] for v in op.results]), frozen
             known = self.rules.get(key)
             if known is None:
                 bodies = [body_cost(b, self.type_of) for b in op.blocks]
                 operands, results = ([self.type_of(v) for v in ids] for ids in (op.operands, op.results))
                 try:
-                    cost = op_cost(op.base, operands, results, op.attributes, bodies)
+                    cost = op_cost(op.name, operands, results, op.attributes, bodies)
                 except (IndexError, TypeError, ValueError) as error:
                     if isinstance(error, InputError):
                         raise
                     raise InputError(f"{op.name} has operands or attributes that its rule cannot take") from None
                 known = self.rules[key] = (len(self.rules), cost)
-            self.by_op[id(op)] = known
+            if self.in_function:
+                self.by_op[id(op)] = known
         return known
 
     def block(self, block: Block, env: dict[int, int], into: list[Item], depth: int) -> tuple[int, ...]:
@@ -152,37 +150,47 @@ class _Builder:
         return tuple([env[v] for v in block.results])
 
     def op(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
-        base = op.name.partition(".")[2]
         self.ops += 1
         if self.ops > MAX_OPS:
             check(self.ops, MAX_OPS, "the number of operations with calls expanded", "keep loops rolled")
-        if base in _CONTROL:
-            _CONTROL[base](self, op, env, into, depth)
+        kind = _KINDS.get(op.name)
+        if kind is None:
+            kind = _KINDS[op.name] = _kind(op.name)
+        base, control = kind
+        if control is not None:
+            control(self, op, env, into, depth)
             return
-        if base in FREE or (base == "custom_call" and calls.is_free(op.attributes)):
-            self.alias(op, base, env)
-            return
-        reads = tuple([env[v] for v in op.operands])
-        if base in COLLECTIVES:
-            self.collective(op, base, reads, env, into)
+        if base == "custom_call" and calls.is_free(op.attributes):
+            self.alias(op, env, into, depth)
             return
         signature, cost = self.rule(op)
-        writes = self.new_all(op.results, env)
         if not cost.known:
             target = op.attributes.get("target")
             self.unknown[f"{op.name} @{str(target)[:80]}" if target is not None else op.name[:80]] += self.weight
-        node = Node(base, op.name, reads, writes, cost, signature)
-        if op.results:
-            node.elements = node.space = self.type_of(op.results[0]).elements
-        if base in TOUCHING:
-            node.touch = float(sum(self.bytes[v] for v in writes))
-        elif base == "reduce":
-            node.space = self.type_of(op.operands[0]).elements
-        elif base == "dynamic_update_slice":
-            node.updates = float(self.bytes[reads[1]])
-        elif base == "scatter":
-            node.updates = float(sum(self.bytes[v] for v in reads[(len(reads) - 1) // 2 + 1 :]))
+        reads = tuple([env[v] for v in op.operands])
+        size, index, types = self.bytes, self.program.values, self.program.types
+        made = []
+        for value in op.results:
+            env[value] = len(size)
+            made.append(len(size))
+            size.append(types[index[value]].bytes)
+        node = Node(base, op.name, reads, tuple(made), cost, signature)
+        if made:
+            node.elements = node.space = types[index[op.results[0]]].elements
+        if base in _PARTIAL:
+            self.partial(node, op)
         into.append(node)
+
+    def partial(self, node: Node, op: Op) -> None:
+        """Note what a node touches when that is less than all of its first operand, and what a reduction runs over."""
+        if node.base in TOUCHING:
+            node.touch = float(sum(self.bytes[v] for v in node.writes))
+        elif node.base == "reduce":
+            node.space = self.type_of(op.operands[0]).elements
+        elif node.base == "dynamic_update_slice":
+            node.updates = float(self.bytes[node.reads[1]])
+        elif node.base == "scatter":
+            node.updates = float(sum(self.bytes[v] for v in node.reads[(len(node.reads) - 1) // 2 + 1 :]))
 
     def constant(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         for value in op.results:
@@ -190,8 +198,9 @@ class _Builder:
             if self.type_of(value).elements <= IMMEDIATE:
                 self.bytes[got] = 0
 
-    def alias(self, op: Op, base: str, env: dict[int, int]) -> None:
+    def alias(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         """Results that are other names for operands."""
+        base = op.base
         if base == "tuple" and op.results:
             env[op.results[0]] = got = self.new(op.results[0])
             self.tuples[got] = tuple(env[v] for v in op.operands)
@@ -207,7 +216,7 @@ class _Builder:
         body = self.program.functions.get(op.attributes.get("callee", ""))
         if body is None or len(body.arguments) != len(op.operands) or len(body.results) != len(op.results):
             if op.name.endswith(".async_start"):  # its results are a bundle, not the callee's
-                self.alias(op, "async_start", env)
+                self.alias(op, env, into, depth)
                 return
             raise InputError(f"a call of @{str(op.attributes.get('callee'))[:60]}, which is not defined with such operands")
         self.inline(op, body, env, into, depth)
@@ -219,7 +228,9 @@ class _Builder:
         inner = env if op.blocks else {}  # a function sees only its arguments, a region all that is around it
         for argument, operand in zip(body.arguments, op.operands, strict=True):
             inner[argument] = env[operand]
+        self.in_function += not op.blocks
         results = self.block(body, inner, into, depth + 1)
+        self.in_function -= not op.blocks
         for value, got in zip(op.results, results, strict=True):
             env[value] = got
 
@@ -266,8 +277,8 @@ class _Builder:
             env[body.arguments[i]] = env[condition.arguments[i]] = got
         graph = Graph(bytes=self.bytes)
         outer, self.weight = self.weight, self.weight * count
-        self.block(condition, env, graph.items, depth + 1)
-        graph.results = self.block(body, env, graph.items, depth + 1)
+        goes_on = self.block(condition, env, graph.items, depth + 1)
+        graph.results = self.block(body, env, graph.items, depth + 1) + goes_on
         self.weight = outer
         writes = []
         for (got, unchanged), value in zip(carried, op.results, strict=True):
@@ -281,9 +292,9 @@ class _Builder:
         if count and graph.items:
             into.append(Loop(graph, count, reads, tuple(writes)))
 
-    def collective(
-        self, op: Op, base: str, reads: tuple[int, ...], env: dict[int, int], into: list[Item]
-    ) -> None:
+    def collective(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        base = op.base
+        reads = tuple(env[v] for v in op.operands)
         members = op.attributes.get("groups", ()) or op.attributes.get("pairs", ())
         writes = self.new_all(op.results, env)
         ranks = max(map(len, members), default=0)
@@ -295,7 +306,9 @@ class _Builder:
         into.append(Collective(base, reads, writes, *sizes, members, ranks))
 
 
-_CONTROL: dict[str, Callable[[_Builder, Op, dict[int, int], list[Item], int], None]] = {
+_Control = Callable[[_Builder, Op, dict[int, int], list[Item], int], None]
+_DIALECTS = frozenset(("stablehlo", "mhlo", "chlo", "func", "sdy", "vhlo"))
+_CONTROL: dict[str, _Control] = {
     "constant": _Builder.constant,
     "while": _Builder.loop,
     "case": _Builder.case,
@@ -303,7 +316,20 @@ _CONTROL: dict[str, Callable[[_Builder, Op, dict[int, int], list[Item], int], No
     "fusion": _Builder.fusion,
     **dict.fromkeys(_CALLS, _Builder.call),
     **dict.fromkeys(_INLINE, _Builder.region),
+    **dict.fromkeys(FREE, _Builder.alias),
+    **dict.fromkeys(COLLECTIVES, _Builder.collective),
 }
+_EFFECTS = frozenset(("custom_call", "infeed", "outfeed", "send", "recv"))
+_PARTIAL = TOUCHING | {"reduce", "dynamic_update_slice", "scatter"}
+_KINDS: dict[str, tuple[str, _Control | None]] = {}  # by full name, filled as names come
+
+
+def _kind(name: str) -> tuple[str, _Control | None]:
+    """An operation's base name, and what handles it when it is not plain work."""
+    base = name.partition(".")[2]
+    if base in _CONTROL and name.partition(".")[0] in _DIALECTS:
+        return base, _CONTROL[base]
+    return base, None
 
 
 def reads_of(item: Item) -> tuple[int, ...]:
@@ -311,6 +337,21 @@ def reads_of(item: Item) -> tuple[int, ...]:
         made = {v for node in item.nodes for v in node.writes}
         return tuple(dict.fromkeys(v for node in item.nodes for v in node.reads if v not in made))
     return item.reads
+
+
+def alive(items: Sequence[Item], results: Sequence[int]) -> list[Item]:
+    """The items that something needs: results, effects, or each other. No compiler runs the rest."""
+    needed = set(results)
+    kept: list[Item] = []
+    for item in reversed(items):
+        effect = isinstance(item, Collective) or (isinstance(item, Node) and item.base in _EFFECTS)
+        if isinstance(item, Loop):
+            item.body.items = alive(item.body.items, item.body.results)
+            effect = any(isinstance(i, Collective) or (isinstance(i, Node) and i.base in _EFFECTS) for i in item.body.items)
+        if effect or not needed.isdisjoint(item.writes):
+            needed.update(reads_of(item))
+            kept.append(item)
+    return kept[::-1]
 
 
 def weigh(items: Sequence[Item]) -> tuple[float, float]:
@@ -358,4 +399,5 @@ def build(program: Program) -> Graph:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{program.name}: an operation reads a value that is not defined before it") from None
+    items = alive(items, results)
     return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops)

@@ -1,5 +1,9 @@
 """Bounds on what is read: a program is untrusted input, and a wrong file must fail in bounded time and memory."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mlsysim.errors import InputError
 
 MAX_BYTES = 64 * 2**20  # of a file
@@ -14,3 +18,15 @@ def check(value: float, most: float, what: str, hint: str) -> None:
     """Raise an InputError when ``value`` exceeds ``most``."""
     if value > most:
         raise InputError(f"{what} is {value:,.0f}, more than the {most:,.0f} that are read; {hint}")
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking a hundred thousand live tuples again and again while they are made."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.limits import MAX_ELEMENTS, MAX_RANK, check
@@ -53,8 +53,7 @@ class TensorType:
         return "x".join((*map(str, self.shape), self.dtype))
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One operation: its full name, the values it reads and writes, what of its attributes decides cost, and its blocks."""
 
     name: str
@@ -69,8 +68,7 @@ class Op:
         return self.name.partition(".")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A straight list of operations with its arguments, and the values that it returns."""
 
     arguments: tuple[int, ...]

@@ -3,7 +3,6 @@
 The bindings are private API of jaxlib, so everything that touches them stands here; tests run it on several versions.
 """
 
-import gc
 import re
 from collections.abc import Callable
 from itertools import accumulate
@@ -12,7 +11,7 @@ from typing import Any
 
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.hlo import form, groups
-from mlsysim.hlo.limits import MAX_BYTES, MAX_DEPTH, MAX_OPS, check
+from mlsysim.hlo.limits import MAX_BYTES, MAX_DEPTH, MAX_OPS, check, no_collection
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 
 _HIDDEN = re.compile(rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*')  # text in which a bracket means nothing
@@ -77,6 +76,8 @@ class _Walker:
     def __init__(self, ir: Any, name: str) -> None:
         self.ir, self.name = ir, name
         self.types: dict[TensorType, int] = {}
+        self.listed: list[TensorType] = []
+        self.cached: dict[Any, dict[str, Any]] = {}
         self.type_ids: dict[Any, int] = {}
         self.ids: dict[Any, int] = {}
         self.values: list[int] = []
@@ -102,6 +103,8 @@ class _Walker:
         if index is None:
             tensor = self.tensor(str(kind))
             index = self.type_ids[kind] = self.types.setdefault(tensor, len(self.types))
+            if index == len(self.listed):
+                self.listed.append(tensor)
         self.ids[value] = new = len(self.values)
         self.values.append(index)
         return new
@@ -110,7 +113,7 @@ class _Walker:
         arguments = tuple(self.define(a) for a in block.arguments)
         ops: list[Op] = []
         results: tuple[int, ...] = ()
-        ids, define, readers = self.ids, self.define, _READERS
+        ids, define, readers, values, type_ids = self.ids, self.define, _READERS, self.values, self.type_ids
         for view in block.operations:
             op = view.operation
             name = op.name
@@ -120,7 +123,16 @@ class _Walker:
                 results = operands
                 continue
             self.ops += 1
-            defined = tuple([define(r) for r in op.results])
+            made = []
+            for result in op.results:
+                index = type_ids.get(result.type)
+                if index is None:
+                    made.append(define(result))
+                else:
+                    ids[result] = new = len(values)
+                    values.append(index)
+                    made.append(new)
+            defined = tuple(made)
             read = readers.get(base)
             attributes = read(self, op) if read else _NOTHING
             blocks: tuple[Block, ...] = ()
@@ -178,6 +190,13 @@ class _Walker:
         return tuple(flat[i : i + width] for i in range(0, len(flat), width)) if width else ()
 
     def dot(self, op: Any) -> dict[str, Any]:
+        held = op.attributes
+        key = tuple(held[k] for k in ("dot_dimension_numbers", "precision_config") if k in held)
+        if key not in self.cached:
+            self.cached[key] = self.read_dot(op)
+        return self.cached[key]
+
+    def read_dot(self, op: Any) -> dict[str, Any]:
         text = str(op.attributes["dot_dimension_numbers"]) if "dot_dimension_numbers" in op.attributes else ""
         found: dict[str, Any] = {
             key: tuple(int(n) for n in re.findall(r"\d+", dims)) for key, dims in re.findall(r"(\w+) = \[([^\]]*)\]", text)
@@ -226,18 +245,15 @@ class _Walker:
         return found
 
     def constant(self, op: Any) -> dict[str, Any]:
-        kind = self.types_of(op.results[0])
+        kind = self.listed[self.values[-1]]  # of its result, which was just defined
         if kind.elements != 1 or kind.dtype[0] == "f" or not isinstance(
             value := op.attributes["value"], self.ir.DenseIntElementsAttr
         ):
             return _NOTHING
         return {"value": int(value[0])}
 
-    def types_of(self, value: Any) -> TensorType:
-        return self.tensor(str(value.type))
-
     def compare(self, op: Any) -> dict[str, Any]:
-        if str(op.results[0].type) != "tensor<i1>":
+        if self.listed[self.values[-1]].elements != 1:
             return _NOTHING
         found = re.search(r"direction (\w+)", str(op.attributes["comparison_direction"]))
         return {"direction": found[1]} if found else _NOTHING
@@ -262,7 +278,10 @@ class _Walker:
         return {"trips": int(found[1])} if found else _NOTHING
 
     def dimensions(self, op: Any) -> dict[str, Any]:
-        return {"dimensions": self.ints(op.attributes["dimensions"])}
+        attribute = op.attributes["dimensions"]
+        if attribute not in self.cached:
+            self.cached[attribute] = {"dimensions": self.ints(attribute)}
+        return self.cached[attribute]
 
     def fft(self, op: Any) -> dict[str, Any]:
         return {"lengths": self.ints(op.attributes["fft_length"])}
@@ -320,17 +339,13 @@ def parse(text: str, name: str = "program") -> Program:
         reason = " ".join(str(error).split()).replace("Unable to parse module assembly: ", "")
         raise InputError(f"{name}: not StableHLO that parses ({reason[:200]})") from None
     sharded = bool(_PLACED.search(text))
-    was_enabled = gc.isenabled()
-    gc.disable()  # a hundred thousand small tuples, none of them garbage
     try:
-        return _Walker(ir, name).module(module, sharded)
+        with no_collection():
+            return _Walker(ir, name).module(module, sharded)
     except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, MlsysimError):
             raise
         raise InputError(f"{name}: an operation lacks what StableHLO gives it ({type(error).__name__}: {error})") from None
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def read(path: str | Path) -> Program:
