@@ -52,17 +52,25 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("file", metavar="FILE", help="StableHLO text (needs the extra hlo), or the .json form of a program")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument("--split", default="dependency", help="linear, or dependency: what may overlap (default: dependency)")
+    p.add_argument(
+        "--split", default="dependency", help="linear, or dependency: what may overlap (default: dependency)"
+    )
     p.add_argument(
         "--fusion",
         default="auto",
         choices=("auto", "on", "off"),
         help="fuse operations: where no compiler has (auto), always, or never",
     )
-    p.add_argument("--bandwidth", type=quantity("GB/s"), help="of the links, per device and one way (default: scale-up)")
+    p.add_argument(
+        "--bandwidth", type=quantity("GB/s"), help="of the links, per device and one way (default: scale-up)"
+    )
     p.add_argument("--latency", default=0.0, type=quantity("ns"), help="per step of a collective (default: 0)")
-    p.add_argument("--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)")
-    p.add_argument("--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)")
+    p.add_argument(
+        "--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)"
+    )
+    p.add_argument(
+        "--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)"
+    )
     p.add_argument(
         "--run-as",
         action="append",

@@ -8,4 +8,16 @@ from mlsysim.hlo.form import from_json, to_json
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 from mlsysim.hlo.stablehlo import parse, read
 
-__all__ = ["Block", "Estimate", "Links", "Op", "Program", "TensorType", "estimate", "from_json", "parse", "read", "to_json"]
+__all__ = [
+    "Block",
+    "Estimate",
+    "Links",
+    "Op",
+    "Program",
+    "TensorType",
+    "estimate",
+    "from_json",
+    "parse",
+    "read",
+    "to_json",
+]

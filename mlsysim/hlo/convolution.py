@@ -81,6 +81,6 @@ def convolution_flops(
             positions *= valid_positions(*extents, strides[d], padding[d][0], base[d], window[d])
         features = lhs[of_input["f"]] // attributes.get("feature_group_count", 1)
         batch = lhs[of_input["b"]] // attributes.get("batch_group_count", 1)
-        return 2.0 * features * result[of_result["f"]] * batch * positions
+        return float(2 * features * result[of_result["f"]] * batch * positions)
     except (KeyError, IndexError, ZeroDivisionError):
         raise InputError("a convolution's dimension numbers, window or groups do not fit its operands") from None

@@ -12,54 +12,8 @@ from typing import Any
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls
 from mlsysim.hlo.convolution import convolution_flops
+from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, ELEMENTWISE, EXPANDED, FREE, MOVES, TOUCHING, TRANSCENDENTAL
 from mlsysim.hlo.program import Block, TensorType
-
-TRANSCENDENTAL = frozenset(
-    "exponential exponential_minus_one log log_plus_one logistic power sqrt rsqrt cbrt sine cosine tan tanh atan2 erf "
-    "atan rng".split()
-)
-# Functions that a compiler writes out as others: FLOPs and transcendentals per element of f32, as XLA of JAX 0.10.2 counts
-# them for each function alone
-EXPANDED = {
-    "erfc": (62, 1),
-    "erf_inv": (37, 2),
-    "lgamma": (53, 4),
-    "digamma": (73, 3),
-    "sinh": (10, 3),
-    "cosh": (3, 2),
-    "asin": (5, 2),
-    "acos": (3, 2),
-    "_asin_acos_kernel": (5, 2),
-    "asinh": (11, 3),
-    "acosh": (7, 4),
-    "atanh": (6, 2),
-    "bessel_i1e": (83, 1),
-    "zeta": (121, 11),
-    "polygamma": (260, 19),
-    "next_after": (24, 0),
-}
-ELEMENTWISE = frozenset(
-    "abs add and ceil clamp compare complex convert count_leading_zeros divide floor imag is_finite maximum minimum "
-    "multiply negate not or popcnt real reduce_precision remainder round_nearest_afz round_nearest_even select "
-    "shift_left shift_right_arithmetic shift_right_logical sign stochastic_convert subtract uniform_dequantize "
-    "uniform_quantize xor is_inf is_neg_inf is_pos_inf mulhi conj square".split()
-)
-# No work and no traffic: another name for the same bytes, or nothing at all
-FREE = frozenset(
-    "reshape bitcast tuple get_tuple_element optimization_barrier after_all create_token domain add_dependency "
-    "dynamic_reshape get_dimension_size set_dimension_size async_done async_update propagation_barrier "
-    "sharding_constraint sharding_group data_flow_edge func_data_flow_edge reshard trace".split()
-)
-# Data is moved or made, nothing is computed
-MOVES = frozenset(
-    "broadcast broadcast_in_dim concatenate copy transpose reverse iota pad dynamic_broadcast_in_dim dynamic_iota "
-    "dynamic_pad real_dynamic_slice slice dynamic_slice dynamic_update_slice gather dynamic_gather torch_index_select "
-    "partition_id replica_id constant_like infeed outfeed send recv bitcast_convert all_slice".split()
-)
-TOUCHING = frozenset("slice dynamic_slice real_dynamic_slice gather dynamic_gather torch_index_select".split())
-COLLECTIVES = frozenset(
-    "all_reduce all_gather reduce_scatter all_to_all collective_permute collective_broadcast cross-replica-sum".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +124,6 @@ def _window_elements(a: Mapping[str, Any]) -> int:
     return math.prod(a.get("window_dimensions", ()))
 
 
-_DIALECTS = frozenset(("stablehlo", "mhlo", "chlo", "func", "sdy", "vhlo"))
-
-
 def op_cost(
     name: str,
     operands: Sequence[TensorType],
@@ -200,7 +151,7 @@ def op_cost(
     dialect, _, base = name.partition(".")
     if dialect == "chlo" and base.startswith("broadcast_"):
         base = base.removeprefix("broadcast_")  # the same operation with its operands spread to one shape
-    elif dialect not in _DIALECTS:
+    elif dialect not in DIALECTS:
         base = ""  # another dialect's operation of the same name is another operation
     if base in FREE or base == "constant":
         return FREE_COST
@@ -210,8 +161,8 @@ def op_cost(
     if base in TRANSCENDENTAL:
         return Cost(transcendentals=float(results[0].elements), bytes=traffic)
     if base in EXPANDED:
-        flops, roots = (n * results[0].elements for n in EXPANDED[base])
-        return Cost(float(flops), 0.0, float(roots), traffic)
+        flops, roots = (float(n * results[0].elements) for n in EXPANDED[base])
+        return Cost(flops, 0.0, roots, traffic)
     special = _SPECIAL.get(base)
     if special:
         return special(operands, results, attributes)
@@ -284,5 +235,14 @@ def body_cost(block: Block, types: Callable[[int], TensorType]) -> Cost:
 
 def rule_names() -> frozenset[str]:
     """Every operation that has a rule here."""
-    rest = "constant reduce reduce_window select_and_scatter scatter map scan custom_call".split()
-    return ELEMENTWISE | TRANSCENDENTAL | frozenset(EXPANDED) | FREE | MOVES | COLLECTIVES | frozenset(_SPECIAL) | frozenset(rest)
+    rest = ("constant", "reduce", "reduce_window", "select_and_scatter", "scatter", "map", "scan", "custom_call")
+    return (
+        ELEMENTWISE
+        | TRANSCENDENTAL
+        | frozenset(EXPANDED)
+        | FREE
+        | MOVES
+        | COLLECTIVES
+        | frozenset(_SPECIAL)
+        | frozenset(rest)
+    )

@@ -12,7 +12,8 @@ from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo import slicing
 from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece, kernels
-from mlsysim.hlo.graph import Collective, build
+from mlsysim.hlo.graph import build
+from mlsysim.hlo.items import Collective
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
 from mlsysim.hlo.roofline import Roofline
@@ -129,7 +130,9 @@ def _weighted(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel,
             yield from _weighted(piece.body, times * piece.count)
 
 
-def _notes(program: Program, messages: Sequence[Message], clock: Roofline, raw: bool, fuse: bool, domain: int | None) -> list[str]:
+def _notes(
+    program: Program, messages: Sequence[Message], clock: Roofline, raw: bool, fuse: bool, domain: int | None
+) -> list[str]:
     notes = []
     if program.sharded and not messages:
         devices = max([program.partitions, *(_product(axes) for axes in program.meshes.values())])
@@ -138,12 +141,17 @@ def _notes(program: Program, messages: Sequence[Message], clock: Roofline, raw: 
             f" ({devices} devices); partition the program to see one device's share"
         )
     if raw:
-        notes.append("no compiler has fused this program; " + ("our own fusion did" if fuse else "every operation moves its bytes"))
+        notes.append(
+            "no compiler has fused this program; "
+            + ("our own fusion did" if fuse else "every operation moves its bytes")
+        )
     if clock.vector_rate is None:
         notes.append(f"{clock.device.name} lists no vector rate: only memory bounds its elementwise work")
     widest = max((m.ranks for m in messages), default=0)
     if domain and widest > domain:
-        notes.append(f"a collective over {widest} ranks leaves the scale-up domain of {domain}, whose bandwidth was used for it")
+        notes.append(
+            f"a collective over {widest} ranks leaves the scale-up domain of {domain}, whose bandwidth was used for it"
+        )
     return notes
 
 
@@ -194,7 +202,12 @@ def estimate(
     with no_collection():
         program = program if isinstance(program, Program) else read(program)
         return _estimate(
-            program, catalog.device(device), split, fuse, network, Roofline(catalog.device(device), efficiency, memory_efficiency, run_as)
+            program,
+            catalog.device(device),
+            split,
+            fuse,
+            network,
+            Roofline(catalog.device(device), efficiency, memory_efficiency, run_as),
         )
 
 
@@ -229,7 +242,8 @@ def _estimate(
 
     timeline = schedule(regions, region_time)
     messages = [
-        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c)) for c, n in graph.collectives()
+        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
+        for c, n in graph.collectives()
     ]
     compute = fsum(times[id(kernel)] * n for kernel, n in work)
     comm = fsum(m.time_s * m.count for m in messages)

@@ -12,21 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from mlsysim.hlo.costs import ELEMENTWISE, EXPANDED, TRANSCENDENTAL
-from mlsysim.hlo.graph import Collective, Fused, Graph, Loop, Node
+from mlsysim.hlo.items import Collective, Fused, Graph, Loop, Node, reads_of
+from mlsysim.hlo.opset import LAYOUT, LIBRARY, LIGHT, SAME_SIZE
 
 MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
-_LIGHT = (
-    ELEMENTWISE
-    | (TRANSCENDENTAL - {"rng"})
-    | frozenset(EXPANDED)
-    | frozenset(
-        "broadcast broadcast_in_dim iota transpose slice dynamic_slice real_dynamic_slice gather pad concatenate reverse "
-        "copy bitcast_convert constant_like dynamic_iota dynamic_broadcast_in_dim partition_id replica_id".split()
-    )
-)
-_LAYOUT = frozenset(("transpose", "slice", "copy", "concatenate"))  # what a library's product reads through
-_SAME_SIZE = ELEMENTWISE | TRANSCENDENTAL | frozenset(("transpose", "copy", "bitcast_convert"))
 
 
 @dataclass(slots=True)
@@ -75,12 +64,19 @@ class LoopKernels:
 Piece = Kernel | Collective | LoopKernels
 
 
+def is_library(node: Node) -> bool:
+    """Whether a node is a call that takes its operands from memory; so is one that nothing is known of."""
+    return bool(node.cost.matrix_flops) or node.base in LIBRARY or not node.cost.known
+
+
 def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> None:
     """Note that ``part`` bytes of a value are read; never more than the whole of it."""
     into[value] = min(whole, into.get(value, 0.0) + part) if part < whole else whole
 
 
-def boundary(nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
+def boundary(
+    nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]
+) -> tuple[dict[int, float], dict[int, float]]:
     """Bytes that a fused kernel reads and writes, by value: each array once, and of a sliced one only the slices."""
     made = {v: node for node in nodes for v in node.writes}
     reads: dict[int, float] = {}
@@ -101,7 +97,11 @@ def boundary(nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]) 
         if producer is None:
             continue  # passed through
         in_place = producer.updates is not None and producer.reads[0] not in made
-        out[value] = min(float(size[value]), producer.updates) if in_place and producer.updates is not None else float(size[value])
+        out[value] = (
+            min(float(size[value]), producer.updates)
+            if in_place and producer.updates is not None
+            else float(size[value])
+        )
     return reads, out
 
 
@@ -134,9 +134,7 @@ def _alone(item: Node | Fused | Collective | Loop, graph: Graph, fuse: bool) -> 
 def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
     body = kernels(item.body, fuse)
     communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
-    return LoopKernels(
-        body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates
-    )
+    return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
 
 
 class _Fuser:
@@ -158,9 +156,12 @@ class _Fuser:
             if isinstance(item, Node):
                 for value in item.writes:
                     self.producer[value] = item
-                if item.cost.matrix_flops or item.base == "custom_call":
+                if is_library(item):
                     self.must_write.update(v for v in item.reads if v not in self.layout)
-                elif item.base in _LAYOUT and all(v in self.layout or v not in self.light_made for v in item.reads):
+                elif item.base in LAYOUT and all(
+                    v in self.layout or v not in self.light_made
+                    for v in (item.reads[:1] if item.base == "dynamic_slice" else item.reads)  # the rest are indices
+                ):
                     self.layout.update(item.writes)
                 elif self.light(item):
                     self.light_made.update(item.writes)
@@ -168,8 +169,7 @@ class _Fuser:
                     self.readers[value] = self.readers.get(value, 0) + 1
                     self.only_reader[value] = item
             else:
-                reads = {v for n in item.nodes for v in n.reads} if isinstance(item, Fused) else item.reads
-                self.must_write.update(reads)
+                self.must_write.update(reads_of(item))
         pieces: list[Piece] = []
         owned: set[int] = set()
         for item in self.graph.items:
@@ -187,7 +187,7 @@ class _Fuser:
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""
         reads: dict[int, float] = {}
-        library = bool(node.cost.matrix_flops) or node.base == "custom_call"
+        library = is_library(node)
         for position, value in enumerate(node.reads):
             inside = self.inputs.get(value) if not library or value in self.layout else None
             whole = float(self.size[value])
@@ -204,7 +204,7 @@ class _Fuser:
         return reads
 
     def light(self, node: Node) -> bool:
-        return node.base in _LIGHT
+        return node.base in LIGHT
 
     def runs_inside(self, node: Node, reads: dict[int, float]) -> bool:
         """Whether the node's readers compute its value for themselves."""
@@ -219,7 +219,7 @@ class _Fuser:
             reader = self.only_reader[value]
             alone = readers == 1 and not written and not node.cost.matrix_flops
             held = {v for v in reader.reads if v in self.heavy and v != value}
-            if alone and not held and reader.base in _SAME_SIZE and reader.elements == node.elements:
+            if alone and not held and reader.base in SAME_SIZE and reader.elements == node.elements:
                 self.heavy.add(value)
                 return True
             return False
@@ -234,7 +234,7 @@ class _Fuser:
                 continue
             owned.add(id(one))
             nodes.append(one)
-            library = bool(one.cost.matrix_flops) or one.base == "custom_call"
+            library = is_library(one)
             stack.extend(self.producer[v] for v in one.reads if v in self.inputs and (not library or v in self.layout))
         in_place = node.updates is not None and node.reads[0] not in self.inputs
         writes = {}

@@ -1,97 +1,20 @@
 """A program as one graph: calls inlined, loops held with their count, every operation with its cost."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls, trips
-from mlsysim.hlo.costs import COLLECTIVES, FREE, TOUCHING, Cost, body_cost, op_cost
+from mlsysim.hlo.costs import Cost, body_cost, op_cost
+from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, alive, reads_of, weigh
 from mlsysim.hlo.limits import MAX_DEPTH, MAX_OPS, check
+from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, FREE, TOUCHING
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 
 IMMEDIATE = 8  # elements; a constant of up to so many is part of the instruction
 _CALLS = frozenset(("call", "composite", "async_start"))
 _INLINE = frozenset(("manual_computation", "named_computation"))
-
-
-@dataclass(slots=True)
-class Node:
-    """An operation that runs. ``reads`` and ``writes`` are values of the graph; ``touch`` is what it takes of its
-    first operand when that is less than all of it, or None."""
-
-    base: str
-    name: str
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    cost: Cost
-    signature: int
-    touch: float | None = None
-    updates: float | None = None  # bytes it writes into its first operand, which its result replaces
-    elements: int = 0  # of its first result
-    space: int = 0  # elements that it runs over: those of its result, or of what it reduces
-
-
-@dataclass(slots=True)
-class Fused:
-    """A kernel that the compiler has fused: nodes that run as one."""
-
-    nodes: list[Node]
-    writes: tuple[int, ...]
-    reads: tuple[int, ...] = ()
-
-
-@dataclass(slots=True)
-class Collective:
-    """A collective with the bytes that go in and come out on one rank."""
-
-    op: str
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    in_bytes: int
-    out_bytes: int
-    groups: tuple[tuple[int, ...], ...]
-    ranks: int
-
-    @property
-    def whole(self) -> int:
-        """The buffer in the sense of the collective formulas: the gathered one, or the one before it is scattered."""
-        return max(self.in_bytes, self.out_bytes)
-
-
-@dataclass(slots=True)
-class Loop:
-    """A body that runs ``count`` times."""
-
-    body: "Graph"
-    count: int
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-
-
-Item = Node | Fused | Collective | Loop
-
-
-@dataclass(slots=True)
-class Graph:
-    """Items in program order. ``bytes`` and ``types`` are shared by a graph and the bodies of its loops."""
-
-    items: list[Item] = field(default_factory=list)
-    results: tuple[int, ...] = ()
-    bytes: list[int] = field(default_factory=list)  # by value
-    optimised: bool = False  # a compiler has fused it already
-    unknown: Counter[str] = field(default_factory=Counter)
-    ops: int = 0
-
-    def collectives(self) -> Iterator[tuple[Collective, int]]:
-        """Every collective with the times it runs, those in loops included."""
-        for item in self.items:
-            if isinstance(item, Collective):
-                yield item, 1
-            elif isinstance(item, Loop):
-                for inner, count in item.body.collectives():
-                    yield inner, count * item.count
 
 
 class _Builder:
@@ -218,7 +141,9 @@ class _Builder:
             if op.name.endswith(".async_start"):  # its results are a bundle, not the callee's
                 self.alias(op, env, into, depth)
                 return
-            raise InputError(f"a call of @{str(op.attributes.get('callee'))[:60]}, which is not defined with such operands")
+            raise InputError(
+                f"a call of @{str(op.attributes.get('callee'))[:60]}, which is not defined with such operands"
+            )
         self.inline(op, body, env, into, depth)
 
     def region(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
@@ -241,7 +166,9 @@ class _Builder:
         if any(isinstance(item, Collective | Loop) for item in inner):
             into.extend(inner)  # a fusion around a loop or a collective is a call
             return
-        nodes = [n for item in inner for n in (item.nodes if isinstance(item, Fused) else [item]) if isinstance(n, Node)]
+        nodes = [
+            n for item in inner for n in (item.nodes if isinstance(item, Fused) else [item]) if isinstance(n, Node)
+        ]
         if nodes:
             into.append(Fused(nodes, tuple(dict.fromkeys(env[v] for v in op.results))))
 
@@ -302,12 +229,11 @@ class _Builder:
             ranks = len({device for pair in members for device in pair})
         elif not ranks:  # no groups: everybody
             ranks = max(self.program.partitions, self.program.replicas)
-        sizes = (sum(self.bytes[v] for v in ids) for ids in (reads, writes))
-        into.append(Collective(base, reads, writes, *sizes, members, ranks))
+        in_bytes, out_bytes = (sum(self.bytes[v] for v in ids) for ids in (reads, writes))
+        into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks))
 
 
 _Control = Callable[[_Builder, Op, dict[int, int], list[Item], int], None]
-_DIALECTS = frozenset(("stablehlo", "mhlo", "chlo", "func", "sdy", "vhlo"))
 _CONTROL: dict[str, _Control] = {
     "constant": _Builder.constant,
     "while": _Builder.loop,
@@ -319,55 +245,14 @@ _CONTROL: dict[str, _Control] = {
     **dict.fromkeys(FREE, _Builder.alias),
     **dict.fromkeys(COLLECTIVES, _Builder.collective),
 }
-_EFFECTS = frozenset(("custom_call", "infeed", "outfeed", "send", "recv"))
 _PARTIAL = TOUCHING | {"reduce", "dynamic_update_slice", "scatter"}
 _KINDS: dict[str, tuple[str, _Control | None]] = {}  # by full name, filled as names come
 
 
 def _kind(name: str) -> tuple[str, _Control | None]:
-    """An operation's base name, and what handles it when it is not plain work."""
-    base = name.partition(".")[2]
-    if base in _CONTROL and name.partition(".")[0] in _DIALECTS:
-        return base, _CONTROL[base]
-    return base, None
-
-
-def reads_of(item: Item) -> tuple[int, ...]:
-    if isinstance(item, Fused):
-        made = {v for node in item.nodes for v in node.writes}
-        return tuple(dict.fromkeys(v for node in item.nodes for v in node.reads if v not in made))
-    return item.reads
-
-
-def alive(items: Sequence[Item], results: Sequence[int]) -> list[Item]:
-    """The items that something needs: results, effects, or each other. No compiler runs the rest."""
-    needed = set(results)
-    kept: list[Item] = []
-    for item in reversed(items):
-        effect = isinstance(item, Collective) or (isinstance(item, Node) and item.base in _EFFECTS)
-        if isinstance(item, Loop):
-            item.body.items = alive(item.body.items, item.body.results)
-            effect = any(isinstance(i, Collective) or (isinstance(i, Node) and i.base in _EFFECTS) for i in item.body.items)
-        if effect or not needed.isdisjoint(item.writes):
-            needed.update(reads_of(item))
-            kept.append(item)
-    return kept[::-1]
-
-
-def weigh(items: Sequence[Item]) -> tuple[float, float]:
-    """Work and traffic of a list of items, to compare branches by."""
-    flops = moved = 0.0
-    for item in items:
-        if isinstance(item, Loop):
-            inner = weigh(item.body.items)
-            flops, moved = flops + item.count * inner[0], moved + item.count * inner[1]
-        elif not isinstance(item, Collective):
-            for node in item.nodes if isinstance(item, Fused) else [item]:
-                flops += node.cost.flops + node.cost.transcendentals
-                moved += node.cost.bytes
-        else:
-            moved += item.whole
-    return flops, moved
+    """An operation's base name, and what handles it when it is not plain work. Of a foreign dialect, the whole name."""
+    dialect, _, base = name.partition(".")
+    return (base, _CONTROL.get(base)) if dialect in DIALECTS else (name, None)
 
 
 def _frozen(op: Op, index: Sequence[int]) -> Any:

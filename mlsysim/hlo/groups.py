@@ -11,7 +11,9 @@ from mlsysim.hlo.limits import check
 Groups = tuple[tuple[int, ...], ...]
 _MAX_DEVICES = 2**20
 _IOTA = re.compile(r"\[([\d,\s]+)\]\s*<=\s*\[([\d,\s]+)\](?:\s*T\(([\d,\s]+)\))?")
-_AXIS = re.compile(r'name\s*=\s*"([^"]+)"(?:\s*,\s*sub_axis_info\s*=\s*[^<]*<pre_size\s*=\s*(\d+)\s*,\s*size\s*=\s*(\d+))?')
+_AXIS = re.compile(
+    r'name\s*=\s*"([^"]+)"(?:\s*,\s*sub_axis_info\s*=\s*[^<]*<pre_size\s*=\s*(\d+)\s*,\s*size\s*=\s*(\d+))?'
+)
 
 
 def listed(rows: Sequence[Sequence[int]]) -> Groups:
@@ -105,7 +107,9 @@ def from_mesh_text(text: str, meshes: Mapping[str, Sequence[tuple[str, int]]]) -
         inline = re.findall(r'name\s*=\s*"([^"]+)"\s*,\s*size\s*=\s*(\d+)', text)
         mesh = [(name, int(size)) for name, size in inline]
     if not mesh:
-        raise InputError(f"a collective names mesh {named[1][:40] if named else '?'!r}, which the program does not define")
+        raise InputError(
+            f"a collective names mesh {named[1][:40] if named else '?'!r}, which the program does not define"
+        )
     sizes = dict(mesh)
     axes = [
         (name, int(pre or 1), int(size or sizes.get(name, 1)))

@@ -29,4 +29,7 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():  # what was made is old already: no first walk over all of it
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

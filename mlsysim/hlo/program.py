@@ -45,7 +45,9 @@ class TensorType:
         if any(type(n) is not int or n < 0 for n in self.shape):
             raise InputError(f"shape {self.shape!r:.80} has a dimension that is not a size; export with static shapes")
         elements = math.prod(self.shape)
-        check(elements, MAX_ELEMENTS, f"the size of tensor<{'x'.join(map(str, self.shape))[:60]}>", "no memory holds it")
+        check(
+            elements, MAX_ELEMENTS, f"the size of tensor<{'x'.join(map(str, self.shape))[:60]}>", "no memory holds it"
+        )
         object.__setattr__(self, "elements", elements)
         object.__setattr__(self, "bytes", -(-elements * bits_of(self.dtype) // 8))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlsysim.errors import unknown_name
 from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
-from mlsysim.hlo.graph import Collective
+from mlsysim.hlo.items import Collective
 from mlsysim.hlo.limits import MAX_COLLECTIVES, check
 
 

@@ -86,7 +86,8 @@ def trip_count(op: Op, chase: Chase) -> int | None:
     by a constant, and is compared with a constant.
     """
     if isinstance(op.attributes.get("trips"), int):
-        return max(0, op.attributes["trips"])
+        known: int = op.attributes["trips"]
+        return max(0, known)
     chase.steps = 0
     condition, body = op.blocks
     if len(condition.results) != 1:
@@ -95,8 +96,10 @@ def trip_count(op: Op, chase: Chase) -> int | None:
     steps = []
     for i, value in enumerate(body.results):
         carried = {argument: ("carry", k, 0) for k, argument in enumerate(body.arguments)}
+        chase.steps = 0
         step = ("carry", i, 0) if value == body.arguments[i] else chase.linear(value, carried)
         steps.append(step)
+    chase.steps = 0
     found = chase.condition(condition.results[0], {a: ("carry", k, 0) for k, a in enumerate(condition.arguments)})
     if found is None:
         return None
@@ -118,7 +121,7 @@ def trip_count(op: Op, chase: Chase) -> int | None:
     start, step = starts[counter], steps[counter]
     if not start or start[0] != "const" or not step or step[:2] != ("carry", counter) or step[2] == 0:
         return None
-    first, by, limit = start[1] + left[2], step[2], right[1]
+    first, by, limit = int(start[1] + left[2]), int(step[2]), int(right[1])
     if direction == "NE":
         return (limit - first) // by if (limit - first) % by == 0 and (limit - first) // by >= 0 else None
     if direction in ("LE", "GE"):
