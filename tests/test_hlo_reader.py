@@ -1,5 +1,6 @@
 """The reader of StableHLO text, which needs jaxlib: every form we meet, and files that are wrong by accident or on purpose."""
 
+import csv
 import random
 import re
 import resource
@@ -14,6 +15,7 @@ jaxlib = pytest.importorskip("jaxlib", reason="the extra 'hlo' is not installed"
 from mlsysim import hlo  # noqa: E402
 from mlsysim.errors import InputError, MlsysimError  # noqa: E402
 from mlsysim.hlo import costs, stablehlo  # noqa: E402
+from mlsysim.hlo.graph import build  # noqa: E402
 
 DATA = Path(__file__).parent / "data" / "hlo"
 REFERENCE = ROOT.parent / "shared" / "reference" / "stablehlo"
@@ -34,7 +36,32 @@ def test_text_reads_to_the_committed_json(path: Path) -> None:
     assert hlo.to_json(found) == path.with_suffix(".json").read_text().strip()
 
 
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason="the reference programs are not beside this checkout (../shared)")
+needs_reference = pytest.mark.skipif(
+    not REFERENCE.is_dir(), reason="the reference programs are not beside this checkout (../shared)"
+)
+
+
+@needs_reference
+@pytest.mark.independent
+def test_the_count_of_every_reference_program_is_that_of_xla() -> None:
+    """But for XLA's FLOP per all-reduced element, and for what it folds before it counts."""
+    with (REFERENCE.parent / "hespas" / "programs.csv").open() as file:
+        counted = {
+            r["workload"]: (float(r["xla_flops"]), float(r["xla_transcendentals"])) for r in csv.DictReader(file)
+        }
+    paths = [p for p in sorted(REFERENCE.glob("*.mlir")) if "meshaxes" not in p.name or VERSION >= (0, 10)]
+    for path in paths:
+        result = hlo.estimate(path, "H100", network=lambda c: 0.0)
+        graph = build(hlo.read(path))
+        reduced = sum(c.out_bytes // 4 for c, _ in graph.collectives() if c.op == "all_reduce")
+        flops, transcendentals = counted[path.stem]
+        assert flops - 2.1 * reduced - 1 <= result.flops * (1 + 1e-6), path.name  # bf16 has twice the elements
+        assert result.flops <= flops * (1 + 1e-5), path.name  # XLA drops multiplications by one
+        assert result.flops == pytest.approx(flops, rel=0.002), path.name
+        assert result.transcendentals == transcendentals, path.name
+
+
+@needs_reference
 def test_every_reference_program_is_read_and_has_no_unknown_operation() -> None:
     paths = [p for p in sorted(REFERENCE.glob("*.mlir")) if "meshaxes" not in p.name or VERSION >= (0, 10)]
     assert len(paths) > 40

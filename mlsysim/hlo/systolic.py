@@ -94,6 +94,6 @@ def utilisation(m: int, n: int, k: int, rows: int, columns: int, dataflow: str =
     """Products made per processing element and cycle, at most 1.
 
     >>> round(utilisation(8192, 8192, 8192, 128, 128), 3)
-    0.956
+    0.955
     """
     return m * n * k / (rows * columns * gemm_cycles(m, n, k, rows, columns, dataflow))
