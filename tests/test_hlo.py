@@ -406,8 +406,8 @@ def test_the_linear_split_alternates() -> None:
     assert [r.kind for r in regions] == ["compute", "comm"] * 28 + ["compute"]
 
 
-# The same steps after XLA's GPU compiler, for an A100. Its split of long products over idle cores, which writes partial
-# results, is its own; ours has no such rule, so bytes and time come out low.
+# The same steps after XLA's GPU compiler, for an A100. It splits some long products over idle cores, which writes partial
+# results, by weights fitted for each architecture; ours has no such rule, so bytes and time come out low.
 FUSED = [(f"tf1l_train_{p}.spmd", f"tf1l_train_{p}.gpuopt_a100_sxm_40") for p in ("dp8", "fsdp8", "dp2tp4")]
 
 

@@ -4,7 +4,19 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, cost, energy, exploring, hlo, primitives, reliability, serving, training
+from mlsysim.cli import (
+    catalogues,
+    checking,
+    collectives,
+    cost,
+    energy,
+    exploring,
+    hlo,
+    primitives,
+    reliability,
+    serving,
+    training,
+)
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
@@ -12,6 +24,7 @@ from mlsysim.errors import MlsysimError
 GROUPS = (
     catalogues,
     primitives,
+    collectives,
     training,
     serving,
     energy,

@@ -21,7 +21,7 @@ from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
 
-Network = Callable[[Collective], float]  # the time of one collective in s; mlsysim.network will give others
+Network = Callable[[Collective], float]  # the time of one collective in s
 _ALGORITHM = {"all_to_all": "pairwise"}
 
 

@@ -5,6 +5,7 @@ always, inside several when reading their inputs moves no more bytes than readin
 call of a library: it reads its operands from memory, transposed or sliced where they stand, and writes its result. A
 reduction, a scatter or a sort writes its result too, unless its only reader is an elementwise operation of the same size,
 which then runs in its epilogue.
+(XLA's GPU compiler also splits long products over idle cores, by weights that it fitted for each architecture; we do not.)
 Kernels that do not depend on each other, run over the same number of elements and read the same array become one.
 """
 

@@ -11,7 +11,7 @@ MAX_DEPTH = 100  # of nested brackets, and of nested regions and calls
 MAX_OPS = 500_000  # in a file, and again after calls are expanded
 MAX_RANK = 64  # dimensions of a tensor
 MAX_ELEMENTS = 2**62  # of a tensor
-MAX_COLLECTIVES = 20_000  # in the dependency-aware split, which keeps a bit per collective and op
+MAX_BITS = 2**32  # in the dependency-aware split, which keeps a bit per collective and kernel
 
 
 def check(value: float, most: float, what: str, hint: str) -> None:

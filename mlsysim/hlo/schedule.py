@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
+from mlsysim import network
 from mlsysim.hlo.slicing import Region
+
+_STREAM = {"compute": "compute", "comm": "communication"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,51 +25,36 @@ def schedule(regions: Sequence[Region], seconds: Callable[[Region], float]) -> T
     regions : sequence of Region
         In an order in which they can run.
     seconds : callable
-        Time of a compute or communication region by itself. A loop takes both streams for its turns, one after another.
+        Time of a compute or communication region by itself. A loop that communicates runs alone: after all that stands
+        before it, and turn by turn.
 
     Returns
     -------
     Timeline
     """
-    waits = [len(region.after) for region in regions]
-    leads: list[list[int]] = [[] for _ in regions]
-    for i, region in enumerate(regions):
-        for source in region.after:
-            leads[source].append(i)
-    ready: dict[str, list[int]] = {"compute": [], "comm": [], "loop": []}
-    for i, region in enumerate(regions):
-        if not waits[i]:
-            heappush(ready[region.kind], i)
-    spans = [(0.0, 0.0)] * len(regions)
-    running: list[tuple[float, int]] = []
-    idle = {"compute", "comm"}
+    spans: list[tuple[float, float]] = []
     now = 0.0
+    first = 0  # of the regions since the last loop
 
-    def start(kind: str) -> None:
-        i = heappop(ready[kind])
-        region = regions[i]
-        if kind == "loop":
-            time = region.count * schedule(region.body, seconds).total
-            idle.clear()
-        else:
-            time = seconds(region)
-            idle.discard(kind)
-        spans[i] = (now, now + time)
-        heappush(running, (now + time, i))
+    def run(until: int) -> float:
+        tasks = [
+            network.Task(
+                str(i),
+                _STREAM[regions[i].kind],
+                seconds(regions[i]),
+                tuple(str(d) for d in regions[i].after if d >= first),
+            )
+            for i in range(first, until)
+        ]
+        done = network.schedule(tasks)
+        spans.extend((now + done.starts[t.name], now + done.ends[t.name]) for t in tasks)
+        return done.time
 
-    while True:
-        loop = ready["loop"][0] if ready["loop"] else len(regions)
-        for kind in ("compute", "comm"):  # what stands before a waiting loop may still start
-            if kind in idle and ready[kind] and ready[kind][0] < loop:
-                start(kind)
-        if ready["loop"] and len(idle) == 2:
-            start("loop")
-        if not running:
-            break
-        now, done = heappop(running)
-        idle |= {"compute", "comm"} if regions[done].kind == "loop" else {regions[done].kind}
-        for follower in leads[done]:
-            waits[follower] -= 1
-            if not waits[follower]:
-                heappush(ready[regions[follower].kind], follower)
-    return Timeline(tuple(spans), max((end for _, end in spans), default=0.0))
+    for i, region in enumerate(regions):
+        if region.kind == "loop":
+            start = now = now + run(i)
+            now += region.count * schedule(region.body, seconds).total
+            spans.append((start, now))
+            first = i + 1
+    now += run(len(regions))
+    return Timeline(tuple(spans), now)

@@ -13,7 +13,7 @@ from typing import Any
 from mlsysim.errors import unknown_name
 from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
 from mlsysim.hlo.items import Collective
-from mlsysim.hlo.limits import MAX_COLLECTIVES, check
+from mlsysim.hlo.limits import MAX_BITS, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _linear(pieces: Sequence[Piece]) -> tuple[Region, ...]:
 
 def _dependency(pieces: Sequence[Piece]) -> tuple[Region, ...]:
     barriers = [i for i, piece in enumerate(pieces) if is_barrier(piece)]
-    check(len(barriers), MAX_COLLECTIVES, "the number of collectives", "use the linear split")
+    check(len(barriers) * len(pieces), MAX_BITS, "the number of collectives times kernels", "use the linear split")
     bit = {i: 1 << n for n, i in enumerate(barriers)}
     maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
     sources = [{maker[v] for v in piece.reads if v in maker and maker[v] != i} for i, piece in enumerate(pieces)]
