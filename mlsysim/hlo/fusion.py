@@ -164,7 +164,7 @@ class _Fuser:
                     for v in (item.reads[:1] if item.base == "dynamic_slice" else item.reads)  # the rest are indices
                 ):
                     self.layout.update(item.writes)
-                elif self.light(item):
+                elif item.base in LIGHT:
                     self.light_made.update(item.writes)
                 for value in dict.fromkeys(item.reads):
                     self.readers[value] = self.readers.get(value, 0) + 1
@@ -180,32 +180,31 @@ class _Fuser:
             reads = self.reads_of(item)
             if self.runs_inside(item, reads):
                 self.inputs[item.writes[0]] = reads
-                if not self.must_write & set(item.writes):
+                if item.writes[0] not in self.must_write:
                     continue
             pieces.append(self.kernel(item, reads, owned))
         return _merged(pieces)
 
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""
+        size, inputs = self.size, self.inputs
         reads: dict[int, float] = {}
         library = is_library(node)
         for position, value in enumerate(node.reads):
-            inside = self.inputs.get(value) if not library or value in self.layout else None
-            whole = float(self.size[value])
-            if inside is not None:
+            inside = inputs.get(value)
+            if inside is not None and (not library or value in self.layout):
                 for leaf, part in inside.items():
-                    add_reads(reads, leaf, part, float(self.size[leaf]))
-            elif position == 0 and node.touch is not None:
-                add_reads(reads, value, min(whole, node.touch), whole)
-            elif position == 0 and node.updates is not None:
-                part = 0.0 if node.base == "dynamic_update_slice" else min(whole, node.updates)
-                add_reads(reads, value, part, whole)
-            else:
-                add_reads(reads, value, whole, whole)
+                    if part >= size[leaf]:
+                        reads[leaf] = part
+                    else:
+                        add_reads(reads, leaf, part, size[leaf])
+            elif position or (node.touch is None and node.updates is None):
+                reads[value] = size[value]
+            elif node.touch is not None:
+                add_reads(reads, value, node.touch, size[value])
+            elif node.updates is not None:  # of what it writes into, it reads what it combines with
+                add_reads(reads, value, 0.0 if node.base == "dynamic_update_slice" else node.updates, size[value])
         return reads
-
-    def light(self, node: Node) -> bool:
-        return node.base in LIGHT
 
     def runs_inside(self, node: Node, reads: dict[int, float]) -> bool:
         """Whether the node's readers compute its value for themselves."""
@@ -215,8 +214,8 @@ class _Fuser:
         readers, written = self.readers.get(value, 0), value in self.must_write
         if not readers:
             return False
-        carries = any(v in self.heavy for v in node.reads if v in self.inputs)
-        if carries or not self.light(node):
+        carries = bool(self.heavy) and any(v in self.heavy for v in node.reads if v in self.inputs)
+        if carries or node.base not in LIGHT:
             reader = self.only_reader[value]
             alone = readers == 1 and not written and not node.cost.matrix_flops
             held = {v for v in reader.reads if v in self.heavy and v != value}
@@ -224,8 +223,7 @@ class _Fuser:
                 self.heavy.add(value)
                 return True
             return False
-        moved, own = sum(reads.values()), float(self.size[value])
-        return readers == 1 or moved <= own
+        return readers == 1 or sum(reads.values()) <= self.size[value]
 
     def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
         nodes, stack = [], [node]
@@ -242,7 +240,7 @@ class _Fuser:
         for value in node.writes:
             whole = float(self.size[value])
             writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
-        loops = self.light(node) or node.base == "reduce"
+        loops = node.base in LIGHT or node.base == "reduce"
         space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
         return Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
 

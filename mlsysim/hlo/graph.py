@@ -25,6 +25,7 @@ class _Builder:
         self.rules: dict[Any, tuple[int, Cost]] = {}
         self.by_op: dict[int, tuple[int, Cost]] = {}
         self.tuples: dict[int, tuple[int, ...]] = {}
+        self.kinds: dict[str, tuple[str, _Control | None]] = {}
         self.optimised = False
         self.in_function = 0  # depth of calls: what stands in a function may run again
         self.ops = 0
@@ -49,7 +50,7 @@ class _Builder:
         if known is None:
             index = self.program.values
             frozen = _frozen(op, index) if op.attributes or op.blocks else None
-            key = op.name, tuple([index[v] for v in op.operands]), tuple([index[v] for v in op.results]), frozen
+            key = op.name, *[index[v] for v in op.operands], -1, *[index[v] for v in op.results], frozen
             known = self.rules.get(key)
             if known is None:
                 bodies = [body_cost(b, self.type_of) for b in op.blocks]
@@ -76,9 +77,9 @@ class _Builder:
         self.ops += 1
         if self.ops > MAX_OPS:
             check(self.ops, MAX_OPS, "the number of operations with calls expanded", "keep loops rolled")
-        kind = _KINDS.get(op.name)
+        kind = self.kinds.get(op.name)
         if kind is None:
-            kind = _KINDS[op.name] = _kind(op.name)
+            kind = self.kinds[op.name] = _kind(op.name)
         base, control = kind
         if control is not None:
             control(self, op, env, into, depth)
@@ -92,14 +93,13 @@ class _Builder:
             self.unknown[f"{op.name} @{str(target)[:80]}" if target is not None else op.name[:80]] += self.weight
         reads = tuple([env[v] for v in op.operands])
         size, index, types = self.bytes, self.program.values, self.program.types
-        made = []
+        made = len(size)
         for value in op.results:
             env[value] = len(size)
-            made.append(len(size))
             size.append(types[index[value]].bytes)
-        node = Node(base, op.name, reads, tuple(made), cost, signature)
-        if made:
-            node.elements = node.space = types[index[op.results[0]]].elements
+        elements = types[index[op.results[0]]].elements if op.results else 0
+        writes = (made,) if len(op.results) == 1 else tuple(range(made, len(size)))
+        node = Node(base, reads, writes, cost, signature, None, None, elements, elements)
         if base in _PARTIAL:
             self.partial(node, op)
         into.append(node)
@@ -246,7 +246,6 @@ _CONTROL: dict[str, _Control] = {
     **dict.fromkeys(COLLECTIVES, _Builder.collective),
 }
 _PARTIAL = TOUCHING | {"reduce", "dynamic_update_slice", "scatter"}
-_KINDS: dict[str, tuple[str, _Control | None]] = {}  # by full name, filled as names come
 
 
 def _kind(name: str) -> tuple[str, _Control | None]:

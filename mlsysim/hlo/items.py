@@ -14,7 +14,6 @@ class Node:
     first operand when that is less than all of it, or None."""
 
     base: str
-    name: str
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     cost: Cost

@@ -83,6 +83,7 @@ class _Walker:
         self.type_ids: dict[Any, int] = {}
         self.ids: dict[Any, int] = {}
         self.values: list[int] = []
+        self.names: dict[str, tuple[bool, Any, bool]] = {}  # ends a block, reader of attributes, holds no region
         self.meshes: dict[str, tuple[tuple[str, int], ...]] = {}
         self.groups: dict[Any, groups.Groups] = {}
         self.ops = 0
@@ -115,13 +116,17 @@ class _Walker:
         arguments = tuple(self.define(a) for a in block.arguments)
         ops: list[Op] = []
         results: tuple[int, ...] = ()
-        ids, define, readers, values, type_ids = self.ids, self.define, _READERS, self.values, self.type_ids
+        ids, define, values, type_ids, names = self.ids, self.define, self.values, self.type_ids, self.names
         for view in block.operations:
             op = view.operation
             name = op.name
             operands = tuple([ids[v] for v in op.operands])
-            base = name.partition(".")[2]
-            if base == "return":
+            known = names.get(name)
+            if known is None:
+                base = name.partition(".")[2]
+                known = names[name] = base == "return", _READERS.get(base), base in PLAIN
+            ends, read, plain = known
+            if ends:
                 results = operands
                 continue
             self.ops += 1
@@ -135,10 +140,9 @@ class _Walker:
                     values.append(index)
                     made.append(new)
             defined = tuple(made)
-            read = readers.get(base)
             attributes = read(self, op) if read else _NOTHING
             blocks: tuple[Block, ...] = ()
-            if base not in PLAIN:  # asking each op for its regions would take a third of the time
+            if not plain:  # asking each op for its regions would take a third of the time
                 blocks = tuple(self.block(b) for region in op.regions for b in region.blocks)
             ops.append(Op(name, operands, defined, attributes, blocks))
         check(self.ops, MAX_OPS, f"{self.name}: the number of operations", "split the program")
