@@ -270,6 +270,10 @@ def test_a_custom_call_is_known_by_its_target() -> None:
 @pytest.mark.independent
 def test_a_scanned_model_counts_as_its_unrolled_twin() -> None:
     scanned, unrolled = (hlo.estimate(load(n), "H100") for n in ("scan", "unrolled"))
+    compiled = hlo.estimate(load("scan.opt"), "H100")  # the same after XLA's CPU compiler, counter and condition fused
+    assert (compiled.matrix_flops, compiled.transcendentals) == (scanned.matrix_flops, scanned.transcendentals)
+    gradient = hlo.estimate(load("scan_grad.hlo"), "H100")  # of the weights, and of the input of every layer
+    assert gradient.matrix_flops == 3 * scanned.matrix_flops
     assert scanned.matrix_flops == unrolled.matrix_flops == 7 * 2 * 64 * 128 * 128
     assert scanned.transcendentals == unrolled.transcendentals == 7 * 64 * 128
     assert scanned.flops == pytest.approx(unrolled.flops, rel=1e-5)  # the counter adds and compares
