@@ -23,8 +23,8 @@ from mlsysim.classroom.exercises import (
     prefill_decode,
     reality_checks,
     reliability,
-    step_model,
     request_simulation,
+    step_model,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
