@@ -10,7 +10,8 @@ Principles, stated here once:
 1. A share that fewer than FEWEST rows depend on is not fitted. It is that of the same kind of kernel on the same
    silicon (H100 and H800), else that of another attention kernel of the device, and the origin says so.
 2. Products in 16 bits, of which there is no table: the largest plain product and the plainest traffic that somebody
-   measured on the silicon, Azure's product of 8192 and STREAM triad; the start is that of the 8-bit table. A device
+   measured on the silicon, Azure's product of 8192 and STREAM triad; the start is that of the 8-bit table. On H100
+   that product ran in 8 bits, and its share of that peak is taken over. A device
    without these two takes the shares of its 8-bit table.
 3. Rows whose printed MFU is 0 are left out: nearly all are the first of their file, measured before warming up.
 4. No measurement of a server comes near this script.

@@ -255,6 +255,17 @@ def test_a_replayed_request_without_company_is_a_request_alone() -> None:
 
 
 @pytest.mark.independent
+def test_a_cached_prefix_is_not_computed_again() -> None:
+    run = serving_run("codellama-34b-prefix-0")
+    first, second = run.requests[:2]
+    assert (first.prefix_tokens, second.prefix_tokens) == (0, 1024)
+    one = ladder.score(TIER_0, [replace(run, requests=(second,))]).runs[0].predicted["ttft"]
+    model = step_model(ladder.deployment_of(run))
+    chunk = Batch.of(model.model, prefills=[(second.prompt_tokens - 1024, 1024)])
+    assert one == pytest.approx(model.time(chunk))
+
+
+@pytest.mark.independent
 def test_seeds_move_only_runs_with_chance() -> None:
     runs = [serving_run("llama-2-7b-tp1-roleplay"), serving_run("llama-2-7b-tp2-code")]
     first, second = (ladder.score(TIER_0, runs, seed=s).runs for s in (0, 1))

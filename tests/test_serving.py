@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from naive_server import serve
 
@@ -25,6 +25,10 @@ MODELS = {
     "Llama-2-7B": step_model(deploy("Llama-2-7B", "H100")),
     "a window of 24": step_model(deploy(SHORT_SIGHTED, "H100")),
 }
+
+
+# A counterexample is not made smaller: planted mistakes are found in seconds then
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 class Steps:
@@ -58,10 +62,11 @@ CONFIGS = st.builds(
 )
 
 
+@pytest.mark.slow  # last, after those that say what is wrong
 @independent
 @pytest.mark.parametrize("name", MODELS)
 @given(requests=REQUESTS, config=CONFIGS, slow=st.sampled_from([1.0, 40.0]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, phases=PHASES)
 def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
     name: str, requests: list[Request], config: Config, slow: float
 ) -> None:
@@ -94,7 +99,7 @@ def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
 
 @independent
 @given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, phases=PHASES)
 def test_nothing_is_lost_and_nothing_overflows(
     requests: list[Request], config: Config, replicas: int, routing: str
 ) -> None:
@@ -126,7 +131,7 @@ def test_nothing_is_lost_and_nothing_overflows(
 
 @independent
 @given(requests=REQUESTS, config=CONFIGS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, phases=PHASES)
 def test_first_come_first_scheduled(requests: list[Request], config: Config) -> None:
     found = simulate(Steps(0.05, 1e-3), requests, config)
     order = sorted(found.records, key=lambda r: r.request.arrival)
@@ -140,7 +145,7 @@ def test_first_come_first_scheduled(requests: list[Request], config: Config) -> 
     requests=st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 200)), min_size=1, max_size=8),
     faster=st.floats(1.0, 4.0),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, phases=PHASES)
 def test_more_bandwidth_is_never_slower_on_a_synchronous_load(requests: list[tuple[int, int]], faster: float) -> None:
     slow = MODELS["Llama-2-7B"]
     machine = replace(slow.deployment.machine, memory_bandwidth=faster * slow.deployment.machine.memory_bandwidth)
@@ -262,6 +267,19 @@ def test_percentiles_are_those_of_numpy() -> None:
         serving.quantile([], 0.5)
     with pytest.raises(InputError, match="between 0 and 1"):
         serving.quantile([1.0], 1.5)
+
+
+@independent
+def test_the_equations_by_hand() -> None:
+    assert serving.saturation_rate(256.0, 200.0, 2048.0, 1000.0, 0.05) == pytest.approx(
+        25.6
+    )  # 1.28 against 1.79 a step
+    assert serving.saturation_rate(256.0, 100.0, 512.0, 2000.0, 0.1) == pytest.approx(1.28)  # 2.56 against 0.128
+    assert serving.overload_wait(12.0, 10.0, 600.0) == pytest.approx(1200 / 10)  # 1200 in front of it
+    assert serving.overload_wait(8.0, 10.0, 600.0) == 0
+    assert serving.sample_quantile(3.25, 8.0, 16.0) == 10.0
+    # 2 bytes x 10 tokens x (2 x 3 + 3 x 5) and two float32 for each of 7 x 11 logits
+    assert serving.activation_reserve(10.0, 3.0, 5.0, 7.0, 11.0) == 420 + 616
 
 
 # Load and routing

@@ -65,14 +65,26 @@ def numbers() -> dict[str, Any]:
         )
         return serving.simulate(server, load, config, **more)
 
-    at = {rate: played(rate, 1000, 1) for rate in (2.0, 5.0)}
+    at = {rate: played(rate, 1000, 1) for rate in (2.0, 4.0, 5.0)}
     closed = {rate: capacity.load(replica.with_slots(places), rate, **aims) for rate in at}
+
+    def slow(rate: float) -> dict[str, str]:
+        """By how much the closed form is slower than the simulator: pace, and time to the last token."""
+        done = at[rate].served
+        gaps = sum(r.request.output_tokens - 1 for r in done)
+        pace = sum(r.finished - r.first_token for r in done) / gaps
+        last = sum(r.finished - r.request.arrival for r in done) / len(done)
+        return {
+            "pace": units.percent(closed[rate].itl / pace - 1, 0, signed=False),
+            "last": units.percent(closed[rate].e2e / last - 1, 0, signed=False),
+        }
+
     samples = [played(4.0, 1000, 10 * k).values("ttft_s")[:50] for k in (1, 2, 3, 4)]
     few = [serving.quantile(values, 0.99) for values in samples]
     short = [r for r in played(5.5, 1000, 1).served if 2 <= r.request.output_tokens < 20]
     both = [sum(getattr(r, m) for r in short) / len(short) for m in ("e2e_per_token_s", "itl_s")]
     routed = {
-        name: serving.quantile(played(21.0, 2000, 3, replicas=4, routing=name).values("ttft_s"), 0.99)
+        name: serving.quantile(played(21.0, 1200, 3, replicas=4, routing=name).values("ttft_s"), 0.99)
         for name in ("round-robin", "fewest-queued")
     }
     return {
@@ -84,6 +96,8 @@ def numbers() -> dict[str, Any]:
             "prompt": time(replica.prefill_time),
             "long_tokens": f"{round(longest, -2):,.0f}",
             "long": time(alone(longest)),
+            "slow_2": slow(2.0),
+            "slow_4": slow(4.0),
             "target": time(aims["ttft"]),
             "p99_2": time(at[2.0].summary()["ttft_s"]["p99"]),
             "closed_2": time(closed[2.0].ttft_quantile),

@@ -55,7 +55,8 @@ def _lookup() -> dict[str, str]:
         m = step_model(deploy("Llama-2-7B", "H100", precision="fp8"), Rungs(lookup=look))
         decoding = [_products(m, Batch(decodes=b, context=512 * b)) for b in batches]
         prompts = [_products(m, Batch.of(m.model, prefills=[(s, 0)])) for s in lengths]
-        found[f"{look}_jumps"] = str(fidelity.jumps(decoding, batches) + fidelity.jumps(prompts, lengths))
+        if look != "rates":
+            found[f"{look}_jumps"] = str(fidelity.jumps(decoding, batches) + fidelity.jumps(prompts, lengths))
         found[f"{look}_prompt"] = str(sum(abs(b / a - 1) >= 0.05 for a, b in pairwise(prompts)))
         if look == "nearest":
             at = min(range(1, 256), key=lambda i: decoding[i] / decoding[i - 1])
@@ -139,14 +140,12 @@ def numbers() -> dict[str, Any]:
             "fused": f"{fidelity.fused_width(m.heads, m.kv_heads, m.head_dim):,.0f}",
             "query": f"{split[0]:,.0f}",
             "key": f"{split[1]:,.0f}",
-            "pairs": f"{fidelity.chunk_pairs(512, 2048):,.0f}",
         },
         "rates": {
             "gemm_rows": str(gemm.rows),
             "gemm_error": _share(gemm.error or 0.0, 1),
             "decode_rows": str(decode.rows),
             "decode_error": _share(decode.error or 0.0, 1),
-            "decode_start": units.format(decode.start, "s", 3),
             "worst": _share(max(x.error or 0.0 for kinds in known.values() for x in kinds.values()), 1),
             "fp8_memory": _share(gemm.memory),
             "compute_16": _share(r.products_16bit.compute, 1),

@@ -47,6 +47,8 @@ _CHAPTERS = (
     mixture_of_experts,
     hypotheses,
     step_model,
+    step_model,
+    hypotheses,
     request_simulation,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
