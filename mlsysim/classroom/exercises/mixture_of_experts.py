@@ -445,7 +445,7 @@ _E8 = Exercise(
     "that?",
     unit="1",
     options={
-        "ranks": Options((8, 16, 32, 12, 24), "1", "devices that share the experts"),
+        "ranks": Options((8, 16, 32, 28, 24), "1", "devices that share the experts"),
         "top_k": Options((8, 6, 4), "1", "experts per token"),
         "dispatch_bytes": Options((1,), "byte", "per number, on the way to an expert"),
         "combine_bytes": Options((2, 4), "byte", "per number, on the way back"),
