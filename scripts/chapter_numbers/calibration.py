@@ -64,9 +64,6 @@ def numbers() -> dict[str, Any]:
     longest = max(q.output_tokens for q in requests)
     return {
         "bench": {
-            "read": units.format(p.bandwidth["read"].median, "byte/s", 3),
-            "copy": units.format(p.bandwidth["copy"].median, "byte/s", 3),
-            "triad": units.format(p.bandwidth["triad"].median, "byte/s", 3),
             "cache": units.format(p.cache_bytes, "byte", 3),
             "small": units.format(small, "byte"),
             "small_rate": units.format(blocks[small], "byte/s", 3),
@@ -75,16 +72,13 @@ def numbers() -> dict[str, Any]:
             "small_curve": f"{blocks[small] / p.scattered_bandwidth(small):.0f}",
             "mix_low": units.percent(min(mixes), 0),
             "mix_high": units.percent(max(mixes), 0),
-            "peak": units.format(p.peak_flops, "FLOP/s", 3),
             "eight": units.format(eight.value.median, "FLOP/s", 3),
             "eight_roof": _share(eight.value.median / roof, 0),
-            "start": units.format(p.start.median, "s", 3),
             "constants": _share(statistics.fmean(constants), 0),
             "constants_worst": _share(max(constants), 0),
             "table": _share(statistics.fmean(table)),
             "table_worst": _share(max(table), 0),
             "spread": _share(max(m.spread for m in p.bandwidth.values()), 0),
-            "checks": str(len(pairs)),
         },
         "fit": {
             "requests": str(len(requests)),
@@ -97,7 +91,6 @@ def numbers() -> dict[str, Any]:
             "tier1": _share(_mean(full, "tier1_error")),
             "worst": _share(max(s.tier1_error for s in full)),
             "constant_only": _share(_mean(scores["e2e_s", False, True], "tier1_error")),
-            "constant_seconds": _share(_mean(scores["e2e_s", False, False], "tier1_error")),
             "itl_tier0": _share(_mean(scores["itl_s", False, True], "tier0_error")),
             "itl_constant": _share(_mean(scores["itl_s", False, True], "tier1_error")),
             "itl_full": _share(_mean(scores["itl_s", True, True], "tier1_error")),
@@ -115,10 +108,8 @@ def numbers() -> dict[str, Any]:
         },
         "guard": {
             "tier0": _share(useless.tier0_error),
-            "training": _share(useless.training_error),
             "validation": _share(useless.validation_error),
             "ratio": f"{useless.overfitting:.2f}",
-            "foreign_tier0": _share(foreign.tier0_error),
             "foreign": _share(foreign.error),
             "slower": _share(slower.error),
             "slower_by": "1.4",
