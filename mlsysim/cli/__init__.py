@@ -4,7 +4,18 @@ import sys
 from collections.abc import Sequence
 
 import mlsysim
-from mlsysim.cli import catalogues, checking, cost, energy, exploring, primitives, reliability, serving, training
+from mlsysim.cli import (
+    catalogues,
+    checking,
+    cost,
+    energy,
+    exploring,
+    primitives,
+    reliability,
+    serving,
+    sweeping,
+    training,
+)
 from mlsysim.cli.arguments import Parser
 from mlsysim.errors import MlsysimError
 
@@ -18,6 +29,7 @@ GROUPS = (
     cost,
     reliability,
     exploring,
+    sweeping,
     checking,
 )
 

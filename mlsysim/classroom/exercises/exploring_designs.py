@@ -153,7 +153,7 @@ place, answer = search.rank(plan)""",
 
 @cache
 def _timed(model: str, tp: int, dp: int, bandwidth: float) -> float:
-    job = {"global_batch": 8 * dp, "seq": 4096, "inter_bandwidth": bandwidth}
+    job: Any = {"global_batch": 8 * dp, "seq": 4096, "inter_bandwidth": bandwidth}
     return float(training.training_step(model, Plan(tp=tp, dp=dp), "H100", **job).time)
 
 
