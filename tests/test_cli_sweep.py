@@ -127,6 +127,15 @@ def test_the_best_rows(run: Any) -> None:
     assert found["columns"]["tp"] == [8]
 
 
+def test_only_what_fits(run: Any) -> None:
+    asked = (*TRAIN, "nodes=1", "tp=1,8", "micro_batch=1,8")
+    everything = table(run(*asked)[0])
+    assert {r["fits"] for r in everything} == {"True", "False"}
+    assert table(run(*asked, "--fitting")[0]) == [r for r in everything if r["fits"] == "True"]
+    best = json.loads(run(*asked, "--fitting", "--best", "9", "--by", "time_s", "--json")[0])
+    assert set(best["columns"]["fits"]) == {True}
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -146,6 +155,7 @@ def test_the_best_rows(run: Any) -> None:
         ([*TRAIN[1:], "--best", "3"], "--best and --by belong together"),
         ([*TRAIN[1:], "--best", "0", "--by", "time_s"], "--best 0 must be at least 1"),
         ([*TRAIN[1:], "--best", "3", "--by", "time"], "unknown column 'time'; did you mean 'time_s'"),
+        (["kernel", "device=H100", "flops=1", "bytes=1", "--fitting"], "--fitting needs a solver that says what fits"),
         ([*TRAIN[1:], "--chunk", "0"], "chunk = 0 must be a whole number of at least 1"),
         ([*TRAIN[1:], "--out", "no-such-folder/x.csv"], "cannot be written"),
         (["eq-compute-time", "flops=1", "peak_flops=1", "efficiency=0.5,2"], "efficiency"),
@@ -161,6 +171,8 @@ def test_errors_name_what_is_wrong_and_how_to_mend_it(run: Any, words: list[str]
 
 
 def test_a_range_has_its_ends_as_given(run: Any) -> None:
+    counted, _, _ = run("sweep", "eq-compute-time", "flops=1024:131072:8:log", "peak_flops=1e14")
+    assert [float(r["flops"]) for r in table(counted)] == [2.0**n for n in range(10, 18)]
     out, _, _ = run("sweep", "eq-compute-time", "flops=3:7e12:5:log", "peak_flops=1e14")
     given = [float(r["flops"]) for r in table(out)]
     assert (given[0], given[-1]) == (3.0, 7e12)

@@ -58,7 +58,7 @@ def _numbers(name: str, text: str, unit: str) -> list[float]:
         raise InputError(f"sweep: {name} = {text!r} must start and end above zero; leave out ':log' otherwise")
     low, high = math.log(start), math.log(stop)
     inner = [math.exp(low + (high - low) * i / (count - 1)) for i in range(1, count - 1)]
-    return [start, *inner, stop]  # the ends as given, without rounding
+    return [start, *(float(f"{x:.12g}") for x in inner), stop]  # so that 4096 tokens are not 4095.99999999999
 
 
 def _whole(name: str, value: float) -> str:
@@ -103,23 +103,30 @@ class _Guarded:
             print(f"mlsysim: left out {count:,} in all, for {len(self.refused)} reasons", file=sys.stderr)
 
 
-def _answered(columns: Any) -> Any:
-    """The rows that were not left out, without the mark."""
-    if "left_out" not in columns.data:
-        return columns
-    kept = columns.take(~columns["left_out"])
-    return type(kept)({name: column for name, column in kept.data.items() if name != "left_out"})
+class _Answered:
+    """The rows that were not left out, without the mark; with ``fitting``, those that fit into memory."""
+
+    def __init__(self, fitting: bool) -> None:
+        self.fitting = fitting
+
+    def __call__(self, columns: Any) -> Any:
+        if "left_out" not in columns.data:  # gone through here already
+            return columns
+        kept = columns.take(~columns["left_out"])
+        kept = kept.take(kept["fits"].astype(bool)) if self.fitting else kept
+        return type(kept)({name: column for name, column in kept.data.items() if name != "left_out"})
 
 
 class _Writer:
     """Writes each chunk as CSV and keeps nothing of it, so that memory stays flat."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO, answered: _Answered) -> None:
+        self.answered = answered
         self.rows = csv.writer(file, lineterminator="\n")
         self.started = False
 
     def __call__(self, columns: Any) -> Any:
-        columns = _answered(columns)
+        columns = self.answered(columns)
         if not self.started and len(columns):
             self.rows.writerow(list(columns))
             self.started = True
@@ -149,6 +156,10 @@ def _sweep(args: argparse.Namespace) -> None:
     columns = (*axes, *known.answers)
     if args.by is not None and args.by not in columns:
         raise unknown_name("column", args.by, columns)
+    if args.fitting and "fits" not in known.answers:
+        raise InputError(
+            f"sweep: --fitting needs a solver that says what fits, as train and serve do; {args.solver} does not"
+        )
     if args.json and args.best is None and total > _LARGEST_JSON:
         raise InputError(
             f"sweep: {total:,} rows are too many for JSON, which takes up to {_LARGEST_JSON:,}; leave out --json, or "
@@ -157,11 +168,12 @@ def _sweep(args: argparse.Namespace) -> None:
     solver = _Guarded(known)
     job = {"chunk": args.chunk, "progress": args.progress}
     with _opened(args.out) as file:
-        writer = _Writer(file)
+        answered = _Answered(args.fitting)
+        writer = _Writer(file, answered)
         if args.best is not None:
-            found = run(solver, axes, keep=lambda c: _answered(c).smallest(args.by, args.best), **job)
+            found = run(solver, axes, keep=lambda c: answered(c).smallest(args.by, args.best), **job)
         else:
-            found = run(solver, axes, keep=_answered if args.json else writer, **job)
+            found = run(solver, axes, keep=answered if args.json else writer, **job)
         solver.report(total)
         if args.json:
             print(_json(args.solver, known, found, solver.refused), file=file)
@@ -198,6 +210,7 @@ def add(commands: Commands) -> None:
     p.add_argument("values", nargs="+", metavar="NAME=VALUES", help="what to set, and what to vary")
     p.add_argument("--best", type=int, metavar="N", help="keep the N rows that are smallest in the column --by")
     p.add_argument("--by", metavar="COLUMN", help="as in time_s")
+    p.add_argument("--fitting", action="store_true", help="keep only what fits into memory (train, serve)")
     p.add_argument("--json", action="store_true", help="print JSON instead of CSV")
     p.add_argument("--out", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--chunk", type=int, default=1 << 18, help="combinations at a time (default: 262144)")
