@@ -524,7 +524,7 @@ def main() -> None:
         answers = run_json(python, "answers", [q for q, _ in asked])
         cases = []
         for (q, ours), theirs_said in zip(asked, answers, strict=True):
-            about = {k: v for k, v in q.items() if k not in ("ask", "kind")} | {"function": ASKED[q["kind"]]}
+            about = {k: v for k, v in q.items() if k != "ask"} | {"function": ASKED[q["kind"]]}
             if "error" in theirs_said:
                 raise SystemExit(f"{q['what']}: {theirs_said['error']}")
             cases.append(about | {"ours": ours, "peer": theirs_said["value"]})
