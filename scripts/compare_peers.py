@@ -354,12 +354,14 @@ def measured_cases() -> Iterable[tuple[dict[str, Any], float]]:
 
 
 def _wording(kind: str, model: str, row: dict[str, Any]) -> str:
+    from mlsysim import units
+
     device = row["device"].partition("-")[0]
     if kind == "training":
         return f"step of {model} on {row['n_devices']:g} {device}"
     if kind == "inference":
         return f"{model} on one {device}, batch {row['batch']:g}, {row['input_len']:g} + {row['output_len']:g} tokens, {row['weight_precision']}"
-    return f"all-reduce of {row['bytes']:g} bytes over {row['n_ranks']:g} {device}"
+    return f"all-reduce of {units.format(row['bytes'], 'byte', 3)} over {row['n_ranks']:g} {device}"
 
 
 def closed_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
