@@ -26,6 +26,7 @@ _SUBMODULES = (
     "intervals",
     "kernels",
     "memory",
+    "network",
     "parallelism",
     "reliability",
     "roofline",

@@ -22,6 +22,7 @@ FLOORS = [
     {"flops"},
     {"memory", "collectives"},
     {"communication"},
+    {"network"},
     {"parallelism"},
     {"training", "inference"},
     {"energy", "capacity"},

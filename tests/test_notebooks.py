@@ -3,9 +3,9 @@
 import base64
 import importlib.util
 import io
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,17 @@ def test_there_are_notebooks() -> None:
 
 @pytest.mark.slow
 def test_strict_nbval_in_time(notebook: Path, root: Path) -> None:
-    start = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = nbval(notebook, root)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert time.perf_counter() - start < 30
+    # of a processor, not of the clock: a busy machine must not fail a notebook
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 30
 
 
 @pytest.mark.slow
-def test_a_planted_number_fails_the_strict_test(notebook: Path, root: Path, tmp_path: Path) -> None:
+def test_a_planted_number_fails_the_strict_test(root: Path, tmp_path: Path) -> None:
+    notebook = NOTEBOOKS[0]  # the test is of nbval and its settings, which are the same for all
     planted = nbformat.read(notebook, 4)
     at, stream = next(
         (i, o) for i, c in enumerate(planted.cells) for o in c.get("outputs", []) if o.output_type == "stream"

@@ -7,6 +7,7 @@ import mlsysim
 from mlsysim.cli import (
     catalogues,
     checking,
+    collectives,
     cost,
     energy,
     exploring,
@@ -23,6 +24,7 @@ from mlsysim.errors import MlsysimError
 GROUPS = (
     catalogues,
     primitives,
+    collectives,
     training,
     serving,
     energy,

@@ -1,0 +1,298 @@
+"""Time of a collective on a topology: from arguments in SI units to a result that explains itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import units
+from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.network.costs import Exact
+from mlsysim.network.report import Report
+from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
+from mlsysim.network.simulation import Outcome, Simulation
+from mlsysim.network.topology import Topology, parse
+from mlsysim.tables import table
+
+CONGESTION = ("aware", "unaware")
+MAX_SPLITS = 100_000
+_POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """One phase: a collective on one dimension, from the first chunk that starts it to the last that ends it."""
+
+    op: str
+    algorithm: str
+    dimension: str
+    bytes: float  # that a rank holds at its start, all chunks together
+    sent: float  # bytes that a rank sends
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class NetworkTime:
+    """What :func:`collective_time` returns; SI units."""
+
+    op: str
+    topology: Topology
+    algorithms: tuple[str, ...]
+    bytes: float
+    bandwidth: tuple[float, ...]
+    latency: tuple[float, ...]
+    splits: int
+    active_chunks: int
+    endpoint_delay: float
+    memory_bandwidth: float | None
+    optimization: str
+    congestion: str
+    compat: str | None
+    phases: tuple[PhaseTime, ...]
+    traffic: tuple[float, ...]  # bytes that a rank sends, per dimension
+    link_busy: (
+        tuple[float, ...] | None
+    )  # time for which the busiest link of each dimension carries bytes; with congestion only
+    time: float
+
+    @property
+    def least_time(self) -> float:
+        """No schedule with this traffic can be faster: the bytes of a rank over all its links of a dimension, at full bandwidth.
+
+        Formula: max over the dimensions of sent / (links of a rank x bandwidth), in seconds.
+        """
+        dims = zip(self.traffic, self.topology.dimensions, self.bandwidth, strict=True)
+        return max((sent / (d.ports * b) for sent, d, b in dims if d.ranks > 1), default=0.0)
+
+    def explain(self) -> Report:
+        """Every phase with what it carries and when, and what the links would allow."""
+        rows = [
+            (
+                f"{p.op}, {p.algorithm}",
+                p.dimension,
+                units.format(p.bytes, "byte"),
+                units.format(p.sent, "byte"),
+                units.format(p.start, "s"),
+                units.format(p.end, "s"),
+            )
+            for p in self.phases
+        ]
+        links = [
+            (str(d), units.format(b, "byte/s"), units.format(a, "s"), str(d.diameter), units.format(sent, "byte"), busy)
+            for d, b, a, sent, busy in zip(
+                self.topology.dimensions, self.bandwidth, self.latency, self.traffic, self._busy_in_words(), strict=True
+            )
+        ]
+        notes = [
+            f"{units.format(self.bytes, 'byte')}, {self.splits} split{'s' if self.splits > 1 else ''}, "
+            f"{self.active_chunks} active per dimension, congestion {self.congestion}"
+        ]
+        if self.phases:
+            notes.append(
+                f"least time that the links of a rank allow for these bytes: {units.format(self.least_time, 's')}"
+            )
+        if self.time < self.least_time * (1 - 1e-9):
+            notes.append("the time is below that, since congestion-unaware messages do not share links")
+        if self.compat:
+            notes.append(
+                f"units and rounding of {self.compat}: bytes are its communication size, 1 GB/s of a link is 2^30 B/s"
+            )
+        return Report(
+            f"{self.op} on {self.topology}, {self.topology.ranks} ranks: {units.format(self.time, 's')}",
+            (
+                table(("Phase", "Dimension", "Holds", "Sends", "Start", "End"), rows),
+                table(("Dimension", "Bandwidth", "Latency", "Diameter", "Sent per rank", "Busiest link"), links),
+            ),
+            notes,
+        )
+
+    def _busy_in_words(self) -> list[str]:
+        if self.link_busy is None:
+            return ["not counted"] * len(self.traffic)
+        return [units.percent(busy / self.time, signed=False) if self.time else "0 %" for busy in self.link_busy]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        return {
+            "op": self.op,
+            "topology": str(self.topology),
+            "ranks": self.topology.ranks,
+            "algorithms": list(self.algorithms),
+            "bytes": self.bytes,
+            "bandwidth_bytes_per_s": list(self.bandwidth),
+            "latency_s": list(self.latency),
+            "splits": self.splits,
+            "active_chunks": self.active_chunks,
+            "endpoint_delay_s": self.endpoint_delay,
+            "memory_bandwidth_bytes_per_s": self.memory_bandwidth,
+            "optimization": self.optimization,
+            "congestion": self.congestion,
+            "compat": self.compat,
+            "phases": [
+                {
+                    "op": p.op,
+                    "algorithm": p.algorithm,
+                    "dimension": p.dimension,
+                    "bytes": p.bytes,
+                    "sent_bytes": p.sent,
+                    "start_s": p.start,
+                    "end_s": p.end,
+                }
+                for p in self.phases
+            ],
+            "sent_bytes_per_rank": list(self.traffic),
+            "link_busy_s": None if self.link_busy is None else list(self.link_busy),
+            "least_time_s": self.least_time,
+            "time_s": self.time,
+        }
+
+
+def per_dimension(name: str, values: Any, topology: Topology) -> tuple[Any, ...]:
+    """One value for every dimension: as many as there are, or one for all."""
+    given = tuple(values) if isinstance(values, (list, tuple)) else (values,)
+    count = len(topology.dimensions)
+    if len(given) not in (1, count):
+        raise InputError(
+            f"collective: {name} has {len(given)} values, but {topology} has {count} dimension{'s' * (count > 1)}; give one for each, or one for all"
+        )
+    return given * count if len(given) == 1 else given
+
+
+def checked_count(name: str, value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"collective: {name} = {str(value)[:20]} must be a whole number in [1, {most:,}]")
+    return value
+
+
+def checked_choice(name: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise unknown_name(f"{name} of a collective", value, known)
+    return value
+
+
+def collective_time(
+    op: str,
+    bytes: float,
+    topology: str | Topology,
+    algorithm: str | Sequence[str],
+    bandwidth: float | Sequence[float],
+    latency: float | Sequence[float] = 0.0,
+    splits: int = 1,
+    active_chunks: int = 1,
+    endpoint_delay: float = 0.0,
+    memory_bandwidth: float | None = None,
+    optimization: str = "localBWAware",
+    congestion: str = "aware",
+) -> NetworkTime:
+    """Time of a collective on a topology, by the schedule of its algorithms.
+
+    Parameters
+    ----------
+    op : str
+        ``all_reduce``, ``reduce_scatter``, ``all_gather`` or ``all_to_all``.
+    bytes : float, byte
+        Size of the whole buffer: what a rank holds before an all-reduce, a reduce-scatter or an all-to-all, and after an
+        all-gather.
+    topology : str or Topology
+        As in ``"ring:8"`` or ``"ring:4xswitch:2"``.
+    algorithm : str, or one per dimension
+        ``ring``, ``direct``, ``halving_doubling`` or ``double_binary_tree`` (all-reduce of one dimension, or of the last).
+    bandwidth : float, or one per dimension, byte/s
+        Of a link, one way.
+    latency : float, or one per dimension, s
+        Of a link.
+    splits : int
+        Chunks that the buffer is cut into. They pass the phases one behind the other.
+    active_chunks : int
+        Chunks that a dimension works on at once.
+    endpoint_delay : float, s
+        Before a message leaves a rank and after one has arrived.
+    memory_bandwidth : float, byte/s
+        Of the additions, which read two pieces and write one; None makes them free.
+    optimization : str
+        For an all-reduce on several dimensions: ``localBWAware`` (reduce-scatter, all-reduce, all-gather) or ``baseline``.
+    congestion : str
+        ``aware``: a link carries one message at a time. ``unaware``: messages wait for nobody.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range, an algorithm that cannot do the operation, more messages than are simulated.
+
+    Assumptions: all ranks start together; nothing else uses the links; messages are cut through, that is, a node passes on the head of
+    a message while the rest is still coming; routes are the shortest of :meth:`Dimension.route`.
+
+    >>> r = collective_time("all_reduce", 1e9, "ring:8", "ring", bandwidth=50e9, latency=500e-9)
+    >>> round(r.time, 9), round(r.least_time, 9)
+    (0.035007, 0.0175)
+
+    Source: the schedules are those of :mod:`mlsysim.network.schedules`.
+    """
+    wired = parse(topology)
+    checked_choice("op", op, OPS)
+    checked_choice("congestion", congestion, CONGESTION)
+    checked_choice("optimization", optimization, OPTIMIZATIONS)
+    names = tuple(map(algorithm_name, per_dimension("algorithm", algorithm, wired)))
+    rates, waits = per_dimension("bandwidth", bandwidth, wired), per_dimension("latency", latency, wired)
+    check_argument("collective", "bytes", bytes, "byte", _NON_NEGATIVE)
+    check_numbers(rates, waits, endpoint_delay, memory_bandwidth)
+    checked_count("splits", splits, MAX_SPLITS)
+    checked_count("active_chunks", active_chunks, MAX_SPLITS)
+    costs = Exact(rates, waits, endpoint_delay, memory_bandwidth)
+    held = bytes / wired.ranks if op == "all_gather" else bytes
+    chunk, count = costs.chunks(op, held, splits, wired.ranks)
+    plan = phases(op, wired, names, chunk, optimization, costs)
+    outcome = Simulation(wired, plan, count, active_chunks, costs, congestion == "aware").run()
+    return NetworkTime(
+        op=op,
+        topology=wired,
+        algorithms=names,
+        bytes=bytes,
+        bandwidth=rates,
+        latency=waits,
+        splits=splits,
+        active_chunks=active_chunks,
+        endpoint_delay=endpoint_delay,
+        memory_bandwidth=memory_bandwidth,
+        optimization=optimization,
+        congestion=congestion,
+        compat=None,
+        **measured(wired, plan, count, costs, outcome),
+    )
+
+
+def check_numbers(
+    bandwidth: Sequence[float], latency: Sequence[float], endpoint_delay: float, memory_bandwidth: float | None
+) -> None:
+    """Raise an InputError unless every rate and delay is a number inside its range."""
+    for rate in bandwidth:
+        check_argument("collective", "bandwidth", rate, "byte/s", _POSITIVE)
+    for wait in latency:
+        check_argument("collective", "latency", wait, "s", _NON_NEGATIVE)
+    check_argument("collective", "endpoint_delay", endpoint_delay, "s", _NON_NEGATIVE)
+    if memory_bandwidth is not None:
+        check_argument("collective", "memory_bandwidth", memory_bandwidth, "byte/s", _POSITIVE)
+
+
+def measured(
+    topology: Topology, plan: Sequence[Phase], chunks: int, costs: Exact, outcome: Outcome, second: float = 1.0
+) -> dict[str, Any]:
+    """The parts of a result that come out of the simulation; ``second`` in the unit of its clock."""
+    parts = tuple(
+        PhaseTime(
+            op=p.op,
+            algorithm=p.algorithm,
+            dimension=str(topology.dimensions[p.dimension]),
+            bytes=p.bytes * chunks,
+            sent=bytes_sent(p, costs) * chunks,
+            start=outcome.starts[i] / second,
+            end=outcome.ends[i] / second,
+        )
+        for i, p in enumerate(plan)
+    )
+    traffic = [0.0] * len(topology.dimensions)
+    for phase, part in zip(plan, parts, strict=True):
+        traffic[phase.dimension] += part.sent
+    busy = tuple(outcome.link_busy.get(i, 0.0) / second for i in range(len(traffic))) if outcome.aware else None
+    return {"phases": parts, "traffic": tuple(traffic), "link_busy": busy, "time": outcome.time / second}
