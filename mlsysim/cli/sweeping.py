@@ -79,18 +79,16 @@ class _Guarded:
         self.refused: Counter[str] = Counter()
 
     def __call__(self, **given: Any) -> Mapping[str, Any]:
-        import numpy as np
-
         words = {n: int(v) if n in self.known.whole else v for n, v in given.items() if isinstance(v, str)}
         vectors = {n: v for n, v in given.items() if not isinstance(v, str)}
         length = len(next(iter(vectors.values()))) if vectors else 1
         try:
-            return {**self.known.solve(**words, **vectors), "left_out": np.zeros(length, dtype=bool)}
+            return {**self.known.solve(**words, **vectors), "left_out": False}
         except InputError as error:
             if not self.known.whole:
                 raise
             self.refused[str(error)] += length
-        return {**{n: np.full(length, np.nan) for n in self.known.answers}, "left_out": np.ones(length, dtype=bool)}
+        return {**dict.fromkeys(self.known.answers, math.nan), "left_out": True}  # of every combination of the vectors
 
     def report(self, total: int) -> None:
         """Say on standard error what was left out and why; raise when nothing else is left."""

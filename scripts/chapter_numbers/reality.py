@@ -66,13 +66,14 @@ def _peers() -> dict[str, Any]:
         return {"n": str(len(errors)), "ours": share(ours), "peer": share(theirs)}
 
     (mixture,) = [c for c in of("inference") if "Mixtral" in c.what]
-    (water,), (goodput,) = of("water"), of("goodput")
+    (water,), (goodput,), (step_at_bound,) = of("water"), of("goodput"), of("itl")
     rates = {s.what: s for s in found.speeds}
     step, arrays = rates["step of training"], rates["step of training, as an array"]
     return {
         "date": found.conditions["date"],
         **{kind: means(kind) for kind in ("training", "inference", "all_reduce")},
         "mixture": share(mixture.errors[1], True),
+        "step": share(step_at_bound.errors[1]),
         "water": share(water.errors[1]),
         "goodput": share(goodput.errors[1]),
         "million": {
