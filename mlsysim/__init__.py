@@ -21,6 +21,7 @@ _SUBMODULES = (
     "energy",
     "equations",
     "explore",
+    "fidelity",
     "flops",
     "inference",
     "intervals",

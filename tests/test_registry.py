@@ -14,6 +14,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     catalog,
     classroom,
     explore,
+    fidelity,
     kernels,
     reliability,
     roofline,
@@ -46,6 +47,7 @@ CHAPTER_OF = {
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
+    "mlsysim.fidelity.equations": "14-step-model",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

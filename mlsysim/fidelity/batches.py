@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
+from mlsysim.errors import InputError
+from mlsysim.fidelity.equations import chunk_pairs
+
+_INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,32 @@ class Batch:
     def of(model: Model, prefills: Iterable[tuple[float, float]] = (), decodes: Iterable[float] = ()) -> "Batch":
         """The sums of chunks ``(new, past)`` and of running sequences' contexts (the new token included).
 
+        Raises
+        ------
+        InputError
+            A chunk without new tokens, a negative past, or a context that does not hold the new token.
+
         >>> from mlsysim import catalog
         >>> b = Batch.of(catalog.model("Llama-2-7B"), prefills=[(100, 0)], decodes=[500, 300])
         >>> b.tokens, b.prefill_pairs, b.context
         (102, 5050.0, 800)
         """
         chunks, contexts = list(prefills), list(decodes)
-        window = model.attn_window or float("inf")
+        for new, past in chunks:
+            if not (0 < new < _INFINITE and 0 <= past < _INFINITE):
+                raise InputError(
+                    f"Batch.of: prefills has the chunk ({new!r}, {past!r}); give (new, past) with new in (0, inf) and past in "
+                    "[0, inf), both in tokens"
+                )
+        for seen in contexts:
+            if not 1 <= seen < _INFINITE:
+                raise InputError(
+                    f"Batch.of: decodes has the context {seen!r} outside [1, inf); count the new token as well"
+                )
+        window = model.attn_window or _INFINITE
         return Batch(
             prefill_tokens=sum(new for new, _ in chunks),
-            prefill_pairs=sum(new * past + new * (new + 1) / 2 for new, past in chunks),
+            prefill_pairs=sum(chunk_pairs(new, past) for new, past in chunks),
             prefill_read=sum(new + past for new, past in chunks),
             prefills=len(chunks),
             decodes=len(contexts),
@@ -62,4 +82,4 @@ class Batch:
 def _seen(tokens: float, window: float) -> float:
     """Query-key pairs of the first tokens of a sequence whose queries see at most ``window`` keys."""
     short = min(tokens, window)
-    return short * (short + 1) / 2 + (tokens - short) * (window if tokens > window else 0.0)
+    return float(chunk_pairs(short, 0.0)) + (tokens - short) * (window if tokens > window else 0.0)

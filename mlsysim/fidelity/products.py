@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mlsysim.catalog.shapes import Model
+from mlsysim.fidelity.equations import fused_width
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
             Product("kv_up", m.kv_lora_rank, m.heads * (m.head_dim + value) / tp, every),
         ]
     else:
-        queries, keys = m.heads * m.head_dim / tp, max(1.0, m.kv_heads / tp) * m.head_dim
         if fused:
-            found += [Product("qkv", h, queries + 2 * keys, every)]
+            found += [Product("qkv", h, fused_width(m.heads, m.kv_heads, m.head_dim, tp), every)]
         else:
+            queries, keys = m.heads * m.head_dim / tp, max(1.0, m.kv_heads / tp) * m.head_dim
             found += [Product("q", h, queries, every), Product("k", h, keys, every), Product("v", h, keys, every)]
     found += [Product("output", m.heads * value / tp, h, every)]
     gates = 2 if m.gated_mlp else 1

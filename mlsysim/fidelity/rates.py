@@ -1,25 +1,34 @@
 """What the kernels of a device sustain: measured shares of its rates, and their start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import as_file, files
 
 from mlsysim import catalog
+from mlsysim._numeric import Num
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import read_toml
 
 _LIKE = "H100-SXM5-80GB"
+_MEASURED = ("H100-SXM5-80GB", "H800-SXM")
+# Devices of one die, which differ in memory, links or what export rules leave of them.
+_SILICON = dict.fromkeys(
+    (*_MEASURED, "H100-SXM5-96GB", "H200-SXM-141GB", "GH200-96GB", "GH200-144GB"),
+    _MEASURED,
+)
 
 
 @dataclass(frozen=True)
 class Rate:
     """One kind of kernel: shares of the dense peak and of the memory bandwidth, and a start in seconds."""
 
-    compute: float = 1.0
+    compute: Num = 1.0
     memory: float = 1.0
     start: float = 0.0
     origin: str = "the datasheet"
+    rows: int = 0  # of the table that it was fitted to
+    error: float | None = None  # mean size of the relative error on them
 
 
 @dataclass(frozen=True)
@@ -30,34 +39,48 @@ class Rates:
     products_8bit: Rate = Rate()
     prefill_attention: Rate = Rate()
     decode_attention: Rate = Rate()
+    latent_attention: Rate = Rate()  # decode attention of MLA
+    grouped_products: Rate = Rate()  # of experts; shares measured with 8-bit products
 
 
 DATASHEET = Rates()
 
 
 @cache
-def _shipped() -> Mapping[str, Rates]:
+def shipped_rates() -> Mapping[str, Mapping[str, Rate]]:
+    """What was measured, by device and kind; a device may lack kinds."""
     with as_file(files(__package__) / "rates.toml") as path:
         raw = read_toml(path)
-    return {name: Rates(**{f.name: Rate(**table[f.name]) for f in fields(Rates)}) for name, table in raw.items()}
+    return {name: {kind: Rate(**figures) for kind, figures in kinds.items()} for name, kinds in raw.items()}
 
 
 def rates(device: Device | str) -> Rates:
-    """The measured rates of a device; those of H100, as shares, where no kernel of the device was measured.
+    """The measured rates of a device. A kind that was not measured on it has the shares of another device.
+
+    Those of the same silicon if there is one, else those of H100; the ``origin`` of the rate says so.
 
     >>> rates("H100").products_16bit.compute
     0.652
+    >>> rates("H200").decode_attention.origin.partition(":")[0]
+    'not measured on H200-SXM-141GB'
     """
-    d = catalog.device(device)
-    known = _shipped()
-    if d.name in known:
-        return known[d.name]
-    like = known[_LIKE]
-    note = f"no table of {d.name}: the shares of {_LIKE} ("
-    return Rates(
-        **{
-            f.name: Rate(r.compute, r.memory, r.start, f"{note}{r.origin})")
-            for f in fields(Rates)
-            if (r := getattr(like, f.name))
-        }
-    )
+    return _rates(catalog.device(device).name)
+
+
+@cache
+def _rates(name: str) -> Rates:
+    known = shipped_rates()
+    found = {}
+    for f in fields(Rates):
+        others = [d for d in _SILICON.get(name, (_LIKE,)) if d != name]
+        if _LIKE not in others:
+            others.append(_LIKE)
+        places = [name, *others, *_MEASURED]
+        where = next(d for d in places if f.name in known.get(d, {}))
+        rate = known[where][f.name]
+        if where != name:
+            kin = "the same silicon" if where in _SILICON.get(name, ()) else "another device"
+            origin = f"not measured on {name}: shares of {where}, {kin} ({rate.origin})"
+            rate = replace(rate, origin=origin, rows=0, error=None)
+        found[f.name] = rate
+    return Rates(**found)

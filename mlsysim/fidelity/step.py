@@ -4,13 +4,14 @@ The engine runs the tokens of prompts and of answers through the matrices togeth
 """
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 
-from mlsysim import collectives, kernels, roofline
+from mlsysim import collectives, kernels
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.fidelity.batches import Batch
-from mlsysim.fidelity.products import layer_products
+from mlsysim.fidelity.products import Product, layer_products
 from mlsysim.fidelity.rates import Rate, Rates, rates
 from mlsysim.fidelity.rungs import (
     BLEND,
@@ -22,7 +23,10 @@ from mlsysim.fidelity.rungs import (
     TIER_0,
     Rungs,
 )
+from mlsysim.fidelity.tables import LOOKUPS, products_table
+from mlsysim.fidelity.terms import Kernel, StepTerms
 from mlsysim.inference import Deployment, experts_hit
+from mlsysim.results import Explanation, Input, Term
 
 ACTIVATION_BYTES = 2.0
 # korthikanti2022recompute, sec. 4.1 and 4.2, without dropout: 32 readings or writings of a hidden vector, 8 of them not
@@ -31,69 +35,9 @@ PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.
 SMALL_KERNELS = 5.0
-LINK = 0.8  # share of the link that large messages reach on NVLink
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel on one device, run once by each of so many layers."""
-
-    name: str
-    part: str  # the term that it belongs to
-    layers: Num
-    flops: Num
-    bytes: Num
-    rate: Rate
-    peak_flops: float
-    memory_bandwidth: float
-    starts: float = 1.0  # launches in it
-
-    @property
-    def compute_time(self) -> Num:
-        """Arithmetic alone, s, over all layers."""
-        return self.layers * roofline.compute_time(self.flops, self.rate.compute * self.peak_flops)
-
-    @property
-    def memory_time(self) -> Num:
-        """Traffic alone, s, over all layers."""
-        return self.layers * roofline.memory_time(self.bytes, self.rate.memory * self.memory_bandwidth)
-
-    @property
-    def start_time(self) -> Num:
-        return self.layers * self.starts * self.rate.start
-
-    @property
-    def time(self) -> Num:
-        """eq-kernel-time over all layers, s."""
-        one = kernels.measured_kernel_time(
-            self.flops,
-            self.bytes,
-            self.peak_flops,
-            self.memory_bandwidth,
-            self.rate.compute,
-            self.rate.memory,
-            self.starts * self.rate.start,
-        )
-        return self.layers * one
-
-
-@dataclass(frozen=True)
-class StepTerms:
-    """Seconds of one step by term; they sum to its time."""
-
-    projections: Num = 0.0
-    mlp: Num = 0.0
-    experts: Num = 0.0
-    head: Num = 0.0
-    prefill_attention: Num = 0.0
-    decode_attention: Num = 0.0
-    elementwise: Num = 0.0
-    messages: Num = 0.0
-    overhead: Num = 0.0
-
-    @property
-    def time(self) -> Num:
-        return sum(getattr(self, f.name) for f in fields(self))
+_INFINITE = float("inf")
+# Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
+LINK = 0.8
 
 
 @dataclass(frozen=True)
@@ -105,14 +49,65 @@ class StepModel:
     rungs: Rungs = TIER_0
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
+    _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def model(self) -> Model:
         return self.deployment.model
 
     def time(self, batch: Batch) -> Num:
-        """Seconds of a step over the batch."""
-        return self.terms(batch).time
+        """Seconds of a step over the batch: what :meth:`terms` sums to, by a short cut where there is one.
+
+        The products depend on the two counts of rows alone, and attention is proportional to pairs and to what is
+        read; so a count that was met before costs a look-up and two maxima.
+        """
+        if not self._short:
+            return self.terms(batch).time
+        try:
+            common = self._sums.get((batch.prefill_tokens + batch.decodes, batch.prefills + batch.decodes))
+        except TypeError:  # arrays
+            return self.terms(batch).time
+        if common is None:
+            if self._arrays(batch):
+                return self.terms(batch).time
+            terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
+            common = terms.time - terms.prefill_attention - terms.decode_attention
+            self._sums[batch.tokens, batch.sequences] = common
+        full, near, prompts, answers = self._slopes
+        if batch.prefills:
+            if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
+                return self.terms(batch).time  # says what is wrong
+            compute, memory, start, layers = prompts
+            pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
+            read = full * batch.prefill_read + near * batch.windowed_read
+            one, other = pairs * compute, read * memory
+            common += minimum(1.0, batch.prefills) * (layers * start + (one if one > other else other))
+        if batch.decodes:
+            if not batch.context >= 0.0 <= batch.windowed_context:
+                return self.terms(batch).time
+            compute, memory, start, layers = answers
+            seen = full * batch.context + near * batch.windowed_context
+            common += minimum(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
+        return common if common < _INFINITE else self.terms(batch).time
+
+    @cached_property
+    def _short(self) -> bool:
+        """Whether a step is the sum of its kernels, which is what the short cut of :meth:`time` knows."""
+        r = self.rungs
+        return r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")
+
+    @cached_property
+    def _slopes(self) -> tuple[float, float, tuple[float, ...], tuple[float, ...]]:
+        """Shares of layers without and with a window; of each attention seconds per pair, per token read, and start."""
+        one = Batch(
+            prefill_pairs=1.0, prefill_read=1.0, prefills=1.0, decodes=1.0, context=1.0,
+            windowed_pairs=1.0, windowed_read=1.0, windowed_context=1.0,
+        )  # fmt: skip
+        near = self.deployment.work.windowed
+        prompts, answers = (
+            (k.compute_time, k.memory_time, k.rate.start * k.starts, k.layers) for k in self._attention_kernels(one)
+        )
+        return 1.0 - near, near, prompts, answers
 
     def terms(self, batch: Batch) -> StepTerms:
         """The same by term. Where the ladder takes one maximum for a step, only its ``overhead`` and rest are told."""
@@ -138,6 +133,54 @@ class StepModel:
     def kernels(self, batch: Batch) -> tuple[Kernel, ...]:
         """Every kernel of a step, messages left out."""
         return (*self._row_kernels(batch.tokens, batch.sequences), *self._attention_kernels(batch))
+
+    def explain(self, batch: Batch) -> Explanation:
+        """Every kernel with the numbers in it and where its rate came from, then the sum.
+
+        >>> from mlsysim.inference import deploy
+        >>> step = step_model(deploy("Llama-2-7B", "H100"))
+        >>> step.explain(Batch.of(step.model, decodes=[458])).rows()[0][0]
+        'qkv'
+        """
+        found = [k for k in self.kernels(batch) if is_array(k.layers) or k.layers]
+        terms, d = self.terms(batch), self.deployment
+        times = [k.time for k in found]
+        longest = None if self._arrays(batch) else times.index(max(times))
+        rows = [
+            Term(k.name, t / maximum(k.layers, 1.0), "eq-kernel-time", k.arguments, i == longest)
+            for i, (k, t) in enumerate(zip(found, times, strict=True))
+        ]
+        if d.split.tp > 1:
+            rows.append(self._message_term(batch.tokens))
+        rows.append(Term("step", terms.time, "eq-serving-step", vars(terms)))
+        shares: dict[tuple[str, str], list[str]] = {}
+        for k in found:
+            shares.setdefault((f"{k.rate.compute}", k.rate.origin), []).append(k.name)
+        inputs = [
+            Input(
+                f"share of peak of {', '.join(names)}",
+                next(k for k in found if k.name == names[0]).rate.compute,
+                "1",
+                origin,
+            )
+            for (_, origin), names in shares.items()
+        ]
+        runs = ", ".join(f"{k.name} {float(k.layers):g}" for k in found if not is_array(k.layers))
+        notes = [
+            f"runs of each kernel: {runs}",
+            "a kernel's own line is one run of it; the terms of the step hold all of them",
+            f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
+        ]
+        title = f"One step of {self.model.name} on {d.split.tp:g} x {d.device.name}"
+        return Explanation(title, rows, inputs, notes)
+
+    def to_dict(self, batch: Batch) -> dict[str, Num]:
+        """Seconds by term, and their sum, for writing to a file."""
+        return self.terms(batch).to_dict()
+
+    @staticmethod
+    def _arrays(batch: Batch) -> bool:
+        return any(map(is_array, vars(batch).values()))
 
     # Sums of a step
 
@@ -187,7 +230,16 @@ class StepModel:
     def _kernel(self, name: str, part: str, layers: Num, flops: Num, bytes: Num, rate: Rate, half: bool) -> Kernel:
         m = self.deployment.machine
         peak = m.half_peak_flops if half else m.peak_flops
-        return Kernel(name, part, layers, flops, bytes, self._rate(rate), peak, m.memory_bandwidth)
+        return Kernel(name, part, layers, flops, bytes, rate, peak, m.memory_bandwidth)
+
+    def _table_rate(self, rows: Num, p: Product) -> Rate:
+        """The efficiency of the measured product nearest or around; its time holds traffic and start already."""
+        table = products_table()
+        share = table.efficiency(rows, p.k, p.n, self.rungs.lookup)
+        other = "" if self.deployment.device.name == table.device else f", taken over from {table.device}"
+        edge = "" if table.covers(rows, p.k, p.n) else ", outside the table: held at its edge"
+        origin = f"{self.rungs.lookup} in the table of 8-bit products{other}{edge} ({table.origin})"
+        return replace(self._rate(self._products), compute=share, start=0.0, origin=origin, rows=0, error=None)
 
     @property
     def _products(self) -> Rate:
@@ -203,13 +255,20 @@ class StepModel:
             some = minimum(1.0, rows)
             bytes = some * p.k * p.n * width + rows * (p.k + p.n) * ACTIVATION_BYTES
             flops = kernels.gemm_flops(rows, p.n, p.k)
-            found.append(self._kernel(p.name, p.part, some * p.layers, flops, bytes, self._products, False))
+            rate = self._table_rate(rows, p) if self.rungs.lookup in LOOKUPS else self._rate(self._products)
+            found.append(self._kernel(p.name, p.part, some * p.layers, flops, bytes, rate, False))
         if m.is_moe:
             found.append(self._experts(tokens))
         passes = PASSES * (REPLICATED + (1.0 - REPLICATED) / s.tp)
         vectors = passes * tokens * m.hidden * ACTIVATION_BYTES
         small = self._kernel(
-            "vectors", "elementwise", minimum(1.0, tokens) * m.layers, 0.0, vectors, self._products, True
+            "vectors",
+            "elementwise",
+            minimum(1.0, tokens) * m.layers,
+            0.0,
+            vectors,
+            self._rate(self.rates.products_16bit),
+            True,
         )
         return (*found, replace(small, starts=SMALL_KERNELS))
 
@@ -220,9 +279,9 @@ class StepModel:
         hit = experts_hit(w.n_experts, w.top_k, maximum(1.0, tokens)) if self.rungs.experts == "hit" else w.n_experts
         each = w.n_experts if self.rungs.experts == "dense" else w.top_k
         flops = 2.0 * tokens * each * w.expert_params / shards
-        some = minimum(1.0, tokens)
+        some, rate = minimum(1.0, tokens), self._rate(self.rates.grouped_products)
         bytes = some * hit * w.expert_params * s.expert_bytes / shards
-        one = self._kernel("experts", "experts", some * m.n_moe_layers, flops, bytes, self._products, False)
+        one = self._kernel("experts", "experts", some * m.n_moe_layers, flops, bytes, rate, False)
         return replace(one, starts=2.0)
 
     def _attention_kernels(self, batch: Batch) -> tuple[Kernel, Kernel]:
@@ -230,16 +289,17 @@ class StepModel:
         full, near = 1.0 - w.windowed, w.windowed
 
         def one(name: str, rate: Rate, pairs: Num, read: Num, macs: Num, sequences: Num) -> Kernel:
-            flops = 2.0 * pairs * w.heads * macs / s.tp
+            flops = kernels.gemm_flops(pairs, w.heads / s.tp, macs)  # a pair costs each head so many multiply-adds
             bytes = read * w.kv_elements * s.kv_bytes / min(s.tp, w.kv_shards)
-            return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, rate, True)
+            return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, self._rate(rate), True)
 
+        decoding = r.latent_attention if self.model.is_mla else r.decode_attention
         pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
         read = full * batch.prefill_read + near * batch.windowed_read
         seen = full * batch.context + near * batch.windowed_context
         return (
             one("prefill_attention", r.prefill_attention, pairs, read, w.key_value_macs, batch.prefills),
-            one("decode_attention", r.decode_attention, seen, seen, w.absorbed_macs, batch.decodes),
+            one("decode_attention", decoding, seen, seen, w.absorbed_macs, batch.decodes),
         )
 
     def _messages(self, tokens: Num) -> Num:
@@ -247,12 +307,28 @@ class StepModel:
         d, m = self.deployment, self.deployment.machine
         if d.split.tp <= 1:
             return 0.0 * tokens
-        bytes = tokens * self.model.hidden * ACTIVATION_BYTES
-        start = self._rate(self.rates.products_16bit).start
-        outer = d.split.tp / m.tp_inside
-        inside = collectives.direct_all_reduce(bytes, m.tp_inside, m.intra_bandwidth * LINK, start)
-        across = collectives.direct_all_reduce(bytes / m.tp_inside, outer, m.inter_bandwidth * LINK, start)
-        return minimum(1.0, tokens) * self.model.layers * d.work.all_reduces * (inside + across)
+        runs = minimum(1.0, tokens) * self.model.layers * d.work.all_reduces
+        inside = collectives.direct_all_reduce(**self._message(tokens))
+        if d.split.tp == m.tp_inside:
+            return runs * inside
+        outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * LINK
+        sent = self._message(tokens)
+        across = collectives.direct_all_reduce(sent["bytes"] / m.tp_inside, outer, link, sent["latency"])
+        return runs * (inside + across)
+
+    def _message(self, tokens: Num) -> dict[str, Num]:
+        """Arguments of the all-reduce inside a scale-up domain."""
+        m = self.deployment.machine
+        return {
+            "bytes": tokens * self.model.hidden * ACTIVATION_BYTES,
+            "ranks": m.tp_inside,
+            "bandwidth": m.intra_bandwidth * LINK,
+            "latency": self._rate(self.rates.products_16bit).start,
+        }
+
+    def _message_term(self, tokens: Num) -> Term:
+        arguments = self._message(tokens)
+        return Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)
 
 
 def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rates | None = None) -> StepModel:
@@ -275,7 +351,7 @@ def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rate
     >>> from mlsysim.inference import deploy
     >>> model = step_model(deploy("Llama-2-7B", "H100"))
     >>> round(model.time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
-    6.29
+    6.24
     """
     if deployment.split.pp > 1:
         raise InputError(f"step_model: pp = {deployment.split.pp:g} stages are not modelled; use tp, and pp = 1")

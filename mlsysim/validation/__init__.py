@@ -9,15 +9,18 @@ from mlsysim.validation.plans import PublishedPlan, published_plan, published_pl
 from mlsysim.validation.predictors.inference import calibrated
 from mlsysim.validation.presets import calibrated_efficiencies, datasheet_efficiencies
 from mlsysim.validation.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
+from mlsysim.validation.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
 
 __all__ = [
     "ELEMENT_BYTES",
     "Check",
+    "MeasuredRequest",
     "Measurement",
     "PublishedCost",
     "PublishedFootprint",
     "PublishedPlan",
     "ServingCheck",
+    "ServingRun",
     "cache_budgets",
     "calibrated",
     "calibrated_efficiencies",
@@ -39,6 +42,8 @@ __all__ = [
     "serving_check",
     "serving_checks",
     "serving_measurement",
+    "serving_run",
+    "serving_runs",
     "signed_error",
     "skill",
     "stream_efficiency",

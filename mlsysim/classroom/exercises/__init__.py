@@ -21,6 +21,7 @@ from mlsysim.classroom.exercises import (
     prefill_decode,
     reality_checks,
     reliability,
+    step_model,
     training_step,
 )
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
@@ -40,6 +41,7 @@ _CHAPTERS = (
     reliability,
     reality_checks,
     exploring_designs,
+    step_model,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

@@ -1,0 +1,198 @@
+"""Measured runs of a serving engine: requests where the source keeps them, printed means where it does not."""
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim.catalog.sourced import read_toml
+from mlsysim.errors import InputError, unknown_name
+
+METRICS = ("ttft", "itl", "e2e", "e2e_per_token")
+REGIMES = ("synchronous", "loaded")
+MAX_FILE_BYTES = 1_000_000
+MAX_REQUESTS = 10_000
+_COUNTS = ("prompt_tokens", "output_tokens", "prefix_tokens")
+_EMPTY_ALLOWED = (
+    "itl_s",
+    "client_ttft_s",
+    "client_itl_s",
+    "client_e2e_s",
+)  # one token has no gap; a server's record has no client
+
+
+@dataclass(frozen=True)
+class MeasuredRequest:
+    """One request, in seconds by the server's clock; the client's are None where it kept none."""
+
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    prefix_tokens: int
+    queue_s: float
+    prefill_s: float
+    ttft_s: float
+    itl_s: float | None
+    e2e_s: float
+    client_ttft_s: float | None = None
+    client_itl_s: float | None = None
+    client_e2e_s: float | None = None
+
+    def value(self, metric: str, clock: str = "server") -> float | None:
+        """One of ``METRICS`` in s by that clock; None for the gap between tokens of a one-token answer."""
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+        at = "client_" if clock == "client" else ""
+        if metric == "e2e_per_token":
+            whole = getattr(self, f"{at}e2e_s")
+            return None if whole is None else float(whole / self.output_tokens)
+        value: float | None = getattr(self, f"{at}{metric}_s")
+        return value
+
+
+@dataclass(frozen=True)
+class ServingRun:
+    """One run: where it was served, under which limits, and what was measured."""
+
+    name: str
+    model: str
+    device: str
+    tp: int
+    precision: str
+    regime: str
+    arrivals: str
+    clock: str
+    quality: str
+    workload: str
+    defects: tuple[str, ...]
+    source: str
+    where: str
+    prefix_tokens: int = 0
+    server: str = ""
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    max_model_len: int | None = None
+    cache_tokens: int | None = None
+    stages: tuple[tuple[float, float], ...] = ()  # requests per second, for how many seconds
+    printed: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    requests: tuple[MeasuredRequest, ...] = ()
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Mean over the requests."""
+        return self._mean_count("prompt_tokens")
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean over the requests."""
+        return self._mean_count("output_tokens")
+
+    def _mean_count(self, name: str) -> float:
+        if not self.requests:
+            return self.printed[name]
+        return statistics.fmean(getattr(r, name) for r in self.requests)
+
+    def values(self, metric: str, clock: str = "") -> list[float]:
+        """What the requests took, in s by the run's clock or the one given; nothing where only means are printed."""
+        found = (r.value(metric, clock or self.clock) for r in self.requests)
+        return [v for v in found if v is not None]
+
+    def mean(self, metric: str) -> float:
+        """Mean of one of ``METRICS``, s: over every request, the first included, or as printed."""
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+        return statistics.fmean(self.values(metric)) if self.requests else self.printed[f"{metric}_s"]
+
+    def median(self, metric: str) -> float | None:
+        """Median, s; None where only means are printed."""
+        values = self.values(metric)
+        return statistics.median(values) if values else None
+
+
+def read_requests(path: Path) -> tuple[MeasuredRequest, ...]:
+    """Requests of a file, read with bounds; an error names the file, the line and the column."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path.name}: cannot be read ({error.strerror}); give the path of a CSV file") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; split the run")
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path.name}: not a CSV file in UTF-8 ({error}); save it as one") from error
+    names = [f.name for f in fields(MeasuredRequest)]
+    if not rows or rows[0] != names:
+        raise InputError(f"{path.name}: line 1: the columns must be {','.join(names)}")
+    if not 1 < len(rows) <= MAX_REQUESTS + 1:
+        raise InputError(f"{path.name}: {len(rows) - 1} requests; between 1 and {MAX_REQUESTS:,} are read")
+    return tuple(_request(row, names, f"{path.name}: line {i}") for i, row in enumerate(rows[1:], 2))
+
+
+def _request(row: list[str], names: list[str], where: str) -> MeasuredRequest:
+    if len(row) != len(names):
+        raise InputError(f"{where}: {len(row)} columns instead of {len(names)}; quote what holds a comma")
+    cells = {n: _cell(n, text, f"{where}, column {n}") for n, text in zip(names, row, strict=True)}
+    if cells["prefix_tokens"] > cells["prompt_tokens"]:
+        raise InputError(f"{where}, column prefix_tokens: more than the {cells['prompt_tokens']} tokens of the prompt")
+    return MeasuredRequest(**cells)
+
+
+def _cell(name: str, text: str, where: str) -> Any:
+    if not text and name in _EMPTY_ALLOWED:
+        return None
+    try:
+        value = int(text) if name in _COUNTS else float(text)
+    except ValueError as error:
+        kind = "a whole number" if name in _COUNTS else "a number"
+        raise InputError(f"{where}: {text!r} is not {kind}") from error
+    lowest = 1 if name in ("prompt_tokens", "output_tokens") else 0
+    if not math.isfinite(value) or value < lowest:
+        raise InputError(f"{where}: {text} must be finite and at least {lowest}")
+    return value
+
+
+@cache
+def serving_runs() -> Mapping[str, ServingRun]:
+    """All measured runs that ship, by name.
+
+    >>> run = serving_runs()["llama-2-7b-train-0"]
+    >>> run.regime, len(run.requests), round(run.mean("ttft") * 1e3, 1), round(run.median("ttft") * 1e3, 1)
+    ('synchronous', 23, 56.4, 45.4)
+    """
+    with as_file(files(__package__)) as folder:
+        raw = read_toml(folder / "runs.toml")
+        return MappingProxyType({name: _run(name, entry, folder) for name, entry in raw.items()})
+
+
+def _run(name: str, raw: Mapping[str, Any], folder: Path) -> ServingRun:
+    own = dict(raw)
+    for key in own:
+        if key not in {f.name for f in fields(ServingRun)} - {"name", "requests"}:
+            raise InputError(f"runs.toml: {name}: no field {key!r} of a run")
+    if own["regime"] not in REGIMES:
+        raise unknown_name("regime", own["regime"], REGIMES)
+    own["defects"] = tuple(own["defects"])
+    own["stages"] = tuple((float(rate), float(time)) for rate, time in own.get("stages", ()))
+    own["printed"] = MappingProxyType(dict(own.get("printed", {})))
+    requests = () if own["printed"] else read_requests(folder / f"{name}.csv")
+    return ServingRun(name=name, requests=requests, **own)
+
+
+def serving_run(name: str) -> ServingRun:
+    """The measured run of that name.
+
+    >>> serving_run("llama-2-7b-tp2-chat").mean("itl")
+    0.0043624
+    """
+    if name not in serving_runs():
+        raise unknown_name("run", name, serving_runs())
+    return serving_runs()[name]
