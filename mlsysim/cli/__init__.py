@@ -15,6 +15,7 @@ from mlsysim.cli import (
     primitives,
     reliability,
     serving,
+    sweeping,
     training,
 )
 from mlsysim.cli.arguments import Parser
@@ -32,6 +33,7 @@ GROUPS = (
     reliability,
     hlo,
     exploring,
+    sweeping,
     checking,
 )
 
