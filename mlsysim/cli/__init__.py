@@ -17,6 +17,7 @@ from mlsysim.cli import (
     reliability,
     serving,
     simulating,
+    sweeping,
     training,
 )
 from mlsysim.cli.arguments import Parser
@@ -36,6 +37,7 @@ GROUPS = (
     hlo,
     exploring,
     calibrating,
+    sweeping,
     checking,
 )
 
