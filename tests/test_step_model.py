@@ -32,6 +32,7 @@ from mlsysim.fidelity import (
     step_model,
 )
 from mlsysim.inference import deploy
+from mlsysim.validation.measurements import collectives
 from mlsysim.validation.serving_runs import serving_runs
 
 KERNELS = ROOT.parent / "shared" / "reference" / "kernels" / "kernels.csv"
@@ -483,6 +484,14 @@ def test_tensor_parallelism_divides_work_and_adds_messages() -> None:
     wide = model("Llama-3.1-8B", tp=8, domain=4, inter_bandwidth=50e9).terms(DECODE)
     near = model("Llama-3.1-8B", tp=8).terms(DECODE)
     assert wide.messages > near.messages
+
+
+@pytest.mark.published
+def test_the_share_of_the_link_is_near_a_measured_one() -> None:
+    """Azure, eight A100s: 231.58 GB/s of bus bandwidth in an all-reduce of 8 GB, over links of 300 GB/s one way."""
+    row = collectives()["azure-a100-8g"]
+    share = row.value.value / catalog.device(row.device).scale_up_bandwidth
+    assert share == pytest.approx(fidelity.step.LINK, abs=0.03)
 
 
 @pytest.mark.independent

@@ -36,7 +36,8 @@ PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # activation function.
 SMALL_KERNELS = 5.0
 _INFINITE = float("inf")
-LINK = 0.8  # share of the link that large messages reach on NVLink
+# Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
+LINK = 0.8
 
 
 @dataclass(frozen=True)
