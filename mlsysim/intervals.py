@@ -115,13 +115,13 @@ class ErrorQuantiles:
 class Interval:
     """A prediction and the range in which a measurement is expected."""
 
-    value: float
-    low: float
-    high: float
+    value: Num
+    low: Num
+    high: Num
     quantiles: ErrorQuantiles
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[Num, Num]:
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ def refusals() -> Mapping[str, str]:
     return MappingProxyType({name: entry["refused"] for name, entry in _read().items() if "refused" in entry})
 
 
-def interval(class_name: str, predicted: float) -> Interval:
+def interval(class_name: str, predicted: Num) -> Interval:
     """The range in which a measurement of a predicted quantity is expected.
 
     Formula: eq-interval at the upper and at the lower quantile of eq-log-error over published measurements.
@@ -166,7 +166,7 @@ def interval(class_name: str, predicted: float) -> Interval:
     ----------
     class_name : str
         Class of the prediction, as in ``training_step``.
-    predicted : float
+    predicted : float or array
         A prediction of that class by the calibrated model; greater than zero.
 
     Raises

@@ -29,6 +29,7 @@ FLOORS = [
     {"cost", "reliability"},
     {"fidelity"},
     {"serving"},
+    {"hlo"},
     {"explore"},
     {"validation"},
     {"classroom"},
@@ -43,6 +44,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.planner": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
     "serving.simulation": {"tqdm"},
+    "hlo.stablehlo": {"jaxlib"},
     "validation.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import catalog, intervals, training, validation
+from mlsysim import catalog, inference, intervals, training, validation
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
 from mlsysim.validation.conformal import MIN_GROUPS, GroupedErrors, row_weight
@@ -165,6 +165,39 @@ def test_a_step_has_a_range_when_its_efficiencies_have_a_record() -> None:
     assert plain.to_dict()["interval_s"] is None
     with pytest.raises(InputError, match="calibrated_efficiencies"):
         plain.interval()
+
+
+@pytest.mark.independent
+def test_an_answer_has_a_range_when_its_efficiencies_have_a_record() -> None:
+    """The ends are the prediction over the factors e^q of the shipped quantiles, each by the number itself."""
+    q = SHIPPED["inference"]
+    known = inference.generate(
+        inference.deploy("Llama-3.1-8B", "H100", efficiencies=validation.calibrated("H100")),
+        input_len=1000,
+        output_len=100,
+    )
+    for result, value in ((known.prefill, known.ttft), (known.decode, known.itl), (known, known.e2e)):
+        low, high = result.interval().ends
+        assert (low, high) == pytest.approx((value / math.exp(q.high), value / math.exp(q.low)))
+        assert low < value < high
+        assert str(result.explain()).count("expected between") == 1
+        assert str(result.interval()) in str(result.explain())
+        assert result.to_dict()["interval_s"] == (low, high)
+    plain = inference.generate(inference.deploy("Llama-3.1-8B", "H100"), input_len=1000, output_len=100)
+    for without in (plain, plain.prefill, plain.decode):
+        assert "expected between" not in str(without.explain())
+        assert without.to_dict()["interval_s"] is None
+        with pytest.raises(InputError, match=r"validation\.calibrated\(device\)"):
+            without.interval()
+
+
+def test_many_answers_have_many_ranges() -> None:
+    served = inference.deploy("Llama-3.1-8B", "H100", efficiencies=validation.calibrated("H100"))
+    steps = inference.decode_step(served, context=np.array([512.0, 4096.0]), batch=8)
+    low, high = steps.interval().ends
+    one = inference.decode_step(served, context=4096.0, batch=8).interval()
+    assert (low[1], high[1]) == pytest.approx(one.ends)  # type: ignore[index]
+    assert "expected between" not in str(steps.explain())
 
 
 @pytest.mark.published

@@ -11,10 +11,12 @@ from mlsysim.cli import (
     cost,
     energy,
     exploring,
+    hlo,
     primitives,
     reliability,
     serving,
     simulating,
+    sweeping,
     training,
 )
 from mlsysim.cli.arguments import Parser
@@ -31,7 +33,9 @@ GROUPS = (
     energy,
     cost,
     reliability,
+    hlo,
     exploring,
+    sweeping,
     checking,
 )
 

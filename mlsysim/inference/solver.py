@@ -3,18 +3,40 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mlsysim import units
+from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
 from mlsysim.inference.equations import AT_LEAST_ONE, request_latency
 from mlsysim.inference.work import PassCost, Terms, pass_cost
+from mlsysim.intervals import Interval
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 _COUNT = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
+CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
+
+
+def _interval(deployment: Deployment, predicted: Num) -> Interval:
+    name = deployment.efficiencies.name
+    if name != CALIBRATED:
+        raise InputError(
+            f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
+            "deploy with efficiencies=validation.calibrated(device)"
+        )
+    return intervals.interval("inference", predicted)
+
+
+def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
+    """How wrong one time may be, where that is known."""
+    known = deployment.efficiencies.name == CALIBRATED and not is_array(predicted)
+    return [f"range: {_interval(deployment, predicted)}"] if known else []
+
+
+def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
+    return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,16 @@ class Pass:
     def fits(self) -> Any:
         return self.deployment.fits(self.batch, self.past + self.new)
 
+    def interval(self) -> Interval:
+        """The range in which the measured time is expected, from the errors of past predictions.
+
+        Raises
+        ------
+        InputError
+            With other than calibrated efficiencies, whose errors nobody has counted.
+        """
+        return _interval(self.deployment, self.time)
+
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""
         d, e, m = self.deployment, self.deployment.efficiencies, self.deployment.machine
@@ -112,6 +144,7 @@ class Pass:
         terms.append(Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead"))
         shown = sum(t.value for t in terms)
         notes = [f"total {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]
+        notes += _outlook(d, self.time)
         if not all_true(abs(self.time - shown) <= 1e-9 * self.time):
             difference = units.format(_first(self.time - shown), "s")
             notes.append(f"waiting of later micro-batches, less messages that interleaving hides: {difference}")
@@ -142,6 +175,7 @@ class Pass:
         """Plain numbers in SI units, for JSON."""
         return {
             "time_s": self.time,
+            "interval_s": _ends(self.deployment, self.time),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
             "binding": self.binding,
             "bound": self.bound,
@@ -298,6 +332,16 @@ class Generation:
     def fits(self) -> Any:
         return self.prefill.deployment.fits(self.batch, self.input_len + self.output_len)
 
+    def interval(self) -> Interval:
+        """The range in which the measured end-to-end time is expected; that of a phase is ``prefill.interval()``.
+
+        Raises
+        ------
+        InputError
+            With other than calibrated efficiencies, whose errors nobody has counted.
+        """
+        return _interval(self.prefill.deployment, self.e2e)
+
     def explain(self) -> Explanation:
         """Both phases, and how they add up."""
         first, step = self.prefill.explain(), self.decode.explain()
@@ -308,11 +352,12 @@ class Generation:
             for t in x.terms
         ]
         d = self.prefill.deployment
+        of_step = _outlook(d, self.decode.time)
         return Explanation(
             title=f"{d.model.name} on {d.devices} x {d.device.name}: prompt and answer",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=step.notes,
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -328,6 +373,7 @@ class Generation:
             "ttft_s": self.ttft,
             "itl_s": self.itl,
             "e2e_s": self.e2e,
+            "interval_s": _ends(d, self.e2e),
             "e2e_per_token_s": self.e2e_per_token,
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_device": self.tokens_per_s_per_device,

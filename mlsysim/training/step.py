@@ -222,17 +222,22 @@ def _bound(terms: Sequence[Term], binding: str) -> list[Term]:
     return [replace(t, binding=True) if t.name == _BEHIND.get(binding) else t for t in terms]
 
 
+def _link(*rates: Num) -> Num:
+    """The first of these that exists; a link that is not there has a bandwidth of zero."""
+    return next(rate for rate in rates if is_array(rate) or rate)
+
+
 def _machine(
     cluster: Cluster | Device | str,
-    intra_bandwidth: float | None,
-    inter_bandwidth: float | None,
+    intra_bandwidth: Num | None,
+    inter_bandwidth: Num | None,
     domain: int | None,
     precision: str,
     plan: Plan,
 ) -> tuple[Device, Machine, list[Input]]:
     """The device, its links, and where each figure comes from."""
     given = {"intra": intra_bandwidth, "inter": inter_bandwidth, "domain": domain}
-    found: dict[str, tuple[float, str]] = {k: (v, CALLER) for k, v in given.items() if v is not None}
+    found: dict[str, tuple[Num, str]] = {k: (v, CALLER) for k, v in given.items() if v is not None}
     if isinstance(cluster, Cluster):
         node, d = cluster.node, cluster.node.device
         if not all_true(plan.devices <= cluster.devices):
@@ -268,8 +273,8 @@ def _machine(
         peak_flops=d.peak_flops[precision],
         half_peak_flops=d.peak_flops[half],
         memory_bandwidth=d.memory_bandwidth,
-        intra_bandwidth=intra or inter or d.memory_bandwidth,
-        inter_bandwidth=inter or intra or d.memory_bandwidth,
+        intra_bandwidth=_link(intra, inter, d.memory_bandwidth),
+        inter_bandwidth=_link(inter, intra, d.memory_bandwidth),
         domain=size,
     )
     inputs = [
@@ -289,8 +294,8 @@ def training_step(
     *,
     global_batch: Num,
     seq: Num,
-    intra_bandwidth: float | None = None,
-    inter_bandwidth: float | None = None,
+    intra_bandwidth: Num | None = None,
+    inter_bandwidth: Num | None = None,
     domain: int | None = None,
     precision: str = "bf16",
     efficiencies: Efficiencies = DATASHEET,
@@ -316,7 +321,7 @@ def training_step(
         Sequences per step.
     seq : float or array, 1
         Tokens per sequence.
-    intra_bandwidth, inter_bandwidth : float, byte/s, optional
+    intra_bandwidth, inter_bandwidth : float or array, byte/s, optional
         Per device and one way, in place of the catalogue's.
     domain : int, optional
         Devices that the scale-up link joins, in place of the catalogue's.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import catalog, parallelism, units, validation
-from mlsysim.validation import reality
+from mlsysim.validation import peers, reality
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.reality import ClassCheck, simple
 
@@ -53,6 +53,37 @@ def _claim(check: ClassCheck) -> dict[str, str]:
     }
 
 
+def _peers() -> dict[str, Any]:
+    """Mean absolute errors of the shipped comparison with another package, and where its closed forms differ."""
+    found = peers.comparison()
+
+    def of(kind: str) -> list[peers.PeerCase]:
+        return [c for c in found.cases if c.kind == kind]
+
+    def means(kind: str) -> dict[str, str]:
+        errors = [c.errors for c in of(kind)]
+        ours, theirs = (sum(abs(e) for e in side) / len(errors) for side in zip(*errors, strict=True))
+        return {"n": str(len(errors)), "ours": share(ours), "peer": share(theirs)}
+
+    (mixture,) = [c for c in of("inference") if "Mixtral" in c.what]
+    (water,), (goodput,), (step_at_bound,) = of("water"), of("goodput"), of("itl")
+    rates = {s.what: s for s in found.speeds}
+    step, arrays = rates["step of training"], rates["step of training, as an array"]
+    return {
+        "date": found.conditions["date"],
+        **{kind: means(kind) for kind in ("training", "inference", "all_reduce")},
+        "mixture": share(mixture.errors[1], True),
+        "step": share(step_at_bound.errors[1]),
+        "water": share(water.errors[1]),
+        "goodput": share(goodput.errors[1]),
+        "million": {
+            "arrays": f"{1e6 / arrays.ours:.1g}",
+            "ours": f"{1e6 / step.ours / 60:.0f}",
+            "peer": f"{1e6 / (step.peer or 1.0) / 60:.0f}",
+        },
+    }
+
+
 def numbers() -> dict[str, Any]:
     checks = {c.name: c for c in reality.check_all()}
     rows = [r.row for c in checks.values() for r in c.rows]
@@ -77,6 +108,7 @@ def numbers() -> dict[str, Any]:
         "fresh": {key: share(training.summary.groups[group].bias, True) for key, group in FRESH.items()},
         "claim": _claim(checks["inference"]),
         "pages": {"half": _preset("mlsysim-page-training"), "mfu": _preset("roofline-page-training")},
+        "peers": _peers(),
         "bubble64": units.percent(parallelism.bubble_fraction(8, 64), signed=False),
         "worth": {"rows": f"{fitted:.0f}", "effective": f"{validation.effective_rows(fitted, 14.0, 0.5):.0f}"},
     }

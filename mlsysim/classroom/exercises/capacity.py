@@ -258,8 +258,8 @@ def _completes(g: Inputs, prefill: float | None = None) -> Num:
 
 
 _BATCH_OPTIONS = {
-    "batch": Options((32, 48), "1", "requests in the batch"),
-    "prefill_time": Options((50e-3, 80e-3), "s", "time of one prompt pass"),
+    "batch": Options((32, 40, 48), "1", "requests in the batch"),
+    "prefill_time": Options((50e-3, 65e-3, 80e-3), "s", "time of one prompt pass"),
     "step_time": Options((18e-3, 22e-3), "s", "time of a decode step of that batch"),
     "output": Options((41, 61), "1", "output tokens of a request"),
 }
@@ -327,9 +327,9 @@ _E6 = Exercise(
     "between the tokens of a request?",
     unit="s",
     options={
-        "batch": Options((8, 12), "1", "requests in the batch"),
+        "batch": Options((8, 10, 12), "1", "requests in the batch"),
         "step_time": Options((15e-3, 20e-3), "s", "time of a decode step"),
-        "steps": Options((60, 90), "1", "decode steps of a request"),
+        "steps": Options((60, 75, 90), "1", "decode steps of a request"),
         "prefill_time": Options((0.15, 0.25), "s", "time of one prompt pass"),
     },
     solve=_paced,
@@ -429,8 +429,8 @@ _E8 = Exercise(
     unit="1",
     options={
         "servers": Options((3, 4, 5), "1", "servers"),
-        "rate": Options((10.0, 11.0), "1/s", "requests per second"),
-        "service_time": Options((0.22, 0.25), "s", "mean time of a prompt"),
+        "rate": Options((10.0, 9.0, 10.5, 11.0), "1/s", "requests per second"),
+        "service_time": Options((0.22, 0.2, 0.25), "s", "mean time of a prompt"),
     },
     solve=lambda g: capacity.erlang_c(g["servers"], _offered(g)),
     mistakes=(
@@ -471,9 +471,9 @@ def _queue(g: Inputs) -> dict[str, float]:
 
 
 _QUEUE_OPTIONS = {
-    "capacity": Options((12.0, 14.0), "1/s", "requests per second that the full system completes"),
-    "rate": Options((10.0, 10.5), "1/s", "requests per second that arrive"),
-    "delayed": Options((0.35, 0.52), "1", "share of the requests that wait"),
+    "capacity": Options((12.0, 13.0, 14.0, 15.0), "1/s", "requests per second that the full system completes"),
+    "rate": Options((10.0, 10.2, 10.5), "1/s", "requests per second that arrive"),
+    "delayed": Options((0.35, 0.4, 0.52), "1", "share of the requests that wait"),
 }
 
 _E9 = Exercise(
@@ -485,7 +485,11 @@ _E9 = Exercise(
     prompt="A system completes {capacity} when all places are taken; {rate} arrive, and {delayed} of the requests find "
     "no place. Completions are memoryless. Which wait do {quantile} of all requests not exceed?",
     unit="s",
-    options={**_QUEUE_OPTIONS, "quantile": Options((0.99, 0.95), "1", "share of the requests")},
+    options={
+        **_QUEUE_OPTIONS,
+        "capacity": Options((12.0, 14.0, 16.0), "1/s", _QUEUE_OPTIONS["capacity"].meaning),
+        "quantile": Options((0.99, 0.95), "1", "share of the requests"),
+    },
     solve=lambda g: capacity.wait_quantile(**_queue(g), quantile=g["quantile"]),
     mistakes=(
         Mistake(
@@ -564,7 +568,7 @@ _E11 = Exercise(
     unit="s",
     options={
         "service_time": Options((60e-3, 75e-3, 90e-3), "s", "mean time of a prompt"),
-        "variation": Options((1.5, 2.0), "1", "coefficient of variation"),
+        "variation": Options((1.5, 1.8, 2.0, 2.5), "1", "coefficient of variation"),
         "rate": Options((5.0, 7.0, 9.0), "1/s", "requests per second"),
     },
     solve=_unequal,
@@ -612,9 +616,9 @@ _E12 = Exercise(
     "{arrival_variation}. Estimate the mean wait.",
     unit="s",
     options={
-        "wait": Options((0.08, 0.12, 0.2), "s", "mean wait of M/M/c"),
-        "variation": Options((0.5, 0.8), "1", "of the service times"),
-        "arrival_variation": Options((2.0, 3.0), "1", "of the times between arrivals"),
+        "wait": Options((0.08, 0.1, 0.12, 0.2), "s", "mean wait of M/M/c"),
+        "variation": Options((0.5, 0.6, 0.8), "1", "of the service times"),
+        "arrival_variation": Options((2.0, 2.5, 3.0), "1", "of the times between arrivals"),
     },
     solve=_bursty,
     mistakes=(
@@ -738,14 +742,14 @@ _E14 = Exercise(
     "100 requests their first token within {ttft}?",
     unit="1",
     options={
-        "slots": Options((32, 44), "1", "places of a replica"),
+        "slots": Options((32, 38, 44), "1", "places of a replica"),
         "weights": Options((140e9,), "byte", "weights"),
         "cache": Options((0.4e9,), "byte", "cache that a sequence holds"),
         "bandwidth": Options((13.4e12,), "byte/s", "memory bandwidth of the replica"),
         "prefill_time": Options((80e-3, 0.1), "s", "mean time of a prompt"),
         "variation": Options((1.0,), "1", "coefficient of variation of the prompts' times"),
         "output": Options((201,), "1", "output tokens of a request"),
-        "rate": Options((80.0, 110.0), "1/s", "requests per second"),
+        "rate": Options((80.0, 95.0, 110.0), "1/s", "requests per second"),
         "ttft": Options((0.4, 0.5), "s", "target for the first token"),
     },
     solve=_count,

@@ -37,15 +37,19 @@ def _searched(model: str, nodes: int, global_batch: int, seq: int) -> Any:
     return plan(model, catalog.cluster("DGX-H100", nodes), global_batch=global_batch, seq=seq)
 
 
+def _job(g: Inputs) -> tuple[str, int, int, int]:
+    return g["model"], int(g["nodes"]), int(g["global_batch"]), int(g["seq"])
+
+
 def _search(g: Inputs) -> Any:
-    return _searched(g["model"], int(g["nodes"]), int(g["global_batch"]), int(g["seq"]))
+    return _searched(*_job(g))
 
 
 _JOB = {
-    "model": Options(("Llama-3.1-8B", "Llama-2-13B"), "", "model"),
+    "model": Options(("Llama-3.1-8B", "Llama-2-13B", "Llama-2-7B"), "", "model"),
     "nodes": Options((2, 4), "1", "DGX-H100 nodes of 8 devices"),
-    "global_batch": Options((64, 128), "1", "sequences per step"),
-    "seq": Options((4096,), "1", "tokens per sequence"),
+    "global_batch": Options((64, 96, 128), "1", "sequences per step"),
+    "seq": Options((4096, 2048), "1", "tokens per sequence"),
 }
 _SEARCH_CODE = """\
 cluster = catalog.cluster("DGX-H100", int(g["nodes"]))
@@ -53,6 +57,11 @@ search = explore.plan(g["model"], cluster, global_batch=int(g["global_batch"]), 
 
 
 # 13.1 the front
+
+
+@cache
+def _least(*job: Any) -> float:
+    return float(_searched(*job).front("time", "memory")["memory"].min())
 
 
 _E1 = Exercise(
@@ -66,7 +75,7 @@ _E1 = Exercise(
     "plan need that needs **least** and is still on the front of time and memory (in bytes, or text like '30 GB')?",
     unit="byte",
     options=_JOB,
-    solve=lambda g: float(_search(g).front("time", "memory")["memory"].min()),
+    solve=lambda g: _least(*_job(g)),
     mistakes=(
         Mistake(
             "fastest-only",
@@ -94,8 +103,13 @@ def _hand(g: Inputs) -> Plan:
     return Plan(tp=int(g["tp"]), dp=int(8 * g["nodes"] / g["tp"]), sharding="zero1", recompute="full")
 
 
+@cache
+def _behind(plan: Plan, *job: Any) -> float:
+    return float(_searched(*job).rank(plan)[1])
+
+
 def _gap(g: Inputs) -> float:
-    return float(_search(g).rank(_hand(g))[1])
+    return _behind(_hand(g), *_job(g))
 
 
 _E2 = Exercise(
@@ -137,23 +151,24 @@ place, answer = search.rank(plan)""",
 # 13.3 and 13.4 backwards
 
 
+@cache
+def _timed(model: str, tp: int, dp: int, bandwidth: float) -> float:
+    job: Any = {"global_batch": 8 * dp, "seq": 4096, "inter_bandwidth": bandwidth}
+    return float(training.training_step(model, Plan(tp=tp, dp=dp), "H100", **job).time)
+
+
 def _step(g: Inputs, bandwidth: float) -> float:
-    return float(
-        training.training_step(
-            g["model"],
-            Plan(tp=int(g["tp"]), dp=int(g["dp"])),
-            "H100",
-            global_batch=int(8 * g["dp"]),
-            seq=4096,
-            inter_bandwidth=bandwidth,
-        ).time
-    )
+    return _timed(g["model"], int(g["tp"]), int(g["dp"]), bandwidth)
+
+
+@cache
+def _bandwidth(model: str, tp: int, dp: int, longer: float) -> float:
+    target = _timed(model, tp, dp, 1e15) * (1 + longer)
+    return solve_for(lambda bandwidth: _timed(model, tp, dp, bandwidth), target, 1e8, 1e15)
 
 
 def _network(g: Inputs, longer: float | None = None) -> float:
-    free = _step(g, 1e15)
-    target = free * (1 + (g["longer"] if longer is None else longer))
-    return solve_for(lambda bandwidth: _step(g, bandwidth), target, 1e8, 1e15)
+    return _bandwidth(g["model"], int(g["tp"]), int(g["dp"]), g["longer"] if longer is None else longer)
 
 
 def _straight(g: Inputs) -> float:
@@ -173,10 +188,10 @@ _E3 = Exercise(
     "byte/s, or text like '40 GB/s')?",
     unit="byte/s",
     options={
-        "model": Options(("Llama-3.1-70B", "Llama-3.1-8B"), "", "model"),
+        "model": Options(("Llama-3.1-70B", "Llama-3.1-8B", "Llama-2-13B"), "", "model"),
         "tp": Options((8,), "1", "tensor-parallel degree"),
-        "dp": Options((16, 64), "1", "data-parallel degree"),
-        "longer": Options((0.05, 0.1), "1", "how much longer the step may be"),
+        "dp": Options((16, 32, 64, 128), "1", "data-parallel degree"),
+        "longer": Options((0.05, 0.08, 0.1), "1", "how much longer the step may be"),
     },
     solve=_network,
     mistakes=(
@@ -236,9 +251,9 @@ _E4 = Exercise(
     "allowed)?",
     unit="1",
     options={
-        "device": Options(("H100", "A100-SXM4-80GB"), "", "device"),
-        "k": Options((4096, 8192), "1", "input width"),
-        "n": Options((4096, 6144), "1", "output width"),
+        "device": Options(("H100", "A100-SXM4-80GB", "MI300X"), "", "device"),
+        "k": Options((4096, 5120, 8192), "1", "input width"),
+        "n": Options((4096, 5120, 6144, 8192), "1", "output width"),
     },
     solve=_tokens,
     mistakes=(
@@ -292,9 +307,9 @@ _E5 = Exercise(
     "by one plus {step}. What is the elasticity of the time with respect to the bandwidth (with its sign)?",
     unit="1",
     options={
-        "above": Options((0.92, 0.95, 0.97), "s", "time with more bandwidth"),
-        "below": Options((1.07, 1.05, 1.09), "s", "time with less"),
-        "step": Options((0.1, 0.2), "1", "relative step"),
+        "above": Options((0.92, 0.93, 0.95, 0.97), "s", "time with more bandwidth"),
+        "below": Options((1.07, 1.05, 1.08, 1.09), "s", "time with less"),
+        "step": Options((0.1, 0.15, 0.2), "1", "relative step"),
     },
     solve=_elasticity,
     mistakes=(
@@ -393,10 +408,10 @@ _E7 = Exercise(
     unit="s",
     options={
         "low_predicted": Options((4.0, 4.2), "s", "predicted, lower quantile"),
-        "low_measured": Options((5.0, 5.5), "s", "measured, lower quantile"),
+        "low_measured": Options((5.0, 5.25, 5.5), "s", "measured, lower quantile"),
         "high_predicted": Options((11.0, 11.5), "s", "predicted, upper quantile"),
         "high_measured": Options((10.0,), "s", "measured, upper quantile"),
-        "predicted": Options((6.0, 30.0), "s", "the new prediction"),
+        "predicted": Options((6.0, 12.0, 30.0, 45.0), "s", "the new prediction"),
     },
     solve=_upper,
     mistakes=(
@@ -435,9 +450,9 @@ _E8 = Exercise(
     "the next one have one vote each)?",
     unit="1",
     options={
-        "groups": Options((9, 14, 24), "1", "sources"),
-        "rows": Options((50, 120), "1", "rows of one source"),
-        "total": Options((341, 260), "1", "rows in all"),
+        "groups": Options((9, 14, 17, 24), "1", "sources"),
+        "rows": Options((50, 75, 120), "1", "rows of one source"),
+        "total": Options((341, 260, 417), "1", "rows in all"),
     },
     solve=lambda g: conformal.row_weight(g["groups"], g["rows"]),
     mistakes=(
@@ -478,7 +493,8 @@ _E9 = Exercise(
     options=_JOB
     | {
         "nodes": Options((2,), "1", "DGX-H100 nodes of 8 devices"),
-        "share": Options((0.1, 0.15, 0.2), "1", "how much longer"),
+        "seq": Options((4096,), "1", "tokens per sequence"),
+        "share": Options((0.1, 0.15, 0.2, 0.25), "1", "how much longer"),
     },
     solve=lambda g: float(_search(g).within(1 + g["share"])),
     mistakes=(

@@ -1,0 +1,216 @@
+"""``mlsysim sweep``: a solver over every combination of lists and ranges, as CSV or JSON."""
+
+import argparse
+import csv
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TextIO
+
+from mlsysim import units
+from mlsysim.cli.arguments import Commands
+from mlsysim.cli.swept import SOLVERS, Swept, find
+from mlsysim.errors import InputError, unknown_name
+
+_LARGEST_JSON = 1_000_000  # rows; a table of more belongs into a CSV file, which is written chunk by chunk
+_LARGEST_RANGE = 10_000_000
+
+
+def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
+    """The axes of the command line: numbers in SI units, all others as text."""
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise InputError(f"sweep: {text!r} is not NAME=VALUES; write for example seq=4096,8192 or batch=1:64:7")
+        if name not in known.arguments:
+            raise unknown_name(f"argument of {solver}", name, known.arguments)
+        if name in found:
+            raise InputError(f"sweep: {name} stands there twice; write its values once, as in {name}=1,2,4")
+        if name in known.words:
+            found[name] = values.split(",")
+        else:
+            found[name] = _numbers(name, values, known.numbers.get(name, "1"))
+            if name in known.whole:
+                found[name] = [_whole(name, value) for value in found[name]]
+    missing = [name for name in known.required if name not in found]
+    if missing:
+        raise InputError(f"sweep: {solver} needs {', '.join(missing)}; add for example {missing[0]}=...")
+    return found
+
+
+def _numbers(name: str, text: str, unit: str) -> list[float]:
+    if ":" not in text:
+        return [units.parse(value, unit, name) for value in text.split(",")]
+    parts = text.split(":")
+    if len(parts) not in (3, 4) or (len(parts) == 4 and parts[3] != "log"):
+        raise InputError(f"sweep: {name} = {text!r} is not FROM:TO:COUNT or FROM:TO:COUNT:log")
+    start, stop = units.parse(parts[0], unit, name), units.parse(parts[1], unit, name)
+    if not parts[2].isdecimal() or not 2 <= (count := int(parts[2])) <= _LARGEST_RANGE:
+        raise InputError(f"sweep: the count {parts[2]!r} of {name} must be a whole number in [2, {_LARGEST_RANGE:,}]")
+    if len(parts) == 3:
+        return [start + (stop - start) * i / (count - 1) for i in range(count)]
+    if not (start > 0 and stop > 0):
+        raise InputError(f"sweep: {name} = {text!r} must start and end above zero; leave out ':log' otherwise")
+    low, high = math.log(start), math.log(stop)
+    inner = [math.exp(low + (high - low) * i / (count - 1)) for i in range(1, count - 1)]
+    return [start, *(float(f"{x:.12g}") for x in inner), stop]  # so that 4096 tokens are not 4095.99999999999
+
+
+def _whole(name: str, value: float) -> str:
+    if value != int(value):
+        raise InputError(f"sweep: {name} = {value:g} must be a whole number")
+    return str(int(value))
+
+
+class _Guarded:
+    """A solver that leaves out the combinations it refuses, and counts them by reason.
+
+    Words and whole numbers come one at a time, so a plan that the model does not allow costs no other its answer. A
+    solver that takes numbers alone stops at the first value out of range.
+    """
+
+    def __init__(self, known: Swept) -> None:
+        self.known = known
+        self.refused: Counter[str] = Counter()
+
+    def __call__(self, **given: Any) -> Mapping[str, Any]:
+        words = {n: int(v) if n in self.known.whole else v for n, v in given.items() if isinstance(v, str)}
+        vectors = {n: v for n, v in given.items() if not isinstance(v, str)}
+        length = len(next(iter(vectors.values()))) if vectors else 1
+        try:
+            return {**self.known.solve(**words, **vectors), "left_out": False}
+        except InputError as error:
+            if not self.known.whole:
+                raise
+            self.refused[str(error)] += length
+        return {**dict.fromkeys(self.known.answers, math.nan), "left_out": True}  # of every combination of the vectors
+
+    def report(self, total: int) -> None:
+        """Say on standard error what was left out and why; raise when nothing else is left."""
+        count = sum(self.refused.values())
+        if count == total:
+            raise InputError(f"sweep: every combination was refused; the first: {next(iter(self.refused))}")
+        for reason, n in self.refused.most_common(3):
+            print(f"mlsysim: left out {n:,} of {total:,} combinations: {reason}", file=sys.stderr)
+        if len(self.refused) > 3:
+            print(f"mlsysim: left out {count:,} in all, for {len(self.refused)} reasons", file=sys.stderr)
+
+
+class _Answered:
+    """The rows that were not left out, without the mark; with ``fitting``, those that fit into memory."""
+
+    def __init__(self, fitting: bool) -> None:
+        self.fitting = fitting
+
+    def __call__(self, columns: Any) -> Any:
+        if "left_out" not in columns.data:  # gone through here already
+            return columns
+        kept = columns.take(~columns["left_out"])
+        kept = kept.take(kept["fits"].astype(bool)) if self.fitting else kept
+        return type(kept)({name: column for name, column in kept.data.items() if name != "left_out"})
+
+
+class _Writer:
+    """Writes each chunk as CSV and keeps nothing of it, so that memory stays flat."""
+
+    def __init__(self, file: TextIO, answered: _Answered) -> None:
+        self.answered = answered
+        self.rows = csv.writer(file, lineterminator="\n")
+        self.started = False
+
+    def __call__(self, columns: Any) -> Any:
+        columns = self.answered(columns)
+        if not self.started and len(columns):
+            self.rows.writerow(list(columns))
+            self.started = True
+        self.rows.writerows(zip(*(column.tolist() for column in columns.data.values()), strict=True))
+        return columns.take(slice(0, 0))
+
+
+def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
+    columns = {n: [int(v) for v in c] if n in known.whole else c for n, c in found.to_dict().items()}
+    return json.dumps({"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}, indent=2)
+
+
+def _sweep(args: argparse.Namespace) -> None:
+    try:
+        from mlsysim import explore
+
+        run = explore.sweep
+    except ImportError as error:
+        raise InputError("mlsysim sweep needs NumPy; run: pip install 'mlsysim-book[scale]'") from error
+    known = find(args.solver)
+    axes = _axes(args.solver, known, args.values)
+    total = math.prod(len(values) for values in axes.values())
+    if (args.best is None) != (args.by is None):
+        raise InputError("sweep: --best and --by belong together; give for example --best 10 --by time_s")
+    if args.best is not None and args.best < 1:
+        raise InputError(f"sweep: --best {args.best} must be at least 1")
+    columns = (*axes, *known.answers)
+    if args.by is not None and args.by not in columns:
+        raise unknown_name("column", args.by, columns)
+    if args.fitting and "fits" not in known.answers:
+        raise InputError(
+            f"sweep: --fitting needs a solver that says what fits, as train and serve do; {args.solver} does not"
+        )
+    if args.json and args.best is None and total > _LARGEST_JSON:
+        raise InputError(
+            f"sweep: {total:,} rows are too many for JSON, which takes up to {_LARGEST_JSON:,}; leave out --json, or "
+            "keep the best with --best and --by"
+        )
+    solver = _Guarded(known)
+    job = {"chunk": args.chunk, "progress": args.progress}
+    with _opened(args.out) as file:
+        answered = _Answered(args.fitting)
+        writer = _Writer(file, answered)
+        if args.best is not None:
+            found = run(solver, axes, keep=lambda c: answered(c).smallest(args.by, args.best), **job)
+        else:
+            found = run(solver, axes, keep=answered if args.json else writer, **job)
+        solver.report(total)
+        if args.json:
+            print(_json(args.solver, known, found, solver.refused), file=file)
+        elif args.best is not None:
+            writer(found)
+
+
+def _opened(path: str | None) -> Any:
+    if path is None:
+        return nullcontext(sys.stdout)
+    try:
+        return Path(path).open("w", newline="", encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"--out {path!r} cannot be written ({error.strerror}); give a file in a folder of yours"
+        ) from error
+
+
+def add(commands: Commands) -> None:
+    """Register the commands of this module."""
+    p = commands.add_parser(
+        "sweep",
+        help="a solver over every combination of lists and ranges, as CSV or JSON",
+        epilog="VALUES: one value or several, as in tp=1,2,4 and device=H100,H200; FROM:TO:COUNT for evenly spaced numbers, "
+        "FROM:TO:COUNT:log for evenly spaced ratios; units as everywhere, as in inter_bandwidth='100 Gbit/s':'800 Gbit/s':8. "
+        "Solvers and what they take: "
+        + "; ".join(f"{name}: {', '.join(s.arguments)} -> {', '.join(s.answers)}" for name, s in SOLVERS.items())
+        + ". In train, dp takes the devices that the other degrees leave. CSV: a header, then a row per combination in the order "
+        "given, the last number varying fastest, words and whole numbers slowest; SI units. JSON: solver, rows, left_out "
+        "(combinations by the reason of their refusal), columns (a list for each). Combinations that a model or a machine does "
+        "not allow are left out and counted on standard error.",
+    )
+    p.add_argument("solver", help="train, serve, kernel, or the label of an equation, as in eq-kv-cache")
+    p.add_argument("values", nargs="+", metavar="NAME=VALUES", help="what to set, and what to vary")
+    p.add_argument("--best", type=int, metavar="N", help="keep the N rows that are smallest in the column --by")
+    p.add_argument("--by", metavar="COLUMN", help="as in time_s")
+    p.add_argument("--fitting", action="store_true", help="keep only what fits into memory (train, serve)")
+    p.add_argument("--json", action="store_true", help="print JSON instead of CSV")
+    p.add_argument("--out", metavar="FILE", help="write there (default: standard output)")
+    p.add_argument("--chunk", type=int, default=1 << 18, help="combinations at a time (default: 262144)")
+    p.add_argument("--progress", action="store_true", help="show a progress bar on standard error (needs tqdm)")
+    p.set_defaults(run=_sweep)

@@ -1,0 +1,23 @@
+"""A StableHLO program in, its work and its time out: reader, op costs, fusion, regions, roofline, schedule.
+
+Reading StableHLO text needs jaxlib (extra ``hlo``); a program in its JSON form needs nothing.
+"""
+
+from mlsysim.hlo.estimate import Estimate, Links, estimate
+from mlsysim.hlo.form import from_json, to_json
+from mlsysim.hlo.program import Block, Op, Program, TensorType
+from mlsysim.hlo.stablehlo import parse, read
+
+__all__ = [
+    "Block",
+    "Estimate",
+    "Links",
+    "Op",
+    "Program",
+    "TensorType",
+    "estimate",
+    "from_json",
+    "parse",
+    "read",
+    "to_json",
+]

@@ -1,0 +1,277 @@
+"""The estimate of a program on a device: its work, its regions, and when they run."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from mlsysim import catalog, collectives, communication, units
+from mlsysim.catalog import Device
+from mlsysim.errors import InputError
+from mlsysim.hlo import slicing
+from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece, kernels
+from mlsysim.hlo.graph import build
+from mlsysim.hlo.items import Collective
+from mlsysim.hlo.limits import no_collection
+from mlsysim.hlo.program import Program
+from mlsysim.hlo.roofline import Roofline
+from mlsysim.hlo.schedule import Timeline, schedule
+from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.stablehlo import read
+
+Network = Callable[[Collective], float]  # the time of one collective in s
+_ALGORITHM = {"all_to_all": "pairwise"}
+
+
+@dataclass(frozen=True)
+class Links:
+    """The simplest network: every rank reaches its ring neighbours, or all others in turn, at one bandwidth."""
+
+    bandwidth: float
+    latency: float = 0.0
+
+    def __call__(self, collective: Collective) -> float:
+        if collective.ranks <= 1 or not collective.whole:
+            return 0.0
+        op = {"cross-replica-sum": "all_reduce"}.get(collective.op, collective.op)
+        if op not in communication.ALGORITHMS:  # a permute or a broadcast: one message of the whole
+            return float(collectives.transfer_time(collective.in_bytes, self.bandwidth, self.latency))
+        found = communication.collective(
+            op, _ALGORITHM.get(op, "ring"), collective.whole, collective.ranks, self.bandwidth, self.latency
+        )
+        return float(found.time)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective of the program, with the times it runs. ``bytes`` is what goes in on one rank."""
+
+    op: str
+    bytes: int
+    output_bytes: int
+    ranks: int
+    groups: int
+    count: int
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What :func:`estimate` returns: totals of one device in SI units.
+
+    ``flops`` are without transcendentals and without the additions of collectives. ``exposed_comm_s`` is the time that
+    nothing computes: ``total_s - compute_s``.
+    """
+
+    program: str
+    device: str
+    split: str
+    shapes: str  # "per device" or "global"
+    partitions: int
+    flops: float
+    matrix_flops: float
+    transcendentals: float
+    bytes: float
+    compute_s: float
+    comm_s: float
+    exposed_comm_s: float
+    total_s: float
+    regions: int
+    unique_regions: int
+    kernels: int
+    ops: int
+    collectives: tuple[Message, ...]
+    unknown_ops: Mapping[str, int]
+    unknown_share: float  # of the operations that run
+    notes: tuple[str, ...]
+    parts: tuple[Region, ...]
+    timeline: Timeline
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the regions themselves, for JSON."""
+        shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
+        shown["collectives"] = [asdict(m) for m in self.collectives]
+        return shown | {"unknown_ops": dict(self.unknown_ops), "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        def row(name: str, value: float, unit: str) -> str:
+            return f"  {name:<24}{units.format(value, unit):>16}"
+
+        lines = [f"{self.program} on {self.device}, {self.shapes} shapes, {self.split} split"]
+        lines += [
+            row("work", self.flops, "FLOP"),
+            row("  of it in products", self.matrix_flops, "FLOP"),
+            row("transcendentals", self.transcendentals, "1"),
+            row("traffic", self.bytes, "byte"),
+            row("computing", self.compute_s, "s"),
+            row("communicating", self.comm_s, "s"),
+            row("  of it exposed", self.exposed_comm_s, "s"),
+            row("total", self.total_s, "s"),
+            f"  {self.kernels} kernels in {self.regions} regions, {self.unique_regions} of them different",
+        ]
+        byop: Counter[tuple[str, int]] = Counter()
+        for message in self.collectives:
+            byop[message.op, message.ranks] += message.count
+        lines += [f"  {n} x {op} over {ranks}" for (op, ranks), n in byop.items()]
+        lines += [f"  unknown: {n} x {name}" for name, n in self.unknown_ops.items()]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    __repr__ = __str__
+
+
+def _weighted(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:
+    """Every kernel with the times it runs."""
+    for piece in pieces:
+        if isinstance(piece, Kernel):
+            yield piece, times
+        elif isinstance(piece, LoopKernels):
+            yield from _weighted(piece.body, times * piece.count)
+
+
+def _notes(
+    program: Program, messages: Sequence[Message], clock: Roofline, raw: bool, fuse: bool, domain: int | None
+) -> list[str]:
+    notes = []
+    if program.sharded and not messages:
+        devices = max([program.partitions, *(_product(axes) for axes in program.meshes.values())])
+        notes.append(
+            f"sharding annotations without a collective: shapes are global, so this is the work of the whole mesh"
+            f" ({devices} devices); partition the program to see one device's share"
+        )
+    if raw:
+        notes.append(
+            "no compiler has fused this program; "
+            + ("our own fusion did" if fuse else "every operation moves its bytes")
+        )
+    if clock.vector_rate is None:
+        notes.append(f"{clock.device.name} lists no vector rate: only memory bounds its elementwise work")
+    widest = max((m.ranks for m in messages), default=0)
+    if domain and widest > domain:
+        notes.append(
+            f"a collective over {widest} ranks leaves the scale-up domain of {domain}, whose bandwidth was used for it"
+        )
+    return notes
+
+
+def _product(axes: Sequence[tuple[str, int]]) -> int:
+    total = 1
+    for _, size in axes:
+        total *= size
+    return total
+
+
+def estimate(
+    program: Program | str | Path,
+    device: Device | str,
+    split: str = "dependency",
+    fuse: bool | None = None,
+    network: Network | None = None,
+    efficiency: float = 1.0,
+    memory_efficiency: float = 1.0,
+    run_as: Mapping[str, str] | None = None,
+) -> Estimate:
+    """Work and time of a program on one device, by the roofline of its kernels.
+
+    Parameters
+    ----------
+    program : Program, str or Path
+        A program, or the file that holds it.
+    device : Device or str
+    split : str
+        ``linear`` or ``dependency``. With the first nothing overlaps.
+    fuse : bool, optional
+        Whether to fuse operations; by default only where no compiler has.
+    network : callable, optional
+        Time of a collective; by default rings at the device's scale-up bandwidth, without latency.
+    efficiency, memory_efficiency : float
+        Fractions of the peaks of matrix units and memory. At 1 the estimate is a bound.
+    run_as : mapping, optional
+        Precision that products of a type run at, as in ``{"f32": "fp32"}``.
+
+    Returns
+    -------
+    Estimate
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A program that cannot be read; a precision or a bandwidth that the device does not list.
+    """
+    with no_collection():
+        program = program if isinstance(program, Program) else read(program)
+        return _estimate(
+            program,
+            catalog.device(device),
+            split,
+            fuse,
+            network,
+            Roofline(catalog.device(device), efficiency, memory_efficiency, run_as),
+        )
+
+
+def _estimate(
+    program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, clock: Roofline
+) -> Estimate:
+    graph = build(program)
+    fused = (not graph.optimised) if fuse is None else fuse
+    pieces = kernels(graph, fused)
+    regions = slicing.slices(pieces, split)
+    if network is None and any(True for _ in graph.collectives()):
+        if not device.has("scale_up_bandwidth"):
+            raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
+        network = Links(device.scale_up_bandwidth)
+    wire: Network = network or Links(1.0)
+    known: dict[tuple[str, int, int, int], float] = {}
+
+    def message_time(c: Collective) -> float:
+        key = (c.op, c.in_bytes, c.out_bytes, c.ranks)
+        if key not in known:
+            known[key] = wire(c)
+        return known[key]
+
+    work = list(_weighted(pieces))
+    times = {id(kernel): clock.seconds(kernel) for kernel, _ in work}
+
+    def region_time(region: Region) -> float:
+        return fsum(
+            message_time(p) if isinstance(p, Collective) else fsum(times[id(k)] * n for k, n in _weighted([p]))
+            for p in region.pieces
+        )
+
+    timeline = schedule(regions, region_time)
+    messages = [
+        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
+        for c, n in graph.collectives()
+    ]
+    compute = fsum(times[id(kernel)] * n for kernel, n in work)
+    comm = fsum(m.time_s * m.count for m in messages)
+    total = compute + comm if split == "linear" else max(timeline.total, compute)
+    domain = device.scale_up_domain if device.has("scale_up_domain") and not isinstance(network, type(None)) else None
+    notes = _notes(program, messages, clock, not graph.optimised, fused, domain if isinstance(network, Links) else None)
+    return Estimate(
+        program=program.name,
+        device=device.name,
+        split=split,
+        shapes="global" if program.sharded and not messages else "per device",
+        partitions=max(program.partitions, program.replicas),
+        flops=fsum(k.flops * n for k, n in work),
+        matrix_flops=fsum(c.cost.matrix_flops * n for k, n in work for c in k.nodes),
+        transcendentals=fsum(k.transcendentals * n for k, n in work),
+        bytes=fsum(k.bytes * n for k, n in work),
+        compute_s=compute,
+        comm_s=comm,
+        exposed_comm_s=total - compute,
+        total_s=total,
+        regions=slicing.count(regions),
+        unique_regions=slicing.unique(regions),
+        kernels=sum(n for _, n in work),
+        ops=graph.ops,
+        collectives=tuple(messages),
+        unknown_ops=dict(graph.unknown),
+        unknown_share=sum(graph.unknown.values()) / max(1, graph.ops),
+        notes=tuple(notes),
+        parts=regions,
+        timeline=timeline,
+    )

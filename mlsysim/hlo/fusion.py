@@ -1,0 +1,299 @@
+"""Kernels of a raw program: producers fused into consumers where that moves fewer bytes. No number here is fitted.
+
+Light operations (elementwise, broadcasts, slices, transposes) can run inside whoever reads them: inside a single reader
+always, inside several when reading their inputs moves no more bytes than reading their value would. A matrix product is a
+call of a library: it reads its operands from memory, transposed or sliced where they stand, and writes its result. A
+reduction, a scatter or a sort writes its result too, unless its only reader is an elementwise operation of the same size,
+which then runs in its epilogue.
+(XLA's GPU compiler also splits long products over idle cores, by weights that it fitted for each architecture; we do not.)
+Kernels that do not depend on each other, run over the same number of elements and read the same array become one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from mlsysim.hlo.items import Collective, Fused, Graph, Loop, Node, reads_of
+from mlsysim.hlo.opset import LAYOUT, LIBRARY, LIGHT, SAME_SIZE
+
+MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
+
+
+@dataclass(slots=True)
+class Kernel:
+    """Work that runs as one: what it computes, and the bytes that cross its boundary."""
+
+    nodes: list[Node]
+    reads: dict[int, float]
+    writes: dict[int, float]
+    repeat: int = 1
+    space: int = 0  # elements it runs over; 0 for one that is not merged with others
+    signature: tuple[int, ...] = ()
+
+    @property
+    def flops(self) -> float:
+        return sum(n.cost.flops for n in self.nodes)
+
+    @property
+    def transcendentals(self) -> float:
+        return sum(n.cost.transcendentals for n in self.nodes)
+
+    @property
+    def bytes(self) -> float:
+        return sum(self.reads.values()) + sum(self.writes.values())
+
+    def matrix(self) -> dict[str, float]:
+        """Matrix FLOPs by input type."""
+        found: dict[str, float] = {}
+        for node in self.nodes:
+            if node.cost.matrix_flops:
+                found[node.cost.matrix_dtype] = found.get(node.cost.matrix_dtype, 0.0) + node.cost.matrix_flops
+        return found
+
+
+@dataclass(slots=True)
+class LoopKernels:
+    """A loop, with its body in kernels."""
+
+    body: "list[Piece]"
+    count: int
+    reads: dict[int, float]
+    writes: dict[int, float]
+    communicates: bool = field(default=False)
+
+
+Piece = Kernel | Collective | LoopKernels
+
+
+def is_library(node: Node) -> bool:
+    """Whether a node is a call that takes its operands from memory; so is one that nothing is known of."""
+    return bool(node.cost.matrix_flops) or node.base in LIBRARY or not node.cost.known
+
+
+def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> None:
+    """Note that ``part`` bytes of a value are read; never more than the whole of it."""
+    into[value] = min(whole, into.get(value, 0.0) + part) if part < whole else whole
+
+
+def boundary(
+    nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Bytes that a fused kernel reads and writes, by value: each array once, and of a sliced one only the slices."""
+    made = {v: node for node in nodes for v in node.writes}
+    reads: dict[int, float] = {}
+    for node in nodes:
+        for position, value in enumerate(node.reads):
+            if value in made:
+                continue
+            whole = float(size[value])
+            part = whole
+            if position == 0 and node.touch is not None:
+                part = min(whole, node.touch)
+            elif position == 0 and node.updates is not None:
+                part = min(whole, 0.0 if node.base == "dynamic_update_slice" else node.updates)
+            add_reads(reads, value, part, whole)
+    out = {}
+    for value in writes:
+        producer = made.get(value)
+        if producer is None:
+            continue  # passed through
+        in_place = producer.updates is not None and producer.reads[0] not in made
+        out[value] = (
+            min(float(size[value]), producer.updates)
+            if in_place and producer.updates is not None
+            else float(size[value])
+        )
+    return reads, out
+
+
+def _from_fused(item: Fused, size: Sequence[int]) -> Kernel:
+    reads, writes = boundary(item.nodes, item.writes, size)
+    return Kernel(item.nodes, reads, writes, signature=tuple(n.signature for n in item.nodes))
+
+
+def kernels(graph: Graph, fuse: bool = True) -> list[Piece]:
+    """The graph in kernels, in an order in which they can run.
+
+    Parameters
+    ----------
+    graph : Graph
+    fuse : bool
+        Whether to fuse operations that no compiler has fused; without, each runs as a kernel of its own.
+    """
+    pieces = _Fuser(graph).run() if fuse else [_alone(item, graph, fuse) for item in graph.items]
+    return _ordered(pieces)
+
+
+def _alone(item: Node | Fused | Collective | Loop, graph: Graph, fuse: bool) -> Piece:
+    if isinstance(item, Collective):
+        return item
+    if isinstance(item, Loop):
+        return _loop(item, graph, fuse)
+    return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
+
+
+def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
+    body = kernels(item.body, fuse)
+    communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
+    return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
+
+
+class _Fuser:
+    """One pass forward that decides what is written out, and one that gathers kernels."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.size = graph, graph.bytes
+        self.producer: dict[int, Node] = {}
+        self.readers: dict[int, int] = {}
+        self.only_reader: dict[int, Node] = {}
+        self.must_write: set[int] = set(graph.results)
+        self.inputs: dict[int, dict[int, float]] = {}  # of a value that runs inside its readers: what it reads
+        self.light_made: set[int] = set()
+        self.layout: set[int] = set()  # values that are only another layout of what is in memory
+        self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
+
+    def run(self) -> list[Piece]:
+        for item in self.graph.items:
+            if isinstance(item, Node):
+                for value in item.writes:
+                    self.producer[value] = item
+                if is_library(item):
+                    self.must_write.update(v for v in item.reads if v not in self.layout)
+                elif item.base in LAYOUT and all(
+                    v in self.layout or v not in self.light_made
+                    for v in (item.reads[:1] if item.base == "dynamic_slice" else item.reads)  # the rest are indices
+                ):
+                    self.layout.update(item.writes)
+                elif item.base in LIGHT:
+                    self.light_made.update(item.writes)
+                for value in dict.fromkeys(item.reads):
+                    self.readers[value] = self.readers.get(value, 0) + 1
+                    self.only_reader[value] = item
+            else:
+                self.must_write.update(reads_of(item))
+        pieces: list[Piece] = []
+        owned: set[int] = set()
+        for item in self.graph.items:
+            if not isinstance(item, Node):
+                pieces.append(_alone(item, self.graph, True))
+                continue
+            reads = self.reads_of(item)
+            if self.runs_inside(item, reads):
+                self.inputs[item.writes[0]] = reads
+                if item.writes[0] not in self.must_write:
+                    continue
+            pieces.append(self.kernel(item, reads, owned))
+        return _merged(pieces)
+
+    def reads_of(self, node: Node) -> dict[int, float]:
+        """What the node reads from memory, with what runs inside it."""
+        size, inputs = self.size, self.inputs
+        reads: dict[int, float] = {}
+        library = is_library(node)
+        for position, value in enumerate(node.reads):
+            inside = inputs.get(value)
+            if inside is not None and (not library or value in self.layout):
+                for leaf, part in inside.items():
+                    if part >= size[leaf]:
+                        reads[leaf] = part
+                    else:
+                        add_reads(reads, leaf, part, size[leaf])
+            elif position or (node.touch is None and node.updates is None):
+                reads[value] = size[value]
+            elif node.touch is not None:
+                add_reads(reads, value, node.touch, size[value])
+            elif node.updates is not None:  # of what it writes into, it reads what it combines with
+                add_reads(reads, value, 0.0 if node.base == "dynamic_update_slice" else node.updates, size[value])
+        return reads
+
+    def runs_inside(self, node: Node, reads: dict[int, float]) -> bool:
+        """Whether the node's readers compute its value for themselves."""
+        if len(node.writes) != 1 or len(reads) > MAX_READS or node.updates is not None:
+            return False
+        value = node.writes[0]
+        readers, written = self.readers.get(value, 0), value in self.must_write
+        if not readers:
+            return False
+        carries = bool(self.heavy) and any(v in self.heavy for v in node.reads if v in self.inputs)
+        if carries or node.base not in LIGHT:
+            reader = self.only_reader[value]
+            alone = readers == 1 and not written and not node.cost.matrix_flops
+            held = {v for v in reader.reads if v in self.heavy and v != value}
+            if alone and not held and reader.base in SAME_SIZE and reader.elements == node.elements:
+                self.heavy.add(value)
+                return True
+            return False
+        return readers == 1 or sum(reads.values()) <= self.size[value]
+
+    def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
+        nodes, stack = [], [node]
+        while stack:
+            one = stack.pop()
+            if id(one) in owned:
+                continue
+            owned.add(id(one))
+            nodes.append(one)
+            library = is_library(one)
+            stack.extend(self.producer[v] for v in one.reads if v in self.inputs and (not library or v in self.layout))
+        in_place = node.updates is not None and node.reads[0] not in self.inputs
+        writes = {}
+        for value in node.writes:
+            whole = float(self.size[value])
+            writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
+        loops = node.base in LIGHT or node.base == "reduce"
+        space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
+        return Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """Join kernels of one level (so that neither waits for the other) that run over the same elements of one array."""
+    level: dict[int, int] = {}
+    first: dict[tuple[int, int, int], Kernel] = {}
+    joined: dict[int, Kernel] = {}
+    out: list[Piece] = []
+    for piece in pieces:
+        mine = 1 + max((level.get(v, 0) for v in piece.reads), default=0)
+        for value in piece.writes:
+            level[value] = mine
+        if not isinstance(piece, Kernel) or not piece.space:
+            out.append(piece)
+            continue
+        keys = [(mine, piece.space, v) for v, part in piece.reads.items() if part >= piece.space]
+        into = next((first[k] for k in keys if k in first), None)
+        if into is not None and len(into.reads) + len(piece.reads) > MAX_READS:
+            into = None
+        if into is None:
+            into = piece
+            out.append(piece)
+        else:
+            into.nodes += piece.nodes
+            into.signature += piece.signature
+            for value, part in piece.reads.items():
+                into.reads[value] = max(part, into.reads.get(value, 0.0))
+            into.writes |= piece.writes
+        joined[id(piece)] = into
+        for key in keys:
+            first.setdefault(key, into)
+    return out
+
+
+def _ordered(pieces: list[Piece]) -> list[Piece]:
+    """A topological order that stays close to the given one."""
+    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
+    waits = [0] * len(pieces)
+    leads: list[list[int]] = [[] for _ in pieces]
+    for i, piece in enumerate(pieces):
+        for source in {maker[v] for v in piece.reads if v in maker and maker[v] != i}:
+            waits[i] += 1
+            leads[source].append(i)
+    ready = [i for i, n in enumerate(waits) if not n]
+    heapify(ready)
+    order = []
+    while ready:
+        i = heappop(ready)
+        order.append(pieces[i])
+        for j in leads[i]:
+            waits[j] -= 1
+            if not waits[j]:
+                heappush(ready, j)
+    return order
