@@ -202,7 +202,7 @@ class _Straight:
         place = batch.context / (_GRAIN * batch.decodes)
         below = int(place)
         low, high = self._node(batch.decodes, below), self._node(batch.decodes, below + 1)
-        return low + (place - below) * (high - low)
+        return float(low + (place - below) * (high - low))
 
     def _node(self, sequences: float, index: int) -> float:
         if (sequences, index) not in self._met:
