@@ -40,6 +40,8 @@ class Domain:
 
     def contains(self, x: Any) -> bool:
         """Whether every element lies inside; bounds of 0 also compare with quantities that carry a unit."""
+        if self.low == float("-inf") and self.high == float("inf"):
+            return True
         above = x > self.low if self.low_open else x >= self.low
         if self.high == float("inf"):
             return all_true(above)

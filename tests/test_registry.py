@@ -49,8 +49,10 @@ CHAPTER_OF = {
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
     ),
-    "mlsysim.serving.equations": "17-request-simulation",
+    **dict.fromkeys(("mlsysim.fidelity.patterns", "mlsysim.fidelity.residuals"), "18-calibration"),
     "mlsysim.fidelity.equations": "14-step-model",
+    "mlsysim.fidelity.experts": "16-mixture-of-experts",
+    "mlsysim.serving.equations": "17-request-simulation",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -62,101 +62,6 @@ CONFIGS = st.builds(
 )
 
 
-@pytest.mark.slow  # last, after those that say what is wrong
-@independent
-@pytest.mark.parametrize("name", MODELS)
-@given(requests=REQUESTS, config=CONFIGS, slow=st.sampled_from([1.0, 40.0]))
-@settings(max_examples=120, deadline=None, phases=PHASES)
-def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
-    name: str, requests: list[Request], config: Config, slow: float
-) -> None:
-    model = MODELS[name]
-
-    class Slow:
-        deployment = model.deployment
-
-        def time(self, batch: Batch) -> float:
-            return slow * float(model.time(batch))
-
-    found = simulate(Slow(), requests, config)
-    assert config.max_num_batched_tokens and config.max_num_seqs and config.kv_blocks
-    jobs = serve(
-        Slow().time,
-        model.model,
-        requests,
-        budget=config.max_num_batched_tokens,
-        most=config.max_num_seqs,
-        blocks=config.kv_blocks,
-        block=16,
-        prefix=config.prefix_caching,
-    )
-    for record, job in zip(found.records, jobs, strict=True):
-        assert record.preemptions == job.preemptions
-        assert record.scheduled == pytest.approx(job.scheduled, abs=1e-9)
-        assert record.first_token == pytest.approx(job.times[0], abs=1e-9)
-        assert record.finished == pytest.approx(job.times[-1], abs=1e-9)
-
-
-@independent
-@given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
-@settings(max_examples=150, deadline=None, phases=PHASES)
-def test_nothing_is_lost_and_nothing_overflows(
-    requests: list[Request], config: Config, replicas: int, routing: str
-) -> None:
-    found = simulate(Steps(0.05, 1e-3, 1e-3), requests, config, replicas=replicas, routing=routing, keep_steps=True)
-    assert [r.request for r in found.records] == requests  # none lost, in their order
-    for r in found.records:
-        assert not r.rejected
-        assert r.request.arrival <= r.scheduled < r.first_token <= r.finished
-        assert (r.first_token == r.finished) == (r.request.output_tokens == 1)
-        assert r.queue_s is not None and r.prefill_s is not None
-        assert r.ttft_s == pytest.approx(r.queue_s + r.prefill_s)
-    tokens, seqs, blocks = config.max_num_batched_tokens, config.max_num_seqs, config.kv_blocks
-    assert tokens and seqs and blocks
-    for s in found.log:
-        assert 0 < s.prompt_tokens + s.decode_tokens <= tokens
-        assert 0 < s.running <= seqs and 0 < s.blocks <= blocks
-    assert found.most_blocks == max((s.blocks for s in found.log), default=0)
-    # every token is made once: by the end of a prompt pass, or by a step of decoding
-    made = sum(r.request.output_tokens for r in found.records)
-    passes = len(requests) + found.preemptions
-    assert made - passes <= found.decode_tokens <= made - len(requests)
-    computed = sum(r.request.prompt_tokens for r in found.records)
-    if not config.prefix_caching and not found.preemptions:
-        assert found.prompt_tokens == computed and found.decode_tokens == made - len(requests)
-    if not config.prefix_caching:
-        assert found.prompt_tokens >= computed
-    assert 0 <= found.utilisation <= 1 + 1e-12
-
-
-@independent
-@given(requests=REQUESTS, config=CONFIGS)
-@settings(max_examples=100, deadline=None, phases=PHASES)
-def test_first_come_first_scheduled(requests: list[Request], config: Config) -> None:
-    found = simulate(Steps(0.05, 1e-3), requests, config)
-    order = sorted(found.records, key=lambda r: r.request.arrival)
-    assert all(a.scheduled <= b.scheduled for a, b in itertools.pairwise(order))
-    if not found.preemptions:
-        assert all(a.first_token <= b.first_token for a, b in itertools.pairwise(order))
-
-
-@independent
-@given(
-    requests=st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 200)), min_size=1, max_size=8),
-    faster=st.floats(1.0, 4.0),
-)
-@settings(max_examples=40, deadline=None, phases=PHASES)
-def test_more_bandwidth_is_never_slower_on_a_synchronous_load(requests: list[tuple[int, int]], faster: float) -> None:
-    slow = MODELS["Llama-2-7B"]
-    machine = replace(slow.deployment.machine, memory_bandwidth=faster * slow.deployment.machine.memory_bandwidth)
-    fast = StepModel(replace(slow.deployment, machine=machine), slow.rates, slow.rungs)
-    load = [Request(100.0 * i, p, n) for i, (p, n) in enumerate(requests)]  # one at a time
-    for a, b in zip(simulate(slow, load).records, simulate(fast, load).records, strict=True):
-        assert b.e2e_s is not None and a.e2e_s is not None and a.ttft_s is not None and b.ttft_s is not None
-        assert b.e2e_s <= a.e2e_s * (1 + 1e-12) and b.ttft_s <= a.ttft_s * (1 + 1e-12)
-        assert a.queue_s == 0
-
-
 @independent
 def test_a_server_beyond_saturation_never_rests() -> None:
     load = serving.load(serving.poisson(30.0, 400, seed=3), 200, 50)
@@ -547,3 +452,101 @@ def test_simulate_says_what_is_wrong(more: list[str], message: str, capsys: pyte
     assert cli.main(["simulate", "--model", "Llama-2-7B", "--device", "H100", *more]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+# Any load, any limits
+
+
+@pytest.mark.slow  # last, after those that say what is wrong
+@independent
+@pytest.mark.parametrize("name", MODELS)
+@given(requests=REQUESTS, config=CONFIGS, slow=st.sampled_from([1.0, 40.0]))
+@settings(max_examples=120, deadline=None, phases=PHASES)
+def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
+    name: str, requests: list[Request], config: Config, slow: float
+) -> None:
+    model = MODELS[name]
+
+    class Slow:
+        deployment = model.deployment
+
+        def time(self, batch: Batch) -> float:
+            return slow * float(model.time(batch))
+
+    found = simulate(Slow(), requests, config)
+    assert config.max_num_batched_tokens and config.max_num_seqs and config.kv_blocks
+    jobs = serve(
+        Slow().time,
+        model.model,
+        requests,
+        budget=config.max_num_batched_tokens,
+        most=config.max_num_seqs,
+        blocks=config.kv_blocks,
+        block=16,
+        prefix=config.prefix_caching,
+    )
+    for record, job in zip(found.records, jobs, strict=True):
+        assert record.preemptions == job.preemptions
+        assert record.scheduled == pytest.approx(job.scheduled, abs=1e-9)
+        assert record.first_token == pytest.approx(job.times[0], abs=1e-9)
+        assert record.finished == pytest.approx(job.times[-1], abs=1e-9)
+
+
+@independent
+@given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
+@settings(max_examples=150, deadline=None, phases=PHASES)
+def test_nothing_is_lost_and_nothing_overflows(
+    requests: list[Request], config: Config, replicas: int, routing: str
+) -> None:
+    found = simulate(Steps(0.05, 1e-3, 1e-3), requests, config, replicas=replicas, routing=routing, keep_steps=True)
+    assert [r.request for r in found.records] == requests  # none lost, in their order
+    for r in found.records:
+        assert not r.rejected
+        assert r.request.arrival <= r.scheduled < r.first_token <= r.finished
+        assert (r.first_token == r.finished) == (r.request.output_tokens == 1)
+        assert r.queue_s is not None and r.prefill_s is not None
+        assert r.ttft_s == pytest.approx(r.queue_s + r.prefill_s)
+    tokens, seqs, blocks = config.max_num_batched_tokens, config.max_num_seqs, config.kv_blocks
+    assert tokens and seqs and blocks
+    for s in found.log:
+        assert 0 < s.prompt_tokens + s.decode_tokens <= tokens
+        assert 0 < s.running <= seqs and 0 < s.blocks <= blocks
+    assert found.most_blocks == max((s.blocks for s in found.log), default=0)
+    # every token is made once: by the end of a prompt pass, or by a step of decoding
+    made = sum(r.request.output_tokens for r in found.records)
+    passes = len(requests) + found.preemptions
+    assert made - passes <= found.decode_tokens <= made - len(requests)
+    computed = sum(r.request.prompt_tokens for r in found.records)
+    if not config.prefix_caching and not found.preemptions:
+        assert found.prompt_tokens == computed and found.decode_tokens == made - len(requests)
+    if not config.prefix_caching:
+        assert found.prompt_tokens >= computed
+    assert 0 <= found.utilisation <= 1 + 1e-12
+
+
+@independent
+@given(requests=REQUESTS, config=CONFIGS)
+@settings(max_examples=100, deadline=None, phases=PHASES)
+def test_first_come_first_scheduled(requests: list[Request], config: Config) -> None:
+    found = simulate(Steps(0.05, 1e-3), requests, config)
+    order = sorted(found.records, key=lambda r: r.request.arrival)
+    assert all(a.scheduled <= b.scheduled for a, b in itertools.pairwise(order))
+    if not found.preemptions:
+        assert all(a.first_token <= b.first_token for a, b in itertools.pairwise(order))
+
+
+@independent
+@given(
+    requests=st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 200)), min_size=1, max_size=8),
+    faster=st.floats(1.0, 4.0),
+)
+@settings(max_examples=40, deadline=None, phases=PHASES)
+def test_more_bandwidth_is_never_slower_on_a_synchronous_load(requests: list[tuple[int, int]], faster: float) -> None:
+    slow = MODELS["Llama-2-7B"]
+    machine = replace(slow.deployment.machine, memory_bandwidth=faster * slow.deployment.machine.memory_bandwidth)
+    fast = StepModel(replace(slow.deployment, machine=machine), slow.rates, slow.rungs)
+    load = [Request(100.0 * i, p, n) for i, (p, n) in enumerate(requests)]  # one at a time
+    for a, b in zip(simulate(slow, load).records, simulate(fast, load).records, strict=True):
+        assert b.e2e_s is not None and a.e2e_s is not None and a.ttft_s is not None and b.ttft_s is not None
+        assert b.e2e_s <= a.e2e_s * (1 + 1e-12) and b.ttft_s <= a.ttft_s * (1 + 1e-12)
+        assert a.queue_s == 0

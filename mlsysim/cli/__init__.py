@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import mlsysim
 from mlsysim.cli import (
+    calibrating,
     catalogues,
     checking,
     collectives,
@@ -35,6 +36,7 @@ GROUPS = (
     reliability,
     hlo,
     exploring,
+    calibrating,
     sweeping,
     checking,
 )

@@ -49,7 +49,7 @@ def _simulate(args: argparse.Namespace) -> None:
     )
     calibration: Any = None
     if args.tier == 1:
-        from mlsysim.fidelity.calibration import load_calibration
+        from mlsysim.fidelity.calibration import load_calibration  # type: ignore[import-not-found, unused-ignore]
 
         calibration = load_calibration(args.calibration)
         calibration.check(model=model.name, device=device.name, tp=args.tp)

@@ -1,6 +1,7 @@
 """Serving steps at the level of kernels, and how far to trust them: the ladder of accuracy."""
 
 from mlsysim.fidelity.batches import Batch
+from mlsysim.fidelity.calibration import Calibration, Coefficients, Freshness, Subject, least_squares, load_calibration
 from mlsysim.fidelity.comparisons import blended_step, e2e_per_token, jump, layer_residual, outlier_shift
 from mlsysim.fidelity.equations import (
     bilinear,
@@ -12,8 +13,11 @@ from mlsysim.fidelity.equations import (
     serving_step_time,
 )
 from mlsysim.fidelity.hypotheses import Hypothesis, Verdict, hypothesis, judge
+from mlsysim.fidelity.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.fidelity.products import Product, layer_products
+from mlsysim.fidelity.profiles import Profile, load_profile, profile, shipped_profiles
 from mlsysim.fidelity.rates import DATASHEET, Rate, Rates, rates, shipped_rates
+from mlsysim.fidelity.residuals import calibration_requests, overfitting_ratio, residual_constant, residual_time
 from mlsysim.fidelity.rungs import BASELINE, TIER_0, Rungs
 from mlsysim.fidelity.step import StepModel, step_model
 from mlsysim.fidelity.tables import ProductTable, jumps, products_table
@@ -24,18 +28,24 @@ __all__ = [
     "DATASHEET",
     "TIER_0",
     "Batch",
+    "Calibration",
+    "Coefficients",
+    "Freshness",
     "Hypothesis",
     "Kernel",
     "Product",
     "ProductTable",
+    "Profile",
     "Rate",
     "Rates",
     "Rungs",
     "StepModel",
     "StepTerms",
+    "Subject",
     "Verdict",
     "bilinear",
     "blended_step",
+    "calibration_requests",
     "chunk_pairs",
     "e2e_per_token",
     "fused_width",
@@ -48,10 +58,20 @@ __all__ = [
     "kernel_utilisation",
     "layer_products",
     "layer_residual",
+    "least_squares",
+    "load_calibration",
+    "load_profile",
+    "mixed_bandwidth",
     "outlier_shift",
+    "overfitting_ratio",
     "products_table",
+    "profile",
     "rates",
+    "residual_constant",
+    "residual_time",
+    "scattered_bandwidth",
     "serving_step_time",
+    "shipped_profiles",
     "shipped_rates",
     "step_model",
 ]

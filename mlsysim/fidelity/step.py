@@ -11,6 +11,8 @@ from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.fidelity.batches import Batch
+from mlsysim.fidelity.expert_layer import TILE, expert_message_time, expert_work
+from mlsysim.fidelity.experts import grouped_share
 from mlsysim.fidelity.products import Product, layer_products
 from mlsysim.fidelity.rates import Rate, Rates, rates
 from mlsysim.fidelity.rungs import (
@@ -25,7 +27,7 @@ from mlsysim.fidelity.rungs import (
 )
 from mlsysim.fidelity.tables import LOOKUPS, products_table
 from mlsysim.fidelity.terms import Kernel, StepTerms
-from mlsysim.inference import Deployment, experts_hit
+from mlsysim.inference import Deployment
 from mlsysim.results import Explanation, Input, Term
 
 ACTIVATION_BYTES = 2.0
@@ -274,14 +276,10 @@ class StepModel:
 
     def _experts(self, tokens: Num) -> Kernel:
         """Up and down of the experts that the tokens reach, as two grouped products."""
-        w, s, m = self.deployment.work, self.deployment.split, self.model
-        shards = s.ep * s.tp / min(s.ep, s.tp)
-        hit = experts_hit(w.n_experts, w.top_k, maximum(1.0, tokens)) if self.rungs.experts == "hit" else w.n_experts
-        each = w.n_experts if self.rungs.experts == "dense" else w.top_k
-        flops = 2.0 * tokens * each * w.expert_params / shards
+        work, m = expert_work(self.deployment, tokens, self.rungs.experts), self.model
         some, rate = minimum(1.0, tokens), self._rate(self.rates.grouped_products)
-        bytes = some * hit * w.expert_params * s.expert_bytes / shards
-        one = self._kernel("experts", "experts", some * m.n_moe_layers, flops, bytes, rate, False)
+        rate = replace(rate, compute=grouped_share(work.per_expert, rate.compute, TILE))
+        one = self._kernel("experts", "experts", some * m.n_moe_layers, work.flops, some * work.bytes, rate, False)
         return replace(one, starts=2.0)
 
     def _attention_kernels(self, batch: Batch) -> tuple[Kernel, Kernel]:
@@ -303,18 +301,21 @@ class StepModel:
         )
 
     def _messages(self, tokens: Num) -> Num:
-        """Two all-reduces a layer (one in a parallel block), each a kernel of its own."""
+        """Two all-reduces a layer (one in a parallel block), each a kernel of its own; tokens to experts and back."""
         d, m = self.deployment, self.deployment.machine
+        start = self._rate(self.rates.products_16bit).start
+        apart = d.split.ep > 1
+        sent = self.model.n_moe_layers * expert_message_time(d, tokens, LINK, start) if apart else 0.0 * tokens
+        sent = minimum(1.0, tokens) * sent
         if d.split.tp <= 1:
-            return 0.0 * tokens
+            return sent
         runs = minimum(1.0, tokens) * self.model.layers * d.work.all_reduces
         inside = collectives.direct_all_reduce(**self._message(tokens))
         if d.split.tp == m.tp_inside:
-            return runs * inside
+            return sent + runs * inside
         outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * LINK
-        sent = self._message(tokens)
-        across = collectives.direct_all_reduce(sent["bytes"] / m.tp_inside, outer, link, sent["latency"])
-        return runs * (inside + across)
+        across = collectives.direct_all_reduce(self._message(tokens)["bytes"] / m.tp_inside, outer, link, start)
+        return sent + runs * (inside + across)
 
     def _message(self, tokens: Num) -> dict[str, Num]:
         """Arguments of the all-reduce inside a scale-up domain."""

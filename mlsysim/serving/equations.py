@@ -170,8 +170,8 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
 
     Assumptions: a steady state in which a new prompt takes each finished request's place; requests are alike; every step is.
 
-    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, prompt=1000.0, step_time=0.05)
-    25.6
+    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, prompt=1000.0, step_time=0.5)
+    2.56
 
     Source: agrawal2024sarathi (the batch; the rate is chapter 17's).
     """
@@ -211,8 +211,8 @@ def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
 
     Assumptions: flows without chance; first come, first served. The queue has no steady state.
 
-    >>> overload_wait(12.0, capacity=10.0, time=600.0)
-    120.0
+    >>> overload_wait(15.0, capacity=10.0, time=600.0)
+    300.0
 
     Source: kleinrock1976queueing, fluid approximation.
     """

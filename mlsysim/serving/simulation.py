@@ -257,7 +257,7 @@ def simulate(
     >>> model = step_model(deploy("Llama-2-7B", "H100"))
     >>> one = simulate(model, [Request(0.0, prompt_tokens=482, output_tokens=100)]).records[0]
     >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
-    (13.2, 6.29)
+    (13.2, 6.25)
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise InputError(f"simulate: replicas = {replicas!r} must be a whole number of at least 1")

@@ -31,10 +31,9 @@ def numbers() -> dict[str, Any]:
         config = serving.Config(max_num_batched_tokens=4096, max_num_seqs=256)
         reserve = serving.activation_reserve(4096, d.model.hidden, d.model.ffn, 256, d.model.vocab)
         decimal = capacity.kv_budget(80e9, d.weight_memory, 1.0, 0.9, reserve) // (16 * d.token_bytes)
-        blocks[key] = {
-            "error": units.percent(serving.kv_blocks(config, d, 4096, 256) / printed - 1),
-            "lost": units.percent(1 - decimal / printed, 0, signed=False),
-        }
+        blocks[key] = {"error": units.percent(serving.kv_blocks(config, d, 4096, 256) / printed - 1)}
+        if key == "coder":
+            blocks[key]["lost"] = units.percent(1 - decimal / printed, 0, signed=False)
 
     trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")
     server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4))
@@ -50,7 +49,7 @@ def numbers() -> dict[str, Any]:
         output=trace.output.value,
         prompt_variation=trace.prompt_variation.value,
     )
-    aims = {"ttft": target.ttft.value, "itl": target.itl.value}
+    aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
     places = replica.batch_in_pace(aims["itl"])
     best = capacity.max_rate(replica.with_slots(places), **aims)
     drawn = serving.lengths(trace.prompt.value, 20_000, trace.prompt_variation.value, seed=3)

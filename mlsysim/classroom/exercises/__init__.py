@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mlsysim.classroom.exercises import (
+    calibration,
     capacity,
     communication,
     cost,
@@ -18,6 +19,7 @@ from mlsysim.classroom.exercises import (
     hypotheses,
     iron_law,
     memory,
+    mixture_of_experts,
     parallelism,
     prefill_decode,
     reality_checks,
@@ -45,7 +47,9 @@ _CHAPTERS = (
     exploring_designs,
     step_model,
     hypotheses,
+    mixture_of_experts,
     request_simulation,
+    calibration,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

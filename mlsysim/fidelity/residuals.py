@@ -1,0 +1,184 @@
+"""Tier 1 in formulas: the residual of a prediction, its constant, and how much to trust a fit."""
+
+from mlsysim._numeric import Num
+from mlsysim.equations import POSITIVE, equation
+
+_ANY = "(-inf, inf)"
+
+
+@equation(
+    "eq-tier1-residual",
+    formula="per_output * output_tokens + per_prompt * prompt_tokens + constant",
+    units={
+        "output_tokens": "token",
+        "prompt_tokens": "token",
+        "per_output": "s/token",
+        "per_prompt": "s/token",
+        "constant": "s",
+        "return": "s",
+    },
+    domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
+    source="tam2026",
+    where="sec. 2, Tier 1",
+)
+def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
+    """What a server takes beyond the prediction, from the sizes of a request.
+
+    Formula: r = a n_out + b n_in + d.
+
+    Parameters
+    ----------
+    output_tokens, prompt_tokens : float or array, token
+        Of the request.
+    per_output, per_prompt : float or array, s/token
+        Fitted to one trace; negative where the prediction is too slow.
+    constant : float or array, s
+        The same for every request.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: what is missing grows with the request's own sizes and not with its company in the batch.
+
+    >>> residual_time(400, 2000, per_output=0.5e-3, per_prompt=1e-6, constant=0.01)
+    0.21200000000000002
+
+    Source: tam2026, sec. 2, Tier 1.
+    """
+    return per_output * output_tokens + per_prompt * prompt_tokens + constant
+
+
+@equation(
+    "eq-residual-constant",
+    formula="mean_residual - per_output * mean_output - per_prompt * mean_prompt",
+    units={
+        "mean_residual": "s",
+        "mean_output": "token",
+        "mean_prompt": "token",
+        "per_output": "s/token",
+        "per_prompt": "s/token",
+        "return": "s",
+    },
+    domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
+    source="golub2013matrix",
+    where="sec. 5.3",
+)
+def residual_constant(
+    mean_residual: Num, mean_output: Num, mean_prompt: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
+) -> Num:
+    """The constant of a least-squares fit: what is left of the mean residual once the slopes have had their part.
+
+    Formula: d = mean(r) - a mean(n_out) - b mean(n_in).
+
+    Parameters
+    ----------
+    mean_residual : float or array, s
+        Of measured minus predicted, over the requests of the trace; weighted, in a weighted fit.
+    mean_output, mean_prompt : float or array, token
+        Means of the sizes over the same requests.
+    per_output, per_prompt : float or array, s/token
+        Slopes of the fit; 0 for a fit of the constant alone.
+
+    Returns
+    -------
+    float or array, s
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
+
+    >>> residual_constant(0.25, mean_output=400, mean_prompt=2000, per_output=0.5e-3)
+    0.04999999999999999
+
+    Source: golub2013matrix, sec. 5.3.
+    """
+    return mean_residual - per_output * mean_output - per_prompt * mean_prompt
+
+
+@equation(
+    "eq-calibration-requests",
+    formula="(z * spread / tolerance)**2",
+    units={"spread": "s", "tolerance": "s", "z": "1", "return": "1"},
+    domain={"tolerance": POSITIVE, "z": POSITIVE},
+    source="jcgm2008gum",
+    where="sec. 4.2.3",
+)
+def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
+    """Requests that a trace needs before the constant is known to within a tolerance.
+
+    Formula: n = (z s / tolerance)^2.
+
+    Parameters
+    ----------
+    spread : float or array, s
+        Standard deviation of the residuals, from request to request.
+    tolerance : float or array, s
+        Half-width of the interval that the constant shall have.
+    z : float or array, 1
+        Standard errors in that half-width: 1.96 for 95 %.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: residuals are independent of each other. Requests that ran together are not, and then more are needed.
+
+    >>> round(calibration_requests(spread=0.1, tolerance=0.02))
+    96
+
+    Source: jcgm2008gum, sec. 4.2.3 (standard deviation of a mean).
+    """
+    return (z * spread / tolerance) ** 2
+
+
+@equation(
+    "eq-overfitting-ratio",
+    formula="validation_error / training_error",
+    units={"validation_error": "1", "training_error": "1", "return": "1"},
+    domain={"training_error": POSITIVE},
+    source="tam2026",
+    where="sec. 2, Overfitting guard",
+)
+def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
+    """How much worse a fit does on requests that it has not seen; tam2026 rejects it above 2.
+
+    Formula: ratio = e_validation / e_training.
+
+    Parameters
+    ----------
+    validation_error : float or array, 1
+        Mean absolute error, relative to the measurement, on requests left out of the fit.
+    training_error : float or array, 1
+        The same on the requests that were fitted.
+
+    Returns
+    -------
+    float or array, 1
+
+    Raises
+    ------
+    InputError
+        A value that is not finite or lies outside its range.
+
+    Assumptions: both sets come from the same server. A ratio near 1 says that the fit carries over, not that it is good.
+
+    >>> overfitting_ratio(0.06, 0.04)
+    1.5
+
+    Source: tam2026, sec. 2, Overfitting guard.
+    """
+    return validation_error / training_error

@@ -1,0 +1,129 @@
+"""Chapter 16, mixture of experts."""
+
+from typing import Any
+
+from mlsysim import inference, transformer, units
+from mlsysim.fidelity import Batch, expert_claims, experts, infersim, step_model
+from mlsysim.fidelity.expert_claims import PUBLISHED, SETTING, both, own_rate
+from mlsysim.fidelity.expert_layer import NORMAL_UNITS, expert_layer
+from mlsysim.inference import deploy
+
+
+def _pieces() -> float:
+    """Prompt tokens per second when each half of a layer must cover one message of the other batch, in turn."""
+    step = step_model(expert_claims.deployed(32))
+    t = step.terms(Batch.of(step.model, prefills=[(4096.0, 0.0)] * 2))
+    attention = (t.projections + t.prefill_attention + t.elementwise / 2 + t.head) / NORMAL_UNITS
+    mlp = (t.mlp + t.experts + t.elementwise / 2) / NORMAL_UNITS
+    there, back = t.messages / 3, t.messages * 2 / 3
+    return float(2 * 8192 / sum(max(a, b) for a in (attention, mlp) for b in (there, back)))
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 16."""
+
+    def share(value: float, digits: int = 0) -> str:
+        return units.percent(value, digits, signed=False)
+
+    claims = expert_claims.expert_numbers()
+    v3 = transformer.parameter_count("DeepSeek-V3")
+    d = deploy("DeepSeek-V3", "H800", dp=8, ep=8, precision="fp8")
+    w = d.work
+    one, sixty, many = (expert_layer(d, tokens=b) for b in (1, 64, 512))
+    layer_bytes = 2.0 * w.n_experts * w.expert_params
+    loading = layer_bytes / 2744e9
+    wide = expert_layer(expert_claims.deployed(128), tokens=64)
+    ends = expert_claims.crossings(8)
+    rates = {p: (own_rate(p)[0], *PUBLISHED[p]) for p in ("prefill", "decode")}
+    ratios = [expert_claims.grouped_ratio(g) for g in expert_claims.all_grouped()]
+    looked = {
+        m: [expert_claims.grouped_ratio(g, same_work=False) for g in expert_claims.all_grouped() if g.per_expert == m]
+        for m in (16, 64)
+    }
+    first, theirs = both(8, 1)
+    setup = infersim.Setup(infersim.shape_of("DeepSeek-V3"), "H800", devices=8, tokens=64, fp8=True)
+    eight = claims["H7e"]
+    return {
+        "predict": {
+            "total": f"{v3.total / 1e9:.0f}",
+            "active": share((w.top_k + 1) / (w.n_experts + 1), 1),
+            "hit_one": f"{inference.experts_hit(w.n_experts, w.top_k, 8):.0f}",
+            "hit_many": f"{inference.experts_hit(w.n_experts, w.top_k, 512):.0f}",
+            "time_one": units.format(one.routed_time, "s", 3),
+            "time_many": units.format(sixty.routed_time, "s", 3),
+        },
+        "full": {
+            "rows": f"{experts.tokens_per_expert(512, w.top_k, w.n_experts):g}",
+            "sustained": f"{one.rates.grouped_products.compute:.2f}",
+            "at_64": share(experts.grouped_share(64, one.rates.grouped_products.compute)),
+        },
+        "time": {
+            "arithmetic": units.format(sixty.work.flops / (sixty.share * d.machine.peak_flops), "s", 3),
+            "reading": units.format(
+                sixty.work.bytes / (sixty.rates.grouped_products.memory * d.machine.memory_bandwidth), "s", 3
+            ),
+            "low": units.percent(first.routed_time / theirs.routed - 1),
+        },
+        "cross": {
+            "constant": f"{expert_claims.constant_crossover(8, 0.35):.0f}",
+            "own": str(expert_claims.own_crossover(8)),
+            "first": str(ends[0]),
+            "last": str(ends[-1] - 1),
+            "sides": str(len(ends)),
+        },
+        "shared": {
+            "work": share(sixty.shared_work_share, 1),
+            "low": share(both(1, 64)[0].shared_time_share),
+            "high": share(both(256, 1)[0].shared_time_share),
+        },
+        "dense": {
+            "least": f"{min(ratios):.2f}",
+            "most": f"{max(ratios):.0f}",
+            **{f"{end}_{m}": f"{pick(looked[m]):.1f}" for m in looked for end, pick in (("least", min), ("most", max))},
+        },
+        "send": {
+            "dispatch": units.format(wide.dispatch_time, "s", 3),
+            "combine": units.format(wide.combine_time, "s", 3),
+            "ratio_8": f"{experts.exchange_ratio(8, 8):.2f}",
+            "ratio_16": f"{experts.exchange_ratio(16, 8):.2f}",
+            "rings_8": f"{experts.exchange_ratio(8, 8, 4):.2f}",
+            "own_8": f"{experts.exchange_ratio(1, 8, 4):.2f}",
+            "taken": f"{round((1 - NORMAL_UNITS) * 132):g}",
+            "reached_16": f"{expert_layer(expert_claims.deployed(128), tokens=64, mode='normal').dispatch['remote_nodes']:.1f}",
+            "normal_gap": f"{1 + float(eight['normal']):.1f}",  # type: ignore[arg-type]
+            "several": share(float(eight["several_nodes"])),  # type: ignore[arg-type]
+        },
+        "service": {
+            **{
+                f"{p}_{name}": f"{value:,.0f}"
+                for p, found in rates.items()
+                for name, value in zip(("ours", "infersim", "measured"), found, strict=True)
+            },
+            **{f"{p}_error": units.percent(found[0] / found[2] - 1) for p, found in rates.items()},
+            **{f"{p}_theirs": units.percent(found[1] / found[2] - 1) for p, found in rates.items()},
+            "pieces": f"{_pieces():,.0f}",
+            "pieces_error": units.percent(_pieces() / PUBLISHED["prefill"][1] - 1),
+            "busy": units.format(own_rate("prefill")[1], "s", 3),
+            "sent": units.format(own_rate("prefill")[2], "s", 3),
+            "prefill_devices": str(SETTING["prefill"][0]),
+            "decode_devices": str(SETTING["decode"][0]),
+        },
+        "raw": {
+            "mixtral": f"{expert_claims.dense_reading('Mixtral-8x7B'):g}",
+            "deepseek": f"{expert_claims.dense_reading('DeepSeek-V3'):g}",
+        },
+        "slips": {
+            "layer": units.format(layer_bytes, "byte", 3),
+            "all": units.format(layer_bytes * d.model.n_moe_layers, "byte", 3),
+            "stored": units.format(layer_bytes * d.model.n_moe_layers / 2, "byte", 3),
+            "loading": units.format(loading, "s", 2),
+            "sharded": units.format(loading / 8 / 2, "s", 2),
+            "contains": units.format(3430e9 * 0.8, "byte/s"),
+            "twice": units.format(3430e9 * 0.8 * 0.8, "byte/s"),
+            "compute": share(1 - 1e12 / infersim.TERA, 2),
+            "bytes": share(1 - units.GB / infersim.GIGA, 2),
+            "acts": f"{infersim.expert_bytes(setup) * 32 / infersim.expert_load_time(setup) / 3430e9:.3f}",
+        },
+        "growth": units.percent(many.routed_time / sixty.routed_time - 1, signed=False),
+        "h7c_gap": share(float(claims["H7c"]["layer_gap"])),  # type: ignore[arg-type]
+    }
