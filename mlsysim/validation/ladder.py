@@ -13,7 +13,7 @@ from types import MappingProxyType
 from mlsysim import serving
 from mlsysim._numeric import Num
 from mlsysim.errors import InputError
-from mlsysim.fidelity import TIER_0, Batch, Rungs, StepModel, step_model
+from mlsysim.fidelity import TIER_0, Batch, Rungs, StepModel, blended_step, step_model
 from mlsysim.inference import Deployment, deploy, request_latency
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.serving_runs import METRICS, ServingRun, serving_runs
@@ -176,15 +176,33 @@ class _Straight:
         self.deployment, self.steps = model.deployment, steps
         own = steps is model
         self._pure = step_model(model.deployment, replace(model.rungs, mixing="additive")) if own else steps
+        self._blends = own and model.rungs.mixing == "blend"
         self._met: dict[tuple[float, int], float] = {}
+        self._prompts: dict[tuple[float, ...], float] = {}
 
     def time(self, batch: Batch) -> Num:
-        if batch.prefills:
+        if not batch.prefills:
+            return self._running(batch)
+        if not self._blends:
             return self.steps.time(batch)
+        alone = self._prompt(batch)
+        if not batch.decodes:
+            return alone
+        return float(blended_step(alone, self._running(batch), batch.prefill_tokens, batch.decodes))
+
+    def _prompt(self, batch: Batch) -> float:
+        """The prompts of a batch alone; requests whose lengths are not known all have the same."""
+        key = (batch.prefill_tokens, batch.prefill_pairs, batch.prefill_read, batch.prefills)
+        if key not in self._prompts:
+            prompts = replace(batch, decodes=0.0, context=0.0, windowed_context=0.0)
+            self._prompts[key] = float(self._pure.time(prompts))
+        return self._prompts[key]
+
+    def _running(self, batch: Batch) -> float:
         place = batch.context / (_GRAIN * batch.decodes)
         below = int(place)
         low, high = self._node(batch.decodes, below), self._node(batch.decodes, below + 1)
-        return low + (place - below) * (high - low)
+        return float(low + (place - below) * (high - low))
 
     def _node(self, sequences: float, index: int) -> float:
         if (sequences, index) not in self._met:
