@@ -338,6 +338,32 @@ def test_the_command_fits_several_runs(tmp_path: Path, capsys: pytest.CaptureFix
     assert "on requests left out" in capsys.readouterr().out
 
 
+def test_the_simulator_applies_it_to_the_same_server_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(calibrate(tmp_path, *(f"llama-2-7b-train-{i}" for i in range(5)))) == 0
+    write_trace(tmp_path / "left-out.csv", "llama-2-7b-train-6")
+    ask = [
+        *("simulate", "--model", "Llama-2-7B", "--device", "H100", "--trace", str(tmp_path / "left-out.csv"), "--json")
+    ]
+    ask += ["--max-num-batched-tokens", "4096", "--max-num-seqs", "256"]
+    tier1 = [*ask, "--tier", "1", "--calibration", str(tmp_path / "out.json")]
+    capsys.readouterr()
+    measured = [r.e2e_s for r in tiers.serving_runs()["llama-2-7b-train-6"].requests]
+    errors = []
+    for command in (ask, [*tier1, "--engine-version", "0.11.0"]):
+        assert main(command) == 0
+        found = [r["e2e_s"] for r in json.loads(capsys.readouterr().out)["requests"]]
+        errors.append(sum(abs(p / m - 1) for p, m in zip(found, measured, strict=True)) / len(measured))
+    assert errors[1] < errors[0] < 0.05
+    for change, said in (
+        (["--engine-version", "0.15.1"], "engine_version is '0.15.1' and was '0.11.0'"),
+        (["--tp", "2"], "tp is 2 and was 1"),
+    ):
+        assert main([*tier1, *change]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*ask, "--engine-version", "0.11.0"]) == 2
+    assert "add --tier 1" in capsys.readouterr().err
+
+
 def test_the_command_refuses_few_requests_and_bad_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(calibrate(tmp_path, "llama-2-7b-train-0")) == 2
     assert "23 measured requests are too few" in capsys.readouterr().err

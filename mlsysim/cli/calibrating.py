@@ -8,6 +8,8 @@ from mlsysim.cli.arguments import Commands, device_options, json_option, pick_de
 from mlsysim.errors import InputError
 from mlsysim.fidelity import calibration
 
+UNSTATED = "unstated"  # a version that nobody gave: it equals none that somebody gives
+
 
 def _measured(args: argparse.Namespace) -> list[calibration.Request]:
     """Every request of the traces beside its simulation; each file is a run of its own."""
@@ -112,7 +114,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--device", required=True, help="name or alias, as in H100")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks (default: 1)")
     p.add_argument("--engine", default="vllm", help="name of the server (default: vllm)")
-    p.add_argument("--engine-version", required=True, help="its version, as in 0.11.0")
+    p.add_argument("--engine-version", default=UNSTATED, help="its version, as in 0.11.0 (default: unstated)")
     p.add_argument("--max-num-batched-tokens", type=int, help="token budget of a step (default: the server's)")
     p.add_argument("--max-num-seqs", type=int, help="sequences that run at a time (default: the server's)")
     p.add_argument("--gpu-memory-utilization", type=float, default=0.9, help="share of memory taken (default: 0.9)")

@@ -33,6 +33,8 @@ def _requests(args: argparse.Namespace) -> tuple[serving.Request, ...]:
 def _simulate(args: argparse.Namespace) -> None:
     if args.tier == 1 and args.calibration is None:
         raise InputError("--tier 1 needs --calibration FILE, as 'mlsysim calibrate' writes it")
+    if args.tier == 0 and args.engine_version is not None:
+        raise InputError("--engine-version is compared with a calibration; leave it out, or add --tier 1")
     if args.tier == 0 and args.calibration is not None:
         raise InputError("--calibration is for --tier 1; leave it out, or add --tier 1")
     requests = _requests(args)
@@ -49,10 +51,10 @@ def _simulate(args: argparse.Namespace) -> None:
     )
     calibration: Any = None
     if args.tier == 1:
-        from mlsysim.fidelity.calibration import load_calibration  # type: ignore[import-not-found, unused-ignore]
+        from mlsysim.fidelity.calibration import load_calibration
 
         calibration = load_calibration(args.calibration)
-        calibration.check(model=model.name, device=device.name, tp=args.tp)
+        calibration.check(model=model.name, device=device.name, tp=args.tp, engine_version=args.engine_version)
     found = serving.simulate(
         step_model(deployment), requests, config, replicas=args.replicas, routing=args.routing, progress=args.progress
     )
@@ -118,6 +120,9 @@ def add(commands: Commands) -> None:
         "--tier", type=int, choices=(0, 1), default=0, help="0: no fitted number (default); 1: with --calibration"
     )
     p.add_argument("--calibration", metavar="FILE", help="with --tier 1: what 'mlsysim calibrate' wrote")
+    p.add_argument(
+        "--engine-version", metavar="V", help="with --tier 1: refuse a calibration of another version than this"
+    )
     p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
     p.add_argument("--requests", type=int, metavar="N", help="with --rate: how many")
     p.add_argument("--prompt-tokens", type=float, metavar="MEAN", help="with --rate: mean length of a prompt")
