@@ -185,6 +185,7 @@ def test_the_equations_by_hand() -> None:
     assert serving.sample_quantile(3.25, 8.0, 16.0) == 10.0
     # 2 bytes x 10 tokens x (2 x 3 + 3 x 5) and two float32 for each of 7 x 11 logits
     assert serving.activation_reserve(10.0, 3.0, 5.0, 7.0, 11.0) == 420 + 616
+    assert serving.activation_reserve(10.0, 3.0, 5.0, 7.0, 11.0, element_bytes=1.0, logit_bytes=2.0) == 210 + 308
 
 
 # Load and routing

@@ -90,15 +90,29 @@ def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
 
 @equation(
     "eq-activation-reserve",
-    formula="2 * tokens * (2 * hidden + 3 * ffn) + 8 * sequences * vocab",
-    units={"tokens": "1", "hidden": "1", "ffn": "1", "sequences": "1", "vocab": "1", "return": "byte"},
+    formula="element_bytes * tokens * (2 * hidden + 3 * ffn) + 2 * logit_bytes * sequences * vocab",
+    units={
+        **dict.fromkeys(("tokens", "hidden", "ffn", "sequences", "vocab"), "1"),
+        "element_bytes": "byte",
+        "logit_bytes": "byte",
+        "return": "byte",
+    },
+    domain={"element_bytes": POSITIVE, "logit_bytes": POSITIVE},
     source="vllm2025engine",
     where="Worker.determine_available_memory",
 )
-def activation_reserve(tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab: Num) -> Num:
+def activation_reserve(
+    tokens: Num,
+    hidden: Num,
+    ffn: Num,
+    sequences: Num,
+    vocab: Num,
+    element_bytes: Num = 2.0,
+    logit_bytes: Num = 4.0,
+) -> Num:
     """Memory that a server keeps free on a device for the activations of its largest step.
 
-    Formula: R = 2 T (2 h + 3 f) + 8 S V.
+    Formula: R = e T (2 h + 3 f) + 2 e_l S V.
 
     Parameters
     ----------
@@ -112,6 +126,8 @@ def activation_reserve(tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab
         Sequences that may run at a time, each with logits.
     vocab : float or array, 1
         Vocabulary on one device.
+    element_bytes, logit_bytes : float or array, byte
+        Size of one activation, and of one logit.
 
     Returns
     -------
@@ -120,17 +136,17 @@ def activation_reserve(tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab
     Raises
     ------
     InputError
-        A value that is not finite or negative.
+        A value that is not finite or lies outside its range.
 
-    Assumptions: two bytes each for the residual, the layer's input, gate, up and their product; logits twice in four
-    bytes. A real server measures this by a trial step, and adds what its libraries take.
+    Assumptions: one element each for the residual, the layer's input, gate, up and their product; logits twice. A
+    real server measures this by a trial step, and adds what its libraries take.
 
     >>> activation_reserve(8192.0, 4096.0, 14336.0, 256.0, 128256.0) / 1e9
     1.101529088
 
     Source: vllm2025engine, Worker.determine_available_memory (the trial step; the count is chapter 17's).
     """
-    return 2 * tokens * (2 * hidden + 3 * ffn) + 8 * sequences * vocab
+    return element_bytes * tokens * (2 * hidden + 3 * ffn) + 2 * logit_bytes * sequences * vocab
 
 
 @equation(
