@@ -30,7 +30,7 @@ test: setup ## all tests: library, book, notebooks, exercises, browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PY) -m pytest
+	$(PY) -m pytest --durations=20
 	$(PY) -m pytest -q --doctest-modules mlsysim
 
 check: setup ## the fast subset, for between two edits
@@ -42,7 +42,7 @@ check: setup ## the fast subset, for between two edits
 validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate
 
-mutations: setup ## plant every mistake of tests/mutations.toml (make test plants every third)
+mutations: setup ## plant every mistake of tests/mutations.toml (make test plants every fourth)
 	MLSYSIM_ALL_MUTATIONS=1 $(PY) -m pytest -q tests/test_mutations.py
 
 notebooks: setup ## re-execute every notebook and write it back in canonical form
