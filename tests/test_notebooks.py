@@ -62,8 +62,9 @@ def test_strict_nbval_in_time(notebook: Path, root: Path) -> None:
     done = nbval(notebook, root)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stdout[-3000:]
-    # of a processor, not of the clock: a busy machine must not fail a notebook
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 30
+    # of a processor, not of the clock, and a third more than the 30 that a notebook may take on ours: neither a busy
+    # machine nor a slower one must fail it
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 40
 
 
 @pytest.mark.slow
@@ -161,5 +162,6 @@ def test_the_first_cells_install_only_where_needed_and_check_whose_package_it_is
 
 
 def test_a_published_value_is_asserted(notebook: Path) -> None:
-    asserts = [line for c in code_cells(notebook)[2:] for line in c.source.splitlines() if line.startswith("assert ")]
+    lines = [line.strip() for c in code_cells(notebook)[2:] for line in c.source.splitlines()]
+    asserts = [line for line in lines if line.startswith("assert ")]
     assert any(".source" in line or "published" in line for line in asserts)
