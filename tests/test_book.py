@@ -95,6 +95,17 @@ def test_every_cited_key_is_in_the_bibliography() -> None:
         assert cited <= known, path.name
 
 
+def text_after_captions(text: str) -> list[str]:
+    """Lines that stand right under the caption of a table; Quarto takes them, and the label, for its text."""
+    return re.findall(r"^\s*: .*\{#tbl-[\w-]+\}\n(.*\S.*)$", text, re.M)
+
+
+def test_a_caption_of_a_table_is_followed_by_a_blank_line() -> None:
+    for path in sorted((ROOT / "book").glob("*.qmd")):
+        assert text_after_captions(path.read_text("utf-8")) == [], path.name
+    assert text_after_captions("  : Symbols. {#tbl-x}\n  More.\n") == ["  More."]
+
+
 def test_every_embedded_cell_exists_and_is_shown_once() -> None:
     for slug in CHAPTERS:
         text = (ROOT / "book" / f"{slug}.qmd").read_text("utf-8")
