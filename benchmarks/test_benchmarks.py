@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import long_program
 
-from mlsysim import catalog, explore, fidelity, inference, roofline, serving, training
+from mlsysim import catalog, explore, fidelity, hlo, inference, roofline, serving, training
 from mlsysim.explore import Columns
 from mlsysim.parallelism import Plan
 
@@ -179,3 +180,12 @@ def test_a_hundred_thousand_requests(benchmark: Any) -> None:
     print(
         f"\n{len(found.served)} requests in {found.steps} steps, {found.mean_batch:.0f} decoding in a step on average"
     )
+
+
+@pytest.mark.benchmark(group="programs")
+def test_eight_megabytes_of_stablehlo(benchmark: Any) -> None:
+    """Parsed, sliced and estimated; needs the extra `hlo`."""
+    pytest.importorskip("jaxlib", reason="the extra 'hlo' is not installed")
+    text = long_program(600)
+    benchmark.pedantic(lambda: hlo.estimate(hlo.parse(text, "p"), "H100"), rounds=3)
+    benchmark.extra_info["megabytes"] = len(text) / 1e6

@@ -1,6 +1,7 @@
 """What test modules share: where the repository is, and how a missing tool is treated."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,3 +14,14 @@ def missing(reason: str) -> None:
     if os.environ.get("MLSYSIM_CI"):
         pytest.fail(f"{reason}, and MLSYSIM_CI is set")
     pytest.skip(reason)
+
+
+def long_program(copies: int) -> str:
+    """A StableHLO program with the body of a train step again and again, on the same arguments; 600 copies are 8 MB."""
+    text = (ROOT / "tests" / "data" / "hlo" / "mlp_train_dp8.spmd.mlir").read_text(encoding="utf-8")
+    start = text.index("func.func @main")
+    head, lines = text[: text.rindex("\n", 0, start) + 1], text[start:].split("\n")
+    end = next(i for i, line in enumerate(lines) if line.startswith("    return"))
+    body = "\n".join(lines[1:end])
+    renamed = [re.sub(r"%(?!arg\d)(\w+)", rf"%c{i}_\1", body) if i else body for i in range(copies)]
+    return "\n".join([head + lines[0].replace("func.func", "  func.func", 1), *renamed, *lines[end:]])

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import ROOT, long_program
 
 jaxlib = pytest.importorskip("jaxlib", reason="the extra 'hlo' is not installed")
 
@@ -236,27 +236,13 @@ def test_without_jaxlib_the_error_says_what_to_install(monkeypatch: pytest.Monke
         hlo.parse(main("return %a : tensor<f32>"), "p")
 
 
-def _long(megabytes: float) -> str:
-    """A long program: the body of a train step again and again, on the same arguments."""
-    text = (DATA / "mlp_train_dp8.spmd.mlir").read_text()
-    start = text.index("func.func @main")
-    head, lines = text[: text.rindex("\n", 0, start) + 1], text[start:].split("\n")
-    end = next(i for i, line in enumerate(lines) if line.startswith("    return"))
-    body = "\n".join(lines[1:end])
-    copies = [
-        re.sub(r"%(?!arg\d)(\w+)", rf"%c{i}_\1", body) if i else body for i in range(int(megabytes * 1e6 / len(body)))
-    ]
-    return "\n".join([head + lines[0].replace("func.func", "  func.func", 1), *copies, *lines[end:]])
-
-
 @pytest.mark.slow
-def test_eight_megabytes_take_under_three_seconds() -> None:
-    """Parsed, sliced and estimated in processor time; on a machine so loaded that it slows the parser itself, in proportion."""
-    text = _long(7.2)  # of bodies; renaming makes it 8 MB
-    assert 7.9e6 < len(text) < 8.4e6
-    ir, context = stablehlo._bindings()
-    start = time.process_time()
-    ir.Module.parse(text, context)
-    parsed = time.process_time()
-    hlo.estimate(hlo.parse(text, "p"), "H100")
-    assert time.process_time() - parsed < max(3.0, 6 * (parsed - start))
+@pytest.mark.independent
+def test_a_long_program_is_the_sum_of_its_copies() -> None:
+    found = {n: hlo.estimate(hlo.parse(long_program(n), "p"), "H100") for n in (1, 2, 3, 50)}
+    for count in ("matrix_flops", "transcendentals", "ops"):
+        one = getattr(found[1], count)
+        assert {n: getattr(f, count) for n, f in found.items()} == {n: n * one for n in found}
+    step = found[3].flops - found[2].flops  # the last copy alone updates what the program returns
+    assert 0 < step < found[1].flops
+    assert found[50].flops - found[3].flops == pytest.approx(47 * step, rel=1e-12)
