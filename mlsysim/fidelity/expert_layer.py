@@ -14,11 +14,11 @@ from mlsysim.fidelity import experts as forms
 from mlsysim.fidelity.rates import Rates
 from mlsysim.fidelity.rates import rates as measured_rates
 from mlsysim.inference import Deployment, experts_hit
+from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 MODES = ("low-latency", "normal")
 TILE = 128.0  # rows of a tile of grouped products, on which deepgemm2025 works
-ACTIVATION_BYTES = 2.0
 LINK = 0.8  # share of the link that the kernels of deepep2025 call their maximum: 160 of 200 GB/s
 NORMAL_UNITS = (
     108 / 132

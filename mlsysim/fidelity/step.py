@@ -28,11 +28,11 @@ from mlsysim.fidelity.rungs import (
 from mlsysim.fidelity.tables import LOOKUPS, products_table
 from mlsysim.fidelity.terms import Kernel, StepTerms
 from mlsysim.inference import Deployment
+from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.results import Explanation, Input, Term
 
-ACTIVATION_BYTES = 2.0
-# korthikanti2022recompute, sec. 4.1 and 4.2, without dropout: 32 readings or writings of a hidden vector, 8 of them not
-# cut by tensor parallelism.
+# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which inference has
+# not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
 PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.

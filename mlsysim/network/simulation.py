@@ -6,6 +6,7 @@ a link carries one message at a time, first come first served.
 """
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -218,7 +219,7 @@ class _Rank:
             self.queue(work.chunk, work.step + 1)
 
 
-class _Work:
+class _Work(ABC):
     """What a rank does for one chunk in one phase."""
 
     def __init__(self, rank: _Rank, chunk: int, step: int) -> None:
@@ -244,11 +245,13 @@ class _Work:
         self.rank.memory_free = max(clock.now, self.rank.memory_free) + self.simulation.costs.reduction(size)
         clock.at(self.rank.memory_free, then)
 
+    @abstractmethod
     def start(self) -> None:
-        raise NotImplementedError
+        """Send what can be sent before anything has come."""
 
+    @abstractmethod
     def receive(self) -> None:
-        raise NotImplementedError
+        """Take in a message, and send what it allows."""
 
 
 class _ExchangeWork(_Work):

@@ -14,6 +14,7 @@ from typing import Any
 
 from mlsysim import catalog, inference
 from mlsysim.catalog import Device
+from mlsysim.fidelity.step import LINK, PASSES, REPLICATED
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
 from mlsysim.validation.fitting import gauss_newton
@@ -21,11 +22,6 @@ from mlsysim.validation.predictors.base import Constants, Prediction, Predictor,
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
-# Measured large all-reduces and gathers stay near 80 % of the link on NVLink-3 and -4 (see collectives.toml).
-_LINK = 0.8
-# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which
-# inference has not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
-_COUNTED_PASSES, _REPLICATED = 32.0, 8.0 / 32.0
 # tam2026, H2, puts the scheduler of a server in Python at 3 to 30 ms a step: the geometric mean.
 _EAGER_STEP = math.sqrt(3e-3 * 30e-3)
 # reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for the kernels of a layer in eager
@@ -229,9 +225,9 @@ def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
     stream = stream_efficiency(generation, "triad")
     eager = case.host == "eager"
     sourced = {
-        "elementwise": _COUNTED_PASSES,
-        "replicated": 0.0 if case.sharded else _REPLICATED,
-        "link": _LINK,
+        "elementwise": PASSES,
+        "replicated": 0.0 if case.sharded else REPLICATED,
+        "link": LINK,
         "launch_time": _EAGER_LAUNCH if eager else 0.0,
         "step_overhead": _EAGER_STEP if eager else 0.0,
     }
