@@ -14,6 +14,7 @@ from mlsysim.hlo import slicing
 from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece, kernels
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective
+from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
 from mlsysim.hlo.roofline import Roofline
@@ -211,12 +212,19 @@ def estimate(
         )
 
 
+def _machine(device: Device, clock: Roofline) -> Machine | None:
+    """What products are cut for; None where the catalogue does not say how many multiprocessors the device has."""
+    if not device.has("multiprocessors"):
+        return None
+    return Machine(device.multiprocessors, device.memory_bandwidth, clock.peak)
+
+
 def _estimate(
     program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, clock: Roofline
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
-    pieces = kernels(graph, fused)
+    pieces = kernels(graph, fused, _machine(device, clock))
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
@@ -226,6 +234,8 @@ def _estimate(
     known: dict[tuple[str, int, int, int], float] = {}
 
     def message_time(c: Collective) -> float:
+        if c.parts:
+            return fsum(message_time(part) for part in c.parts)
         key = (c.op, c.in_bytes, c.out_bytes, c.ranks)
         if key not in known:
             known[key] = wire(c)

@@ -11,9 +11,11 @@ Kernels that do not depend on each other, run over the same number of elements a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 
-from mlsysim.hlo.items import Collective, Fused, Graph, Loop, Node, reads_of
+from mlsysim.hlo import joining
+from mlsysim.hlo.costs import Cost
+from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, reads_of
+from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.opset import LAYOUT, LIBRARY, LIGHT, SAME_SIZE
 
 MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
@@ -111,7 +113,7 @@ def _from_fused(item: Fused, size: Sequence[int]) -> Kernel:
     return Kernel(item.nodes, reads, writes, signature=tuple(n.signature for n in item.nodes))
 
 
-def kernels(graph: Graph, fuse: bool = True) -> list[Piece]:
+def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> list[Piece]:
     """The graph in kernels, in an order in which they can run.
 
     Parameters
@@ -119,21 +121,65 @@ def kernels(graph: Graph, fuse: bool = True) -> list[Piece]:
     graph : Graph
     fuse : bool
         Whether to fuse operations that no compiler has fused; without, each runs as a kernel of its own.
+    machine : Machine, optional
+        The device that products are cut for; without, they run whole.
     """
-    pieces = _Fuser(graph).run() if fuse else [_alone(item, graph, fuse) for item in graph.items]
-    return _ordered(pieces)
+    if not fuse:
+        return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
+    items = joining.join_products(graph.items, graph.bytes)
+    if machine is not None:
+        items = joining.cut_products(items, graph.bytes, machine)
+    pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()
+    return _ordered(_with_messages(pieces, joining.kept_in_slices(graph.items), graph.bytes))
 
 
-def _alone(item: Node | Fused | Collective | Loop, graph: Graph, fuse: bool) -> Piece:
+def _ordered(pieces: Sequence[Piece]) -> list[Piece]:
+    return joining.ordered(pieces, lambda piece: tuple(piece.reads))
+
+
+def _with_messages(pieces: list[Piece], sliced: frozenset[int], size: list[int]) -> list[Piece]:
+    """Join collectives. Joined all-reduces run on one buffer, which a kernel fills before and kernels empty after:
+    collectives are joined when all fusion is done."""
+    into: dict[int, list[Piece]] = {}
+    for members in joining.messages(pieces, sliced):
+        into.update({i: [] for i in members})
+        into[members[0]] = _one_message([p for p in (pieces[i] for i in members) if isinstance(p, Collective)], size)
+    return [p for i, piece in enumerate(pieces) for p in into.get(i, [piece])]
+
+
+def _one_message(parts: list[Collective], size: list[int]) -> list[Piece]:
+    first = parts[0]
+    reads = tuple(dict.fromkeys(v for p in parts for v in p.reads))
+    writes = tuple(v for p in parts for v in p.writes)
+    in_bytes, out_bytes = sum(p.in_bytes for p in parts), sum(p.out_bytes for p in parts)
+    one = Collective(first.op, reads, writes, in_bytes, out_bytes, first.groups, first.ranks, first.kind, tuple(parts))
+    if first.op != "all_reduce":
+        return [one]
+    packed, reduced = len(size), len(size) + 1
+    size += [in_bytes, out_bytes]
+    one.reads, one.writes = (packed,), (reduced,)
+    pieces: list[Piece] = [_from_fused(Fused([_copy("concatenate", reads, packed, size)], (packed,)), size), one]
+    for value in writes:
+        node = _copy("slice", (reduced,), value, size)
+        node.touch = float(size[value])
+        pieces.append(_from_fused(Fused([node], (value,)), size))
+    return pieces
+
+
+def _copy(base: str, reads: tuple[int, ...], value: int, size: Sequence[int]) -> Node:
+    return Node(base, reads, (value,), Cost(bytes=2.0 * size[value]), -1)
+
+
+def _alone(item: Item, graph: Graph, machine: Machine | None, fuse: bool) -> Piece:
     if isinstance(item, Collective):
         return item
     if isinstance(item, Loop):
-        return _loop(item, graph, fuse)
+        return _loop(item, machine, fuse)
     return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
 
 
-def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
-    body = kernels(item.body, fuse)
+def _loop(item: Loop, machine: Machine | None, fuse: bool) -> LoopKernels:
+    body = kernels(item.body, fuse, machine)
     communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
     return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
 
@@ -141,8 +187,8 @@ def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
 class _Fuser:
     """One pass forward that decides what is written out, and one that gathers kernels."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.size = graph, graph.bytes
+    def __init__(self, graph: Graph, machine: Machine | None = None) -> None:
+        self.graph, self.size, self.machine = graph, graph.bytes, machine
         self.producer: dict[int, Node] = {}
         self.readers: dict[int, int] = {}
         self.only_reader: dict[int, Node] = {}
@@ -175,7 +221,7 @@ class _Fuser:
         owned: set[int] = set()
         for item in self.graph.items:
             if not isinstance(item, Node):
-                pieces.append(_alone(item, self.graph, True))
+                pieces.append(_alone(item, self.graph, self.machine, True))
                 continue
             reads = self.reads_of(item)
             if self.runs_inside(item, reads):
@@ -275,25 +321,3 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
         for key in keys:
             first.setdefault(key, into)
     return out
-
-
-def _ordered(pieces: list[Piece]) -> list[Piece]:
-    """A topological order that stays close to the given one."""
-    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
-    waits = [0] * len(pieces)
-    leads: list[list[int]] = [[] for _ in pieces]
-    for i, piece in enumerate(pieces):
-        for source in {maker[v] for v in piece.reads if v in maker and maker[v] != i}:
-            waits[i] += 1
-            leads[source].append(i)
-    ready = [i for i, n in enumerate(waits) if not n]
-    heapify(ready)
-    order = []
-    while ready:
-        i = heappop(ready)
-        order.append(pieces[i])
-        for j in leads[i]:
-            waits[j] -= 1
-            if not waits[j]:
-                heappush(ready, j)
-    return order

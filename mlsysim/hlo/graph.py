@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls, trips
 from mlsysim.hlo.costs import Cost, body_cost, op_cost
-from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, alive, reads_of, weigh
+from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, Product, alive, reads_of, weigh
 from mlsysim.hlo.limits import MAX_DEPTH, MAX_OPS, check
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, FREE, TOUCHING
 from mlsysim.hlo.program import Block, Op, Program, TensorType
@@ -129,6 +129,8 @@ class _Builder:
         """Note what a node touches when that is less than all of its first operand, and what a reduction runs over."""
         if node.base in TOUCHING:
             node.touch = float(sum(self.bytes[v] for v in node.writes))
+        elif node.base in _PRODUCTS:
+            node.product = _product(op, [self.type_of(v) for v in (*op.operands[:2], op.results[0])], node.cost)
         elif node.base == "reduce":
             node.space = self.type_of(op.operands[0]).elements
         elif node.base == "dynamic_update_slice":
@@ -270,7 +272,12 @@ class _Builder:
         elif not ranks:  # no groups: everybody
             ranks = max(self.program.partitions, self.program.replicas)
         in_bytes, out_bytes = (sum(self.type_of(v).bytes for v in ids) for ids in (op.operands, op.results))
-        into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks))
+        kind = self.type_of(op.operands[0]).dtype if op.operands else ""
+        if base == "all_reduce":
+            kind = " ".join([kind, *(inner.base for block in op.blocks for inner in block.ops)])
+        elif base == "all_gather":
+            kind = ""  # gathered bytes are bytes
+        into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks, kind))
 
 
 _Control = Callable[[_Builder, Op, dict[int, int], list[Item], int], None]
@@ -287,13 +294,34 @@ _CONTROL: dict[str, _Control] = {
 }
 _IDENTITIES = {"multiply": 1, "add": 0, "subtract": 0, "and": 1, "or": 0}
 _SPREADS = frozenset(("broadcast_in_dim", "broadcast", "copy", "transpose"))
-_PARTIAL = TOUCHING | {"reduce", "dynamic_update_slice", "scatter"}
+_PRODUCTS = frozenset(("dot_general", "dot"))
+_PARTIAL = TOUCHING | _PRODUCTS | {"reduce", "dynamic_update_slice", "scatter"}
 
 
 def _kind(name: str) -> tuple[str, _Control | None]:
     """An operation's base name, and what handles it when it is not plain work. Of a foreign dialect, the whole name."""
     dialect, _, base = name.partition(".")
     return (base, _CONTROL.get(base)) if dialect in DIALECTS else (name, None)
+
+
+def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
+    """Sizes of a product, from its work and the elements of its three matrices."""
+    left, right, result = types
+    k = round(cost.matrix_flops / (2 * max(1, result.elements)))
+    if not k or not left.elements or not right.elements:
+        return None
+    rows, columns = left.elements // k, right.elements // k  # each times the batch
+    batch = max(1, rows * columns // result.elements)
+    dims = tuple(
+        (_dims(op, f"{side}_contracting_dimensions", default), _dims(op, f"{side}_batching_dimensions", ()))
+        for side, default in (("lhs", (len(left.shape) - 1,)), ("rhs", (0,)))  # those of a plain dot
+    )
+    return Product(batch, rows // batch, columns // batch, k, dims, result.bytes / result.elements)
+
+
+def _dims(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    found = op.attributes.get(name, default)
+    return tuple(found) if isinstance(found, Sequence) else default
 
 
 def _frozen(op: Op, index: Sequence[int]) -> Any:
