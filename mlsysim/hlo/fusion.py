@@ -30,6 +30,7 @@ class Kernel:
     writes: dict[int, float]
     repeat: int = 1
     space: int = 0  # elements it runs over; 0 for one that is not merged with others
+    rows: int = 0  # of one that reduces rows, the elements that it reduces
     signature: tuple[int, ...] = ()
 
     @property
@@ -126,7 +127,8 @@ def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> 
     """
     if not fuse:
         return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
-    items = joining.join_products(graph.items, graph.bytes)
+    items = joining.sum_before_reducing(graph.items, graph.bytes)
+    items = joining.join_products(items, graph.bytes)
     if machine is not None:
         items = joining.cut_products(items, graph.bytes, machine)
     pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()
@@ -152,6 +154,7 @@ def _one_message(parts: list[Collective], size: list[int]) -> list[Piece]:
     reads = tuple(dict.fromkeys(v for p in parts for v in p.reads))
     writes = tuple(v for p in parts for v in p.writes)
     in_bytes, out_bytes = sum(p.in_bytes for p in parts), sum(p.out_bytes for p in parts)
+    parts = [q for p in parts for q in p.parts or (p,)]
     one = Collective(first.op, reads, writes, in_bytes, out_bytes, first.groups, first.ranks, first.kind, tuple(parts))
     if first.op != "all_reduce":
         return [one]
@@ -196,6 +199,7 @@ class _Fuser:
         self.inputs: dict[int, dict[int, float]] = {}  # of a value that runs inside its readers: what it reads
         self.light_made: set[int] = set()
         self.layout: set[int] = set()  # values that are only another layout of what is in memory
+        self.sole: set[int] = set()  # values whose readers all run inside one kernel
         self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
 
     def run(self) -> list[Piece]:
@@ -217,6 +221,7 @@ class _Fuser:
                     self.only_reader[value] = item
             else:
                 self.must_write.update(reads_of(item))
+        self.find_sole()
         pieces: list[Piece] = []
         owned: set[int] = set()
         for item in self.graph.items:
@@ -229,7 +234,21 @@ class _Fuser:
                 if item.writes[0] not in self.must_write:
                     continue
             pieces.append(self.kernel(item, reads, owned))
-        return _merged(pieces)
+        return _merged(_rows(pieces, set(self.graph.results)))
+
+    def find_sole(self) -> None:
+        ends: dict[int, set[int]] = {}  # by value, the kernels that its readers are in
+        for item in reversed(self.graph.items):
+            if not isinstance(item, Node):
+                continue
+            mine = {id(item)}
+            if item.base in LIGHT and len(item.writes) == 1 and item.writes[0] not in self.must_write:
+                inside = ends.get(item.writes[0], set())
+                if len(inside) == 1:
+                    self.sole.add(item.writes[0])
+                    mine = inside
+            for value in item.reads:
+                ends.setdefault(value, set()).update(mine)
 
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""
@@ -269,7 +288,7 @@ class _Fuser:
                 self.heavy.add(value)
                 return True
             return False
-        return readers == 1 or sum(reads.values()) <= self.size[value]
+        return value in self.sole or readers == 1 or sum(reads.values()) <= self.size[value]
 
     def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
         nodes, stack = [], [node]
@@ -288,7 +307,45 @@ class _Fuser:
             writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
         loops = node.base in LIGHT or node.base == "reduce"
         space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
-        return Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
+        kernel = Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
+        if space:
+            kernel.rows = max((n.space for n in nodes if n.rows), default=0)
+        return kernel
+
+
+def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:
+    """Join what reduces rows with its only reader, where that runs over the same rows: a row stays in the multiprocessor."""
+    maker = {v: i for i, piece in enumerate(pieces) for v in piece.writes}
+    readers: dict[int, set[int]] = {}
+    for i, piece in enumerate(pieces):
+        for v in piece.reads:
+            readers.setdefault(v, set()).add(i)
+    gone: set[int] = set()
+    for i in range(len(pieces) - 1, -1, -1):
+        piece = pieces[i]
+        waiting = list(piece.reads) if isinstance(piece, Kernel) and piece.space else []
+        while waiting and isinstance(piece, Kernel):
+            value = waiting.pop()
+            source = maker.get(value, -1)
+            first = pieces[source]
+            if source < 0 or source in gone or not isinstance(first, Kernel) or not first.rows:
+                continue
+            shared = any(part >= first.rows and v in piece.reads for v, part in first.reads.items())
+            alone = len(first.writes) == 1 and readers[value] == {i} and value not in results
+            if not (shared and alone and max(piece.rows, piece.space) == first.rows):
+                continue
+            gone.add(source)
+            piece.nodes = first.nodes + piece.nodes
+            piece.signature = first.signature + piece.signature
+            del piece.reads[value]
+            for v, part in first.reads.items():
+                if v not in piece.reads:
+                    waiting.append(v)
+                piece.reads[v] = max(part, piece.reads.get(v, 0.0))
+                readers[v].discard(source)
+                readers[v].add(i)
+            piece.rows = first.rows
+    return [piece for i, piece in enumerate(pieces) if i not in gone]
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:

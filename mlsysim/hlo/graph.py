@@ -132,7 +132,10 @@ class _Builder:
         elif node.base in _PRODUCTS:
             node.product = _product(op, [self.type_of(v) for v in (*op.operands[:2], op.results[0])], node.cost)
         elif node.base == "reduce":
+            shape = self.type_of(op.operands[0]).shape
             node.space = self.type_of(op.operands[0]).elements
+            over = op.attributes.get("dimensions", ())
+            node.rows = bool(over) and sorted(over) == list(range(len(shape) - len(over), len(shape)))
         elif node.base == "dynamic_update_slice":
             node.updates = float(self.bytes[node.reads[1]])
         elif node.base == "scatter":

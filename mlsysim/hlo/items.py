@@ -36,6 +36,7 @@ class Node:
     elements: int = 0  # of its first result
     space: int = 0  # elements that it runs over: those of its result, or of what it reduces
     product: Product | None = None
+    rows: bool = False  # of a reduction: over the last dimensions, so that a row of the input gives an element
 
 
 @dataclass(slots=True)

@@ -219,6 +219,33 @@ def cut_products(items: Sequence[Item], size: list[int], machine: Machine) -> li
     return out
 
 
+def sum_before_reducing(items: Sequence[Item], size: list[int]) -> list[Item]:
+    """A sum of two all-reduces, which nothing else reads, as one all-reduce of the sum."""
+    readers: dict[int, int] = {}
+    for item in items:
+        for value in reads_of(item):
+            readers[value] = readers.get(value, 0) + 1
+    made: dict[int, Collective] = {}
+    gone: set[int] = set()
+    out: list[Item] = []
+    for item in items:
+        if isinstance(item, Collective) and item.op == "all_reduce" and len(item.reads) == len(item.writes) == 1:
+            made[item.writes[0]] = item
+        elif isinstance(item, Node) and item.base == "add" and len(set(item.reads)) == 2:
+            one, other = (made.get(v) for v in item.reads)
+            once = all(readers[v] == 1 for v in item.reads)
+            if once and one and other and (one.groups, one.kind) == (other.groups, other.kind):
+                gone |= {id(one), id(other)}
+                size.append(size[item.writes[0]])
+                out.append(replace(item, reads=one.reads + other.reads, writes=(len(size) - 1,)))
+                parts = (one.parts or (one,)) + (other.parts or (other,))
+                made[item.writes[0]] = replace(one, reads=(len(size) - 1,), writes=item.writes, parts=parts)
+                out.append(made[item.writes[0]])
+                continue
+        out.append(item)
+    return [item for item in out if id(item) not in gone]
+
+
 def messages(pieces: Sequence[T], sliced: frozenset[int]) -> list[list[int]]:
     """Indices of collectives to join: all-reduces and all-gathers of one kind over the same groups.
 
