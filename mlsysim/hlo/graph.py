@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mlsysim.errors import InputError
@@ -25,6 +26,7 @@ class _Builder:
         self.rules: dict[Any, tuple[int, Cost]] = {}
         self.by_op: dict[int, tuple[int, Cost]] = {}
         self.tuples: dict[int, tuple[int, ...]] = {}
+        self.bundles: dict[int, tuple[Node, Op]] = {}  # by value, what returns a tuple
         self.kinds: dict[str, tuple[str, _Control | None]] = {}
         self.optimised = False
         self.in_function = 0  # depth of calls: what stands in a function may run again
@@ -109,6 +111,8 @@ class _Builder:
         elif base in _SPREADS and reads[0] in self.splat:
             self.splat[made] = self.splat[reads[0]]
         into.append(node)
+        if base == "custom_call" and len(writes) == 1 and self.type_of(op.results[0]).dtype == "none":
+            self.bundles[made] = node, op
 
     def identity(self, op: Op, base: str, env: dict[int, int]) -> bool:
         """Whether an operation gives one of its operands back, as x * 1 and x + 0 do: no compiler computes it."""
@@ -160,6 +164,8 @@ class _Builder:
             parts = self.tuples.get(env[op.operands[0]], ())
             index = op.attributes.get("index", 0)
             env[op.results[0]] = parts[index] if index < len(parts) else self.new(op.results[0])
+            if env[op.operands[0]] in self.bundles:
+                self.unbundle(op, index, *self.bundles[env[op.operands[0]]], env)
         else:
             for i, value in enumerate(op.results):
                 env[value] = env[op.operands[i]] if i < len(op.operands) else self.new(value)
@@ -174,6 +180,13 @@ class _Builder:
             self.sharded.add(got)
         elif got in self.sharded:  # two parts that see different shards: it holds the larger
             self.bytes[got] = size
+
+    def unbundle(self, op: Op, index: int, node: Node, made_by: Op, env: dict[int, int]) -> None:
+        """A value taken out of the tuple that a call returns: the call wrote it, and its first tells what the call did."""
+        node.writes += (env[op.results[0]],)
+        operands, kind = [self.type_of(v) for v in made_by.operands], self.type_of(op.results[0])
+        cost = op_cost(made_by.name, operands, [kind], made_by.attributes) if index == 0 else node.cost
+        node.cost = replace(cost, bytes=node.cost.bytes + kind.bytes)
 
     def call(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         body = self.program.functions.get(op.attributes.get("callee", ""))
