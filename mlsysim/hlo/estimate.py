@@ -212,11 +212,10 @@ def estimate(
         )
 
 
-def _machine(device: Device, clock: Roofline) -> Machine | None:
-    """What products are cut for; None where the catalogue does not say how many multiprocessors the device has."""
-    if not device.has("multiprocessors"):
-        return None
-    return Machine(device.multiprocessors, device.memory_bandwidth, clock.peak)
+def _machine(device: Device, peak: Callable[[str], float]) -> Machine:
+    """The device as products are cut for it; not cut where the catalogue does not count its multiprocessors."""
+    count = device.multiprocessors if device.has("multiprocessors") else None
+    return Machine(count, device.memory_bandwidth, peak)
 
 
 def _estimate(
@@ -224,7 +223,7 @@ def _estimate(
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
-    pieces = kernels(graph, fused, _machine(device, clock))
+    pieces = kernels(graph, fused, _machine(device, clock.peak))
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):

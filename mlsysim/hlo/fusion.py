@@ -73,6 +73,11 @@ def is_library(node: Node) -> bool:
     return bool(node.cost.matrix_flops) or node.base in LIBRARY or not node.cost.known
 
 
+def _by_element(node: Node) -> bool:
+    """Whether a part of the node's result takes the same part of its operands."""
+    return (node.base in LIGHT or node.base == "reduce") and "broadcast" not in node.base
+
+
 def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> None:
     """Note that ``part`` bytes of a value are read; never more than the whole of it."""
     into[value] = min(whole, into.get(value, 0.0) + part) if part < whole else whole
@@ -81,20 +86,29 @@ def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> 
 def boundary(
     nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Bytes that a fused kernel reads and writes, by value: each array once, and of a sliced one only the slices."""
+    """Bytes that a fused kernel reads and writes, by value: each array once, and of what is sliced only the slices.
+
+    What a slice leaves out is neither computed nor read, also when the slice comes last.
+    """
     made = {v: node for node in nodes for v in node.writes}
+    writes = tuple(writes)
+    wanted = dict.fromkeys(writes, 1.0)  # share of a value that the kernel computes
     reads: dict[int, float] = {}
-    for node in nodes:
+    for node in reversed(nodes):
+        share = min(1.0, max((wanted.get(v, 0.0) for v in node.writes), default=0.0)) or 1.0
         for position, value in enumerate(node.reads):
-            if value in made:
-                continue
             whole = float(size[value])
-            part = whole
+            part = whole * share if _by_element(node) else whole
             if position == 0 and node.touch is not None:
-                part = min(whole, node.touch)
+                part = min(whole, node.touch * share)
             elif position == 0 and node.updates is not None:
                 part = min(whole, 0.0 if node.base == "dynamic_update_slice" else node.updates)
-            add_reads(reads, value, part, whole)
+            if value not in made:
+                add_reads(reads, value, part, whole)
+            elif position == 0 and node.updates is not None:
+                wanted[value] = 1.0
+            else:
+                wanted[value] = wanted.get(value, 0.0) + (part / whole if whole else 1.0)
     out = {}
     for value in writes:
         producer = made.get(value)
@@ -123,16 +137,17 @@ def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> 
     fuse : bool
         Whether to fuse operations that no compiler has fused; without, each runs as a kernel of its own.
     machine : Machine, optional
-        The device that products are cut for; without, they run whole.
+        The device, for which products and collectives are joined and products are cut, as :mod:`mlsysim.hlo.joining` says.
+        Without, every operation stays as the program wrote it.
     """
     if not fuse:
         return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
+    if machine is None:
+        return _ordered(_Fuser(graph).run())
     items = joining.sum_before_reducing(graph.items, graph.bytes)
-    items = joining.join_products(items, graph.bytes)
-    if machine is not None:
-        items = joining.cut_products(items, graph.bytes, machine)
+    items = joining.cut_products(joining.join_products(items, graph.bytes), graph.bytes, machine)
     pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()
-    return _ordered(_with_messages(pieces, joining.kept_in_slices(graph.items), graph.bytes))
+    return _ordered(_with_messages(pieces, joining.kept_in_slices(items), graph.bytes))
 
 
 def _ordered(pieces: Sequence[Piece]) -> list[Piece]:
@@ -258,8 +273,11 @@ class _Fuser:
         for position, value in enumerate(node.reads):
             inside = inputs.get(value)
             if inside is not None and (not library or value in self.layout):
+                cut = node.touch / size[value] if position == 0 and node.touch is not None and size[value] else 1.0
                 for leaf, part in inside.items():
-                    if part >= size[leaf]:
+                    if cut < 1.0 and size[leaf] >= size[value]:
+                        add_reads(reads, leaf, part * cut, size[leaf])
+                    elif part >= size[leaf]:
                         reads[leaf] = part
                     else:
                         add_reads(reads, leaf, part, size[leaf])

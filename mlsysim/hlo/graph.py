@@ -332,7 +332,8 @@ def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
         (_dims(op, f"{side}_contracting_dimensions", default), _dims(op, f"{side}_batching_dimensions", ()))
         for side, default in (("lhs", (len(left.shape) - 1,)), ("rhs", (0,)))  # those of a plain dot
     )
-    return Product(batch, rows // batch, columns // batch, k, dims, result.bytes / result.elements)
+    row = k * left.bytes / left.elements
+    return Product(batch, rows // batch, columns // batch, k, dims, result.bytes / result.elements, row)
 
 
 def _dims(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:

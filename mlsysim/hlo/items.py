@@ -11,7 +11,8 @@ from mlsysim.hlo.opset import EFFECTS
 @dataclass(frozen=True, slots=True)
 class Product:
     """A matrix product's sizes: (batch, m, k) times (batch, k, n). ``dims`` are, of either operand, the dimensions that
-    are summed over and those of the batch; ``width`` is the bytes of an element of the result."""
+    are summed over and those of the batch; ``width`` is the bytes of an element of the result, ``row`` those that one sum takes
+    from an operand."""
 
     batch: int
     m: int
@@ -19,6 +20,7 @@ class Product:
     k: int
     dims: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     width: float
+    row: float
 
 
 @dataclass(slots=True)

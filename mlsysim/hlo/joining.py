@@ -21,8 +21,10 @@ from mlsysim.hlo.costs import Cost
 from mlsysim.hlo.items import Collective, Item, Node, reads_of
 from mlsysim.hlo.limits import MAX_BITS
 
-TILE = 128  # rows and columns of the output that a multiprocessor computes at a time: CUTLASS's default for tensor cores
-STEP = 32  # terms of the sum that it takes at a time, in the same default; no piece of the sum is shorter
+# NVIDIA's Matrix Multiplication Background User's Guide: of the tiles that cuBLAS uses, 128 x 128 is the middle one (Sec. 2.3),
+# and operands are read best in rows of multiples of 128 bytes (Sec. 2.2)
+TILE = 128  # rows and columns of the output that a multiprocessor computes at a time
+LINE = 128  # bytes; no piece of a sum takes less of an operand's row
 MOST_PIECES = 128
 # Defaults of XLA's flags, as read in xla/debug_options_flags.cc and xla/service/collective_utils.h
 PRODUCT_BYTES = 32 * 2**20  # of two joined products, one is at most so large with its operands
@@ -33,9 +35,9 @@ ACCUMULATOR = 4  # bytes; a product of narrower types is summed in f32
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides whether a product is cut: multiprocessors, byte/s of memory, and FLOP/s by type of the inputs."""
+    """What decides whether a product is cut: multiprocessors (None: it is not), byte/s, and FLOP/s by type of the inputs."""
 
-    multiprocessors: int
+    multiprocessors: int | None
     bandwidth: float
     peak: Callable[[str], float]
 
@@ -177,8 +179,8 @@ def _side_by_side(nodes: Sequence[Node]) -> Node:
 
 def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
     """Into how many pieces along its sum a product is cut."""
-    product = node.product
-    if product is None or not node.cost.matrix_flops:
+    product, processors = node.product, machine.multiprocessors
+    if product is None or processors is None or not node.cost.matrix_flops:
         return 1
     inputs = sum(size[v] for v in node.reads)
     output = sum(size[v] for v in node.writes)
@@ -187,13 +189,13 @@ def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
     tiles = product.batch * -(-product.m // TILE) * -(-product.n // TILE)
 
     def seconds(pieces: int) -> float:
-        busy = min(1.0, tiles * pieces / machine.multiprocessors)
+        busy = min(1.0, tiles * pieces / processors)
         written = pieces * partial if pieces > 1 else output
         adding = (pieces * partial + output) / machine.bandwidth if pieces > 1 else 0.0
         return max(work, (inputs + written) / machine.bandwidth) / busy + adding
 
     best, pieces = 1, 2
-    while tiles * pieces // 2 < machine.multiprocessors and pieces <= min(MOST_PIECES, product.k // STEP):
+    while tiles * pieces // 2 < processors and pieces <= min(MOST_PIECES, product.row // LINE):
         if seconds(pieces) < seconds(best):
             best = pieces
         pieces *= 2
