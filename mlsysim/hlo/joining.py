@@ -4,12 +4,13 @@ Joined are products that share an operand (one product of the shared operand wit
 collectives of one kind over the same groups (one message). Neither may wait for the other, through anything that has
 been joined already: the joined program still has an order in which it can run.
 
-A product is cut along the dimension that it sums over where its output is too small to keep the device busy. Every
-multiprocessor computes one tile of the output at a time, at its share of the device's rates, so T tiles on P
-multiprocessors run at T / P of them. Cut in S pieces the product has S T tiles, but writes S partial results in the type
-that it sums in, and those are read again and added. S is the power of two with the least time. Everything in this
-estimate is the device's own datasheet and the side of the tile: no number is fitted. (XLA's GPU compiler decides the same
-question with weights that it fitted to measurements: xla/backends/gpu/transforms/splitk_rewriter.cc.)
+A product is cut along the dimension that it sums over where its output is too small to keep the device busy. A
+multiprocessor computes one tile of the output at a time and reads and multiplies at its share of the device's rates, so T
+tiles on P multiprocessors run at T / P of them; what it writes it need not wait for, so writing is bound by the memory alone.
+Cut in S pieces the product has S T tiles, but writes S partial results in the type that it sums in, and those are read
+again and added. S is the power of two with the least time. Everything in it is of the datasheet but the tile: no number is
+fitted. (XLA's GPU compiler decides the same question with weights that it fitted to measured kernels:
+xla/backends/gpu/transforms/splitk_rewriter.cc.)
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -21,9 +22,9 @@ from mlsysim.hlo.costs import Cost
 from mlsysim.hlo.items import Collective, Item, Node, reads_of
 from mlsysim.hlo.limits import MAX_BITS
 
-# NVIDIA's Matrix Multiplication Background User's Guide: of the tiles that cuBLAS uses, 128 x 128 is the middle one (Sec. 2.3),
-# and operands are read best in rows of multiples of 128 bytes (Sec. 2.2)
-TILE = 128  # rows and columns of the output that a multiprocessor computes at a time
+# The tile is one of cuBLAS's (NVIDIA, Matrix Multiplication Background User's Guide, Sec. 2.3) and the one that XLA's rule counted
+# before it was fitted; rows of operands are best multiples of 128 bytes (Sec. 2.2)
+TILE = (64, 128)  # rows and columns of the output that a multiprocessor computes at a time
 LINE = 128  # bytes; no piece of a sum takes less of an operand's row
 MOST_PIECES = 128
 # Defaults of XLA's flags, as read in xla/debug_options_flags.cc and xla/service/collective_utils.h
@@ -186,13 +187,14 @@ def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
     output = sum(size[v] for v in node.writes)
     partial = output * max(1.0, ACCUMULATOR / product.width)
     work = node.cost.matrix_flops / machine.peak(node.cost.matrix_dtype)
-    tiles = product.batch * -(-product.m // TILE) * -(-product.n // TILE)
+    tiles = product.batch * -(-product.m // TILE[0]) * -(-product.n // TILE[1])
 
     def seconds(pieces: int) -> float:
         busy = min(1.0, tiles * pieces / processors)
         written = pieces * partial if pieces > 1 else output
         adding = (pieces * partial + output) / machine.bandwidth if pieces > 1 else 0.0
-        return max(work, (inputs + written) / machine.bandwidth) / busy + adding
+        computing = max(work, inputs / machine.bandwidth) / busy
+        return max(computing, (inputs + written) / machine.bandwidth) + adding
 
     best, pieces = 1, 2
     while tiles * pieces // 2 < processors and pieces <= min(MOST_PIECES, product.row // LINE):
