@@ -144,7 +144,8 @@ def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> 
         return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
     if machine is None:
         return _ordered(_Fuser(graph).run())
-    items = joining.sum_before_reducing(graph.items, graph.bytes)
+    items = joining.copy_kept(graph.items, graph.bytes, graph.kept)
+    items = joining.sum_before_reducing(items, graph.bytes)
     items = joining.cut_products(joining.join_products(items, graph.bytes), graph.bytes, machine)
     pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()
     return _ordered(_with_messages(pieces, joining.kept_in_slices(items), graph.bytes))
@@ -252,18 +253,20 @@ class _Fuser:
         return _merged(_rows(pieces, set(self.graph.results)))
 
     def find_sole(self) -> None:
-        ends: dict[int, set[int]] = {}  # by value, the kernels that its readers are in
+        """Find the values whose readers all end up in one kernel: those run inside it, however many there are."""
+        ends: dict[int, int] = {}  # by value, the kernel that its readers are in; 0 for several
         for item in reversed(self.graph.items):
             if not isinstance(item, Node):
                 continue
-            mine = {id(item)}
+            mine = id(item)
             if item.base in LIGHT and len(item.writes) == 1 and item.writes[0] not in self.must_write:
-                inside = ends.get(item.writes[0], set())
-                if len(inside) == 1:
+                only = ends.get(item.writes[0], 0)
+                if only:
                     self.sole.add(item.writes[0])
-                    mine = inside
+                    mine = only
             for value in item.reads:
-                ends.setdefault(value, set()).update(mine)
+                if ends.setdefault(value, mine) != mine:
+                    ends[value] = 0
 
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""
