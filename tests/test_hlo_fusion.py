@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from mlsysim.hlo.items import Collective, Graph, Node, Product
 from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 
-DATA = Path(__file__).parent / "data" / "hlo"
 REFERENCE = ROOT.parent / "shared" / "reference" / "stablehlo"
 MACHINE = Machine(108, 1.555e12, lambda dtype: 312e12)
 DEVICES = {"a100_sxm_40": "A100-40GB", "h100_sxm": "H100"}
@@ -26,13 +24,14 @@ PAIRS = [("mlp_train_dp8", "a100_sxm_40"), *((step, target) for step in STEPS fo
 
 
 def pair(step: str, target: str) -> tuple[Program, Program]:
+    """A step as partitioned, and after XLA's compiler for a target."""
     names = (f"{step}.spmd", f"{step}.gpuopt_{target}")
-    if all((DATA / f"{n}.json").exists() for n in names):
-        return tuple(hlo.read(DATA / f"{n}.json") for n in names)  # type: ignore[return-value]
+    if set(names) <= set(hlo.samples()):
+        return hlo.sample(names[0]), hlo.sample(names[1])
     if not REFERENCE.is_dir():
         pytest.skip("the reference programs are not beside this checkout (../shared/reference/stablehlo)")
     pytest.importorskip("jaxlib", reason="StableHLO text is read with jaxlib")
-    return tuple(hlo.read(REFERENCE / f"{n}.mlir") for n in names)  # type: ignore[return-value]
+    return hlo.read(REFERENCE / f"{names[0]}.mlir"), hlo.read(REFERENCE / f"{names[1]}.mlir")
 
 
 @pytest.mark.independent
@@ -65,10 +64,9 @@ def product(m: int, n: int, k: int, batch: int = 1) -> tuple[Node, list[int]]:
     [
         ((6400, 12800, 8192), 1),  # 10,000 tiles
         ((64, 128, 64), 1),  # a sum of 128 bytes a row
-        # One tile of 108. Whole, 4.19 MB of operands in 108 x 2.70 us = 291 us; in S pieces that over S, and 2 S x 32,768
-        # bytes of parts and 16,384 of result in S x 0.0421 + 0.0105 us: 5.0 us at 64 and at 128 only 4.7 + ..., where 108
-        # multiprocessors are full: 2.70 + 5.4 = 8.1 us
-        ((64, 128, 10923 * 8), 64),
+        # One tile of 108 and 3.1 MB of operands, 2.02 us at the whole bandwidth: cut in S, 218 / S us of reading, and parts of
+        # S x 32,768 bytes that are written and read. 64: 3.4 + 1.4 us; 32: 6.8 + 0.7; 128: 4.7 + 2.7, bound by the memory
+        ((64, 128, 8192), 64),
     ],
 )
 def test_a_product_is_cut_where_its_tiles_leave_the_device_idle(shape: tuple[int, int, int], pieces: int) -> None:
@@ -208,7 +206,7 @@ def test_a_sum_of_all_reduces_is_one_of_the_sum() -> None:
 
 def test_both_splits_send_the_messages_of_the_program() -> None:
     """However collectives are joined, the list and its time are those of the program as written."""
-    program = hlo.read(DATA / "tf1l_train_dp2tp4.spmd.json")
+    program = pair("tf1l_train_dp2tp4", "a100_sxm_40")[0]
     joined, plain = (hlo.estimate(program, "A100-40GB", split="linear", fuse=fuse) for fuse in (True, False))
     assert joined.collectives == plain.collectives
     assert joined.comm_s == plain.comm_s
@@ -222,7 +220,7 @@ def test_both_splits_send_the_messages_of_the_program() -> None:
 def test_a_softmax_is_one_kernel() -> None:
     """x -> exp(x - max) / sum over rows of 50: reads x once and writes once, where three passes would read it three times."""
     rows, full = 100, 100 * 50
-    size = [4 * full, 4 * rows, 4 * full, 4 * full, 4 * rows, 4 * full]
+    size = [2 * full, 4 * rows, 4 * full, 4 * full, 4 * rows, 2 * full]  # 16-bit in and out
 
     def run(base: str, reads: tuple[int, ...], write: int, over: bool = False) -> Node:
         elements = rows if over else full
@@ -298,12 +296,7 @@ def test_the_work_of_a_librarys_convolution(
 
 @pytest.mark.independent
 def test_a_call_that_returns_a_tuple_writes_what_is_taken_out_of_it() -> None:
-    x, w, y, none = (
-        TensorType("f32", (8, 3, 9, 9)),
-        TensorType("f32", (4, 3, 1, 1)),
-        TensorType("f32", (8, 4, 9, 9)),
-        "",
-    )
+    x, w, y = (TensorType("f32", shape) for shape in ((8, 3, 9, 9), (4, 3, 1, 1), (8, 4, 9, 9)))
     types = (x, w, y, TensorType("none"))
     ops = (
         Op("stablehlo.custom_call", (0, 1), (2,), {"target": "__cudnn$convForward"}),
@@ -315,8 +308,8 @@ def test_a_call_that_returns_a_tuple_writes_what_is_taken_out_of_it() -> None:
     assert result.matrix_flops == 2 * y.elements * 3
     assert result.bytes == x.bytes + w.bytes + 3 * y.bytes
     assert result.unknown_ops == {}
-    assert [p.reads for p in fusion.kernels(build(program))][1].keys() <= {3, 4, 5}
-    assert none == ""
+    call, negate = fusion.kernels(build(program))
+    assert set(negate.reads) == set(call.writes) - {2}
 
 
 @pytest.mark.independent

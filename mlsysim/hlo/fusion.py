@@ -1,12 +1,16 @@
 """Kernels of a raw program: producers fused into consumers where that moves fewer bytes. No number here is fitted.
 
 Light operations (elementwise, broadcasts, slices, transposes) can run inside whoever reads them: inside a single reader
-always, inside several when reading their inputs moves no more bytes than reading their value would. A matrix product is a
-call of a library: it reads its operands from memory, transposed or sliced where they stand, and writes its result. A
-reduction, a scatter or a sort writes its result too, unless its only reader is an elementwise operation of the same size,
-which then runs in its epilogue.
-(XLA's GPU compiler also splits long products over idle cores, by weights that it fitted for each architecture; we do not.)
-Kernels that do not depend on each other, run over the same number of elements and read the same array become one.
+always, inside several when they all run in one kernel anyway, or when reading their inputs moves no more bytes than reading
+their value would. A matrix product is a call of a library: it reads its operands from memory, transposed or sliced where
+they stand, and writes its result. A reduction, a scatter or a sort writes its result too, unless its only reader is an
+elementwise operation of the same size, which then runs in its epilogue.
+What reduces rows joins its only reader when that runs over the same rows, as the exponentials of a softmax do: a row stays
+in the multiprocessor. Kernels that do not depend on each other, run over the same number of elements and read the same array
+become one.
+For a device (:mod:`mlsysim.hlo.joining`), products that share an operand run as one and are cut along their sum where their
+tiles leave multiprocessors idle; what must keep its value is copied before it is updated; and after all fusion collectives
+over the same groups become one message.
 """
 
 from collections.abc import Iterable, Sequence
