@@ -181,7 +181,8 @@ def _side_by_side(nodes: Sequence[Node]) -> Node:
     )
     reads = tuple(dict.fromkeys(v for n in nodes for v in n.reads))
     writes = tuple(v for n in nodes for v in n.writes)
-    return Node(first.base, reads, writes, cost, first.signature, elements=first.elements, product=product)
+    signature = hash(tuple(n.signature for n in nodes))
+    return Node(first.base, reads, writes, cost, signature, elements=first.elements, product=product)
 
 
 def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
