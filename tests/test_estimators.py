@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support import PROGRAMS
 
-from mlsysim import catalog, hlo
+from mlsysim import catalog, cli, hlo
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
 from mlsysim.hlo import estimators, slicing, systolic
 from mlsysim.hlo.estimators import cache as disk
@@ -512,3 +512,71 @@ def test_the_names_of_arrays() -> None:
         estimators.array("tpu-v9")
     for array in estimators.arrays().values():
         assert all(fact.source for fact in array.sources.values())
+
+
+# The command line
+
+SAMPLE = str(PROGRAMS["tf1l_train_dp8.spmd"])
+KEYS = "flops matrix_flops transcendentals bytes compute_s comm_s exposed_comm_s total_s regions unique_regions collectives unknown_ops"
+
+
+def command(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    cli.main(["hlo", "estimate", SAMPLE, "--device", "TPU-v3", "--json", *args])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_command_prices_by_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    named = command(capsys, "--estimator", "systolic", "--array", "tpu-v3-chip")
+    given = command(
+        capsys,
+        "--estimator",
+        "systolic",
+        "--array",
+        "128x128",
+        "--arrays",
+        "4",
+        "--clock",
+        "940 MHz",
+        "--dataflow",
+        "ws",
+    )
+    assert named == given
+    assert set(KEYS.split()) <= set(named)
+    assert named["compute_s"] == hlo.estimate(SAMPLE, TPU, estimator=estimators.SystolicEstimator(TPU, CHIP)).compute_s
+    assert set(named["pricing"]["seconds"]) == {"systolic", "roofline"}
+
+
+def test_the_command_composes_and_keeps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = ("--estimator", "composite", "--array", "tpu-v3-chip", "--run-as", "f32=bf16", "--cache", str(tmp_path))
+    first, second = command(capsys, *options), command(capsys, *options)
+    assert (first["pricing"]["estimator"], first["from_cache"], second["from_cache"]) == ("composite", False, True)
+    assert second["total_s"] == first["total_s"]
+    assert second["pricing"]["saved"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--estimator", "systolic"), "needs --array"),
+        (("--estimator", "systolic", "--array", "8x8"), "needs --clock"),
+        (("--estimator", "systolic", "--array", "tpu-v3-chip", "--clock", "1 GHz"), "has its own"),
+        (("--estimator", "systolic", "--array", "8x", "--clock", "1 GHz"), "has its own"),
+        (("--estimator", "systolic", "--array", "9999999x8", "--clock", "1 GHz"), "larger than any array"),
+        (("--estimator", "systolic", "--array", "tpu-v9"), "tpu-v9"),
+        (("--estimator", "systolic", "--array", "tpu-v3-chip", "--efficiency", "0.5"), "belong to the roofline"),
+        (
+            ("--estimator", "systolic", "--array", "tpu-v3-chip", "--rest", "profile"),
+            "belongs to --estimator composite",
+        ),
+        (("--array", "8x8"), "belongs to --estimator scalesim or systolic"),
+        (("--platform", "cpu"), "belongs to --estimator profile"),
+        (("--estimator", "magic"), "magic"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_one_sentence(
+    options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["hlo", "estimate", SAMPLE, "--device", "TPU-v3", *options])
+    assert says in capsys.readouterr().err
