@@ -454,8 +454,8 @@ def test_every_option_is_part_of_the_key(options: dict[str, Any], tmp_path: Path
 
 def test_a_network_that_cannot_be_described_is_not_kept(tmp_path: Path) -> None:
     path = PROGRAMS["mlp_train_dp8.spmd"]
-    for seconds in (1.0, 2.0):
-        assert not hlo.estimate(path, "H100", network=lambda c, s=seconds: s, cache=tmp_path).from_cache
+    for _ in range(2):
+        assert not hlo.estimate(path, "H100", network=lambda c: 1.0, cache=tmp_path).from_cache
 
 
 @pytest.mark.parametrize(
@@ -577,6 +577,5 @@ def test_the_command_composes_and_keeps(capsys: pytest.CaptureFixture[str], tmp_
 def test_an_option_that_does_not_fit_is_one_sentence(
     options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["hlo", "estimate", SAMPLE, "--device", "TPU-v3", *options])
+    assert cli.main(["hlo", "estimate", SAMPLE, "--device", "TPU-v3", *options]) == 2
     assert says in capsys.readouterr().err
