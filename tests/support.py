@@ -8,6 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+_HLO = (ROOT / "tests" / "data" / "hlo", ROOT / "mlsysim" / "hlo" / "samples")
+PROGRAMS = {p.stem: p for folder in _HLO for p in sorted(folder.glob("*.json"))}  # in JSON, those of the package too
+
 
 def missing(reason: str) -> None:
     """Skip with a reason on somebody's laptop; in CI a missing tool is a failure."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ROOT
+from support import PROGRAMS, ROOT
 
 from mlsysim import catalog, hlo
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
@@ -23,12 +23,11 @@ from mlsysim.hlo.program import Block, Op, Program, TensorType, bits_of
 from mlsysim.hlo.schedule import schedule
 from mlsysim.hlo.slicing import Region
 
-DATA = Path(__file__).parent / "data" / "hlo"
 REFERENCE = ROOT.parent / "shared" / "reference" / "hespas"
 needs_reference = pytest.mark.skipif(
     not REFERENCE.is_dir(), reason="the reference runs are not beside this checkout (../shared/reference/hespas)"
 )
-NAMES = sorted(p.stem for p in DATA.glob("*.json"))
+NAMES = sorted(PROGRAMS)
 
 # XLA's own cost analysis of the same programs (JAX 0.10.2): FLOPs, transcendentals. An all-reduce is one FLOP per element
 # of its result there and no work here, so those are given apart.
@@ -38,6 +37,7 @@ XLA = {
     "convgrad_NCHW_2": (20681216, 0, 0),
     "pool": (112896, 0, 0),
     "embedding_gather": (98304, 0, 0),
+    "gemm_bf16_4096": (137438953472, 0, 0),
     "softmax_bf16": (167772160, 33554432, 0),
     "unrolled": (14680064, 57344, 0),
     "mlp_train_dp8.ann": (9810140160, 2108416, 0),
@@ -55,7 +55,7 @@ XLA = {
 
 
 def load(name: str) -> Program:
-    return hlo.read(DATA / f"{name}.json")
+    return hlo.read(PROGRAMS[name])
 
 
 # Types and the JSON form
@@ -579,7 +579,7 @@ def test_a_systolic_size_must_be_a_whole_number() -> None:
 def test_the_command_prints_the_keys_and_the_text(capsys: pytest.CaptureFixture[str]) -> None:
     from mlsysim import cli
 
-    file = str(DATA / "tf1l_train_fsdp8.spmd.json")
+    file = str(PROGRAMS["tf1l_train_fsdp8.spmd"])
     assert cli.main(["hlo", "estimate", file, "--device", "H100", "--split", "linear", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert set(data) >= {
@@ -616,5 +616,5 @@ def test_a_mistake_on_the_command_line_is_one_sentence(
 ) -> None:
     from mlsysim import cli
 
-    assert cli.main(["hlo", "estimate", str(DATA / "scan.json"), "--device", "H100", *change]) == 2
+    assert cli.main(["hlo", "estimate", str(PROGRAMS["scan"]), "--device", "H100", *change]) == 2
     assert says in capsys.readouterr().err

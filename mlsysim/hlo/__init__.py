@@ -6,6 +6,7 @@ Reading StableHLO text needs jaxlib (extra ``hlo``); a program in its JSON form 
 from mlsysim.hlo.estimate import Estimate, Links, estimate
 from mlsysim.hlo.form import from_json, to_json
 from mlsysim.hlo.program import Block, Op, Program, TensorType
+from mlsysim.hlo.samples import sample, samples
 from mlsysim.hlo.stablehlo import parse, read
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "from_json",
     "parse",
     "read",
+    "sample",
+    "samples",
     "to_json",
 ]
