@@ -53,8 +53,9 @@ class Standalone:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """How a value comes about: the operation, the graph's values for its operands, results and what its blocks capture."""
+    """How values come about: the operation, the graph's values for its operands, results and what its blocks capture."""
 
+    order: int
     op: Op
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -92,7 +93,7 @@ class _Tracer(_Builder):
         fresh = [v for v in writes if v >= first and v not in self.made]
         if fresh:
             captured = {v: env[v] for v in _captures(op.blocks) if v in env}
-            made = _Made(op, reads, writes, captured)
+            made = _Made(len(self.bytes), op, reads, writes, captured)
             self.made.update(dict.fromkeys(fresh, made))
 
 
@@ -254,10 +255,10 @@ class _Writer:
         while stack:
             value = stack.pop()
             made = self.origin(value)
-            if made is not None and made.writes[0] not in found:
-                found[made.writes[0]] = made
+            if made is not None and made.order not in found:
+                found[made.order] = made
                 stack += [*made.reads, *made.captured.values()]
-        return [found[v] for v in sorted(found)]
+        return [found[n] for n in sorted(found)]
 
     def origin(self, value: int) -> _Made | None:
         """The operation that makes a value here; None for an input."""
@@ -280,7 +281,7 @@ class _Writer:
             self.capture(made.op.blocks, _blocks(copy), made.captured, copy)
         self.clean(copy)
         for value, result in zip(made.writes, copy.results, strict=True):
-            self.env[value] = result
+            self.env.setdefault(value, result)  # a loop returns what it leaves unchanged, too
 
     def value(self, value: int, kind: Any) -> Any:
         """A value as an operand of this type: made here or an input, reshaped where the program has a free reshape."""
