@@ -121,7 +121,7 @@ def test_what_an_algorithm_cannot_do_is_done_directly_and_said() -> None:
         trees(message("all_reduce", 8_000_000))
         == collective_time("all_reduce", 8e6, "switch:8", "double_binary_tree", 1e9).time
     )
-    assert trees.notes == ()
+    assert not trees.notes
     assert trees(message("all_gather", 10**6, out=8 * 10**6)) == pytest.approx(7e-3)
     assert trees.notes == ("double_binary_tree cannot do all_gather on switch:8; direct does it there",)
     odd = Fabric("switch:6", 1e9, algorithm="halvingDoubling")

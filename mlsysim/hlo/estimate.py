@@ -20,6 +20,7 @@ from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
+from mlsysim.network import exposed_communication
 
 Network = Callable[[Collective], float]  # the time of one collective in s
 _ALGORITHM = {"all_to_all": "pairwise"}
@@ -263,7 +264,7 @@ def _estimate(
         bytes=fsum(k.bytes * n for k, n in work),
         compute_s=compute,
         comm_s=comm,
-        exposed_comm_s=total - compute,
+        exposed_comm_s=exposed_communication(total, compute),
         total_s=total,
         regions=slicing.count(regions),
         unique_regions=slicing.unique(regions),
