@@ -23,6 +23,19 @@ ROWS = ((0, 1, 2, 3), (4, 5, 6, 7))
 PAIRS = ((0, 4), (1, 5), (2, 6), (3, 7))
 
 
+SYSTEMS = {
+    "A100_SXM_40GB_8GPU": Fabric(
+        "switch:8", 300 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 1555.2e9, congestion="unaware", compat="astrasim"
+    ),
+    "B200_180GB_8GPU": Fabric(
+        "switch:8", 900 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 7680e9, congestion="unaware", compat="astrasim"
+    ),
+    "TPUv3_4_2": Fabric(
+        "ring:4xring:2", (82 * 2**30, 5000 * 2**30), 1e-9, "ring", 1, 1, 1e-9, congestion="unaware", compat="astrasim"
+    ),
+}
+
+
 def message(op: str, size: int, groups: tuple[tuple[int, ...], ...] = EVERYBODY, out: int | None = None) -> Collective:
     ranks = len({d for g in groups for d in g}) if op == "collective_permute" else max(map(len, groups))
     return Collective(op, (0,), (1,), size, size if out is None else out, groups, ranks)
@@ -192,6 +205,31 @@ def test_a_program_whose_groups_differ_in_size_only_by_place() -> None:
     )
 
 
+@pytest.mark.independent
+def test_equal_sizes_over_other_groups_take_another_time() -> None:
+    """Four devices on a fast pair and a slow one: the same buffer summed along each."""
+    kind = hlo.TensorType("f32", (1_000_000,))
+    ops = tuple(
+        hlo.Op("stablehlo.all_reduce", (i,), (i + 1,), {"groups": groups})
+        for i, groups in enumerate((((0, 1), (2, 3)), ((0, 2), (1, 3))))
+    )
+    program = hlo.Program("p", (kind,), (0, 0, 0), {"main": hlo.Block((0,), ops, (2,))}, partitions=4)
+    done = hlo.estimate(program, "H100", network=Fabric("ring:2xring:2", (100e9, 10e9)))
+    assert [m.time_s for m in done.collectives] == pytest.approx([4e6 / 100e9, 4e6 / 10e9])
+
+
+@pytest.mark.published
+def test_a_communicator_of_fewer_ranks_has_the_default_delay() -> None:
+    """ASTRA-sim's own time of an all-reduce of 1,058,304 byte over two of eight ranks on a switch, its delay set to 1 ns.
+
+    Two messages of half the buffer at 300 x 2^30 byte/s after 2 us, one addition of three passes at 1555.2 GB/s, and three delays:
+    2 (2000 + 1642) + 3 x 340 + 3 x 10, each part cut to whole nanoseconds.
+    """
+    a100 = SYSTEMS["A100_SXM_40GB_8GPU"]
+    assert round(1e9 * a100(message("all_reduce", 1_058_304, PAIRS))) == 2 * 3642 + 1020 + 30
+    assert round(1e9 * a100(message("all_reduce", 7_454_764))) == 81_082  # of all eight, as ASTRA-sim prints it
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(ROOT / "mlsysim" / "hlo" / "samples" / "tf1l_train_dp2tp4.gpuopt_a100_sxm_40.json")
     start = ["hlo", "estimate", file, "--device", "A100"]
@@ -221,18 +259,6 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # Whole training steps: HeSPaS's compute times and sizes, ASTRA-sim's collectives and scheduler, and ours.
-
-SYSTEMS = {
-    "A100_SXM_40GB_8GPU": Fabric(
-        "switch:8", 300 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 1555.2e9, congestion="unaware", compat="astrasim"
-    ),
-    "B200_180GB_8GPU": Fabric(
-        "switch:8", 900 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 7680e9, congestion="unaware", compat="astrasim"
-    ),
-    "TPUv3_4_2": Fabric(
-        "ring:4xring:2", (82 * 2**30, 5000 * 2**30), 1e-9, "ring", 1, 1, 1e-9, congestion="unaware", compat="astrasim"
-    ),
-}
 
 
 def rows(name: str) -> Iterator[dict[str, str]]:
