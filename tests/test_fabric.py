@@ -13,6 +13,7 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.hlo import Fabric, fabric
 from mlsysim.hlo.items import Collective
 from mlsysim.network import Dimension, Task, collective_time, dragonfly, schedule
+from mlsysim.validation import network_checks
 
 STEPS = ROOT.parent / "shared" / "reference" / "hespas"
 needs_steps = pytest.mark.skipif(
@@ -24,9 +25,7 @@ PAIRS = ((0, 4), (1, 5), (2, 6), (3, 7))
 
 
 SYSTEMS = {
-    "A100_SXM_40GB_8GPU": Fabric(
-        "switch:8", 300 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 1555.2e9, congestion="unaware", compat="astrasim"
-    ),
+    "A100_SXM_40GB_8GPU": Fabric(*network_checks.A100),
     "B200_180GB_8GPU": Fabric(
         "switch:8", 900 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 7680e9, congestion="unaware", compat="astrasim"
     ),
@@ -220,7 +219,7 @@ def test_equal_sizes_over_other_groups_take_another_time() -> None:
 
 @pytest.mark.published
 def test_a_communicator_of_fewer_ranks_has_the_default_delay() -> None:
-    """ASTRA-sim's own time of an all-reduce of 1,058,304 byte over two of eight ranks on a switch, its delay set to 1 ns.
+    """An all-reduce of 1,058,304 byte over two of eight ranks on a switch, as ASTRA-sim plans it with its delay set to 1 ns.
 
     Two messages of half the buffer at 300 x 2^30 byte/s after 2 us, one addition of three passes at 1555.2 GB/s, and three delays:
     2 (2000 + 1642) + 3 x 340 + 3 x 10, each part cut to whole nanoseconds.
@@ -307,6 +306,12 @@ def waits_for(program: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+@pytest.mark.published
+@pytest.mark.parametrize("step", network_checks.compared().steps, ids=lambda s: str(s.split))
+def test_shipped_steps_to_the_nanosecond(step: network_checks.StepRow) -> None:
+    assert step.ours == step.printed
+
+
 @needs_steps
 @pytest.mark.published
 def test_every_step_spends_the_same_time_on_collectives() -> None:
@@ -318,7 +323,7 @@ def test_every_step_spends_the_same_time_on_collectives() -> None:
         == int(float(s["comm_ns"]))
         for s in rows("systems.csv")
     ]
-    assert (sum(found), len(found)) == (78, 78)
+    assert (sum(found), len(found)) == (78, 78) == network_checks.compared().counts["totals"]
 
 
 @needs_steps
@@ -348,6 +353,7 @@ def test_whole_steps_to_the_nanosecond() -> None:
         print(s["workload"], s["split"], time, s["wall_ns"])
         exact[s["split"]] += time == int(float(s["wall_ns"]))
     assert exact == {"linear": 13, "individual_merge": 6}
+    assert network_checks.compared().counts["steps"] == (19, 19)
 
 
 @needs_steps
