@@ -25,6 +25,7 @@ from mlsysim.hlo.program import Program
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
+from mlsysim.network import exposed_communication
 
 Network = Callable[[Collective], float]  # the time of one collective in s
 _ALGORITHM = {"all_to_all": "pairwise"}
@@ -285,10 +286,10 @@ def _estimate(
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
     wire: Network = network or Links(1.0)
-    known: dict[tuple[str, int, int, int], float] = {}
+    known: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks)
+        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
         if key not in known:
             known[key] = wire(c)
         return known[key]
@@ -313,6 +314,7 @@ def _estimate(
     notes = _notes(
         program, messages, estimator, not graph.optimised, fused, domain if isinstance(network, Links) else None
     )
+    notes += getattr(network, "notes", ())
     return Estimate(
         program=program.name,
         device=device.name,
@@ -325,7 +327,7 @@ def _estimate(
         bytes=fsum(k.bytes * n for k, n in work),
         compute_s=compute,
         comm_s=comm,
-        exposed_comm_s=total - compute,
+        exposed_comm_s=exposed_communication(total, compute),
         total_s=total,
         regions=slicing.count(regions),
         unique_regions=prices.unique,
