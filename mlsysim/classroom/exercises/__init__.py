@@ -15,6 +15,7 @@ from mlsysim.classroom.exercises import (
     cost,
     counting,
     energy,
+    estimators,
     exploring_designs,
     hypotheses,
     iron_law,
@@ -50,6 +51,7 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
+    estimators,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
