@@ -9,8 +9,13 @@ from mlsysim.hlo import costs
 from mlsysim.hlo.opset import COLLECTIVES, FREE
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 
+
+def listed(text: str) -> list[str]:
+    return text.split()
+
+
 # Headings of section "Ops" of the specification (stablehlo2026spec, commit 3c9301c)
-SPECIFICATION = """abs add after_all all_gather all_reduce all_to_all and async_done async_start atan2 batch_norm_grad
+SPECIFICATION = listed("""abs add after_all all_gather all_reduce all_to_all and async_done async_start atan2 batch_norm_grad
 batch_norm_inference batch_norm_training bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp
 collective_broadcast collective_permute collective_reduce compare complex composite concatenate constant convert
 convolution cosine count_leading_zeros custom_call divide dot_general dynamic_broadcast_in_dim dynamic_conv
@@ -20,23 +25,22 @@ log_plus_one logistic map maximum minimum multiply negate not optimization_barri
 power real recv reduce reduce_precision reduce_scatter reduce_window remainder replica_id reshape reverse rng
 rng_bit_generator round_nearest_afz round_nearest_even rsqrt scatter select select_and_scatter send shift_left
 shift_right_arithmetic shift_right_logical sign sine slice sort sqrt subtract tan tanh transpose triangular_solve tuple
-uniform_dequantize uniform_quantize while xor""".split()
+uniform_dequantize uniform_quantize while xor""")
 # Section "Deprecated Operations" of the same: old programs still hold them
-DEPRECATED = "broadcast create_token cross-replica-sum dot einsum torch_index_select unary_einsum".split()
+DEPRECATED = listed("broadcast create_token cross-replica-sum dot einsum torch_index_select unary_einsum")
 # Operations of the generated page on CHLO, same commit
-CHLO = """_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e broadcast_add broadcast_and broadcast_atan2
+CHLO = listed("""_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e broadcast_add broadcast_and broadcast_atan2
 broadcast_compare broadcast_complex broadcast_divide broadcast_maximum broadcast_minimum broadcast_multiply
 broadcast_next_after broadcast_or broadcast_polygamma broadcast_power broadcast_remainder broadcast_select
 broadcast_shift_left broadcast_shift_right_arithmetic broadcast_shift_right_logical broadcast_subtract broadcast_xor
 broadcast_zeta conj constant constant_like cosh digamma erf erf_inv erfc is_inf is_neg_inf is_pos_inf lgamma mulhi
-next_after polygamma ragged_dot scan sinh square tan top_k zeta""".split()
+next_after polygamma ragged_dot scan sinh square tan top_k zeta""")
 
 # Their shapes do not say what they do: padding comes as an operand, a contraction as text
 REPORTED = {"stablehlo.dynamic_conv", "stablehlo.einsum", "stablehlo.unary_einsum"}
 BODIES = {"case", "if", "while", "composite", "async_start"}  # what is in them counts
-F, I, P, TRUE = 0, 1, 2, 3  # an 8 x 8 array, an index, a predicate, features
+F, INDEX, PREDICATE, FEATURES, SCALAR = range(5)
 TYPES = (TensorType("f32", (8, 8)), TensorType("i32"), TensorType("i1"), TensorType("f32", (8,)), TensorType("f32"))
-SCALAR = 4
 ADD = Block((100, 101), (Op("stablehlo.add", (100, 101), (102,), {}),), (102,))
 SPECIAL: dict[str, dict[str, Any]] = {
     "convolution": {
@@ -44,11 +48,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "attributes": {"layouts": (("b", "f"), ("i", "o"), ("b", "f"))},
     },
     "dot_general": {"operands": (F, F), "attributes": {"lhs_contracting_dimensions": (1,)}},
-    "dynamic_slice": {"operands": (F, I, I)},
-    "dynamic_update_slice": {"operands": (F, F, I, I)},
-    "gather": {"operands": (F, I)},
-    "scatter": {"operands": (F, I, F), "blocks": (ADD,)},
-    "reduce": {"operands": (F, SCALAR), "result": TRUE, "blocks": (ADD,)},
+    "dynamic_slice": {"operands": (F, INDEX, INDEX)},
+    "dynamic_update_slice": {"operands": (F, F, INDEX, INDEX)},
+    "gather": {"operands": (F, INDEX)},
+    "scatter": {"operands": (F, INDEX, F), "blocks": (ADD,)},
+    "reduce": {"operands": (F, SCALAR), "result": FEATURES, "blocks": (ADD,)},
     "reduce_window": {"operands": (F, SCALAR), "attributes": {"window_dimensions": (1, 2)}, "blocks": (ADD,)},
     "select_and_scatter": {
         "operands": (F, F, SCALAR),
@@ -58,18 +62,18 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "map": {"operands": (F, F), "blocks": (ADD,)},
     "scan": {"operands": (F,), "blocks": (ADD,)},
     "fft": {"operands": (F,), "attributes": {"lengths": (8,)}},
-    "batch_norm_grad": {"operands": (F, TRUE, TRUE, TRUE, F)},
-    "batch_norm_inference": {"operands": (F, TRUE, TRUE, TRUE, TRUE)},
-    "batch_norm_training": {"operands": (F, TRUE, TRUE)},
+    "batch_norm_grad": {"operands": (F, FEATURES, FEATURES, FEATURES, F)},
+    "batch_norm_inference": {"operands": (F, FEATURES, FEATURES, FEATURES, FEATURES)},
+    "batch_norm_training": {"operands": (F, FEATURES, FEATURES)},
     "iota": {"operands": ()},
     "custom_call": {"operands": (F,), "attributes": {"target": "nobody_knows"}},
-    "case": {"operands": (I,), "blocks": (Block((), (Op("stablehlo.add", (F, F), (103,), {}),), (103,)),)},
-    "if": {"operands": (P,), "blocks": (Block((), (Op("stablehlo.add", (F, F), (103,), {}),), (103,)),)},
+    "case": {"operands": (INDEX,), "blocks": (Block((), (Op("stablehlo.add", (F, F), (103,), {}),), (103,)),)},
+    "if": {"operands": (PREDICATE,), "blocks": (Block((), (Op("stablehlo.add", (F, F), (103,), {}),), (103,)),)},
     "while": {
         "operands": (F,),
         "attributes": {"trips": 3},
         "blocks": (
-            Block((104,), (), (P,)),
+            Block((104,), (), (PREDICATE,)),
             Block((105,), (Op("stablehlo.add", (105, 105), (106,), {}),), (106,)),
         ),
     },
@@ -90,9 +94,7 @@ def alone(name: str) -> Program:
     return Program("one", TYPES, tuple(values), {"main": main, "sum": ADD})
 
 
-@pytest.mark.parametrize(
-    "name", [f"stablehlo.{n}" for n in SPECIFICATION + DEPRECATED] + [f"chlo.{n}" for n in CHLO]
-)
+@pytest.mark.parametrize("name", [f"stablehlo.{n}" for n in SPECIFICATION + DEPRECATED] + [f"chlo.{n}" for n in CHLO])
 def test_every_operation_costs_is_free_talks_or_is_reported(name: str) -> None:
     base = name.partition(".")[2]
     result = hlo.estimate(alone(name), "H100", network=lambda c: 1.0)

@@ -217,9 +217,7 @@ _SPECIAL: dict[str, Callable[[Sequence[TensorType], Sequence[TensorType], Mappin
     "fft": _fft,
     "triangular_solve": lambda o, r, a: _solve(o, r),
     "cholesky": lambda o, r, a: _cholesky(o),
-    "rng_bit_generator": lambda o, r, a: Cost(
-        transcendentals=float(sum(t.elements for t in r)), bytes=_traffic(o, r)
-    ),
+    "rng_bit_generator": lambda o, r, a: Cost(transcendentals=float(sum(t.elements for t in r)), bytes=_traffic(o, r)),
     "batch_norm_inference": lambda o, r, a: _batch_norm(2.0, o, r),
     "batch_norm_training": lambda o, r, a: _batch_norm(5.0, o, r),
     "batch_norm_grad": lambda o, r, a: _batch_norm(8.0, o, r),
