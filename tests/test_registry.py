@@ -15,6 +15,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     classroom,
     explore,
     fidelity,
+    hlo,
     kernels,
     reliability,
     roofline,
@@ -53,6 +54,7 @@ CHAPTER_OF = {
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
+    "mlsysim.hlo.equations": "19-stablehlo",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -25,6 +25,7 @@ from mlsysim.classroom.exercises import (
     reality_checks,
     reliability,
     request_simulation,
+    stablehlo,
     step_model,
     training_step,
 )
@@ -50,6 +51,7 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
+    stablehlo,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
