@@ -26,6 +26,7 @@ from mlsysim.classroom.exercises import (
     reality_checks,
     reliability,
     request_simulation,
+    stablehlo,
     step_model,
     training_step,
 )
@@ -52,6 +53,7 @@ _CHAPTERS = (
     request_simulation,
     calibration,
     estimators,
+    stablehlo,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
