@@ -57,6 +57,7 @@ CHAPTER_OF = {
     "mlsysim.serving.equations": "17-request-simulation",
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.equations": "19-stablehlo",
+    "mlsysim.hlo.systolic": "20-estimators",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

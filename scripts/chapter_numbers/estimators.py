@@ -4,6 +4,7 @@ from typing import Any
 
 from mlsysim import catalog, hlo, units
 from mlsysim.hlo import estimators, systolic
+from mlsysim.hlo.estimators.profiled import profiled
 from mlsysim.hlo.items import Collective
 
 _LLAMA, _RESNET = "llama100m_train_fsdp4.sm", "resnet50_train_dp4.sm"
@@ -42,6 +43,8 @@ def numbers() -> dict[str, Any]:
         name: 2 * gradient.m * gradient.n * gradient.k / chip.peak / flow(name).array.seconds(gradient)
         for name in ("ws", "os")
     }
+    recorded = profiled()
+    apart = recorded.program("mlp_train_dp8.spmd")
     runs = estimators.scalesim_runs()
     peers = [r for r in estimators.zigzag_runs() if r.m >= 128]
     return {
@@ -91,6 +94,13 @@ def numbers() -> dict[str, Any]:
             "n": f"{gradient.n:,}",
             "reached_ws": share(reached["ws"]),
             "reached_os": share(reached["os"]),
+        },
+        "profiled": {
+            "regions": f"{len(apart.regions)}",
+            "over": f"{apart.seconds / apart.roofline_s:.2f}",
+            "whole": f"{apart.seconds / apart.whole.seconds:.2f}",
+            "seconds": units.format(apart.seconds, "s", 3),
+            "compiling": units.format(apart.compile_s, "s", 2),
         },
         "conv": {
             "m": f"{conv.m:,}",
