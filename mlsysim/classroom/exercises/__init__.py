@@ -20,6 +20,7 @@ from mlsysim.classroom.exercises import (
     iron_law,
     memory,
     mixture_of_experts,
+    network,
     parallelism,
     prefill_decode,
     reality_checks,
@@ -50,6 +51,7 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
+    network,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
