@@ -21,6 +21,7 @@ from mlsysim.classroom.exercises import (
     iron_law,
     memory,
     mixture_of_experts,
+    network,
     parallelism,
     prefill_decode,
     reality_checks,
@@ -54,6 +55,7 @@ _CHAPTERS = (
     calibration,
     estimators,
     stablehlo,
+    network,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
