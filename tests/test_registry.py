@@ -15,7 +15,9 @@ from mlsysim import (  # noqa: F401  (importing registers)
     classroom,
     explore,
     fidelity,
+    hlo,
     kernels,
+    network,
     reliability,
     roofline,
     serving,
@@ -53,6 +55,9 @@ CHAPTER_OF = {
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
+    "mlsysim.network.equations": "21-network",
+    "mlsysim.hlo.equations": "19-stablehlo",
+    "mlsysim.hlo.systolic": "20-estimators",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -1,8 +1,9 @@
 """The estimate of a program on a device: its work, its regions, and when they run."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,22 @@ from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo import slicing
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece, kernels
+from mlsysim.hlo.estimators.base import Estimator
+from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
+from mlsysim.hlo.estimators.pricing import Prices, Pricing
+from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
+from mlsysim.hlo.form import read_bounded
+from mlsysim.hlo.fusion import kernels
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective
+from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
+from mlsysim.network import exposed_communication
 
 Network = Callable[[Collective], float]  # the time of one collective in s
 _ALGORITHM = {"all_to_all": "pairwise"}
@@ -88,12 +96,28 @@ class Estimate:
     notes: tuple[str, ...]
     parts: tuple[Region, ...]
     timeline: Timeline
+    pricing: Pricing
+    from_cache: bool = False  # read back as a whole; then ``parts`` is empty
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the regions themselves, for JSON."""
+        """Everything but the regions and when they run, for JSON."""
         shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
         shown["collectives"] = [asdict(m) for m in self.collectives]
+        shown["pricing"] = self.pricing.to_dict()
         return shown | {"unknown_ops": dict(self.unknown_ops), "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, held: Mapping[str, Any]) -> "Estimate":
+        """What a cache kept of an estimate: all but the regions themselves. Nothing was evaluated for it."""
+        pricing = {k: v for k, v in held["pricing"].items() if k != "saved"} | {"evaluated": 0}
+        known = {f.name: held[f.name] for f in fields(cls) if f.name not in ("parts", "timeline", "pricing")}
+        known |= {
+            "collectives": tuple(Message(**m) for m in held["collectives"]),
+            "notes": tuple(held["notes"]),
+            "from_cache": True,
+        }
+        timeline = Timeline(tuple((float(a), float(b)) for a, b in held["spans"]), float(held["total_s"]))
+        return cls(**known, parts=(), timeline=timeline, pricing=Pricing(**pricing))
 
     def __str__(self) -> str:
         def row(name: str, value: float, unit: str) -> str:
@@ -110,6 +134,7 @@ class Estimate:
             row("  of it exposed", self.exposed_comm_s, "s"),
             row("total", self.total_s, "s"),
             f"  {self.kernels} kernels in {self.regions} regions, {self.unique_regions} of them different",
+            *str(self.pricing).splitlines(),
         ]
         byop: Counter[tuple[str, int]] = Counter()
         for message in self.collectives:
@@ -121,17 +146,8 @@ class Estimate:
     __repr__ = __str__
 
 
-def _weighted(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:
-    """Every kernel with the times it runs."""
-    for piece in pieces:
-        if isinstance(piece, Kernel):
-            yield piece, times
-        elif isinstance(piece, LoopKernels):
-            yield from _weighted(piece.body, times * piece.count)
-
-
 def _notes(
-    program: Program, messages: Sequence[Message], clock: Roofline, raw: bool, fuse: bool, domain: int | None
+    program: Program, messages: Sequence[Message], estimator: Estimator, raw: bool, fuse: bool, domain: int | None
 ) -> list[str]:
     notes = []
     if program.sharded and not messages:
@@ -145,8 +161,10 @@ def _notes(
             "no compiler has fused this program; "
             + ("our own fusion did" if fuse else "every operation moves its bytes")
         )
-    if clock.vector_rate is None:
-        notes.append(f"{clock.device.name} lists no vector rate: only memory bounds its elementwise work")
+    inner = getattr(estimator, "estimator", estimator)  # of one with a cache
+    if isinstance(inner, RooflineEstimator) and inner.clock.vector_rate is None:
+        name = inner.clock.device.name
+        notes.append(f"{name} lists no vector rate: only memory bounds its elementwise work")
     widest = max((m.ranks for m in messages), default=0)
     if domain and widest > domain:
         notes.append(
@@ -171,8 +189,11 @@ def estimate(
     efficiency: float = 1.0,
     memory_efficiency: float = 1.0,
     run_as: Mapping[str, str] | None = None,
+    estimator: Estimator | None = None,
+    cache: Cache | str | Path | None = None,
+    join: bool | None = None,
 ) -> Estimate:
-    """Work and time of a program on one device, by the roofline of its kernels.
+    """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
 
     Parameters
     ----------
@@ -189,6 +210,13 @@ def estimate(
         Fractions of the peaks of matrix units and memory. At 1 the estimate is a bound.
     run_as : mapping, optional
         Precision that products of a type run at, as in ``{"f32": "fp32"}``.
+    estimator : Estimator, optional
+        What prices compute regions, each distinct one once; by default the roofline with the three arguments before.
+    cache : Cache or folder, optional
+        Where prices of regions are kept, and results for files as a whole: then a second run does not even parse.
+    join : bool, optional
+        Whether fusing joins products and collectives and cuts products, as a compiler for the device would; without, every
+        operation stays as the program wrote it. By default, unless the estimator runs the operations.
 
     Returns
     -------
@@ -199,57 +227,122 @@ def estimate(
     InputError, UnknownNameError
         A program that cannot be read; a precision or a bandwidth that the device does not list.
     """
+    device = catalog.device(device)
+    if estimator is None:
+        estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
+    elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
+        raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
+    join = not _runs_operations(estimator) if join is None else join
+    if cache is None:
+        with no_collection():
+            return _estimate(_loaded(program), device, split, fuse, network, estimator, join)
+    cache = cache if isinstance(cache, Cache) else Cache(cache)
+    key = _key(program, device, [split, fuse, join], network, estimator)
+    held = cache.get(key) if key else None
+    if held is not None:
+        try:
+            return replace(Estimate.from_dict(held), notes=(*held["notes"], *cache.problems))
+        except (KeyError, TypeError, ValueError):
+            cache.reject(key, "is no estimate")
     with no_collection():
-        program = program if isinstance(program, Program) else read(program)
-        return _estimate(
-            program,
-            catalog.device(device),
-            split,
-            fuse,
-            network,
-            Roofline(catalog.device(device), efficiency, memory_efficiency, run_as),
-        )
+        cached = CachedEstimator(estimator, cache, device.name)
+        result = _estimate(_loaded(program), device, split, fuse, network, cached, join)
+        if key:
+            cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
+    return replace(result, notes=(*result.notes, *cache.problems))
+
+
+def _loaded(program: Program | str | Path) -> Program:
+    return program if isinstance(program, Program) else read(program)
+
+
+def _key(
+    program: Program | str | Path,
+    device: Device,
+    options: Sequence[str | bool | None],
+    network: Network | None,
+    estimator: Estimator,
+) -> str:
+    """Key of a whole result; empty for a program that is no file, and for a network that cannot be described."""
+    if isinstance(program, Program):
+        return ""
+    try:
+        asked = {
+            "file": sha256(read_bounded(program).encode()).hexdigest(),
+            "name": Path(program).name,
+            "device": [device.name, {name: fact.value for name, fact in device.fields.items()}],
+            "options": list(options),
+            "network": described(network),
+            "toolchain": toolchain_of(estimator),
+        }
+    except NotDescribed:
+        return ""
+    return digest(asked)
+
+
+def _machine(device: Device) -> Machine:
+    """The device as products are cut for it; not cut where the catalogue does not count its multiprocessors."""
+    count = device.multiprocessors if device.has("multiprocessors") else None
+    return Machine(count, device.memory_bandwidth, Roofline(device).peak)
+
+
+def _runs_operations(estimator: object) -> bool:
+    """Whether an estimator, or one inside it, compiles and runs the program's own operations."""
+    inner = [*getattr(estimator, "by_op", {}).values(), getattr(estimator, "rest", None)]
+    inner.append(getattr(estimator, "estimator", None))
+    own = getattr(estimator, "name", "") == "profiling"
+    return own or any(_runs_operations(e) for e in inner if e is not None)
 
 
 def _estimate(
-    program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, clock: Roofline
+    program: Program,
+    device: Device,
+    split: str,
+    fuse: bool | None,
+    network: Network | None,
+    estimator: Estimator,
+    join: bool,
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
-    pieces = kernels(graph, fused)
+    pieces = kernels(graph, fused, _machine(device) if join else None)
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
     wire: Network = network or Links(1.0)
-    known: dict[tuple[str, int, int, int], float] = {}
+    known: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks)
+        if c.parts:
+            return fsum(message_time(part) for part in c.parts)
+        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
         if key not in known:
             known[key] = wire(c)
         return known[key]
 
-    work = list(_weighted(pieces))
-    times = {id(kernel): clock.seconds(kernel) for kernel, _ in work}
+    work = list(weighted(pieces))
+    prices = Prices(estimator, regions)
 
     def region_time(region: Region) -> float:
-        return fsum(
-            message_time(p) if isinstance(p, Collective) else fsum(times[id(k)] * n for k, n in _weighted([p]))
-            for p in region.pieces
-        )
+        if region.kind == "comm":
+            return fsum(message_time(p) for p in region.pieces if isinstance(p, Collective))
+        return prices.of(region).seconds
 
     timeline = schedule(regions, region_time)
     messages = [
         Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
         for c, n in graph.collectives()
     ]
-    compute = fsum(times[id(kernel)] * n for kernel, n in work)
+    compute = prices.total()
     comm = fsum(m.time_s * m.count for m in messages)
     total = compute + comm if split == "linear" else max(timeline.total, compute)
     domain = device.scale_up_domain if device.has("scale_up_domain") and not isinstance(network, type(None)) else None
-    notes = _notes(program, messages, clock, not graph.optimised, fused, domain if isinstance(network, Links) else None)
+    notes = _notes(
+        program, messages, estimator, not graph.optimised, fused, domain if isinstance(network, Links) else None
+    )
+    notes += getattr(network, "notes", ())
     return Estimate(
         program=program.name,
         device=device.name,
@@ -262,10 +355,10 @@ def _estimate(
         bytes=fsum(k.bytes * n for k, n in work),
         compute_s=compute,
         comm_s=comm,
-        exposed_comm_s=total - compute,
+        exposed_comm_s=exposed_communication(total, compute),
         total_s=total,
         regions=slicing.count(regions),
-        unique_regions=slicing.unique(regions),
+        unique_regions=prices.unique,
         kernels=sum(n for _, n in work),
         ops=graph.ops,
         collectives=tuple(messages),
@@ -274,4 +367,5 @@ def _estimate(
         notes=tuple(notes),
         parts=regions,
         timeline=timeline,
+        pricing=prices.summary(),
     )

@@ -50,7 +50,8 @@ MOVES = _names(
 )
 TOUCHING = _names("slice dynamic_slice real_dynamic_slice gather dynamic_gather torch_index_select")
 COLLECTIVES = _names(
-    "all_reduce all_gather reduce_scatter all_to_all collective_permute collective_broadcast cross-replica-sum"
+    "all_reduce all_gather reduce_scatter all_to_all collective_permute collective_broadcast collective_reduce "
+    "cross-replica-sum"
 )
 # Moves that a kernel can do while it reads
 _RESHAPES = _names(
@@ -58,7 +59,7 @@ _RESHAPES = _names(
     "copy bitcast_convert constant_like dynamic_iota dynamic_broadcast_in_dim partition_id replica_id"
 )
 # What can run inside the kernel that reads it
-LIGHT = ELEMENTWISE | (TRANSCENDENTAL - {"rng"}) | frozenset(EXPANDED) | _RESHAPES
+LIGHT = ELEMENTWISE | (TRANSCENDENTAL - {"rng"}) | frozenset(EXPANDED) | _RESHAPES | {"sum_of_parts"}
 # What a library's product reads through
 LAYOUT = _names("transpose slice dynamic_slice copy concatenate")
 # Calls of a library even where they are no product: they take their operands from memory
