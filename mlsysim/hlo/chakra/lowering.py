@@ -1,0 +1,204 @@
+"""From a program to the traces of its ranks.
+
+ASTRA-sim's communication size is what goes into a collective on one rank: the input shard of an all-gather, the whole input of the
+others. It runs a node without a communicator over all ranks, so a rank outside of the groups of a collective gets no node for it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import fsum
+from pathlib import Path
+
+from mlsysim import catalog
+from mlsysim.catalog import Device
+from mlsysim.errors import InputError
+from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet
+from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
+from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
+from mlsysim.hlo.estimate import Network, estimate
+from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.items import Collective
+from mlsysim.hlo.limits import check
+from mlsysim.hlo.program import Program
+from mlsysim.hlo.roofline import Roofline
+from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.stablehlo import read
+
+MAX_RANKS = 4096
+MAX_RECORDS = 5_000_000  # nodes of all ranks together
+MAX_GROUPS = 2147  # ASTRA-sim multiplies a communicator's number by a million in 32 bit
+MAX_NUMBER = 2**63 - 1
+_TYPE = {
+    "all_reduce": "ALL_REDUCE",
+    "cross-replica-sum": "ALL_REDUCE",
+    "all_gather": "ALL_GATHER",
+    "reduce_scatter": "REDUCE_SCATTER",
+    "all_to_all": "ALL_TO_ALL",
+    "ragged_all_to_all": "ALL_TO_ALL",
+    "collective_broadcast": "BROADCAST",
+}
+
+
+def trace(
+    program: Program | str | Path,
+    device: Device | str,
+    split: str = "dependency",
+    fuse: bool | None = None,
+    network: Network | None = None,
+    efficiency: float = 1.0,
+    memory_efficiency: float = 1.0,
+    rounding: str = "carried",
+    seconds: Callable[[Region], float] | None = None,
+    most: int = MAX_STEPS,
+) -> TraceSet:
+    """The Chakra traces of a program whose compute regions run on one kind of device.
+
+    Parameters
+    ----------
+    program, device, split, fuse, network, efficiency, memory_efficiency
+        As for :func:`mlsysim.hlo.estimate`. The network gives the time of a broadcast, which ASTRA-sim does not simulate.
+    rounding : str
+        ``carried`` or ``nearest``: how times become whole microseconds.
+    seconds : callable, optional
+        Time of a compute region; by default the roofline of its kernels.
+    most : int
+        Regions of a rank, with loops that communicate unrolled.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A program that cannot be read, that is too long when unrolled, or whose collectives a trace cannot name.
+    """
+    chip = catalog.device(device)
+    read_in = program if isinstance(program, Program) else read(program)
+    found = estimate(read_in, chip, split, fuse, network, efficiency, memory_efficiency)
+    clock = Roofline(chip, efficiency, memory_efficiency)
+
+    def bound(region: Region) -> float:
+        return fsum(clock.seconds(kernel) * n for kernel, n in kernels_of(region.pieces))
+
+    steps = unroll(found.parts, seconds or bound, most)
+    times = whole_micros([s.seconds for s in steps if s.region.kind == "compute"], rounding)
+    steps = tuple(replace(s, micros=next(times)) if s.region.kind == "compute" else s for s in steps)
+    return _Ranks(found.program, steps, max(1, found.partitions), network).traces(f"mlsysim {rounding} {chip.name}")
+
+
+def kernels_of(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:
+    """Kernels of a region with the times that they run."""
+    for piece in pieces:
+        if isinstance(piece, Kernel):
+            yield piece, times
+        elif isinstance(piece, LoopKernels):
+            yield from kernels_of(piece.body, times * piece.count)
+
+
+def _members(collective: Collective, ranks: int) -> tuple[tuple[int, ...], ...]:
+    return collective.groups or (tuple(range(ranks)),)
+
+
+class _Ranks:
+    """Gives every rank its nodes."""
+
+    def __init__(self, name: str, steps: Sequence[Step], ranks: int, network: Network | None) -> None:
+        self.name, self.steps, self.network = name, steps, network
+        self.groups: dict[tuple[int, ...], int] = {}
+        self.where: dict[int, dict[int, tuple[int, ...]]] = {}  # by collective: rank to its group
+        self.work: dict[int, dict[str, int]] = {}  # of a compute region
+        collectives = [p for s in steps if s.region.kind == "comm" for p in s.region.pieces if isinstance(p, Collective)]
+        for c in collectives:
+            ranks = max([ranks, *(1 + max(g) for g in c.groups if g)])
+        check(ranks, MAX_RANKS, "the number of ranks", "there is one file for each")
+        check(ranks * len(steps), MAX_RECORDS, "the number of nodes over all ranks", "trace a smaller mesh")
+        self.ranks = ranks
+        for c in collectives:
+            if id(c) not in self.where and c.op != "collective_permute":
+                self.where[id(c)] = self.register(c)
+
+    def register(self, c: Collective) -> dict[int, tuple[int, ...]]:
+        if c.op not in _TYPE:
+            raise InputError(f"{self.name}: {c.op[:40]!r} has no name in Chakra's schema")
+        where: dict[int, tuple[int, ...]] = {}
+        for group in _members(c, self.ranks):
+            if len(group) > 1 and c.in_bytes:
+                self.groups.setdefault(group, len(self.groups) + 1)
+            for rank in group:
+                if rank in where:
+                    raise InputError(f"{self.name}: rank {rank} is in two groups of one {c.op}")
+                where[rank] = group
+        check(len(self.groups), MAX_GROUPS, "the number of communicators", "ASTRA-sim holds no more")
+        return where
+
+    def traces(self, note: str) -> TraceSet:
+        found: list[Trace] = []
+        for rank in range(self.ranks):
+            made = Trace(self.rank(rank), {"producer": note})
+            found.append(found[0] if found and made == found[0] else made)
+        return TraceSet(self.name, tuple(found), {n: g for g, n in self.groups.items()})
+
+    def rank(self, rank: int) -> tuple[Node, ...]:
+        nodes: list[Node] = []
+        ends: list[tuple[int, ...]] = []  # by step: the nodes that end it
+        tag = 0
+        for step in self.steps:
+            data = tuple(dict.fromkeys(n for s in step.data for n in ends[s]))
+            order = tuple(dict.fromkeys(n for s in step.order for n in ends[s]))
+            deps = tuple(dict.fromkeys((*data, *order)))
+            # the older of ASTRA-sim's two feeders reads data_deps only, so all stand there; the order is told apart beside
+            piece = step.region.pieces[0]
+            if isinstance(piece, Collective):
+                if piece.op == "collective_permute":
+                    tag += 1
+                    made = self.messages(piece, rank, tag)
+                else:
+                    made = self.collective(piece, rank)
+            else:
+                made = [("COMP_NODE", step.micros, self.attributes(step))]
+            start = len(nodes)
+            for kind, micros, attributes in made:
+                nodes.append(
+                    Node(len(nodes), step.name, kind, micros, deps, order, {"is_cpu_op": False, **attributes})
+                )
+            ends.append(tuple(range(start, len(nodes))) if made else deps)
+        return tuple(nodes)
+
+    def attributes(self, step: Step) -> dict[str, float | int]:
+        """Work of a region. ASTRA-sim's own roofline divides by both numbers, so neither is written as 0."""
+        region = step.region
+        if id(region) not in self.work:
+            kernels = list(kernels_of(region.pieces))
+            flops = fsum((k.flops + k.transcendentals) * n for k, n in kernels)
+            moved = fsum(k.bytes * n for k, n in kernels)
+            self.work[id(region)] = {"num_ops": _whole(flops), "tensor_size": _whole(moved)}
+        return {**self.work[id(region)], SECONDS: float(step.seconds)}
+
+    def collective(self, c: Collective, rank: int) -> "list[tuple[str, int, dict[str, int | str]]]":
+        group = self.where[id(c)].get(rank, ())
+        if group not in self.groups or not c.in_bytes:
+            return []  # alone, outside of all groups, or without a byte: nothing is sent
+        attributes: dict[str, int | str] = {
+            "comm_type": COLLECTIVES.index(_TYPE[c.op]),
+            "comm_size": c.in_bytes,
+            "pg_name": str(self.groups[group]),
+        }
+        replayed = c.op == "collective_broadcast" and self.network is not None
+        micros = round(self.network(c) / MICRO) if replayed and self.network is not None else 0
+        return [("COMM_COLL_NODE", micros, attributes)]
+
+    def messages(self, c: Collective, rank: int, tag: int) -> "list[tuple[str, int, dict[str, int | str]]]":
+        made: list[tuple[str, int, dict[str, int | str]]] = []
+        for pair in c.groups:
+            if len(pair) != 2:
+                raise InputError(f"{self.name}: a permute is a list of pairs")
+            source, target = pair
+            ends = {"comm_src": source, "comm_dst": target, "comm_size": c.in_bytes, "comm_tag": tag}
+            if source == target or not c.in_bytes:
+                continue
+            if source == rank:
+                made.append(("COMM_SEND_NODE", 0, dict(ends)))
+            elif target == rank:
+                made.append(("COMM_RECV_NODE", 0, dict(ends)))
+        return sorted(made, key=lambda m: m[0], reverse=True)  # the send first: a receive takes no stream of theirs
+
+
+def _whole(value: float) -> int:
+    return min(MAX_NUMBER, max(1, round(value)))
