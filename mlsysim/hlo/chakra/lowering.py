@@ -4,7 +4,7 @@ ASTRA-sim's communication size is what goes into a collective on one rank: the i
 others. It runs a node without a communicator over all ranks, so a rank outside of the groups of a collective gets no node for it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 from pathlib import Path
@@ -16,13 +16,12 @@ from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
 from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
 from mlsysim.hlo.estimate import Network, estimate
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.estimators import Estimator, RooflineEstimator
+from mlsysim.hlo.estimators.pricing import Prices
+from mlsysim.hlo.fusion import weighted
 from mlsysim.hlo.items import Collective
 from mlsysim.hlo.limits import check
 from mlsysim.hlo.program import Program
-from mlsysim.hlo.roofline import Roofline
-from mlsysim.hlo.slicing import Region
-from mlsysim.hlo.stablehlo import read
 
 MAX_RANKS = 4096
 MAX_RECORDS = 5_000_000  # nodes of all ranks together
@@ -45,51 +44,38 @@ def trace(
     split: str = "dependency",
     fuse: bool | None = None,
     network: Network | None = None,
-    efficiency: float = 1.0,
-    memory_efficiency: float = 1.0,
+    estimator: Estimator | None = None,
     rounding: str = "carried",
-    seconds: Callable[[Region], float] | None = None,
     most: int = MAX_STEPS,
 ) -> TraceSet:
     """The Chakra traces of a program whose compute regions run on one kind of device.
 
     Parameters
     ----------
-    program, device, split, fuse, network, efficiency, memory_efficiency
+    program, device, split, fuse, network, estimator
         As for :func:`mlsysim.hlo.estimate`. The network gives the time of a broadcast, which ASTRA-sim does not simulate.
     rounding : str
         ``carried`` or ``nearest``: how times become whole microseconds.
-    seconds : callable, optional
-        Time of a compute region; by default the roofline of its kernels.
     most : int
         Regions of a rank, with loops that communicate unrolled.
 
     Raises
     ------
     InputError, UnknownNameError
-        A program that cannot be read, that is too long when unrolled, or whose collectives a trace cannot name.
+        A program that cannot be read, whose shapes are those of the whole mesh, that is too long when unrolled, or whose
+        collectives a trace cannot name.
     """
     chip = catalog.device(device)
-    read_in = program if isinstance(program, Program) else read(program)
-    found = estimate(read_in, chip, split, fuse, network, efficiency, memory_efficiency)
-    clock = Roofline(chip, efficiency, memory_efficiency)
-
-    def bound(region: Region) -> float:
-        return fsum(clock.seconds(kernel) * n for kernel, n in kernels_of(region.pieces))
-
-    steps = unroll(found.parts, seconds or bound, most)
+    pricing = estimator or RooflineEstimator(chip)
+    found = estimate(program, chip, split, fuse, network, estimator=pricing)
+    if found.shapes == "global":
+        raise InputError(f"{found.program}: its shapes are those of the whole mesh; partition it, and trace one device")
+    prices = Prices(pricing, found.parts)
+    steps = unroll(found.parts, lambda region: prices.of(region).seconds, most)
     times = whole_micros([s.seconds for s in steps if s.region.kind == "compute"], rounding)
     steps = tuple(replace(s, micros=next(times)) if s.region.kind == "compute" else s for s in steps)
-    return _Ranks(found.program, steps, max(1, found.partitions), network).traces(f"mlsysim {rounding} {chip.name}")
-
-
-def kernels_of(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:
-    """Kernels of a region with the times that they run."""
-    for piece in pieces:
-        if isinstance(piece, Kernel):
-            yield piece, times
-        elif isinstance(piece, LoopKernels):
-            yield from kernels_of(piece.body, times * piece.count)
+    note = {"producer": "mlsysim", "device": chip.name, "estimator": pricing.name, "split": split, "rounding": rounding}
+    return _Ranks(found.program, steps, max(1, found.partitions), network).traces(note)
 
 
 def _members(collective: Collective, ranks: int) -> tuple[tuple[int, ...], ...]:
@@ -128,10 +114,10 @@ class _Ranks:
         check(len(self.groups), MAX_GROUPS, "the number of communicators", "ASTRA-sim holds no more")
         return where
 
-    def traces(self, note: str) -> TraceSet:
+    def traces(self, note: Mapping[str, str]) -> TraceSet:
         found: list[Trace] = []
         for rank in range(self.ranks):
-            made = Trace(self.rank(rank), {"producer": note})
+            made = Trace(self.rank(rank), note)
             found.append(found[0] if found and made == found[0] else made)
         return TraceSet(self.name, tuple(found), {n: g for g, n in self.groups.items()})
 
@@ -165,7 +151,7 @@ class _Ranks:
         """Work of a region. ASTRA-sim's own roofline divides by both numbers, so neither is written as 0."""
         region = step.region
         if id(region) not in self.work:
-            kernels = list(kernels_of(region.pieces))
+            kernels = list(weighted(region.pieces))
             flops = fsum((k.flops + k.transcendentals) * n for k, n in kernels)
             moved = fsum(k.bytes * n for k, n in kernels)
             self.work[id(region)] = {"num_ops": _whole(flops), "tensor_size": _whole(moved)}
