@@ -48,7 +48,9 @@ def write(traces: TraceSet, directory: str | Path, name: str | None = None, forc
     """
     name = plain_name(traces.name) if name is None else name
     if not _NAME.fullmatch(name):
-        raise InputError(f"name {name[:60]!r}: use letters, digits, '_', '.' and '-', and begin with a letter or a digit")
+        raise InputError(
+            f"name {name[:60]!r}: use letters, digits, '_', '.' and '-', and begin with a letter or a digit"
+        )
     folder = Path(directory)
     paths = [folder / f"{name}.{rank}.et" for rank in range(len(traces.ranks))]
     groups = folder / GROUPS_FILE
@@ -57,7 +59,9 @@ def write(traces: TraceSet, directory: str | Path, name: str | None = None, forc
         folder.mkdir(parents=True, exist_ok=True)
         there = [p for p in (*paths, groups) if os.path.lexists(p)]
         if there and not force:
-            raise InputError(f"{there[0].name} is in {folder.name or folder}/ already; choose another directory, or force")
+            raise InputError(
+                f"{there[0].name} is in {folder.name or folder}/ already; choose another directory, or force"
+            )
         beyond = folder / f"{name}.{len(paths)}.et"
         if os.path.lexists(beyond):
             raise InputError(f"{beyond.name} is of an earlier trace with more ranks; remove it")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 from pathlib import Path
+from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Device
@@ -16,12 +17,13 @@ from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
 from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
 from mlsysim.hlo.estimate import Network, estimate
-from mlsysim.hlo.estimators import Estimator, RooflineEstimator
-from mlsysim.hlo.estimators.pricing import Prices
-from mlsysim.hlo.fusion import weighted
+from mlsysim.hlo.estimators import Estimator, RooflineEstimator, RunTime
+from mlsysim.hlo.estimators.base import Arguments
+from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.items import Collective
 from mlsysim.hlo.limits import check
 from mlsysim.hlo.program import Program
+from mlsysim.hlo.slicing import Region
 
 MAX_RANKS = 4096
 MAX_RECORDS = 5_000_000  # nodes of all ranks together
@@ -66,16 +68,39 @@ def trace(
         collectives a trace cannot name.
     """
     chip = catalog.device(device)
-    pricing = estimator or RooflineEstimator(chip)
+    pricing = _Once(estimator or RooflineEstimator(chip))
     found = estimate(program, chip, split, fuse, network, estimator=pricing)
     if found.shapes == "global":
         raise InputError(f"{found.program}: its shapes are those of the whole mesh; partition it, and trace one device")
-    prices = Prices(pricing, found.parts)
-    steps = unroll(found.parts, lambda region: prices.of(region).seconds, most)
+    steps = unroll(found.parts, lambda region: pricing.get_run_time_estimate(region).seconds, most)
     times = whole_micros([s.seconds for s in steps if s.region.kind == "compute"], rounding)
     steps = tuple(replace(s, micros=next(times)) if s.region.kind == "compute" else s for s in steps)
     note = {"producer": "mlsysim", "device": chip.name, "estimator": pricing.name, "split": split, "rounding": rounding}
     return _Ranks(found.program, steps, max(1, found.partitions), network).traces(note)
+
+
+class _Once:
+    """An estimator that is asked once for each distinct region: what the estimate paid for, the trace has."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self.estimator = estimator
+        self.known: dict[Any, RunTime] = {}
+
+    @property
+    def name(self) -> str:
+        return self.estimator.name
+
+    def get_run_time_estimate(self, region: Region) -> RunTime:
+        signature = region.signature()
+        if signature not in self.known:
+            self.known[signature] = self.estimator.get_run_time_estimate(region)
+        return self.known[signature]
+
+    def get_compile_args(self) -> Arguments:
+        return self.estimator.get_compile_args()
+
+    def get_exec_args(self) -> Arguments:
+        return self.estimator.get_exec_args()
 
 
 def _members(collective: Collective, ranks: int) -> tuple[tuple[int, ...], ...]:
@@ -90,7 +115,9 @@ class _Ranks:
         self.groups: dict[tuple[int, ...], int] = {}
         self.where: dict[int, dict[int, tuple[int, ...]]] = {}  # by collective: rank to its group
         self.work: dict[int, dict[str, int]] = {}  # of a compute region
-        collectives = [p for s in steps if s.region.kind == "comm" for p in s.region.pieces if isinstance(p, Collective)]
+        collectives = [
+            p for s in steps if s.region.kind == "comm" for p in s.region.pieces if isinstance(p, Collective)
+        ]
         for c in collectives:
             ranks = max([ranks, *(1 + max(g) for g in c.groups if g)])
         check(ranks, MAX_RANKS, "the number of ranks", "there is one file for each")
@@ -141,9 +168,7 @@ class _Ranks:
                 made = [("COMP_NODE", step.micros, self.attributes(step))]
             start = len(nodes)
             for kind, micros, attributes in made:
-                nodes.append(
-                    Node(len(nodes), step.name, kind, micros, deps, order, {"is_cpu_op": False, **attributes})
-                )
+                nodes.append(Node(len(nodes), step.name, kind, micros, deps, order, {"is_cpu_op": False, **attributes}))
             ends.append(tuple(range(start, len(nodes))) if made else deps)
         return tuple(nodes)
 

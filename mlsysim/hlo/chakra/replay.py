@@ -16,9 +16,7 @@ _MESSAGES = ("COMM_SEND_NODE", "COMM_RECV_NODE")
 _LEAST = 1e-9  # ASTRA-sim runs a node of 0 us for one nanosecond
 
 
-def replay(
-    traces: TraceSet, wire: Network, times: str = "exact", ranks: Sequence[int] | None = None
-) -> StreamSchedule:
+def replay(traces: TraceSet, wire: Network, times: str = "exact", ranks: Sequence[int] | None = None) -> StreamSchedule:
     """When the nodes of a set of traces run.
 
     Nodes that are ready start in the order of their numbers, one at a time on each stream of a rank, as in ASTRA-sim. The
