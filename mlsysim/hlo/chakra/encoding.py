@@ -26,7 +26,7 @@ def _varint(value: int) -> bytes:
 
 
 def _framed(message: Any) -> bytes:
-    data = message.SerializeToString(deterministic=True)
+    data: bytes = message.SerializeToString(deterministic=True)
     check(len(data), MAX_MESSAGE, "the size of one node in bytes", "use the linear split, which has fewer dependencies")
     return _varint(len(data)) + data
 

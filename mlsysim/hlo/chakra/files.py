@@ -10,7 +10,7 @@ from pathlib import Path
 from mlsysim.errors import InputError
 from mlsysim.hlo.chakra.encoding import MAX_BYTES, decode, encode
 from mlsysim.hlo.chakra.lowering import MAX_RANKS
-from mlsysim.hlo.chakra.nodes import Groups, TraceSet
+from mlsysim.hlo.chakra.nodes import Groups, Trace, TraceSet
 from mlsysim.hlo.limits import check
 
 GROUPS_FILE = "comm_groups.json"
@@ -22,9 +22,9 @@ def plain_name(text: str) -> str:
     """A name that is one part of a path: other characters become ``_``.
 
     >>> plain_name("../my step.mlir")
-    '_my_step.mlir'
+    '_my_step'
     """
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip(".-")[:100]
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text.removesuffix(".json").removesuffix(".mlir")).lstrip(".-")[:100]
     return name if _NAME.fullmatch(name) else "trace"
 
 
@@ -107,8 +107,8 @@ def load(directory: str | Path, name: str) -> TraceSet:
     folder = Path(directory)
     if not _NAME.fullmatch(name):
         raise InputError(f"name {name[:60]!r} is not that of a trace")
-    ranks = []
-    known = {}
+    ranks: list[Trace] = []
+    known: dict[bytes, Trace] = {}
     while len(ranks) <= MAX_RANKS and os.path.lexists(path := folder / f"{name}.{len(ranks)}.et"):
         raw = _bounded(path, MAX_BYTES)
         if raw not in known:

@@ -13,10 +13,10 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
-from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet
+from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet, Value
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
 from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
-from mlsysim.hlo.estimate import Network, estimate
+from mlsysim.hlo.estimate import Links, Network, estimate
 from mlsysim.hlo.estimators import Estimator, RooflineEstimator, RunTime
 from mlsysim.hlo.estimators.base import Arguments
 from mlsysim.hlo.estimators.roofline import weighted
@@ -29,6 +29,7 @@ MAX_RANKS = 4096
 MAX_RECORDS = 5_000_000  # nodes of all ranks together
 MAX_GROUPS = 2147  # ASTRA-sim multiplies a communicator's number by a million in 32 bit
 MAX_NUMBER = 2**63 - 1
+_Made = tuple[str, int, dict[str, Value]]  # type of a node, its microseconds, its attributes
 _TYPE = {
     "all_reduce": "ALL_REDUCE",
     "cross-replica-sum": "ALL_REDUCE",
@@ -76,7 +77,8 @@ def trace(
     times = whole_micros([s.seconds for s in steps if s.region.kind == "compute"], rounding)
     steps = tuple(replace(s, micros=next(times)) if s.region.kind == "compute" else s for s in steps)
     note = {"producer": "mlsysim", "device": chip.name, "estimator": pricing.name, "split": split, "rounding": rounding}
-    return _Ranks(found.program, steps, max(1, found.partitions), network).traces(note)
+    wire = network or (Links(chip.scale_up_bandwidth) if chip.has("scale_up_bandwidth") else None)
+    return _Ranks(found.program, steps, max(1, found.partitions), wire).traces(note)
 
 
 class _Once:
@@ -172,7 +174,7 @@ class _Ranks:
             ends.append(tuple(range(start, len(nodes))) if made else deps)
         return tuple(nodes)
 
-    def attributes(self, step: Step) -> dict[str, float | int]:
+    def attributes(self, step: Step) -> dict[str, Value]:
         """Work of a region. ASTRA-sim's own roofline divides by both numbers, so neither is written as 0."""
         region = step.region
         if id(region) not in self.work:
@@ -182,21 +184,20 @@ class _Ranks:
             self.work[id(region)] = {"num_ops": _whole(flops), "tensor_size": _whole(moved)}
         return {**self.work[id(region)], SECONDS: float(step.seconds)}
 
-    def collective(self, c: Collective, rank: int) -> "list[tuple[str, int, dict[str, int | str]]]":
+    def collective(self, c: Collective, rank: int) -> list[_Made]:
         group = self.where[id(c)].get(rank, ())
         if group not in self.groups or not c.in_bytes:
             return []  # alone, outside of all groups, or without a byte: nothing is sent
-        attributes: dict[str, int | str] = {
+        attributes: dict[str, Value] = {
             "comm_type": COLLECTIVES.index(_TYPE[c.op]),
             "comm_size": c.in_bytes,
             "pg_name": str(self.groups[group]),
         }
-        replayed = c.op == "collective_broadcast" and self.network is not None
-        micros = round(self.network(c) / MICRO) if replayed and self.network is not None else 0
+        micros = round(self.network(c) / MICRO) if self.network and c.op == "collective_broadcast" else 0
         return [("COMM_COLL_NODE", micros, attributes)]
 
-    def messages(self, c: Collective, rank: int, tag: int) -> "list[tuple[str, int, dict[str, int | str]]]":
-        made: list[tuple[str, int, dict[str, int | str]]] = []
+    def messages(self, c: Collective, rank: int, tag: int) -> list[_Made]:
+        made: list[_Made] = []
         for pair in c.groups:
             if len(pair) != 2:
                 raise InputError(f"{self.name}: a permute is a list of pairs")

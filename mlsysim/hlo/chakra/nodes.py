@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import fsum
+from typing import Any
 
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS, VERSION
 
@@ -63,3 +65,21 @@ class TraceSet:
     name: str
     ranks: tuple[Trace, ...]
     groups: Groups
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the traces hold, for JSON; times are those of rank 0."""
+        compute = [n for n in self.ranks[0].nodes if n.type == "COMP_NODE"]
+        different: list[Trace] = []
+        for trace in self.ranks:
+            if not any(trace is d or trace == d for d in different):
+                different.append(trace)
+        return {
+            "name": self.name,
+            "ranks": len(self.ranks),
+            "distinct": len(different),
+            "groups": len(self.groups),
+            "compute_nodes": len(compute),
+            "comm_nodes": len(self.ranks[0].nodes) - len(compute),
+            "compute_s": fsum(n.seconds for n in compute),
+            "compute_us": sum(n.duration_us for n in compute),
+        }

@@ -82,7 +82,7 @@ class _Replay:
         if node.type == "COMP_NODE":
             return f"rank {rank} node {node.id}"
         if node.type in _MESSAGES:
-            return f"rank {rank} permute {node.attributes.get('comm_tag', f'node {node.id}')}"
+            return f"rank {rank} permute {node.attributes.get('comm_tag', f'node {node.id}')!r}"
         if node.type == "COMM_COLL_NODE":
             met[node.group] += 1
             name = f"communicator {node.group} turn {met[node.group]}"

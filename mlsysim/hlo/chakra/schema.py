@@ -15,9 +15,8 @@ PACKAGE = "ChakraProtoMsg"
 VERSION = "0.0.4"  # that ASTRA-sim's own examples carry
 
 # A value of an attribute is one of these, or a list of them: number 3 is a double, 4 a list of doubles, and so on in turn.
-SCALARS = tuple(
-    "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool string bytes".split()
-)
+_NUMBERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+SCALARS = ("double", "float", *_NUMBERS, "bool", "string", "bytes")
 _FIRST_VALUE = 3
 
 NODE_TYPES = (
