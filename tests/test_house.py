@@ -47,6 +47,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.sweeping": {"numpy", "tqdm", "dask"},
     "serving.simulation": {"tqdm"},
     "hlo.stablehlo": {"jaxlib"},
+    "hlo.chakra.schema": {"google"},
     "validation.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
