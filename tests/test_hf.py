@@ -405,7 +405,7 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
 )
 def test_a_hostile_file_is_refused_with_its_name(tmp_path: Path, data: bytes | str, says: str) -> None:
     start = time.monotonic()
-    with pytest.raises(InputError, match=re.escape("config.json: ") + ".*" + re.escape(says)):
+    with pytest.raises(InputError, match=re.escape("config.json") + "[:,] " + ".*" + re.escape(says)):
         read(tmp_path, data)
     assert time.monotonic() - start < 2.0
 

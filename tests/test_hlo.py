@@ -573,6 +573,18 @@ def test_a_systolic_size_must_be_a_whole_number() -> None:
         systolic.gemm_cycles(1, 1, 1, 1, 1, "rs")
 
 
+@pytest.mark.independent
+def test_inside_a_manual_computation_a_device_moves_its_shard() -> None:
+    found = hlo.estimate(load("sm_shards"), "H100")
+    # by hand: 32 x 32 and 16 x 128 floats of four bytes, of arrays of 64 x 128
+    assert [(c.op, c.bytes, c.output_bytes) for c in found.collectives] == [
+        ("collective_permute", 4096, 4096),
+        ("all_to_all", 8192, 8192),
+    ]
+    # the product reads what came and what was there and writes one; its argument is the larger of its two shards
+    assert found.bytes == 4096 + 8192 + 4096
+
+
 # The command
 
 

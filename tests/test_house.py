@@ -14,7 +14,7 @@ import mlsysim
 # From the ground floor up; a module may import only from floors strictly below its own (or within its own package).
 FLOORS = [
     {"errors", "_numeric"},
-    {"units", "tables"},
+    {"units", "tables", "files"},
     {"equations"},
     {"results", "quantities", "intervals", "sensitivity"},
     {"catalog"},

@@ -499,7 +499,7 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         read_cases(path)
     (tmp_path / "b.csv").write_bytes(b"id\n\xff\n")
     monkeypatch.setattr(cases, "MAX_FILE_BYTES", 1000)
-    with pytest.raises(InputError, match="line 2: not UTF-8"):
+    with pytest.raises(InputError, match="line 2, column 1: not UTF-8"):
         read_cases(tmp_path / "b.csv")
     with pytest.raises(InputError, match="cannot be read"):
         read_cases(tmp_path / "missing.csv")

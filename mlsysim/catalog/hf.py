@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 _MAX_SIZE = 10**7  # of any one dimension; the largest vocabulary in use is below 300,000
@@ -48,27 +49,15 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def _read_json(path: Path) -> Any:
-    try:
-        if not path.is_file():
-            raise InputError(f"{str(path)[:200]!r}: not a file; give the path of a model's config.json")
-        with path.open("rb") as file:
-            data = file.read(MAX_CONFIG_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{str(path)[:200]!r}: cannot be read; give the path of a model's config.json") from error
-    if len(data) > MAX_CONFIG_BYTES:
-        raise InputError(f"{path.name}: larger than {MAX_CONFIG_BYTES:,} bytes; a config.json is far smaller")
+    text = read_text(path, MAX_CONFIG_BYTES, "the path of a model's config.json", "a config.json is far smaller")
     try:
         return json.loads(
-            data.decode(),
+            text,
             object_pairs_hook=_refuse_duplicates,
             parse_int=_bounded_int,
             parse_float=_bounded_float,
             parse_constant=_no_constant,
         )
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
     except ValueError as error:
         raise InputError(f"{path.name}: not valid JSON: {error}; give the config.json as it was published") from error
     except RecursionError as error:

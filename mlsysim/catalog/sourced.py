@@ -8,6 +8,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.files import read_text
 
 MAX_FILE_BYTES = 1_000_000
 _PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read")
@@ -34,16 +35,9 @@ class Sourced:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file of bounded size; every error names the file, and the line where there is one."""
+    text = read_text(path, MAX_FILE_BYTES, "the path of a TOML file", "a catalogue file is far smaller")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; a catalogue file is far smaller")
-        return tomllib.loads(data.decode())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a TOML file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path.name}: not valid TOML: {error}") from error
     except RecursionError as error:

@@ -10,7 +10,7 @@ from mlsysim.errors import InputError, MlsysimError
 from mlsysim.network import astrasim
 
 COMPATIBLE = ("astrasim",)
-_TOPOLOGY_OPTIONS = (
+TOPOLOGY_OPTIONS = (
     "splits",
     "active_chunks",
     "endpoint_delay",
@@ -28,7 +28,7 @@ class Given(NamedTuple):
     si: float
 
 
-def _given(expected: str) -> Callable[[str], Given]:
+def given(expected: str) -> Callable[[str], Given]:
     """An argparse type that keeps the number as given: another program's arithmetic must not start from a rounded one."""
     factor = units.unit(expected).factor
 
@@ -45,16 +45,18 @@ def _given(expected: str) -> Callable[[str], Given]:
     return convert
 
 
-def _list(expected: str) -> Callable[[str], list[Given]]:
-    one = _given(expected)
+def listed(expected: str) -> Callable[[str], list[Given]]:
+    """An argparse type for one quantity, or one per dimension with commas."""
+    one = given(expected)
     return lambda text: [one(part.strip()) for part in text.split(",")]
 
 
-def _names(text: str) -> list[str]:
+def names_of(text: str) -> list[str]:
+    """Names with commas between them."""
     return [part.strip() for part in text.split(",")]
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     if len(text) > 12 or not text.strip().isdecimal():
         raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number; write one as in 4")
     return int(text)
@@ -67,7 +69,7 @@ def _one(option: str, values: list[Given]) -> float:
 
 
 def _among_equals(args: argparse.Namespace) -> communication.CollectiveTime:
-    unused = [name for name in _TOPOLOGY_OPTIONS if getattr(args, name) is not None]
+    unused = [name for name in TOPOLOGY_OPTIONS if getattr(args, name) is not None]
     if unused:
         raise InputError(f"collective: --{unused[0].replace('_', '-')} needs --topology, as in --topology ring:8")
     if args.ranks is None:
@@ -117,6 +119,25 @@ def _collective(args: argparse.Namespace) -> None:
         print(result.explain())
 
 
+def topology_options(p: argparse.ArgumentParser) -> None:
+    """Options of a schedule on a topology, beside the topology, its bandwidths, latencies and algorithms."""
+    p.add_argument("--splits", type=whole, help="chunks that the buffer is cut into (default: 1)")
+    p.add_argument("--active-chunks", type=whole, help="chunks that a dimension works on at once (default: 1)")
+    p.add_argument(
+        "--endpoint-delay",
+        type=given("ns"),
+        help="before a message leaves a rank and after it arrives, in ns (default: 0; 10 with --compat astrasim)",
+    )
+    p.add_argument(
+        "--local-mem-bandwidth", type=given("GB/s"), help="memory of the additions, in GB/s (default: they are free)"
+    )
+    p.add_argument("--optimization", help=f"{' or '.join(network.OPTIMIZATIONS)} (default: localBWAware)")
+    p.add_argument(
+        "--congestion", help="aware (links are shared) or unaware (default: aware; unaware with --compat astrasim)"
+    )
+    p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
+
+
 def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
@@ -134,7 +155,7 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--algorithm",
         required=True,
-        type=_names,
+        type=names_of,
         help=f"{algorithms}; with --topology {', '.join(network.ALGORITHMS)}, one for all dimensions or one for each with commas",
     )
     p.add_argument("--ranks", type=quantity("1"), help="devices that take part")
@@ -147,13 +168,13 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--bandwidth",
         required=True,
-        type=_list("GB/s"),
+        type=listed("GB/s"),
         help='per device (of a link, with --topology), one way: 50 is 50 GB/s; or "400 Gbit/s"; per dimension with commas',
     )
     p.add_argument(
         "--latency",
         default="0",
-        type=_list("ns"),
+        type=listed("ns"),
         help='per step (of a link, with --topology): 500 is 500 ns; or "5 us"; per dimension with commas (default: 0)',
     )
     p.add_argument("--overhead", default=0.0, type=quantity("s"), help='of the call, as in "10 us" (default: 0)')
@@ -162,19 +183,5 @@ def add(commands: Commands) -> None:
         help=f"kind:ranks with kind one of {', '.join(network.KINDS)}; dimensions joined by x, as ring:4xswitch:2; "
         "a dragonfly is groups/routers/ranks per router, as dragonfly:9/4/2",
     )
-    p.add_argument("--splits", type=_whole, help="chunks that the buffer is cut into (default: 1)")
-    p.add_argument("--active-chunks", type=_whole, help="chunks that a dimension works on at once (default: 1)")
-    p.add_argument(
-        "--endpoint-delay",
-        type=_given("ns"),
-        help="before a message leaves a rank and after it arrives, in ns (default: 0; 10 with --compat astrasim)",
-    )
-    p.add_argument(
-        "--local-mem-bandwidth", type=_given("GB/s"), help="memory of the additions, in GB/s (default: they are free)"
-    )
-    p.add_argument("--optimization", help=f"{' or '.join(network.OPTIMIZATIONS)} (default: localBWAware)")
-    p.add_argument(
-        "--congestion", help="aware (links are shared) or unaware (default: aware; unaware with --compat astrasim)"
-    )
-    p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
+    topology_options(p)
     p.set_defaults(run=_collective)

@@ -1,9 +1,14 @@
 """``mlsysim hlo``: what a StableHLO program costs on a device."""
 
 import argparse
+from typing import Any
 
+from mlsysim import network
+from mlsysim.catalog import Device
 from mlsysim.cli.arguments import Commands, Parser, device_options, efficiency, pick_device, print_json, quantity
+from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
 from mlsysim.errors import InputError
+from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
 
 
 def _run_as(pairs: list[str]) -> dict[str, str]:
@@ -16,19 +21,47 @@ def _run_as(pairs: list[str]) -> dict[str, str]:
     return found
 
 
+def _network(args: argparse.Namespace, device: Device) -> Any:
+    """What prices the collectives: a topology, links between equals, or None for the default."""
+    from mlsysim import hlo
+
+    rates, waits = args.bandwidth, args.latency
+    if args.topology is None:
+        unused = [name for name in ("algorithm", *TOPOLOGY_OPTIONS) if getattr(args, name) is not None]
+        if unused:
+            raise InputError(f"hlo estimate: --{unused[0].replace('_', '-')} needs --topology, as in --topology ring:8")
+        if len(rates or waits) > 1 or len(waits) > 1:
+            raise InputError("hlo estimate: several bandwidths or latencies need --topology, as in ring:4xswitch:2")
+        if rates is None and not waits[0].si:
+            return None
+        return hlo.Links(rates[0].si if rates else device.scale_up_bandwidth, waits[0].si)
+    if rates is None:
+        raise InputError(
+            "hlo estimate: --topology needs --bandwidth, of one link and one way, one for each dimension or one for all"
+        )
+    given = {name: getattr(args, name) for name in ("splits", "active_chunks", "optimization", "congestion", "compat")}
+    options = {name: value for name, value in given.items() if value is not None}
+    if args.compat:  # its default, and its GB/s of a link
+        options.setdefault("congestion", "unaware")
+        options["endpoint_delay"] = ENDPOINT_DELAY_NS / 1e9
+    if args.endpoint_delay is not None:
+        options["endpoint_delay"] = args.endpoint_delay.si
+    if args.local_mem_bandwidth is not None:
+        options["memory_bandwidth"] = args.local_mem_bandwidth.si
+    bandwidth = [b.number * GB if args.compat else b.si for b in rates]
+    return hlo.Fabric(args.topology, bandwidth, [t.si for t in waits], args.algorithm, **options)
+
+
 def _estimate(args: argparse.Namespace) -> None:
     from mlsysim import hlo
 
     device = pick_device(args.device, args.device_file)
-    network = None
-    if args.bandwidth is not None or args.latency:
-        network = hlo.Links(args.bandwidth if args.bandwidth is not None else device.scale_up_bandwidth, args.latency)
     result = hlo.estimate(
         args.file,
         device,
         split=args.split,
         fuse=None if args.fusion == "auto" else args.fusion == "on",
-        network=network,
+        network=_network(args, device),
         efficiency=args.efficiency,
         memory_efficiency=args.memory_efficiency,
         run_as=_run_as(args.run_as),
@@ -62,9 +95,22 @@ def add(commands: Commands) -> None:
         help="fuse operations: where no compiler has (auto), always, or never",
     )
     p.add_argument(
-        "--bandwidth", type=quantity("GB/s"), help="of the links, per device and one way (default: scale-up)"
+        "--topology",
+        help=f"of the devices: kind:ranks with kind one of {', '.join(network.KINDS)}; dimensions joined by x, as "
+        "ring:4xswitch:2 (default: devices that all reach each other)",
     )
-    p.add_argument("--latency", default=0.0, type=quantity("ns"), help="per step of a collective (default: 0)")
+    p.add_argument(
+        "--algorithm", type=names_of, help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)"
+    )
+    p.add_argument(
+        "--bandwidth",
+        type=listed("GB/s"),
+        help="per device and one way (default: scale-up); with --topology of a link, per dimension with commas",
+    )
+    p.add_argument(
+        "--latency", default="0", type=listed("ns"), help="per step, or of a link with --topology (default: 0)"
+    )
+    topology_options(p)
     p.add_argument(
         "--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)"
     )

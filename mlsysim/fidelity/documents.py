@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.files import read_text
 
 MAX_FILE_BYTES = 1_000_000
 MAX_TEXT = 1_000
@@ -83,17 +84,9 @@ def read(path: str | Path, kind: str, version: int) -> Fields:
         Unreadable, too large, not JSON, another kind or version.
     """
     path = Path(path)
+    text = read_text(path, MAX_FILE_BYTES, f"the path of a {kind} file", f"a {kind} file is far smaller")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a {kind} file") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; a {kind} file is far smaller")
-    try:
-        raw = json.loads(data.decode())
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: not UTF-8 at byte {error.start}") from error
+        raw = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{path.name}: not valid JSON at line {error.lineno}, column {error.colno}") from error
     except (RecursionError, ValueError) as error:  # nested too deeply; an integer of too many digits

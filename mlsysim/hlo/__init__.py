@@ -4,6 +4,7 @@ Reading StableHLO text needs jaxlib (extra ``hlo``); a program in its JSON form 
 """
 
 from mlsysim.hlo.estimate import Estimate, Links, estimate
+from mlsysim.hlo.fabric import Fabric
 from mlsysim.hlo.form import from_json, to_json
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 from mlsysim.hlo.samples import sample, samples
@@ -12,6 +13,7 @@ from mlsysim.hlo.stablehlo import parse, read
 __all__ = [
     "Block",
     "Estimate",
+    "Fabric",
     "Links",
     "Op",
     "Program",

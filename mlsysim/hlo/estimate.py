@@ -223,10 +223,10 @@ def _estimate(
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
     wire: Network = network or Links(1.0)
-    known: dict[tuple[str, int, int, int], float] = {}
+    known: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks)
+        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
         if key not in known:
             known[key] = wire(c)
         return known[key]
@@ -250,6 +250,7 @@ def _estimate(
     total = compute + comm if split == "linear" else max(timeline.total, compute)
     domain = device.scale_up_domain if device.has("scale_up_domain") and not isinstance(network, type(None)) else None
     notes = _notes(program, messages, clock, not graph.optimised, fused, domain if isinstance(network, Links) else None)
+    notes += getattr(network, "notes", ())
     return Estimate(
         program=program.name,
         device=device.name,

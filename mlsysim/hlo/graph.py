@@ -31,6 +31,7 @@ class _Builder:
         self.ops = 0
         self.chase: trips.Chase | None = None
         self.weight = 1  # times that the op being added runs
+        self.sharded: set[int] = set()  # values that are known by their size on one device
         self.type_of: Callable[[int], TensorType] = program.type_of
 
     def new(self, value: int) -> int:
@@ -134,6 +135,17 @@ class _Builder:
         else:
             for i, value in enumerate(op.results):
                 env[value] = env[op.operands[i]] if i < len(op.operands) else self.new(value)
+                if base == "custom_call":
+                    self.shard(env[value], value)
+
+    def shard(self, got: int, seen_as: int) -> None:
+        """A device holds no more of a value than the shard that its own part of the program sees."""
+        size = self.type_of(seen_as).bytes
+        if size < self.bytes[got]:
+            self.bytes[got] = size
+            self.sharded.add(got)
+        elif got in self.sharded:  # two parts that see different shards: it holds the larger
+            self.bytes[got] = size
 
     def call(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         body = self.program.functions.get(op.attributes.get("callee", ""))
@@ -153,6 +165,8 @@ class _Builder:
         inner = env if op.blocks else {}  # a function sees only its arguments, a region all that is around it
         for argument, operand in zip(body.arguments, op.operands, strict=True):
             inner[argument] = env[operand]
+            if op.base == "manual_computation":
+                self.shard(env[operand], argument)
         self.in_function += not op.blocks
         results = self.block(body, inner, into, depth + 1)
         self.in_function -= not op.blocks
@@ -229,7 +243,7 @@ class _Builder:
             ranks = len({device for pair in members for device in pair})
         elif not ranks:  # no groups: everybody
             ranks = max(self.program.partitions, self.program.replicas)
-        in_bytes, out_bytes = (sum(self.bytes[v] for v in ids) for ids in (reads, writes))
+        in_bytes, out_bytes = (sum(self.type_of(v).bytes for v in ids) for ids in (op.operands, op.results))
         into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks))
 
 

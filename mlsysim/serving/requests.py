@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from mlsysim.errors import InputError
+from mlsysim.files import read_text
 
 MAX_FILE_BYTES = 1 << 28
 MAX_ROWS = 1 << 21
@@ -60,19 +61,7 @@ def rows(path: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) 
         A file that cannot be read, is no UTF-8 or no CSV, or lacks a column; with line and column.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a CSV file") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; split it")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        raise InputError(f"{path.name}, line {line}, column {column}: not UTF-8; save the file as UTF-8") from error
+    text = read_text(path, MAX_FILE_BYTES, "the path of a CSV file", "split it")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.files import read_text
 
 MAX_FILE_BYTES = 16_000_000
 MAX_ROWS = 100_000
@@ -159,23 +160,6 @@ def recognise(header: Sequence[str], file: str) -> CaseClass:
     return found[0]
 
 
-def _text_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a CSV file") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; split it")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{path.name}, line {line}: not UTF-8 at byte {error.start}; save the file as UTF-8"
-        ) from error
-
-
 def read_cases(path: str | Path, class_name: str | None = None) -> CaseFile:
     """Read a case file of bounded size; every error names the file, the line and the column.
 
@@ -194,7 +178,8 @@ def read_cases(path: str | Path, class_name: str | None = None) -> CaseFile:
     path = Path(path)
     if class_name is not None and class_name not in CLASSES:
         raise unknown_name("class of cases", class_name, CLASSES)
-    reader = csv.reader(io.StringIO(_text_of(path), newline=""), strict=True)
+    text = read_text(path, MAX_FILE_BYTES, "the path of a CSV file", "split it")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
         for column in header:

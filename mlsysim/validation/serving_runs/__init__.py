@@ -14,6 +14,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.files import read_text
 
 METRICS = ("ttft", "itl", "e2e", "e2e_per_token")
 REGIMES = ("synchronous", "loaded")
@@ -118,17 +119,11 @@ class ServingRun:
 
 def read_requests(path: Path) -> tuple[MeasuredRequest, ...]:
     """Requests of a file, read with bounds; an error names the file, the line and the column."""
+    text = read_text(path, MAX_FILE_BYTES, "the path of a CSV file", "split the run")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path.name}: cannot be read ({error.strerror}); give the path of a CSV file") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{path.name}: larger than {MAX_FILE_BYTES:,} bytes; split the run")
-    try:
-        rows = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path.name}: not a CSV file in UTF-8 ({error}); save it as one") from error
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise InputError(f"{path.name}: not a CSV file ({error}); save it as one") from error
     names = [f.name for f in fields(MeasuredRequest)]
     if not rows or rows[0] != names:
         raise InputError(f"{path.name}: line 1: the columns must be {','.join(names)}")
