@@ -111,7 +111,7 @@ class Llama:
         lay = self.layout
         h = lay.enter(_norm(x, w["norm1"]))
         q, k, v = (_heads(h @ w[name], self.shape.head_dim) for name in ("wq", "wk", "wv"))
-        core = jax.checkpoint(_attention) if self.recipe.recompute == "attention" else _attention
+        core = _again if self.recipe.recompute == "attention" else _attention
         x = x + lay.leave(core(_rotate(q, rotation), _rotate(k, rotation), v) @ w["wo"])
         h = lay.enter(_norm(x, w["norm2"]))
         return x + lay.leave((jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"])
@@ -146,3 +146,17 @@ def _attention(q: Any, k: Any, v: Any) -> Any:
     seen = lax.broadcasted_iota(jnp.int32, scores.shape, 3) >= lax.broadcasted_iota(jnp.int32, scores.shape, 4)
     weights = jax.nn.softmax(jnp.where(seen, scores, -1e30), axis=-1).astype(v.dtype)
     return jnp.einsum("bkgqs,bskd->bqkgd", weights, v).reshape(batch, sequence, heads * size)
+
+
+@jax.custom_vjp
+def _again(q: Any, k: Any, v: Any) -> Any:
+    """Attention that keeps only what goes in, and computes its scores again for the backward pass."""
+    return _attention(q, k, v)
+
+
+def _again_backward(kept: Any, gradient: Any) -> Any:
+    # The barrier keeps a compiler from seeing that the scores are known already
+    return jax.vjp(_attention, *lax.optimization_barrier(kept))[1](gradient)
+
+
+_again.defvjp(lambda q, k, v: (_attention(q, k, v), (q, k, v)), _again_backward)
