@@ -42,6 +42,7 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
     "s": (1.0, {"s": 1}),
     "min": (minute, {"s": 1}),
     "h": (hour, {"s": 1}),
+    "Hz": (1.0, {"s": -1}),
     "day": (day, {"s": 1}),
     "days": (day, {"s": 1}),
     "year": (year, {"s": 1}),
@@ -59,7 +60,16 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
 _DECIMAL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 # Which prefixes make sense: nobody means a milli-byte, and "min" must not read as milli-inch.
-_SMALL_AND_LARGE = {"s": "nuµm", "J": "nuµmkMGTP", "W": "nuµmkMGTP", "Wh": "kMGTP", "g": "mk", "t": "kM", "L": "mkM"}
+_SMALL_AND_LARGE = {
+    "s": "nuµm",
+    "J": "nuµmkMGTP",
+    "W": "nuµmkMGTP",
+    "Wh": "kMGTP",
+    "g": "mk",
+    "t": "kM",
+    "L": "mkM",
+    "Hz": "kMG",
+}
 _SMALL_AND_LARGE |= dict.fromkeys(("B", "byte", "bytes", "bit", "b", "FLOP", "token", "tokens"), "kMGTPE")
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
@@ -249,7 +259,9 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
     if head in ("FLOP", "byte") and tail in ("byte", "FLOP"):  # an intensity is read as a plain number
         return f"{value:.{digits}g} {unit_text}"
     symbol = {"byte": "B"}.get(head, head)
-    steps = dict(_STEPS if head in ("byte", "FLOP", "W", "J", "token") else _STEPS[3:] if head == "L" else [("", 1.0)])
+    steps = dict(
+        _STEPS if head in ("byte", "FLOP", "W", "J", "token", "Hz") else _STEPS[3:] if head == "L" else [("", 1.0)]
+    )
     if head in ("s", "W", "J"):
         steps |= dict(_STEPS_SMALL)
     if prefix is None:

@@ -6,11 +6,11 @@ and conversions included. Exponentials, roots, powers and trigonometric function
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.hlo import calls
+from mlsysim.hlo import calls, products
 from mlsysim.hlo.convolution import convolution_flops
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, ELEMENTWISE, EXPANDED, FREE, MOVES, TOUCHING, TRANSCENDENTAL
 from mlsysim.hlo.program import Block, TensorType
@@ -26,6 +26,7 @@ class Cost:
     bytes: float = 0.0
     matrix_dtype: str = ""  # input type of the matrix work
     known: bool = True
+    gemm: products.Gemm | None = None  # its matrix work as a product
 
     def times(self, count: float) -> "Cost":
         return Cost(
@@ -35,6 +36,7 @@ class Cost:
             self.bytes * count,
             self.matrix_dtype,
             self.known,
+            self.gemm,
         )
 
 
@@ -56,21 +58,23 @@ def _contracted(operands: Sequence[TensorType], attributes: Mapping[str, Any]) -
         raise InputError(f"a dot contracts dimension {max(dims)} of tensor<{operands[0]}>") from None
 
 
-def _matrix(flops: float, operands: Sequence[TensorType], results: Sequence[TensorType]) -> Cost:
+def _matrix(
+    flops: float, operands: Sequence[TensorType], results: Sequence[TensorType], gemm: products.Gemm | None
+) -> Cost:
     # A product of two types runs at the wider of the two
     widest = max(operands[:2], key=lambda t: t.bytes / max(1, t.elements)).dtype
-    return Cost(flops, flops, 0.0, _total(operands) + _total(results), widest)
+    return Cost(flops, flops, 0.0, _total(operands) + _total(results), widest, gemm=gemm)
 
 
 def _dot(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
-    cost = _matrix(2.0 * r[0].elements * _contracted(o, a), o[:2], r)
-    if cost.matrix_dtype == "f32" and a.get("precision"):
-        return Cost(cost.flops, cost.matrix_flops, 0.0, cost.bytes, "f32 exact")
-    return cost
+    contracted = _contracted(o, a)
+    cost = _matrix(2.0 * r[0].elements * contracted, o[:2], r, products.of_dot(o[0], r[0], contracted, a))
+    return replace(cost, matrix_dtype="f32 exact") if cost.matrix_dtype == "f32" and a.get("precision") else cost
 
 
 def _convolution(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
-    return _matrix(convolution_flops(o[0].shape, o[1].shape, r[0].shape, a), o[:2], r)
+    shapes = o[0].shape, o[1].shape, r[0].shape
+    return _matrix(convolution_flops(*shapes, a), o[:2], r, products.of_convolution(*shapes, a))
 
 
 def _touched(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
@@ -194,7 +198,8 @@ def op_cost(
             return Cost(bytes=traffic, known=False)
         kind, flops = found
         if kind == "matrix":
-            return _matrix(flops, operands[:2], results[:1])
+            gemm = products.of_library_call(attributes, operands, results[0], flops)
+            return _matrix(flops, operands[:2], results[:1], gemm)
         return {"free": FREE_COST, "move": Cost(bytes=traffic), "rng": Cost(transcendentals=flops, bytes=traffic)}.get(
             kind, Cost(flops=flops, bytes=traffic)
         )

@@ -1,7 +1,7 @@
 """The estimate of a program on a device: its work, its regions, and when they run."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import fsum
 from pathlib import Path
@@ -11,12 +11,14 @@ from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo import slicing
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece, kernels
+from mlsysim.hlo.estimators.base import Estimator
+from mlsysim.hlo.estimators.pricing import Prices, Pricing
+from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
+from mlsysim.hlo.fusion import kernels
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
-from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
@@ -88,11 +90,13 @@ class Estimate:
     notes: tuple[str, ...]
     parts: tuple[Region, ...]
     timeline: Timeline
+    pricing: Pricing
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the regions themselves, for JSON."""
         shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
         shown["collectives"] = [asdict(m) for m in self.collectives]
+        shown["pricing"] = self.pricing.to_dict()
         return shown | {"unknown_ops": dict(self.unknown_ops), "notes": list(self.notes)}
 
     def __str__(self) -> str:
@@ -110,6 +114,7 @@ class Estimate:
             row("  of it exposed", self.exposed_comm_s, "s"),
             row("total", self.total_s, "s"),
             f"  {self.kernels} kernels in {self.regions} regions, {self.unique_regions} of them different",
+            *str(self.pricing).splitlines(),
         ]
         byop: Counter[tuple[str, int]] = Counter()
         for message in self.collectives:
@@ -121,17 +126,8 @@ class Estimate:
     __repr__ = __str__
 
 
-def _weighted(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:
-    """Every kernel with the times it runs."""
-    for piece in pieces:
-        if isinstance(piece, Kernel):
-            yield piece, times
-        elif isinstance(piece, LoopKernels):
-            yield from _weighted(piece.body, times * piece.count)
-
-
 def _notes(
-    program: Program, messages: Sequence[Message], clock: Roofline, raw: bool, fuse: bool, domain: int | None
+    program: Program, messages: Sequence[Message], estimator: Estimator, raw: bool, fuse: bool, domain: int | None
 ) -> list[str]:
     notes = []
     if program.sharded and not messages:
@@ -145,8 +141,9 @@ def _notes(
             "no compiler has fused this program; "
             + ("our own fusion did" if fuse else "every operation moves its bytes")
         )
-    if clock.vector_rate is None:
-        notes.append(f"{clock.device.name} lists no vector rate: only memory bounds its elementwise work")
+    if isinstance(estimator, RooflineEstimator) and estimator.clock.vector_rate is None:
+        name = estimator.clock.device.name
+        notes.append(f"{name} lists no vector rate: only memory bounds its elementwise work")
     widest = max((m.ranks for m in messages), default=0)
     if domain and widest > domain:
         notes.append(
@@ -171,8 +168,9 @@ def estimate(
     efficiency: float = 1.0,
     memory_efficiency: float = 1.0,
     run_as: Mapping[str, str] | None = None,
+    estimator: Estimator | None = None,
 ) -> Estimate:
-    """Work and time of a program on one device, by the roofline of its kernels.
+    """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
 
     Parameters
     ----------
@@ -189,6 +187,8 @@ def estimate(
         Fractions of the peaks of matrix units and memory. At 1 the estimate is a bound.
     run_as : mapping, optional
         Precision that products of a type run at, as in ``{"f32": "fp32"}``.
+    estimator : Estimator, optional
+        What prices compute regions, each distinct one once; by default the roofline with the three arguments before.
 
     Returns
     -------
@@ -199,20 +199,18 @@ def estimate(
     InputError, UnknownNameError
         A program that cannot be read; a precision or a bandwidth that the device does not list.
     """
+    device = catalog.device(device)
+    if estimator is None:
+        estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
+    elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
+        raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
     with no_collection():
         program = program if isinstance(program, Program) else read(program)
-        return _estimate(
-            program,
-            catalog.device(device),
-            split,
-            fuse,
-            network,
-            Roofline(catalog.device(device), efficiency, memory_efficiency, run_as),
-        )
+        return _estimate(program, device, split, fuse, network, estimator)
 
 
 def _estimate(
-    program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, clock: Roofline
+    program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, estimator: Estimator
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
@@ -231,25 +229,26 @@ def _estimate(
             known[key] = wire(c)
         return known[key]
 
-    work = list(_weighted(pieces))
-    times = {id(kernel): clock.seconds(kernel) for kernel, _ in work}
+    work = list(weighted(pieces))
+    prices = Prices(estimator, regions)
 
     def region_time(region: Region) -> float:
-        return fsum(
-            message_time(p) if isinstance(p, Collective) else fsum(times[id(k)] * n for k, n in _weighted([p]))
-            for p in region.pieces
-        )
+        if region.kind == "comm":
+            return fsum(message_time(p) for p in region.pieces if isinstance(p, Collective))
+        return prices.of(region).seconds
 
     timeline = schedule(regions, region_time)
     messages = [
         Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
         for c, n in graph.collectives()
     ]
-    compute = fsum(times[id(kernel)] * n for kernel, n in work)
+    compute = prices.total()
     comm = fsum(m.time_s * m.count for m in messages)
     total = compute + comm if split == "linear" else max(timeline.total, compute)
     domain = device.scale_up_domain if device.has("scale_up_domain") and not isinstance(network, type(None)) else None
-    notes = _notes(program, messages, clock, not graph.optimised, fused, domain if isinstance(network, Links) else None)
+    notes = _notes(
+        program, messages, estimator, not graph.optimised, fused, domain if isinstance(network, Links) else None
+    )
     notes += getattr(network, "notes", ())
     return Estimate(
         program=program.name,
@@ -275,4 +274,5 @@ def _estimate(
         notes=tuple(notes),
         parts=regions,
         timeline=timeline,
+        pricing=prices.summary(),
     )

@@ -57,20 +57,18 @@ class Roofline:
         rates = self.device.vector_flops
         return rates["fp32"] if "fp32" in rates.by_precision else None
 
+    def without_products(self, kernel: Kernel) -> float:
+        """The bound of one kernel by its traffic and its vector work alone, where its products run elsewhere."""
+        time = kernel.bytes / self.bandwidth
+        if self.vector_rate:
+            vector = sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in kernel.nodes)
+            time = max(time, vector / self.vector_rate)
+        return time
+
     def seconds(self, kernel: Kernel) -> float:
         """The bound of one kernel."""
-        time = kernel.bytes / self.bandwidth
-        flops = transcendentals = 0.0
-        matrix: dict[str, float] = {}
-        for node in kernel.nodes:
-            cost = node.cost
-            flops += cost.flops
-            transcendentals += cost.transcendentals
-            if cost.matrix_flops:
-                matrix[cost.matrix_dtype] = matrix.get(cost.matrix_dtype, 0.0) + cost.matrix_flops
+        time = self.without_products(kernel)
+        matrix = kernel.matrix()
         if matrix:
             time = max(time, sum(work / (self.peak(dtype) * self.efficiency) for dtype, work in matrix.items()))
-        if self.vector_rate:
-            vector = flops - sum(matrix.values()) + transcendentals
-            time = max(time, vector / self.vector_rate)
         return time

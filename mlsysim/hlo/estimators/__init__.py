@@ -1,0 +1,20 @@
+"""Estimators of the time of a compute region, behind one protocol."""
+
+from mlsysim.hlo.estimators.arrays import SystolicArray, array, arrays
+from mlsysim.hlo.estimators.base import Estimator, RunTime
+from mlsysim.hlo.estimators.composite import CompositeEstimator
+from mlsysim.hlo.estimators.matrix import SystolicEstimator
+from mlsysim.hlo.estimators.roofline import RooflineEstimator
+from mlsysim.hlo.estimators.scalesim import ScaleSimEstimator
+
+__all__ = [
+    "CompositeEstimator",
+    "Estimator",
+    "RooflineEstimator",
+    "RunTime",
+    "ScaleSimEstimator",
+    "SystolicArray",
+    "SystolicEstimator",
+    "array",
+    "arrays",
+]

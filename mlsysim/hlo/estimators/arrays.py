@@ -1,0 +1,89 @@
+"""Systolic arrays: their size, their number and their clock, with where each figure was read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from mlsysim import units
+from mlsysim.catalog.sourced import Sourced, read_toml, sourced
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.hlo import systolic
+from mlsysim.hlo.products import Gemm
+
+_FIELDS = {"rows": "1", "columns": "1", "arrays": "1", "clock": "1/s"}
+_MOST = 65_536
+
+
+@dataclass(frozen=True)
+class SystolicArray:
+    """One or several equal arrays of ``rows`` x ``columns`` elements, each of which multiplies and adds once per cycle.
+
+    Several arrays share the products of a batch. Where there are more arrays than products, M of each product is split over as
+    many arrays as each can have. M is not split across products, and N and K never are.
+    """
+
+    rows: int
+    columns: int
+    clock: float
+    arrays: int = 1
+    dataflow: str = "ws"
+    name: str = ""
+    sources: Mapping[str, Sourced] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "columns", "arrays"):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= _MOST:
+                raise InputError(f"systolic array: {name} = {value!r} must be a whole number in [1, {_MOST}]")
+        if not 0 < self.clock <= 1e12:
+            raise InputError(f"systolic array: clock = {self.clock!r} is outside (0, 1e12]; give cycles per second")
+        if self.dataflow not in systolic.DATAFLOWS:
+            raise unknown_name("dataflow", self.dataflow, systolic.DATAFLOWS)
+
+    @property
+    def peak(self) -> float:
+        """Of all arrays together, in FLOP/s."""
+        return float(systolic.array_peak(self.rows, self.columns, self.clock, self.arrays))
+
+    def share(self, gemm: Gemm) -> tuple[Gemm, int]:
+        """The product that the busiest array runs, and how many of them one after another."""
+        each = max(1, self.arrays // gemm.batch)  # arrays per product
+        at_once = self.arrays // each
+        return Gemm(1, -(-gemm.m // each), gemm.n, gemm.k), -(-gemm.batch // at_once)
+
+    def cycles(self, gemm: Gemm) -> int:
+        """Cycles until the last array is done."""
+        part, rounds = self.share(gemm)
+        return rounds * systolic.gemm_cycles(part.m, part.n, part.k, self.rows, self.columns, self.dataflow)
+
+    def seconds(self, gemm: Gemm) -> float:
+        """Time of a product at the array's clock, with operands there when they are needed."""
+        return float(systolic.cycles_time(self.cycles(gemm), self.clock))
+
+    def __str__(self) -> str:
+        several = f"{self.arrays} x " if self.arrays > 1 else ""
+        return f"{several}{self.rows}x{self.columns} {self.dataflow.upper()} at {units.format(self.clock, 'Hz')}"
+
+
+@cache
+def arrays() -> Mapping[str, SystolicArray]:
+    """The arrays that ship with the package, by name."""
+    found = {}
+    for name, entry in read_toml(Path(__file__).with_name("arrays.toml")).items():
+        facts = {key: sourced(entry[key], unit, f"arrays.toml, {name}, {key}", "") for key, unit in _FIELDS.items()}
+        rows, columns, several = (int(facts[key].value) for key in ("rows", "columns", "arrays"))
+        found[name] = SystolicArray(rows, columns, facts["clock"].value, several, name=name, sources=facts)
+    return found
+
+
+def array(name: str) -> SystolicArray:
+    """An array of :func:`arrays`.
+
+    >>> array("tpu-v3-core").arrays
+    2
+    """
+    known = arrays()
+    if name not in known:
+        raise unknown_name("systolic array", name, known)
+    return known[name]
