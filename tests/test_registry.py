@@ -45,6 +45,7 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
     "mlsysim.validation.metrics": "12-reality-checks",
+    "mlsysim.validation.comparing": "22-case-studies",
     "mlsysim.fidelity.comparisons": "15-hypotheses",
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"

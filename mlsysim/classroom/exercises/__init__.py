@@ -11,6 +11,7 @@ from types import MappingProxyType
 from mlsysim.classroom.exercises import (
     calibration,
     capacity,
+    case_studies,
     communication,
     cost,
     counting,
@@ -50,6 +51,7 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
+    case_studies,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
