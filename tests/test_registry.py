@@ -54,6 +54,7 @@ CHAPTER_OF = {
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
+    "mlsysim.hlo.losses": "23-limits",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -125,6 +125,7 @@ class _Ranks:
         check(ranks, MAX_RANKS, "the number of ranks", "there is one file for each")
         check(ranks * len(steps), MAX_RECORDS, "the number of nodes over all ranks", "trace a smaller mesh")
         self.ranks = ranks
+        self.permutes = [c for c in collectives if c.op == "collective_permute"]
         for c in collectives:
             if id(c) not in self.where and c.op != "collective_permute":
                 self.where[id(c)] = self.register(c)
@@ -144,11 +145,19 @@ class _Ranks:
         return where
 
     def traces(self, note: Mapping[str, str]) -> TraceSet:
-        found: list[Trace] = []
+        made: dict[Any, Trace] = {}
+        ranks = []
         for rank in range(self.ranks):
-            made = Trace(self.rank(rank), note)
-            found.append(found[0] if found and made == found[0] else made)
-        return TraceSet(self.name, tuple(found), {n: g for g, n in self.groups.items()})
+            role = self.role(rank)
+            if role not in made:
+                made[role] = Trace(self.rank(rank), note)
+            ranks.append(made[role])
+        return TraceSet(self.name, tuple(ranks), {n: g for g, n in self.groups.items()})
+
+    def role(self, rank: int) -> Any:
+        """Equal for ranks that run the same: their groups, and the pairs that they are in."""
+        groups = tuple(where.get(rank) for where in self.where.values())
+        return groups, tuple(pair for permute in self.permutes for pair in permute.groups if rank in pair)
 
     def rank(self, rank: int) -> tuple[Node, ...]:
         nodes: list[Node] = []

@@ -69,14 +69,10 @@ class TraceSet:
     def to_dict(self) -> dict[str, Any]:
         """What the traces hold, for JSON; times are those of rank 0."""
         compute = [n for n in self.ranks[0].nodes if n.type == "COMP_NODE"]
-        different: list[Trace] = []
-        for trace in self.ranks:
-            if not any(trace is d or trace == d for d in different):
-                different.append(trace)
         return {
             "name": self.name,
             "ranks": len(self.ranks),
-            "distinct": len(different),
+            "distinct": len({id(trace) for trace in self.ranks}),
             "groups": len(self.groups),
             "compute_nodes": len(compute),
             "comm_nodes": len(self.ranks[0].nodes) - len(compute),
