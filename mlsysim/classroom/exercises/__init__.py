@@ -19,6 +19,7 @@ from mlsysim.classroom.exercises import (
     exploring_designs,
     hypotheses,
     iron_law,
+    limits,
     memory,
     mixture_of_experts,
     parallelism,
@@ -52,6 +53,7 @@ _CHAPTERS = (
     request_simulation,
     calibration,
     case_studies,
+    limits,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
