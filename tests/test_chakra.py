@@ -21,6 +21,7 @@ from mlsysim.hlo.estimators.pricing import running
 from mlsysim.hlo.items import Collective
 from mlsysim.hlo.program import Program
 from mlsysim.hlo.slicing import Region
+from mlsysim.network.astrasim import GB
 
 LINKS = hlo.Links(catalog.device("A100").scale_up_bandwidth)
 PER_DEVICE = sorted(n for n in PROGRAMS if not n.endswith(".ann"))
@@ -350,6 +351,44 @@ def test_what_cannot_be_replayed_says_why() -> None:
             chakra.replay(two, LINKS, ranks=ranks)
 
 
+# Wall times in ns of ASTRA-sim itself (518bd51, congestion-unaware; feeder of astra-sim/chakra at f37c2bb), given our files and
+# comm_groups.json on 2026-11-21: fully connected, 100 of its GB/s and 1 us a link, endpoint delay 1 ns, local memory 1555.2 GB/s.
+# Every rank of a run ended at the same time. Programs on the catalogue's A100 with 40 GB.
+ASTRA_SIM = [
+    ("mlp_train_dp8.spmd", "dependency", "carried", "direct", 54_060),
+    ("mlp_train_dp8.spmd", "linear", "carried", "direct", 70_169),
+    ("mlp_train_dp8.spmd", "dependency", "nearest", "direct", 52_060),
+    ("tf1l_train_fsdp8.spmd", "dependency", "carried", "direct", 80_913),
+    ("tf1l_train_fsdp8.spmd", "linear", "carried", "direct", 105_956),
+    ("tf1l_train_fsdp8.spmd", "dependency", "carried", "ring", 365_445),
+    ("tf1l_train_fsdp8.gpuopt_a100_sxm_40", "dependency", "nearest", "direct", 75_830),
+    ("tf1l_train_dp2tp4.spmd", "dependency", "carried", "ring", 148_479),  # groups of four and of two
+    ("tf1l_train_dp2tp4.spmd", "linear", "carried", "ring", 173_484),
+    ("tf1l_train_dp2tp4.gpuopt_a100_sxm_40", "dependency", "nearest", "ring", 106_762),
+    ("llama100m_train_fsdp4.scan", "dependency", "carried", "direct", 69_423_553),  # two loops that communicate
+    ("llama100m_train_fsdp4.scan", "linear", "carried", "ring", 75_922_028),
+]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("name", "split", "rounding", "algorithm", "ns"), ASTRA_SIM)
+def test_our_replay_is_what_astra_sim_makes_of_our_files(
+    name: str, split: str, rounding: str, algorithm: str, ns: int
+) -> None:
+    traces = chakra.trace(hlo.sample(name), "A100-SXM4-40GB", split, rounding=rounding)
+    wire = hlo.Fabric(
+        f"fully_connected:{len(traces.ranks)}",
+        100 * GB,
+        1e-6,
+        algorithm,
+        endpoint_delay=1e-9,
+        memory_bandwidth=1555.2e9,
+        congestion="unaware",
+        compat="astrasim",
+    )
+    assert round(chakra.replay(traces, wire, "astrasim").time * 1e9) == ns
+
+
 # Whole microseconds
 
 
@@ -399,11 +438,13 @@ def test_collectives_that_a_trace_cannot_name() -> None:
 
 
 def test_what_sends_nothing_is_not_written() -> None:
-    """ASTRA-sim would run a node without a communicator over all ranks."""
+    """ASTRA-sim would run a node without a communicator over all ranks; and it refuses a trace without any node."""
     partial = made(Collective("all_reduce", (), (), 8, 8, ((0, 1), (2,)), 2))
-    assert [len(t.nodes) for t in partial.ranks] == [1, 1, 0, 0]
-    assert not any(t.nodes for t in made(Collective("all_reduce", (), (), 0, 0, (), 4)).ranks)
-    assert not any(t.nodes for t in made(Collective("collective_permute", (), (), 8, 8, ((1, 1),), 1)).ranks)
+    assert [[n.name for n in t.nodes] for t in partial.ranks] == [["comm r0"], ["comm r0"], ["idle"], ["idle"]]
+    nothing = made(Collective("all_reduce", (), (), 0, 0, (), 4))
+    itself = made(Collective("collective_permute", (), (), 8, 8, ((1, 1),), 1))
+    for traces in (nothing, itself):
+        assert {n.name for t in traces.ranks for n in t.nodes} == {"idle"} and chakra.replay(traces, LINKS).time == 0
 
 
 def test_a_broadcast_carries_its_time_because_it_is_replayed_there() -> None:

@@ -29,6 +29,7 @@ MAX_RANKS = 4096
 MAX_RECORDS = 5_000_000  # nodes of all ranks together
 MAX_GROUPS = 2147  # ASTRA-sim multiplies a communicator's number by a million in 32 bit
 MAX_NUMBER = 2**63 - 1
+_IDLE: dict[str, Value] = {"num_ops": 1, "tensor_size": 1, SECONDS: 0.0}
 _Made = tuple[str, int, dict[str, Value]]  # type of a node, its microseconds, its attributes
 _TYPE = {
     "all_reduce": "ALL_REDUCE",
@@ -181,6 +182,8 @@ class _Ranks:
             for kind, micros, attributes in made:
                 nodes.append(Node(len(nodes), step.name, kind, micros, deps, order, {"is_cpu_op": False, **attributes}))
             ends.append(tuple(range(start, len(nodes))) if made else deps)
+        if not nodes:  # ASTRA-sim takes a trace without a node for one that waits in a circle
+            nodes.append(Node(0, "idle", "COMP_NODE", 0, (), (), {"is_cpu_op": False, **_IDLE}))
         return tuple(nodes)
 
     def attributes(self, step: Step) -> dict[str, Value]:
