@@ -22,7 +22,7 @@ def rounding_bound(regions: Num, resolution: Num) -> Num:
 
     Parameters
     ----------
-    regions : float or array
+    regions : float or array, 1
         Times that are added.
     resolution : float or array, s
         One step.
@@ -61,7 +61,7 @@ def rounding_spread(regions: Num, resolution: Num) -> Num:
 
     Parameters
     ----------
-    regions : float or array
+    regions : float or array, 1
         Times that are added.
     resolution : float or array, s
         One step.
@@ -99,16 +99,16 @@ def unrolled_nodes(outside: Num, turns: Num, body: Num) -> Num:
 
     Parameters
     ----------
-    outside : float or array
+    outside : float or array, 1
         Regions outside of the loop.
-    turns : float or array
+    turns : float or array, 1
         Times that the loop runs.
-    body : float or array
+    body : float or array, 1
         Regions of its body.
 
     Returns
     -------
-    float or array
+    float or array, 1
 
     Raises
     ------
@@ -144,12 +144,12 @@ def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
         The part of its time that does not depend on its size.
     transfer : float or array, s
         The part that grows with its size, at the right size.
-    factor : float or array
+    factor : float or array, 1
         The wrong size over the right one.
 
     Returns
     -------
-    float or array
+    float or array, 1
 
     Raises
     ------
@@ -181,7 +181,7 @@ def campaign_least(kernels: Num, median_time: Num) -> Num:
 
     Parameters
     ----------
-    kernels : float or array
+    kernels : float or array, 1
         Simulations, one after another.
     median_time : float or array, s
         Half of them take at least so long.
@@ -226,7 +226,7 @@ def bracket_position(measured: Num, low: Num, high: Num) -> Num:
 
     Returns
     -------
-    float or array
+    float or array, 1
 
     Raises
     ------
