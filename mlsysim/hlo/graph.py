@@ -32,6 +32,7 @@ class _Builder:
         self.chase: trips.Chase | None = None
         self.weight = 1  # times that the op being added runs
         self.sharded: set[int] = set()  # values that are known by their size on one device
+        self.splat: dict[int, int] = {}  # values that are 0 or 1 everywhere
         self.type_of: Callable[[int], TensorType] = program.type_of
 
     def new(self, value: int) -> int:
@@ -88,6 +89,8 @@ class _Builder:
         if base == "custom_call" and calls.is_free(op.attributes):
             self.alias(op, env, into, depth)
             return
+        if base in _IDENTITIES and len(op.operands) == 2 and self.identity(op, base, env):
+            return
         signature, cost = self.rule(op)
         if not cost.known:
             target = op.attributes.get("target")
@@ -103,7 +106,24 @@ class _Builder:
         node = Node(base, reads, writes, cost, signature, None, None, elements, elements)
         if base in _PARTIAL:
             self.partial(node, op)
+        elif base in _SPREADS and reads[0] in self.splat:
+            self.splat[made] = self.splat[reads[0]]
         into.append(node)
+
+    def identity(self, op: Op, base: str, env: dict[int, int]) -> bool:
+        """Whether an operation gives one of its operands back, as x * 1 and x + 0 do: no compiler computes it."""
+        left, right = (env[v] for v in op.operands)
+        for known, other in ((right, left), (left, right)):
+            value = self.splat.get(known)
+            if value is None or (base == "subtract" and known == left):
+                continue
+            if value == _IDENTITIES[base]:
+                env[op.results[0]] = other
+                return True
+            if value == 0 and base == "multiply" and self.type_of(op.results[0]).dtype[0] in "iu":
+                env[op.results[0]] = known
+                return True
+        return False
 
     def partial(self, node: Node, op: Op) -> None:
         """Note what a node touches when that is less than all of its first operand, and what a reduction runs over."""
@@ -121,6 +141,9 @@ class _Builder:
             env[value] = got = self.new(value)
             if self.type_of(value).elements <= IMMEDIATE:
                 self.bytes[got] = 0
+            known = op.attributes.get("splat", op.attributes.get("value"))
+            if known in (0, 1):
+                self.splat[got] = known
 
     def alias(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         """Results that are other names for operands."""
@@ -167,9 +190,12 @@ class _Builder:
             inner[argument] = env[operand]
             if op.base == "manual_computation":
                 self.shard(env[operand], argument)
-        self.in_function += not op.blocks
+        known = self.splat
+        if not op.blocks:  # XLA's count does not look through calls for zeros and ones, so neither does this one
+            self.splat, self.in_function = {}, self.in_function + 1
         results = self.block(body, inner, into, depth + 1)
-        self.in_function -= not op.blocks
+        if not op.blocks:
+            self.splat, self.in_function = known, self.in_function - 1
         for value, got in zip(op.results, results, strict=True):
             env[value] = got
 
@@ -259,6 +285,8 @@ _CONTROL: dict[str, _Control] = {
     **dict.fromkeys(FREE, _Builder.alias),
     **dict.fromkeys(COLLECTIVES, _Builder.collective),
 }
+_IDENTITIES = {"multiply": 1, "add": 0, "subtract": 0, "and": 1, "or": 0}
+_SPREADS = frozenset(("broadcast_in_dim", "broadcast", "copy", "transpose"))
 _PARTIAL = TOUCHING | {"reduce", "dynamic_update_slice", "scatter"}
 
 
