@@ -5,6 +5,7 @@ from typing import Any
 
 from mlsysim import network
 from mlsysim.catalog import Device
+from mlsysim.cli import exporting
 from mlsysim.cli.arguments import Commands, Parser, device_options, efficiency, pick_device, print_json, quantity
 from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
 from mlsysim.errors import InputError
@@ -125,3 +126,4 @@ def add(commands: Commands) -> None:
         help="precision of products of a type, as in f32=fp32 (default for f32: TF32 where there is TF32)",
     )
     p.set_defaults(run=_estimate)
+    exporting.add(verbs)

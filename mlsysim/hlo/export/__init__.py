@@ -57,7 +57,9 @@ def export(recipe: Recipe) -> str:
                 timeout=_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise InputError(f"export: not lowered within {_SECONDS:.0f} s; export fewer layers, or scan them") from None
+            raise InputError(
+                f"export: not lowered within {_SECONDS:.0f} s; export fewer layers, or scan them"
+            ) from None
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise InputError(f"{reason}" if done.returncode == 2 else f"export: JAX says: {reason[:300]}")
