@@ -16,6 +16,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     explore,
     fidelity,
     kernels,
+    network,
     reliability,
     roofline,
     serving,
@@ -54,6 +55,7 @@ CHAPTER_OF = {
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
+    "mlsysim.network.equations": "21-network",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 
