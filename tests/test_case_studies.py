@@ -65,15 +65,6 @@ def test_efficiency_of_a_device_by_hand() -> None:
     assert comparing.relative_efficiency(5, 3, 2.0, 5, 3, 2.0) == pytest.approx(1.0)
 
 
-@pytest.mark.published
-def test_the_authors_simulation_hides_what_it_says_it_overlaps() -> None:
-    """hespas2026code, tutorial: communication 4691790 ns, exposed 2622722 ns, overlap 2069068 ns."""
-    hidden = comparing.hidden_share(
-        figure("tool-roofline-comm").value.value, figure("tool-roofline-exposed").value.value
-    )
-    assert hidden == pytest.approx(2069068 / 4691790, rel=1e-9)
-
-
 # Figures
 
 

@@ -20,8 +20,10 @@ from mlsysim.hlo.form import read_bounded
 from mlsysim.hlo.fusion import kernels
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective
+from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
+from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
@@ -274,12 +276,18 @@ def _key(
     return digest(asked)
 
 
+def _machine(device: Device, peak: Callable[[str], float]) -> Machine:
+    """The device as products are cut for it; not cut where the catalogue does not count its multiprocessors."""
+    count = device.multiprocessors if device.has("multiprocessors") else None
+    return Machine(count, device.memory_bandwidth, peak)
+
+
 def _estimate(
     program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, estimator: Estimator
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
-    pieces = kernels(graph, fused)
+    pieces = kernels(graph, fused, _machine(device, Roofline(device).peak))
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
@@ -289,6 +297,8 @@ def _estimate(
     known: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
+        if c.parts:
+            return fsum(message_time(part) for part in c.parts)
         key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
         if key not in known:
             known[key] = wire(c)

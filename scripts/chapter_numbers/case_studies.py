@@ -6,6 +6,7 @@ from typing import Any
 
 from mlsysim import catalog, hlo, roofline, units
 from mlsysim.hlo.estimators import array
+from mlsysim.network.equations import hidden_share
 from mlsysim.validation import case_runs, case_studies, comparing, metrics
 from mlsysim.validation.case_studies import figure
 
@@ -193,12 +194,12 @@ def _scale() -> dict[str, Any]:
         "comm_16": _ms(few.comm_s),
         "comm_128": _ms(many.comm_s),
         "exposed_128": _ms(many.exposed_comm_s),
-        "hidden_16": _share(comparing.hidden_share(few.comm_s, few.exposed_comm_s)),
-        "hidden_128": _share(comparing.hidden_share(many.comm_s, many.exposed_comm_s)),
+        "hidden_16": _share(hidden_share(few.total_s, few.compute_s, few.comm_s)),
+        "hidden_128": _share(hidden_share(many.total_s, many.compute_s, many.comm_s)),
         "efficiency": efficiency(few.total_s, many.total_s),
         "efficiency_compute": efficiency(few.compute_s, many.compute_s),
         "efficiency_heavy": efficiency(heavy[16].total_s, heavy[128].total_s),
-        "hidden_heavy": _share(comparing.hidden_share(heavy[128].comm_s, heavy[128].exposed_comm_s)),
+        "hidden_heavy": _share(hidden_share(heavy[128].total_s, heavy[128].compute_s, heavy[128].comm_s)),
         "direct": units.format(direct.total_s, "s", 2),
         "gradients": units.format(sum(c.bytes * c.count for c in many.collectives), "byte", 3),
         "claim_16": _claim("gh200-16-roofline"),
@@ -206,7 +207,7 @@ def _scale() -> dict[str, Any]:
         "claim_16_profiling": _claim("gh200-16-profiling"),
         "claim_128_profiling": _claim("gh200-128-profiling"),
         "tool_hidden": _share(
-            comparing.hidden_share(*(figure(f"tool-roofline-{w}").value.value for w in ("comm", "exposed")))
+            hidden_share(*(figure(f"tool-roofline-{w}").value.value for w in ("step", "compute", "comm")))
         ),
     }
 

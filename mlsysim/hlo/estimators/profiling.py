@@ -22,8 +22,8 @@ from statistics import quantiles
 from typing import IO, Any
 
 from mlsysim.errors import InputError
-from mlsysim.hlo.estimators.base import Arguments, RunTime
 from mlsysim.hlo.clone import Standalone
+from mlsysim.hlo.estimators.base import Arguments, RunTime
 from mlsysim.hlo.extract import Extractor
 from mlsysim.hlo.slicing import Region
 
