@@ -11,56 +11,14 @@ from support import ROOT
 from mlsysim import cli
 from mlsysim.errors import InputError
 from mlsysim.network import astrasim
+from mlsysim.validation import network_checks
 
 REFERENCE = ROOT.parent / "shared" / "reference" / "astrasim" / "collectives.csv"
 needs_reference = pytest.mark.skipif(
     not REFERENCE.is_file(), reason="ASTRA-sim's times are not beside this checkout (../shared/reference/astrasim)"
 )
 
-# Our own runs of ASTRA-sim's analytical back ends (MIT licence), one row for each back end, topology and algorithm: back end, operation,
-# communication size in byte, topology, algorithms, GB/s, ns, splits, active chunks, endpoint delay in ns, optimisation, memory in GB/s;
-# and the time in ns that it printed.
-ROWS = """
-aware all_to_all 3145728 fullyconnected:4 direct 150 999.9999999999999 1 1 1 localBWAware 4838.4 5884
-aware all_reduce 1073741824 fullyconnected:4 doubleBinaryTree 50 500 1 1 10 localBWAware 1600 86041842
-aware all_gather 1048576 fullyconnected:2 halvingDoubling 50 500 1 1 10 localBWAware 1600 20051
-aware reduce_scatter 1073741824 fullyconnected:2 ring 50 500 1 1 10 localBWAware 1600 11007152
-aware reduce_scatter 16777216 ring:4 direct 50 500 1 1 10 localBWAware 1600 243258
-aware all_reduce 268435456 ring:16 doubleBinaryTree 50 500 1 1 10 localBWAware 1600 153538302
-aware reduce_scatter 65536 ring:8 halvingDoubling 50 500 1 1 10 localBWAware 1600 5413
-aware all_gather 268435456 ring:8 ring 50 500 2 4 10 localBWAware 1600 35000520
-aware all_reduce 1073741824 switch:4 direct 50 500 1 1 10 localBWAware 1600 40505346
-aware all_reduce 1073741824 switch:16 doubleBinaryTree 50 500 1 1 10 localBWAware 1600 454100938
-aware all_gather 268435456 switch:16 halvingDoubling 50 500 1 1 10 localBWAware 1600 150004050
-aware reduce_scatter 268435456 switch:8 ring 50 500 2 4 10 localBWAware 1600 4914765
-unaware all_to_all 65536 fullyconnected:4 direct 100 999.9999999999999 1 1 1 localBWAware 1555.2 1154
-unaware all_reduce 65536 fullyconnected:4 doubleBinaryTree 50 500 1 1 10 localBWAware 1600 7290
-unaware all_reduce 268435456 fullyconnected:8 halvingDoubling 50 500 1 1 10 localBWAware 1600 8941812
-unaware reduce_scatter 65536 fullyconnected:3 ring 50 500 1 1 10 localBWAware 1600 1920
-unaware all_reduce 16777216 fullyconnected:4xswitch:32 direct,direct 100,100 1000,1000 4 1 10 localBWAware 1600 94140
-unaware all_reduce 65536 fullyconnected:4xswitch:32 halvingDoubling,halvingDoubling 100,100 1000,1000 16 1 10 baseline 1600 326986
-unaware all_reduce 16777216 fullyconnected:4xswitch:4 ring,ring 100,25 1000,5000 4 1 10 localBWAware 1600 551073
-unaware all_gather 16777216 ring:8 direct 50 500 1 1 10 localBWAware 1600 314520
-unaware all_reduce 1048576 ring:2 doubleBinaryTree 50 500 1 1 10 localBWAware 1600 42057
-unaware all_reduce 65536 ring:8 halvingDoubling 50 500 1 1 10 localBWAware 1600 9249
-unaware all_to_all 1048576 ring:8 ring 50 500 2 4 10 localBWAware 1600 48450
-unaware all_gather 16777216 ring:2xfullyconnected:8xswitch:4 direct,direct,direct 200,100,50 500,700,1000 4 1 10 localBWAware 1600 2739195
-unaware reduce_scatter 65536 ring:2xfullyconnected:8xswitch:4 halvingDoubling,halvingDoubling,halvingDoubling 200,100,50 500,700,1000 4 1 10 localBWAware 1600 18939
-unaware reduce_scatter 1048576 ring:2xfullyconnected:8xswitch:4 ring,ring,ring 200,100,50 500,700,1000 4 1 10 localBWAware 1600 32771
-unaware all_reduce 1048576 ring:8xring:8 direct,direct 82,82 500,500 4 1 10 localBWAware 1600 21356
-unaware all_gather 1048576 ring:4xring:2 halvingDoubling,halvingDoubling 82,5000 1,1 4 1 10 localBWAware 1600 71653
-unaware reduce_scatter 1073741824 ring:8xring:8 ring,ring 82,82 500,500 4 1 10 localBWAware 1600 12838680
-unaware all_reduce 1073741824 ring:4xring:4xring:4 direct,direct,direct 100,100,100 500,500,500 4 1 10 baseline 1600 8264154
-unaware all_reduce 16777216 ring:4xring:4xring:4 halvingDoubling,halvingDoubling,halvingDoubling 100,100,100 500,500,500 16 1 10 baseline 1600 327330
-unaware all_gather 16777216 ring:4xring:4xring:4 ring,ring,ring 100,100,100 500,500,500 16 1 10 localBWAware 1600 7674201
-unaware all_gather 1048576 switch:2 direct 50 500 1 1 10 localBWAware 1600 20551
-unaware all_reduce 1048576 switch:2 doubleBinaryTree 50 500 1 1 10 localBWAware 1600 43057
-unaware all_reduce 1048576 switch:2 halvingDoubling 50 500 1 1 10 localBWAware 1600 21560
-unaware all_gather 268435456 switch:8 ring 50 500 8 4 10 localBWAware 1600 8764160
-unaware reduce_scatter 1048576 switch:8xswitch:4 direct,direct 450,50 1000,2000 4 1 10 localBWAware 1600 18895
-unaware all_gather 1048576 switch:8xswitch:16 halvingDoubling,halvingDoubling 450,50 1000,2000 16 1 10 localBWAware 1600 570958
-unaware reduce_scatter 1048576 switch:8xswitch:4 ring,ring 450,50 1000,2000 4 1 10 localBWAware 1600 72417
-""".strip().splitlines()
+ROWS = [check.text for check in network_checks.compared().collectives]
 
 
 def numbers(text: str) -> list[float]:
@@ -129,6 +87,8 @@ def test_every_row_of_the_reference_to_the_nanosecond() -> None:
     for kind, hits in sorted(exact.items()):
         print(*kind, f"{sum(hits)} of {len(hits)} exact")
     assert [kind for kind, hits in exact.items() if not all(hits)] == []
+    recorded = network_checks.compared().counts["collectives"]  # what the book prints
+    assert recorded == (sum(map(sum, exact.values())), len(rows))
 
 
 @pytest.mark.independent

@@ -21,6 +21,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     inference,
     kernels,
     memory,
+    network,
     parallelism,
     quantities,
     reliability,

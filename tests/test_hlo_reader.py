@@ -36,6 +36,33 @@ def test_text_reads_to_the_committed_json(path: Path) -> None:
     assert hlo.to_json(found) == PROGRAMS[path.stem].read_text().strip()
 
 
+ONES = "stablehlo.constant dense<1.0> : tensor<8xf32>"
+ZEROS = "stablehlo.constant dense<0.0> : tensor<8xf32>"
+SPREAD = "stablehlo.constant dense<1.0> : tensor<f32>\n%c = stablehlo.broadcast_in_dim %d, dims = [] : (tensor<f32>) -> tensor<8xf32>"
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("constant", "op", "flops"),
+    [
+        (f"%c = {ONES}", "multiply %a, %c", 0),
+        (f"%c = {ONES}", "multiply %c, %a", 0),
+        (f"%d = {SPREAD}", "multiply %c, %a", 0),
+        (f"%c = {ZEROS}", "add %a, %c", 0),
+        (f"%c = {ZEROS}", "subtract %a, %c", 0),
+        (f"%c = {ZEROS}", "subtract %c, %a", 8),
+        (f"%c = {ZEROS}", "multiply %c, %a", 8),  # not zero where the other is infinite
+        (f"%c = {ONES}", "add %c, %a", 8),
+        (f"%c = {ONES}", "divide %a, %c", 8),
+    ],
+)
+def test_what_gives_an_operand_back_is_no_work(constant: str, op: str, flops: int) -> None:
+    """As XLA's count has it (JAX 0.10.2): it drops x * 1, x + 0 and x - 0, not x / 1."""
+    kind = "tensor<8xf32>"
+    body = f"{constant}\n%r = stablehlo.{op} : {kind}\n%s = stablehlo.negate %r : {kind}\nreturn %s : {kind}"
+    assert hlo.estimate(hlo.parse(main(body, kind)), "H100").flops == flops + 8
+
+
 needs_reference = pytest.mark.skipif(
     not REFERENCE.is_dir(), reason="the reference programs are not beside this checkout (../shared)"
 )
@@ -56,7 +83,7 @@ def test_the_count_of_every_reference_program_is_that_of_xla() -> None:
         reduced = sum(c.out_bytes // 4 for c, _ in graph.collectives() if c.op == "all_reduce")
         flops, transcendentals = counted[path.stem]
         assert flops - 2.1 * reduced - 1 <= result.flops * (1 + 1e-6), path.name  # bf16 has twice the elements
-        assert result.flops <= flops * (1 + 1e-5), path.name  # XLA drops multiplications by one
+        assert result.flops <= flops * (1 + 1e-5), path.name
         assert result.flops == pytest.approx(flops, rel=0.002), path.name
         assert result.transcendentals == transcendentals, path.name
 

@@ -16,6 +16,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     explore,
     fidelity,
     kernels,
+    network,
     reliability,
     roofline,
     serving,
@@ -55,6 +56,7 @@ CHAPTER_OF = {
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
     "mlsysim.hlo.losses": "23-limits",
+    "mlsysim.network.equations": "21-network",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

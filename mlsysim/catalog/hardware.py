@@ -18,6 +18,7 @@ _FIELDS = {
     "tdp": "W",
     "scale_up_bandwidth": "byte/s",
     "scale_up_domain": "1",
+    "multiprocessors": "1",
 }
 _RATES = ("peak_flops", "vector_flops")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4")
@@ -110,6 +111,11 @@ class Device:
         """Devices in one scale-up domain."""
         return int(self._value("scale_up_domain"))
 
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the device, each of which computes one tile of a product at a time."""
+        return int(self._value("multiprocessors"))
+
     def _rates(self, kind: str) -> Rates:
         found = {p: self.fields[f"{kind}.{p}"].value for p in PRECISIONS if f"{kind}.{p}" in self.fields}
         return Rates(self.name, "dense peak" if kind == "peak_flops" else "vector rate", found)
@@ -161,7 +167,7 @@ def _device(name: str, raw: Any, file: str) -> Device:
             raise InputError(f'{where}: no {key}; a device needs it, as in {key} = "2 TB/s"')
     if not any(key.startswith("peak_flops.") for key in fields):
         raise InputError(f'{where}: no peak_flops; a device needs one, as in peak_flops.bf16 = "312 TFLOP/s"')
-    for key in ("scale_up_domain", "year"):
+    for key in ("scale_up_domain", "year", "multiprocessors"):
         if key in fields and fields[key].value != int(fields[key].value):
             raise InputError(f"{where}, {key} = {fields[key].value} must be a whole number")
     return Device(name=name, aliases=tuple(aliases), fields=MappingProxyType(fields), **text)

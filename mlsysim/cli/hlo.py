@@ -5,9 +5,10 @@ from typing import Any
 
 from mlsysim import network
 from mlsysim.catalog import Device
-from mlsysim.cli import tracing
+from mlsysim.cli import exporting, tracing
 from mlsysim.cli.arguments import Commands, Parser, device_options, efficiency, pick_device, print_json, quantity
 from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
+from mlsysim.cli.estimators import estimator_options, pick_estimator
 from mlsysim.errors import InputError
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
 
@@ -57,15 +58,15 @@ def _estimate(args: argparse.Namespace) -> None:
     from mlsysim import hlo
 
     device = pick_device(args.device, args.device_file)
+    args.run_as = _run_as(args.run_as)
     result = hlo.estimate(
         args.file,
         device,
         split=args.split,
         fuse=None if args.fusion == "auto" else args.fusion == "on",
         network=_network(args, device),
-        efficiency=args.efficiency,
-        memory_efficiency=args.memory_efficiency,
-        run_as=_run_as(args.run_as),
+        estimator=pick_estimator(args, device),
+        cache=args.cache,
     )
     if args.json:
         print_json(result.to_dict())
@@ -80,9 +81,10 @@ def add(commands: Commands) -> None:
     p = verbs.add_parser(
         "estimate",
         parents=[device_options()],
-        help="FLOPs, bytes, regions and time of a program by the roofline of its kernels",
+        help="FLOPs, bytes, regions and time of a program, by the roofline of its kernels or another estimator",
         epilog="JSON: flops (without transcendentals and collectives), matrix_flops, transcendentals, bytes, compute_s, "
-        "comm_s, exposed_comm_s, total_s, regions, unique_regions, kernels, collectives (a list), unknown_ops (name: count).",
+        "comm_s, exposed_comm_s, total_s, regions, unique_regions, kernels, collectives (a list), unknown_ops (name: count), "
+        "pricing (estimator, regions, distinct, evaluated, saved, low_s, high_s, seconds by estimator), from_cache.",
     )
     p.add_argument("file", metavar="FILE", help="StableHLO text (needs the extra hlo), or the .json form of a program")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
@@ -125,5 +127,7 @@ def add(commands: Commands) -> None:
         metavar="TYPE=PRECISION",
         help="precision of products of a type, as in f32=fp32 (default for f32: TF32 where there is TF32)",
     )
+    estimator_options(p)
     p.set_defaults(run=_estimate)
+    exporting.add(verbs)
     tracing.add(verbs)

@@ -14,6 +14,7 @@ _FREE = frozenset(
 )
 _MOVES = frozenset(("MoveToHost", "MoveToDevice", "SliceToDynamic", "PadToStatic"))
 _MATRIX = ("__cublas$gemm", "__cublas$lt$matmul", "__onednn$matmul")
+_CONVOLUTION = "__cudnn$conv"
 _SORTS = frozenset(("TopK", "mhlo.topk", "__cub$DeviceRadixSort", "ApproxTopK"))
 _RANDOM = frozenset(("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32_ffi"))
 
@@ -30,6 +31,27 @@ def _contracted(config: str, operands: Sequence[TensorType], result: TensorType)
         return math.sqrt(operands[0].elements * operands[1].elements / max(1, result.elements))
 
 
+def _convolved(operands: Sequence[TensorType], result: TensorType, target: str) -> float:
+    """Work of a library's convolution, from its three arrays. Which dimensions are channels it does not say: they are taken
+    to be the two of the kernel with the largest product, one of which its input has too, and one its output. Positions
+    in the padding count as work."""
+    first, second = operands[:2]
+    if "Filter" in target:
+        source, kernel, output = first, result, second
+    elif "Input" in target:
+        source, kernel, output = result, second, first
+    else:
+        source, kernel, output = first, second, result
+    pairs = [
+        (into, out)
+        for i, into in enumerate(kernel.shape)
+        for j, out in enumerate(kernel.shape)
+        if i != j and into in source.shape[1:] and out in output.shape[1:]
+    ]
+    channels = max(pairs, key=lambda p: p[0] * p[1], default=(1, 1))[1]
+    return 2.0 * output.elements * kernel.elements / max(1, channels)
+
+
 def custom_call(
     attributes: Mapping[str, Any], operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> tuple[str, float] | None:
@@ -42,6 +64,8 @@ def custom_call(
     if target.startswith(_MATRIX) and len(operands) >= 2 and results:
         k = _contracted(str(attributes.get("config", "")), operands, results[0])
         return "matrix", 2.0 * results[0].elements * k
+    if target.startswith(_CONVOLUTION) and len(operands) >= 2 and results:
+        return ("move", 0.0) if results[0].dtype == "none" else ("matrix", _convolved(operands, results[0], target))
     if target in _SORTS and operands:
         n = operands[0].elements
         return "vector", float(n * max(0, n - 1).bit_length())

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,21 @@ from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo import slicing
 from mlsysim.hlo.estimators.base import Estimator
+from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
 from mlsysim.hlo.estimators.pricing import Prices, Pricing
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
+from mlsysim.hlo.form import read_bounded
 from mlsysim.hlo.fusion import kernels
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective
+from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
+from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.hlo.slicing import Region
 from mlsysim.hlo.stablehlo import read
+from mlsysim.network import exposed_communication
 
 Network = Callable[[Collective], float]  # the time of one collective in s
 _ALGORITHM = {"all_to_all": "pairwise"}
@@ -91,13 +97,27 @@ class Estimate:
     parts: tuple[Region, ...]
     timeline: Timeline
     pricing: Pricing
+    from_cache: bool = False  # read back as a whole; then ``parts`` is empty
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the regions themselves, for JSON."""
+        """Everything but the regions and when they run, for JSON."""
         shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
         shown["collectives"] = [asdict(m) for m in self.collectives]
         shown["pricing"] = self.pricing.to_dict()
         return shown | {"unknown_ops": dict(self.unknown_ops), "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, held: Mapping[str, Any]) -> "Estimate":
+        """What a cache kept of an estimate: all but the regions themselves. Nothing was evaluated for it."""
+        pricing = {k: v for k, v in held["pricing"].items() if k != "saved"} | {"evaluated": 0}
+        known = {f.name: held[f.name] for f in fields(cls) if f.name not in ("parts", "timeline", "pricing")}
+        known |= {
+            "collectives": tuple(Message(**m) for m in held["collectives"]),
+            "notes": tuple(held["notes"]),
+            "from_cache": True,
+        }
+        timeline = Timeline(tuple((float(a), float(b)) for a, b in held["spans"]), float(held["total_s"]))
+        return cls(**known, parts=(), timeline=timeline, pricing=Pricing(**pricing))
 
     def __str__(self) -> str:
         def row(name: str, value: float, unit: str) -> str:
@@ -141,8 +161,9 @@ def _notes(
             "no compiler has fused this program; "
             + ("our own fusion did" if fuse else "every operation moves its bytes")
         )
-    if isinstance(estimator, RooflineEstimator) and estimator.clock.vector_rate is None:
-        name = estimator.clock.device.name
+    inner = getattr(estimator, "estimator", estimator)  # of one with a cache
+    if isinstance(inner, RooflineEstimator) and inner.clock.vector_rate is None:
+        name = inner.clock.device.name
         notes.append(f"{name} lists no vector rate: only memory bounds its elementwise work")
     widest = max((m.ranks for m in messages), default=0)
     if domain and widest > domain:
@@ -169,6 +190,7 @@ def estimate(
     memory_efficiency: float = 1.0,
     run_as: Mapping[str, str] | None = None,
     estimator: Estimator | None = None,
+    cache: Cache | str | Path | None = None,
 ) -> Estimate:
     """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
 
@@ -189,6 +211,8 @@ def estimate(
         Precision that products of a type run at, as in ``{"f32": "fp32"}``.
     estimator : Estimator, optional
         What prices compute regions, each distinct one once; by default the roofline with the three arguments before.
+    cache : Cache or folder, optional
+        Where prices of regions are kept, and results for files as a whole: then a second run does not even parse.
 
     Returns
     -------
@@ -204,9 +228,58 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
+    if cache is None:
+        with no_collection():
+            return _estimate(_loaded(program), device, split, fuse, network, estimator)
+    cache = cache if isinstance(cache, Cache) else Cache(cache)
+    key = _key(program, device, split, fuse, network, estimator)
+    held = cache.get(key) if key else None
+    if held is not None:
+        try:
+            return replace(Estimate.from_dict(held), notes=(*held["notes"], *cache.problems))
+        except (KeyError, TypeError, ValueError):
+            cache.reject(key, "is no estimate")
     with no_collection():
-        program = program if isinstance(program, Program) else read(program)
-        return _estimate(program, device, split, fuse, network, estimator)
+        cached = CachedEstimator(estimator, cache, device.name)
+        result = _estimate(_loaded(program), device, split, fuse, network, cached)
+        if key:
+            cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
+    return replace(result, notes=(*result.notes, *cache.problems))
+
+
+def _loaded(program: Program | str | Path) -> Program:
+    return program if isinstance(program, Program) else read(program)
+
+
+def _key(
+    program: Program | str | Path,
+    device: Device,
+    split: str,
+    fuse: bool | None,
+    network: Network | None,
+    estimator: Estimator,
+) -> str:
+    """Key of a whole result; empty for a program that is no file, and for a network that cannot be described."""
+    if isinstance(program, Program):
+        return ""
+    try:
+        asked = {
+            "file": sha256(read_bounded(program).encode()).hexdigest(),
+            "name": Path(program).name,
+            "device": [device.name, {name: fact.value for name, fact in device.fields.items()}],
+            "options": [split, fuse],
+            "network": described(network),
+            "toolchain": toolchain_of(estimator),
+        }
+    except NotDescribed:
+        return ""
+    return digest(asked)
+
+
+def _machine(device: Device, peak: Callable[[str], float]) -> Machine:
+    """The device as products are cut for it; not cut where the catalogue does not count its multiprocessors."""
+    count = device.multiprocessors if device.has("multiprocessors") else None
+    return Machine(count, device.memory_bandwidth, peak)
 
 
 def _estimate(
@@ -214,7 +287,7 @@ def _estimate(
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
-    pieces = kernels(graph, fused)
+    pieces = kernels(graph, fused, _machine(device, Roofline(device).peak))
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
@@ -224,6 +297,8 @@ def _estimate(
     known: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
+        if c.parts:
+            return fsum(message_time(part) for part in c.parts)
         key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
         if key not in known:
             known[key] = wire(c)
@@ -262,10 +337,10 @@ def _estimate(
         bytes=fsum(k.bytes * n for k, n in work),
         compute_s=compute,
         comm_s=comm,
-        exposed_comm_s=total - compute,
+        exposed_comm_s=exposed_communication(total, compute),
         total_s=total,
         regions=slicing.count(regions),
-        unique_regions=slicing.unique(regions),
+        unique_regions=prices.unique,
         kernels=sum(n for _, n in work),
         ops=graph.ops,
         collectives=tuple(messages),

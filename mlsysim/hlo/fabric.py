@@ -72,7 +72,7 @@ class Fabric:
     >>> fabric = Fabric("ring:4xswitch:2", bandwidth=(50e9, 25e9), latency=1e-6)
     >>> everybody = Collective("all_reduce", (0,), (1,), 10**6, 10**6, (tuple(range(8)),), 8)
     >>> round(1e6 * fabric(everybody), 3)
-    54.0
+    50.0
     """
 
     topology: str | Topology

@@ -11,9 +11,11 @@ Kernels that do not depend on each other, run over the same number of elements a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 
-from mlsysim.hlo.items import Collective, Fused, Graph, Loop, Node, reads_of
+from mlsysim.hlo import joining
+from mlsysim.hlo.costs import Cost
+from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, reads_of
+from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.opset import LAYOUT, LIBRARY, LIGHT, SAME_SIZE
 
 MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
@@ -28,6 +30,7 @@ class Kernel:
     writes: dict[int, float]
     repeat: int = 1
     space: int = 0  # elements it runs over; 0 for one that is not merged with others
+    rows: int = 0  # of one that reduces rows, the elements that it reduces
     signature: tuple[int, ...] = ()
 
     @property
@@ -70,6 +73,11 @@ def is_library(node: Node) -> bool:
     return bool(node.cost.matrix_flops) or node.base in LIBRARY or not node.cost.known
 
 
+def _by_element(node: Node) -> bool:
+    """Whether a part of the node's result takes the same part of its operands."""
+    return (node.base in LIGHT or node.base == "reduce") and "broadcast" not in node.base
+
+
 def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> None:
     """Note that ``part`` bytes of a value are read; never more than the whole of it."""
     into[value] = min(whole, into.get(value, 0.0) + part) if part < whole else whole
@@ -78,20 +86,29 @@ def add_reads(into: dict[int, float], value: int, part: float, whole: float) -> 
 def boundary(
     nodes: Sequence[Node], writes: Iterable[int], size: Sequence[int]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Bytes that a fused kernel reads and writes, by value: each array once, and of a sliced one only the slices."""
+    """Bytes that a fused kernel reads and writes, by value: each array once, and of what is sliced only the slices.
+
+    What a slice leaves out is neither computed nor read, also when the slice comes last.
+    """
     made = {v: node for node in nodes for v in node.writes}
+    writes = tuple(writes)
+    wanted = dict.fromkeys(writes, 1.0)  # share of a value that the kernel computes
     reads: dict[int, float] = {}
-    for node in nodes:
+    for node in reversed(nodes):
+        share = min(1.0, max((wanted.get(v, 0.0) for v in node.writes), default=0.0)) or 1.0
         for position, value in enumerate(node.reads):
-            if value in made:
-                continue
             whole = float(size[value])
-            part = whole
+            part = whole * share if _by_element(node) else whole
             if position == 0 and node.touch is not None:
-                part = min(whole, node.touch)
+                part = min(whole, node.touch * share)
             elif position == 0 and node.updates is not None:
                 part = min(whole, 0.0 if node.base == "dynamic_update_slice" else node.updates)
-            add_reads(reads, value, part, whole)
+            if value not in made:
+                add_reads(reads, value, part, whole)
+            elif position == 0 and node.updates is not None:
+                wanted[value] = 1.0
+            else:
+                wanted[value] = wanted.get(value, 0.0) + (part / whole if whole else 1.0)
     out = {}
     for value in writes:
         producer = made.get(value)
@@ -111,7 +128,7 @@ def _from_fused(item: Fused, size: Sequence[int]) -> Kernel:
     return Kernel(item.nodes, reads, writes, signature=tuple(n.signature for n in item.nodes))
 
 
-def kernels(graph: Graph, fuse: bool = True) -> list[Piece]:
+def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> list[Piece]:
     """The graph in kernels, in an order in which they can run.
 
     Parameters
@@ -119,21 +136,68 @@ def kernels(graph: Graph, fuse: bool = True) -> list[Piece]:
     graph : Graph
     fuse : bool
         Whether to fuse operations that no compiler has fused; without, each runs as a kernel of its own.
+    machine : Machine, optional
+        The device, for which products and collectives are joined and products are cut, as :mod:`mlsysim.hlo.joining` says.
+        Without, every operation stays as the program wrote it.
     """
-    pieces = _Fuser(graph).run() if fuse else [_alone(item, graph, fuse) for item in graph.items]
-    return _ordered(pieces)
+    if not fuse:
+        return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
+    if machine is None:
+        return _ordered(_Fuser(graph).run())
+    items = joining.sum_before_reducing(graph.items, graph.bytes)
+    items = joining.cut_products(joining.join_products(items, graph.bytes), graph.bytes, machine)
+    pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()
+    return _ordered(_with_messages(pieces, joining.kept_in_slices(items), graph.bytes))
 
 
-def _alone(item: Node | Fused | Collective | Loop, graph: Graph, fuse: bool) -> Piece:
+def _ordered(pieces: Sequence[Piece]) -> list[Piece]:
+    return joining.ordered(pieces, lambda piece: tuple(piece.reads))
+
+
+def _with_messages(pieces: list[Piece], sliced: frozenset[int], size: list[int]) -> list[Piece]:
+    """Join collectives. Joined all-reduces run on one buffer, which a kernel fills before and kernels empty after:
+    collectives are joined when all fusion is done."""
+    into: dict[int, list[Piece]] = {}
+    for members in joining.messages(pieces, sliced):
+        into.update({i: [] for i in members})
+        into[members[0]] = _one_message([p for p in (pieces[i] for i in members) if isinstance(p, Collective)], size)
+    return [p for i, piece in enumerate(pieces) for p in into.get(i, [piece])]
+
+
+def _one_message(parts: list[Collective], size: list[int]) -> list[Piece]:
+    first = parts[0]
+    reads = tuple(dict.fromkeys(v for p in parts for v in p.reads))
+    writes = tuple(v for p in parts for v in p.writes)
+    in_bytes, out_bytes = sum(p.in_bytes for p in parts), sum(p.out_bytes for p in parts)
+    parts = [q for p in parts for q in p.parts or (p,)]
+    one = Collective(first.op, reads, writes, in_bytes, out_bytes, first.groups, first.ranks, first.kind, tuple(parts))
+    if first.op != "all_reduce":
+        return [one]
+    packed, reduced = len(size), len(size) + 1
+    size += [in_bytes, out_bytes]
+    one.reads, one.writes = (packed,), (reduced,)
+    pieces: list[Piece] = [_from_fused(Fused([_copy("concatenate", reads, packed, size)], (packed,)), size), one]
+    for value in writes:
+        node = _copy("slice", (reduced,), value, size)
+        node.touch = float(size[value])
+        pieces.append(_from_fused(Fused([node], (value,)), size))
+    return pieces
+
+
+def _copy(base: str, reads: tuple[int, ...], value: int, size: Sequence[int]) -> Node:
+    return Node(base, reads, (value,), Cost(bytes=2.0 * size[value]), -1)
+
+
+def _alone(item: Item, graph: Graph, machine: Machine | None, fuse: bool) -> Piece:
     if isinstance(item, Collective):
         return item
     if isinstance(item, Loop):
-        return _loop(item, graph, fuse)
+        return _loop(item, machine, fuse)
     return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
 
 
-def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
-    body = kernels(item.body, fuse)
+def _loop(item: Loop, machine: Machine | None, fuse: bool) -> LoopKernels:
+    body = kernels(item.body, fuse, machine)
     communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
     return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
 
@@ -141,8 +205,8 @@ def _loop(item: Loop, graph: Graph, fuse: bool) -> LoopKernels:
 class _Fuser:
     """One pass forward that decides what is written out, and one that gathers kernels."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.size = graph, graph.bytes
+    def __init__(self, graph: Graph, machine: Machine | None = None) -> None:
+        self.graph, self.size, self.machine = graph, graph.bytes, machine
         self.producer: dict[int, Node] = {}
         self.readers: dict[int, int] = {}
         self.only_reader: dict[int, Node] = {}
@@ -150,6 +214,7 @@ class _Fuser:
         self.inputs: dict[int, dict[int, float]] = {}  # of a value that runs inside its readers: what it reads
         self.light_made: set[int] = set()
         self.layout: set[int] = set()  # values that are only another layout of what is in memory
+        self.sole: set[int] = set()  # values whose readers all run inside one kernel
         self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
 
     def run(self) -> list[Piece]:
@@ -171,11 +236,12 @@ class _Fuser:
                     self.only_reader[value] = item
             else:
                 self.must_write.update(reads_of(item))
+        self.find_sole()
         pieces: list[Piece] = []
         owned: set[int] = set()
         for item in self.graph.items:
             if not isinstance(item, Node):
-                pieces.append(_alone(item, self.graph, True))
+                pieces.append(_alone(item, self.graph, self.machine, True))
                 continue
             reads = self.reads_of(item)
             if self.runs_inside(item, reads):
@@ -183,7 +249,21 @@ class _Fuser:
                 if item.writes[0] not in self.must_write:
                     continue
             pieces.append(self.kernel(item, reads, owned))
-        return _merged(pieces)
+        return _merged(_rows(pieces, set(self.graph.results)))
+
+    def find_sole(self) -> None:
+        ends: dict[int, set[int]] = {}  # by value, the kernels that its readers are in
+        for item in reversed(self.graph.items):
+            if not isinstance(item, Node):
+                continue
+            mine = {id(item)}
+            if item.base in LIGHT and len(item.writes) == 1 and item.writes[0] not in self.must_write:
+                inside = ends.get(item.writes[0], set())
+                if len(inside) == 1:
+                    self.sole.add(item.writes[0])
+                    mine = inside
+            for value in item.reads:
+                ends.setdefault(value, set()).update(mine)
 
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""
@@ -193,8 +273,11 @@ class _Fuser:
         for position, value in enumerate(node.reads):
             inside = inputs.get(value)
             if inside is not None and (not library or value in self.layout):
+                cut = node.touch / size[value] if position == 0 and node.touch is not None and size[value] else 1.0
                 for leaf, part in inside.items():
-                    if part >= size[leaf]:
+                    if cut < 1.0 and size[leaf] >= size[value]:
+                        add_reads(reads, leaf, part * cut, size[leaf])
+                    elif part >= size[leaf]:
                         reads[leaf] = part
                     else:
                         add_reads(reads, leaf, part, size[leaf])
@@ -223,7 +306,7 @@ class _Fuser:
                 self.heavy.add(value)
                 return True
             return False
-        return readers == 1 or sum(reads.values()) <= self.size[value]
+        return value in self.sole or readers == 1 or sum(reads.values()) <= self.size[value]
 
     def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
         nodes, stack = [], [node]
@@ -242,7 +325,45 @@ class _Fuser:
             writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
         loops = node.base in LIGHT or node.base == "reduce"
         space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
-        return Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
+        kernel = Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
+        if space:
+            kernel.rows = max((n.space for n in nodes if n.rows), default=0)
+        return kernel
+
+
+def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:
+    """Join what reduces rows with its only reader, where that runs over the same rows: a row stays in the multiprocessor."""
+    maker = {v: i for i, piece in enumerate(pieces) for v in piece.writes}
+    readers: dict[int, set[int]] = {}
+    for i, piece in enumerate(pieces):
+        for v in piece.reads:
+            readers.setdefault(v, set()).add(i)
+    gone: set[int] = set()
+    for i in range(len(pieces) - 1, -1, -1):
+        piece = pieces[i]
+        waiting = list(piece.reads) if isinstance(piece, Kernel) and piece.space else []
+        while waiting and isinstance(piece, Kernel):
+            value = waiting.pop()
+            source = maker.get(value, -1)
+            first = pieces[source]
+            if source < 0 or source in gone or not isinstance(first, Kernel) or not first.rows:
+                continue
+            shared = any(part >= first.rows and v in piece.reads for v, part in first.reads.items())
+            alone = len(first.writes) == 1 and readers[value] == {i} and value not in results
+            if not (shared and alone and max(piece.rows, piece.space) == first.rows):
+                continue
+            gone.add(source)
+            piece.nodes = first.nodes + piece.nodes
+            piece.signature = first.signature + piece.signature
+            del piece.reads[value]
+            for v, part in first.reads.items():
+                if v not in piece.reads:
+                    waiting.append(v)
+                piece.reads[v] = max(part, piece.reads.get(v, 0.0))
+                readers[v].discard(source)
+                readers[v].add(i)
+            piece.rows = first.rows
+    return [piece for i, piece in enumerate(pieces) if i not in gone]
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:
@@ -275,25 +396,3 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
         for key in keys:
             first.setdefault(key, into)
     return out
-
-
-def _ordered(pieces: list[Piece]) -> list[Piece]:
-    """A topological order that stays close to the given one."""
-    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
-    waits = [0] * len(pieces)
-    leads: list[list[int]] = [[] for _ in pieces]
-    for i, piece in enumerate(pieces):
-        for source in {maker[v] for v in piece.reads if v in maker and maker[v] != i}:
-            waits[i] += 1
-            leads[source].append(i)
-    ready = [i for i, n in enumerate(waits) if not n]
-    heapify(ready)
-    order = []
-    while ready:
-        i = heappop(ready)
-        order.append(pieces[i])
-        for j in leads[i]:
-            waits[j] -= 1
-            if not waits[j]:
-                heappush(ready, j)
-    return order

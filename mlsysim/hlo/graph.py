@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls, trips
 from mlsysim.hlo.costs import Cost, body_cost, op_cost
-from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, alive, reads_of, weigh
+from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, Product, alive, reads_of, weigh
 from mlsysim.hlo.limits import MAX_DEPTH, MAX_OPS, check
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, FREE, TOUCHING
 from mlsysim.hlo.program import Block, Op, Program, TensorType
@@ -25,6 +26,7 @@ class _Builder:
         self.rules: dict[Any, tuple[int, Cost]] = {}
         self.by_op: dict[int, tuple[int, Cost]] = {}
         self.tuples: dict[int, tuple[int, ...]] = {}
+        self.bundles: dict[int, tuple[Node, Op]] = {}  # by value, what returns a tuple
         self.kinds: dict[str, tuple[str, _Control | None]] = {}
         self.optimised = False
         self.in_function = 0  # depth of calls: what stands in a function may run again
@@ -32,6 +34,7 @@ class _Builder:
         self.chase: trips.Chase | None = None
         self.weight = 1  # times that the op being added runs
         self.sharded: set[int] = set()  # values that are known by their size on one device
+        self.splat: dict[int, int] = {}  # values that are 0 or 1 everywhere
         self.type_of: Callable[[int], TensorType] = program.type_of
 
     def new(self, value: int) -> int:
@@ -88,6 +91,8 @@ class _Builder:
         if base == "custom_call" and calls.is_free(op.attributes):
             self.alias(op, env, into, depth)
             return
+        if base in _IDENTITIES and len(op.operands) == 2 and self.identity(op, base, env):
+            return
         signature, cost = self.rule(op)
         if not cost.known:
             target = op.attributes.get("target")
@@ -103,14 +108,38 @@ class _Builder:
         node = Node(base, reads, writes, cost, signature, None, None, elements, elements)
         if base in _PARTIAL:
             self.partial(node, op)
+        elif base in _SPREADS and reads[0] in self.splat:
+            self.splat[made] = self.splat[reads[0]]
         into.append(node)
+        if base == "custom_call" and len(writes) == 1 and self.type_of(op.results[0]).dtype == "none":
+            self.bundles[made] = node, op
+
+    def identity(self, op: Op, base: str, env: dict[int, int]) -> bool:
+        """Whether an operation gives one of its operands back, as x * 1 and x + 0 do: no compiler computes it."""
+        left, right = (env[v] for v in op.operands)
+        for known, other in ((right, left), (left, right)):
+            value = self.splat.get(known)
+            if value is None or (base == "subtract" and known == left):
+                continue
+            if value == _IDENTITIES[base]:
+                env[op.results[0]] = other
+                return True
+            if value == 0 and base == "multiply" and self.type_of(op.results[0]).dtype[0] in "iu":
+                env[op.results[0]] = known
+                return True
+        return False
 
     def partial(self, node: Node, op: Op) -> None:
         """Note what a node touches when that is less than all of its first operand, and what a reduction runs over."""
         if node.base in TOUCHING:
             node.touch = float(sum(self.bytes[v] for v in node.writes))
+        elif node.base in _PRODUCTS:
+            node.product = _product(op, [self.type_of(v) for v in (*op.operands[:2], op.results[0])], node.cost)
         elif node.base == "reduce":
+            shape = self.type_of(op.operands[0]).shape
             node.space = self.type_of(op.operands[0]).elements
+            over = op.attributes.get("dimensions", ())
+            node.rows = bool(over) and sorted(over) == list(range(len(shape) - len(over), len(shape)))
         elif node.base == "dynamic_update_slice":
             node.updates = float(self.bytes[node.reads[1]])
         elif node.base == "scatter":
@@ -121,6 +150,9 @@ class _Builder:
             env[value] = got = self.new(value)
             if self.type_of(value).elements <= IMMEDIATE:
                 self.bytes[got] = 0
+            known = op.attributes.get("splat", op.attributes.get("value"))
+            if known in (0, 1):
+                self.splat[got] = known
 
     def alias(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         """Results that are other names for operands."""
@@ -132,6 +164,8 @@ class _Builder:
             parts = self.tuples.get(env[op.operands[0]], ())
             index = op.attributes.get("index", 0)
             env[op.results[0]] = parts[index] if index < len(parts) else self.new(op.results[0])
+            if env[op.operands[0]] in self.bundles:
+                self.unbundle(op, index, *self.bundles[env[op.operands[0]]], env)
         else:
             for i, value in enumerate(op.results):
                 env[value] = env[op.operands[i]] if i < len(op.operands) else self.new(value)
@@ -146,6 +180,13 @@ class _Builder:
             self.sharded.add(got)
         elif got in self.sharded:  # two parts that see different shards: it holds the larger
             self.bytes[got] = size
+
+    def unbundle(self, op: Op, index: int, node: Node, made_by: Op, env: dict[int, int]) -> None:
+        """A value taken out of the tuple that a call returns: the call wrote it, and its first tells what the call did."""
+        node.writes += (env[op.results[0]],)
+        operands, kind = [self.type_of(v) for v in made_by.operands], self.type_of(op.results[0])
+        cost = op_cost(made_by.name, operands, [kind], made_by.attributes) if index == 0 else node.cost
+        node.cost = replace(cost, bytes=node.cost.bytes + kind.bytes)
 
     def call(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
         body = self.program.functions.get(op.attributes.get("callee", ""))
@@ -167,9 +208,12 @@ class _Builder:
             inner[argument] = env[operand]
             if op.base == "manual_computation":
                 self.shard(env[operand], argument)
-        self.in_function += not op.blocks
+        known = self.splat
+        if not op.blocks:  # XLA's count does not look through calls for zeros and ones, so neither does this one
+            self.splat, self.in_function = {}, self.in_function + 1
         results = self.block(body, inner, into, depth + 1)
-        self.in_function -= not op.blocks
+        if not op.blocks:
+            self.splat, self.in_function = known, self.in_function - 1
         for value, got in zip(op.results, results, strict=True):
             env[value] = got
 
@@ -244,7 +288,12 @@ class _Builder:
         elif not ranks:  # no groups: everybody
             ranks = max(self.program.partitions, self.program.replicas)
         in_bytes, out_bytes = (sum(self.type_of(v).bytes for v in ids) for ids in (op.operands, op.results))
-        into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks))
+        kind = self.type_of(op.operands[0]).dtype if op.operands else ""
+        if base == "all_reduce":
+            kind = " ".join([kind, *(inner.base for block in op.blocks for inner in block.ops)])
+        elif base == "all_gather":
+            kind = ""  # gathered bytes are bytes
+        into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks, kind))
 
 
 _Control = Callable[[_Builder, Op, dict[int, int], list[Item], int], None]
@@ -259,13 +308,37 @@ _CONTROL: dict[str, _Control] = {
     **dict.fromkeys(FREE, _Builder.alias),
     **dict.fromkeys(COLLECTIVES, _Builder.collective),
 }
-_PARTIAL = TOUCHING | {"reduce", "dynamic_update_slice", "scatter"}
+_IDENTITIES = {"multiply": 1, "add": 0, "subtract": 0, "and": 1, "or": 0}
+_SPREADS = frozenset(("broadcast_in_dim", "broadcast", "copy", "transpose"))
+_PRODUCTS = frozenset(("dot_general", "dot"))
+_PARTIAL = TOUCHING | _PRODUCTS | {"reduce", "dynamic_update_slice", "scatter"}
 
 
 def _kind(name: str) -> tuple[str, _Control | None]:
     """An operation's base name, and what handles it when it is not plain work. Of a foreign dialect, the whole name."""
     dialect, _, base = name.partition(".")
     return (base, _CONTROL.get(base)) if dialect in DIALECTS else (name, None)
+
+
+def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
+    """Sizes of a product, from its work and the elements of its three matrices."""
+    left, right, result = types
+    k = round(cost.matrix_flops / (2 * max(1, result.elements)))
+    if not k or not left.elements or not right.elements:
+        return None
+    rows, columns = left.elements // k, right.elements // k  # each times the batch
+    batch = max(1, rows * columns // result.elements)
+    dims = tuple(
+        (_dims(op, f"{side}_contracting_dimensions", default), _dims(op, f"{side}_batching_dimensions", ()))
+        for side, default in (("lhs", (len(left.shape) - 1,)), ("rhs", (0,)))  # those of a plain dot
+    )
+    row = k * left.bytes / left.elements
+    return Product(batch, rows // batch, columns // batch, k, dims, result.bytes / result.elements, row)
+
+
+def _dims(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    found = op.attributes.get(name, default)
+    return tuple(found) if isinstance(found, Sequence) else default
 
 
 def _frozen(op: Op, index: Sequence[int]) -> Any:

@@ -8,6 +8,21 @@ from mlsysim.hlo.costs import Cost
 from mlsysim.hlo.opset import EFFECTS
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product's sizes: (batch, m, k) times (batch, k, n). ``dims`` are, of either operand, the dimensions that
+    are summed over and those of the batch; ``width`` is the bytes of an element of the result, ``row`` those that one sum takes
+    from an operand."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    dims: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    width: float
+    row: float
+
+
 @dataclass(slots=True)
 class Node:
     """An operation that runs. ``reads`` and ``writes`` are values of the graph; ``touch`` is what it takes of its
@@ -22,6 +37,8 @@ class Node:
     updates: float | None = None  # bytes it writes into its first operand, which its result replaces
     elements: int = 0  # of its first result
     space: int = 0  # elements that it runs over: those of its result, or of what it reduces
+    product: Product | None = None
+    rows: bool = False  # of a reduction: over the last dimensions, so that a row of the input gives an element
 
 
 @dataclass(slots=True)
@@ -44,6 +61,8 @@ class Collective:
     out_bytes: int
     groups: tuple[tuple[int, ...], ...]
     ranks: int
+    kind: str = ""  # element type, and what a reduction does with it
+    parts: "tuple[Collective, ...]" = ()  # of several that were joined
 
     @property
     def whole(self) -> int:

@@ -58,7 +58,7 @@ _RESHAPES = _names(
     "copy bitcast_convert constant_like dynamic_iota dynamic_broadcast_in_dim partition_id replica_id"
 )
 # What can run inside the kernel that reads it
-LIGHT = ELEMENTWISE | (TRANSCENDENTAL - {"rng"}) | frozenset(EXPANDED) | _RESHAPES
+LIGHT = ELEMENTWISE | (TRANSCENDENTAL - {"rng"}) | frozenset(EXPANDED) | _RESHAPES | {"sum_of_parts"}
 # What a library's product reads through
 LAYOUT = _names("transpose slice dynamic_slice copy concatenate")
 # Calls of a library even where they are no product: they take their operands from memory

@@ -5,6 +5,7 @@ The bindings are private API of jaxlib, so everything that touches them stands h
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,11 @@ def _bindings() -> Any:
             "reading StableHLO text needs jaxlib: install the extra 'hlo' (mlsysim-book[hlo]), "
             "or give the JSON form that mlsysim.hlo.to_json writes"
         ) from None
+    registration: Any
     try:
-        from jaxlib.mlir._mlir_libs import _jax_mlir_ext as registration
+        registration = import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
     except ImportError:  # its name before jaxlib 0.7
-        from jaxlib.mlir._mlir_libs import register_jax_dialects as registration
+        registration = import_module("jaxlib.mlir._mlir_libs.register_jax_dialects")
     registry = ir.DialectRegistry()
     registration.register_dialects(registry)
     context = ir.Context()
@@ -252,14 +254,16 @@ class _Walker:
         return found
 
     def constant(self, op: Any) -> dict[str, Any]:
+        """The value of a whole number; of anything else, whether it is zero or one everywhere."""
         kind = self.listed[self.values[-1]]  # of its result, which was just defined
-        if (
-            kind.elements != 1
-            or kind.dtype[0] == "f"
-            or not isinstance(value := op.attributes["value"], self.ir.DenseIntElementsAttr)
-        ):
-            return _NOTHING
-        return {"value": int(value[0])}
+        held = op.attributes["value"]
+        if kind.elements == 1 and kind.dtype[0] != "f" and isinstance(held, self.ir.DenseIntElementsAttr):
+            return {"value": int(held[0])}
+        if isinstance(held, self.ir.DenseFPElementsAttr | self.ir.DenseIntElementsAttr) and held.is_splat:
+            everywhere = held.get_splat_value().value
+            if everywhere == 0 or everywhere == 1:
+                return {"splat": int(everywhere)}
+        return _NOTHING
 
     def compare(self, op: Any) -> dict[str, Any]:
         if self.listed[self.values[-1]].elements != 1:

@@ -1,6 +1,17 @@
 """Networks: topologies, collectives as schedules of messages, congestion, and steps that overlap compute with communication."""
 
 from mlsysim.network import astrasim
+from mlsysim.network.equations import (
+    bisection_time,
+    congestion,
+    dimension_all_reduce,
+    exposed_communication,
+    hidden_share,
+    message_time,
+    peer_bandwidth,
+    ring_hops,
+    rings_all_reduce,
+)
 from mlsysim.network.report import Report
 from mlsysim.network.schedules import ALGORITHMS, OPS, OPTIMIZATIONS
 from mlsysim.network.streams import STREAMS, RankTime, StreamSchedule, Task, schedule
@@ -23,8 +34,17 @@ __all__ = [
     "Task",
     "Topology",
     "astrasim",
+    "bisection_time",
     "collective_time",
+    "congestion",
+    "dimension_all_reduce",
     "dragonfly",
+    "exposed_communication",
+    "hidden_share",
+    "message_time",
     "parse",
+    "peer_bandwidth",
+    "ring_hops",
+    "rings_all_reduce",
     "schedule",
 ]

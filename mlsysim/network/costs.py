@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mlsysim.network.equations import message_time
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -36,7 +38,7 @@ class Exact:
 
     def free_path(self, dimension: int, hops: int, size: float) -> float:
         """Time of a message that waits for nobody: the latency of every link, and the size over the bandwidth once."""
-        return hops * self.latency[dimension] + size / self.bandwidth[dimension]
+        return float(message_time(float(size), float(hops), self.bandwidth[dimension], self.latency[dimension]))
 
     def link(self, dimension: int, size: float) -> tuple[float, float, float]:
         """How long a link is busy with a message, when the next link may start, and when the whole message has passed."""

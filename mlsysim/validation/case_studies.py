@@ -3,7 +3,7 @@
 A claim is never compared with as if it were a measurement: :func:`compare` takes measured figures only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import as_file, files
@@ -14,7 +14,7 @@ from mlsysim import catalog, hlo, units
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.validation.comparing import rounding_share
 from mlsysim.validation.metrics import signed_error
@@ -214,14 +214,6 @@ def tpu_core(peak_flops: float) -> Device:
     )
 
 
-def _weighted(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:
-    for piece in pieces:
-        if isinstance(piece, Kernel):
-            yield piece, times
-        elif isinstance(piece, LoopKernels):
-            yield from _weighted(piece.body, times * piece.count)
-
-
 def arithmetic_share(estimate: hlo.Estimate, device: Device | str) -> float:
     """Share of the predicted compute time of kernels whose time is that of their matrix products in 16 bits.
 
@@ -231,7 +223,7 @@ def arithmetic_share(estimate: hlo.Estimate, device: Device | str) -> float:
     clock = Roofline(catalog.device(device))
     bound = total = 0.0
     for region in estimate.parts:
-        for kernel, times in _weighted(region.pieces):
+        for kernel, times in weighted(region.pieces):
             seconds = clock.seconds(kernel)
             products = sum(
                 n.cost.matrix_flops / clock.peak(n.cost.matrix_dtype)

@@ -1,4 +1,4 @@
-"""Predictions beside printed measurements: rounding, speed-ups and their errors, wrong peaks, scaling, what is hidden."""
+"""Predictions beside printed measurements: rounding, speed-ups and their errors, wrong peaks, scaling."""
 
 from mlsysim._numeric import Num
 from mlsysim.equations import POSITIVE, equation
@@ -205,42 +205,3 @@ def relative_efficiency(
     Source: gustafson1988reevaluating, scaled speed-up.
     """
     return large_work / (large_devices * large_time) / (small_work / (small_devices * small_time))
-
-
-@equation(
-    "eq-hidden-share",
-    formula="1 - exposed / communication",
-    units={"communication": "s", "exposed": "s", "return": "1"},
-    domain={"communication": POSITIVE},
-    source="hespas2026code",
-    where="tutorial, network simulation",
-)
-def hidden_share(communication: Num, exposed: Num) -> Num:
-    """Share of the communication that runs behind computation.
-
-    Formula: h = 1 - t_exposed / t_comm.
-
-    Parameters
-    ----------
-    communication : float or array, s
-        Time of all collectives together.
-    exposed : float or array, s
-        Time in which nothing computes.
-
-    Returns
-    -------
-    float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
-    Assumptions: a device that does not compute waits for a collective and for nothing else.
-
-    >>> hidden_share(4.0, exposed=1.0)
-    0.75
-
-    Source: hespas2026code, tutorial, network simulation.
-    """
-    return 1 - exposed / communication

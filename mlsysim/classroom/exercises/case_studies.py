@@ -13,7 +13,7 @@ SLUG = "22-case-studies"
 _BOUND = "Put a bound beside a printed measurement, and say how much its rounding leaves open."
 _SPEEDUP = "Predict a speed-up between generations, and say why its error is not the error of the times."
 _PEAK = "Say what a peak that is taken too high does to a predicted time and to a speed-up."
-_SCALE = "Compare a step on few devices with a step on many, and say what of the communication is hidden."
+_SCALE = "Compare what a device does in a small system with what it does in a large one."
 
 OBJECTIVES: tuple[tuple[str, str], ...] = (
     (_BOUND, "22.2"),
@@ -284,7 +284,7 @@ answer = g["old_time"] / new_time""",
 )
 
 
-# 22.7 and 22.8 scale
+# 22.7 scale
 
 
 def _efficiency(g: Inputs, batches: bool = True, devices: bool = False) -> Num:
@@ -338,43 +338,4 @@ large = g["devices"] / (g["devices"] * g["large_time"])
 answer = large / small""",
 )
 
-_E8 = Exercise(
-    id="22.8",
-    slug=SLUG,
-    title="Hidden or exposed",
-    objective=_SCALE,
-    points=2,
-    prompt="A simulated step takes {total}. It computes for {compute}, and all of its collectives together take "
-    "{communication}. Which share of the communication runs behind computation?",
-    unit="1",
-    options={
-        "total": Options((60.6e-3, 62e-3, 61.2e-3), "s", "step"),
-        "compute": Options((58e-3, 57.2e-3, 58.4e-3), "s", "time of computing"),
-        "communication": Options((9e-3, 10.5e-3, 14e-3, 11.5e-3), "s", "all collectives"),
-    },
-    solve=lambda g: comparing.hidden_share(g["communication"], g["total"] - g["compute"]),
-    mistakes=(
-        Mistake(
-            "exposed",
-            "That is the share that is exposed.",
-            (lambda g: (g["total"] - g["compute"]) / g["communication"],),
-        ),
-        Mistake(
-            "of-the-step",
-            "You took the exposed time as a share of the step. The question is about the communication.",
-            (lambda g: (g["total"] - g["compute"]) / g["total"],),
-        ),
-        Mistake(
-            "nothing-overlaps",
-            "You took the communication as a share of a step in which nothing overlaps.",
-            (lambda g: g["communication"] / (g["compute"] + g["communication"]),),
-        ),
-    ),
-    nudge="The exposed time is the step minus its computing. What is left of the communication is hidden.",
-    solution="""\
-g = inputs("22.8", seed=SEED)
-exposed = g["total"] - g["compute"]
-answer = 1 - exposed / g["communication"]""",
-)
-
-EXERCISES: tuple[Exercise, ...] = (_E1, _E2, _E3, _E4, _E5, _E6, _E7, _E8)
+EXERCISES: tuple[Exercise, ...] = (_E1, _E2, _E3, _E4, _E5, _E6, _E7)

@@ -34,7 +34,7 @@ class Pricing:
     def __str__(self) -> str:
         total = fsum(self.seconds.values())
         lines = [
-            f"  priced by {self.estimator}: {self.evaluated} of {self.regions} compute regions evaluated,"
+            f"  priced by {self.estimator}: {self.evaluated} evaluations for {self.regions} compute regions,"
             f" {self.saved:.1%} saved"
         ]
         if len(self.seconds) > 1:
@@ -48,31 +48,36 @@ class Pricing:
 
 
 def running(regions: Sequence[Region], times: int = 1) -> Iterator[tuple[Region, int]]:
-    """Every compute region with the times it runs, those inside loops that communicate included."""
+    """Every region that computes or communicates with the times it runs, those inside loops that communicate included."""
     for region in regions:
         if region.kind == "loop":
             yield from running(region.body, times * region.count)
-        elif region.kind == "compute":
+        else:
             yield region, times
 
 
 class Prices:
-    """The price of every compute region of some regions."""
+    """The price of every compute region of some regions. ``unique`` counts distinct regions, collectives included."""
 
     def __init__(self, estimator: Estimator, regions: Sequence[Region]) -> None:
         self.estimator = estimator
         before = getattr(estimator, "hits", 0)  # of an estimator with a cache
         known: dict[Any, RunTime] = {}
+        messages: set[Any] = set()
         self._of: dict[int, RunTime] = {}
         self._runs: list[tuple[RunTime, int]] = []
         for region, times in running(regions):
             signature = region.signature()
+            if region.kind == "comm":
+                messages.add(signature)
+                continue
             price = known.get(signature)
             if price is None:
                 price = known[signature] = estimator.get_run_time_estimate(region)
             self._of[id(region)] = price
             self._runs.append((price, times))
         self.distinct = len(known)
+        self.unique = self.distinct + len(messages)
         self.evaluated = self.distinct - (getattr(estimator, "hits", 0) - before)
 
     def of(self, region: Region) -> RunTime:

@@ -76,7 +76,8 @@ def flat(text: str) -> str:
         raise InputError("export: the lowered program has not the form that JAX 0.6 to 0.10 print")
     head = f"  func.func public @main({found['arguments']}) -> ({last['types']}) {{"
     tail = f"    return {last['values']} : {last['types']}"
-    return "\n".join([*lines[:main], head, *lines[begin + 1 : end - 1], tail, *lines[end + 2 :], ""])
+    body = [line.removeprefix("  ") for line in lines[begin + 1 : end - 1]]
+    return "\n".join([*lines[:main], head, *body, tail, *lines[end + 2 :], ""])
 
 
 def lower(recipe: Recipe) -> str:

@@ -1,0 +1,116 @@
+"""The options that choose what prices the compute regions of a program."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from mlsysim.catalog import Device
+from mlsysim.cli.arguments import quantity
+from mlsysim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlsysim.hlo.estimators import Estimator, SystolicArray
+
+NAMES = ("roofline", "systolic", "scalesim", "profile", "composite")
+_OF_ARRAYS = ("array", "arrays", "clock", "dataflow")
+
+
+def estimator_options(parser: argparse.ArgumentParser) -> None:
+    """Add them to a command."""
+    group = parser.add_argument_group("what prices compute regions")
+    group.add_argument(
+        "--estimator",
+        default="roofline",
+        choices=NAMES,
+        help="roofline: bounds of the device (default); systolic: products on systolic arrays by closed forms, the rest by the "
+        "roofline; scalesim: the same with products simulated by SCALE-Sim; profile: compile and run every region here with JAX; "
+        "composite: products by --products, the rest by --rest",
+    )
+    group.add_argument("--array", help="of systolic and scalesim: a name such as tpu-v3-chip, or ROWSxCOLUMNS")
+    group.add_argument("--arrays", type=int, help="how many arrays of ROWSxCOLUMNS share the work (default: 1)")
+    group.add_argument("--clock", type=quantity("Hz"), help="of an array of ROWSxCOLUMNS, as in '940 MHz'")
+    group.add_argument(
+        "--dataflow", choices=("ws", "os", "is"), help="what is held still: weights (default), outputs, inputs"
+    )
+    group.add_argument(
+        "--scalesim-python", metavar="PATH", help="interpreter that has scalesim (default: MLSYSIM_SCALESIM_PYTHON)"
+    )
+    group.add_argument(
+        "--products", choices=("systolic", "scalesim", "profile"), help="of composite (default: systolic)"
+    )
+    group.add_argument("--rest", choices=("roofline", "profile"), help="of composite (default: roofline)")
+    group.add_argument("--platform", choices=("cpu", "gpu", "tpu"), help="of profile: what JAX runs on (default: cpu)")
+    group.add_argument(
+        "--cache",
+        metavar="DIR",
+        help="keep prices of regions, and results of files, in a folder; a second run reads them",
+    )
+
+
+def _array(args: argparse.Namespace) -> "SystolicArray":
+    from dataclasses import replace
+
+    from mlsysim.hlo import estimators
+
+    if not args.array:
+        known = ", ".join(estimators.arrays())
+        raise InputError(f"--estimator {args.estimator} needs --array: ROWSxCOLUMNS with --clock, or one of {known}")
+    rows, sign, columns = args.array.partition("x")
+    flow = args.dataflow or "ws"
+    if not (sign and rows.isascii() and rows.isdigit() and columns.isascii() and columns.isdigit()):
+        if args.clock is not None or args.arrays is not None:
+            raise InputError("--clock and --arrays belong to an array given as ROWSxCOLUMNS; a named one has its own")
+        return replace(estimators.array(args.array), dataflow=flow)
+    if args.clock is None:
+        raise InputError(f"--array {args.array[:20]} needs --clock, as in --clock '940 MHz'")
+    if max(len(rows), len(columns)) > 6:
+        raise InputError(f"--array {args.array[:20]}... is larger than any array")
+    return estimators.SystolicArray(
+        int(rows), int(columns), args.clock, 1 if args.arrays is None else args.arrays, flow
+    )
+
+
+def _made(name: str, args: argparse.Namespace, device: Device) -> "Estimator":
+    from mlsysim.hlo import estimators
+
+    if name in ("systolic", "scalesim"):
+        array = _array(args)
+        if name == "systolic":
+            return estimators.SystolicEstimator(device, array, args.memory_efficiency)
+        return estimators.ScaleSimEstimator(
+            device, array, args.scalesim_python, memory_efficiency=args.memory_efficiency
+        )
+    if name == "profile":
+        from mlsysim.hlo.estimators.profiling import ProfilingEstimator
+
+        return ProfilingEstimator(args.file, args.platform or "cpu")
+    return estimators.RooflineEstimator(device, args.efficiency, args.memory_efficiency, args.run_as)
+
+
+def pick_estimator(args: argparse.Namespace, device: Device) -> "Estimator":
+    """The estimator that the options describe; ``args.run_as`` is a mapping. An option that nothing would read is an error."""
+    from mlsysim.hlo import estimators
+
+    name = args.estimator
+    used = {name}
+    if name == "composite":
+        used |= {args.products or "systolic", args.rest or "roofline"}
+    owners = {key: {"systolic", "scalesim"} for key in _OF_ARRAYS} | {
+        "scalesim_python": {"scalesim"},
+        "platform": {"profile"},
+        "products": {"composite"},
+        "rest": {"composite"},
+    }
+    for option, owner in owners.items():
+        if getattr(args, option) is not None and not owner & used:
+            flag = option.replace("_", "-")
+            raise InputError(f"--{flag} belongs to --estimator {' or '.join(sorted(owner))}, not to {name}")
+    if not used & {"roofline"} and (args.efficiency != 1.0 or args.run_as):
+        raise InputError(f"--efficiency and --run-as belong to the roofline, not to {name}")
+    if used == {"profile"} and args.memory_efficiency != 1.0:
+        raise InputError("--memory-efficiency belongs to a model of memory; profile measures")
+    if name != "composite":
+        return _made(name, args, device)
+    products = _made(args.products or "systolic", args, device)
+    rest = args.rest or "roofline"
+    by_op: dict[str, Estimator] = {estimators.composite.PRODUCTS: products}
+    return estimators.CompositeEstimator(by_op, products if products.name == rest else _made(rest, args, device))
