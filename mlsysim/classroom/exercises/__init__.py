@@ -16,6 +16,7 @@ from mlsysim.classroom.exercises import (
     cost,
     counting,
     energy,
+    estimators,
     exploring_designs,
     hypotheses,
     iron_law,
@@ -27,6 +28,7 @@ from mlsysim.classroom.exercises import (
     reality_checks,
     reliability,
     request_simulation,
+    stablehlo,
     step_model,
     training_step,
 )
@@ -54,6 +56,8 @@ _CHAPTERS = (
     calibration,
     case_studies,
     limits,
+    estimators,
+    stablehlo,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
