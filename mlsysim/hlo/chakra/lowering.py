@@ -118,9 +118,7 @@ class _Ranks:
         self.groups: dict[tuple[int, ...], int] = {}
         self.where: dict[int, dict[int, tuple[int, ...]]] = {}  # by collective: rank to its group
         self.work: dict[int, dict[str, int]] = {}  # of a compute region
-        collectives = [
-            p for s in steps if s.region.kind == "comm" for p in s.region.pieces if isinstance(p, Collective)
-        ]
+        collectives = [s.message for s in steps if s.message]
         for c in collectives:
             ranks = max([ranks, *(1 + max(g) for g in c.groups if g)])
         check(ranks, MAX_RANKS, "the number of ranks", "there is one file for each")
@@ -169,13 +167,11 @@ class _Ranks:
             order = tuple(dict.fromkeys(n for s in step.order for n in ends[s]))
             deps = tuple(dict.fromkeys((*data, *order)))
             # the older of ASTRA-sim's two feeders reads data_deps only, so all stand there; the order is told apart beside
-            piece = step.region.pieces[0]
-            if isinstance(piece, Collective):
-                if piece.op == "collective_permute":
-                    tag += 1
-                    made = self.messages(piece, rank, tag)
-                else:
-                    made = self.collective(piece, rank)
+            if step.message and step.message.op == "collective_permute":
+                tag += 1
+                made = self.messages(step.message, rank, tag)
+            elif step.message:
+                made = self.collective(step.message, rank)
             else:
                 made = [("COMP_NODE", step.micros, self.attributes(step))]
             start = len(nodes)

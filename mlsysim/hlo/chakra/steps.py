@@ -1,11 +1,14 @@
-"""Regions one after another as they run: loops that communicate unrolled, every region with its time."""
+"""Regions one after another as they run: loops that communicate unrolled, every region with its time.
+
+A collective that a compiler would join from several is written as those, one behind the other: so the estimate times it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo import slicing
+from mlsysim.hlo.items import Collective
 from mlsysim.hlo.limits import check
 from mlsysim.hlo.slicing import Region
 
@@ -17,8 +20,8 @@ ROUNDINGS = ("carried", "nearest")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A region that runs once. ``data`` are the steps whose results it waits for, ``order`` those that it follows because a
-    loop runs turn by turn."""
+    """A region that runs once, or one message of it. ``data`` are the steps whose results it waits for, ``order`` those that it
+    follows because a loop runs turn by turn."""
 
     region: Region
     name: str
@@ -26,6 +29,19 @@ class Step:
     order: tuple[int, ...] = ()
     seconds: float = 0.0  # of a compute region
     micros: int = 0
+    message: Collective | None = None
+
+
+def messages(region: Region) -> tuple[Collective, ...]:
+    """The collectives of a region that communicates."""
+    return tuple(part for piece in region.pieces if isinstance(piece, Collective) for part in piece.parts or (piece,))
+
+
+def count(regions: Sequence[Region]) -> int:
+    """Steps that regions make, those of a loop's body once per turn."""
+    return sum(
+        r.count * count(r.body) if r.kind == "loop" else len(messages(r)) if r.kind == "comm" else 1 for r in regions
+    )
 
 
 class _Unroller:
@@ -55,13 +71,16 @@ class _Unroller:
                 continue
             data = tuple(place[d] for d in region.after if d in place)
             order = () if data else first
-            self.edges += len(data) + len(order)
-            check(self.edges, MAX_EDGES, "the number of dependencies in the trace", "use the linear split")
             for d in data:
                 open_ends.pop(d, None)
-            place[i] = len(self.steps)
+            name = f"{region.kind} r{path}{i}"
+            for message in messages(region) if region.kind == "comm" else (None,):
+                self.edges += len(data) + len(order)
+                check(self.edges, MAX_EDGES, "the number of dependencies in the trace", "use the linear split")
+                place[i] = len(self.steps)
+                self.steps.append(Step(region, name, data, order, self.time(region), message=message))
+                data, order = (place[i],), ()
             open_ends[place[i]] = None
-            self.steps.append(Step(region, f"{region.kind} r{path}{i}", data, order, self.time(region)))
         return tuple(open_ends) or first
 
 
@@ -73,7 +92,7 @@ def unroll(regions: Sequence[Region], seconds: Callable[[Region], float], most: 
     InputError
         When there are more than ``most``: a trace has no loops, so a loop that communicates is written out turn by turn.
     """
-    check(slicing.count(regions), most, "the number of regions with loops unrolled", "communicate outside of loops")
+    check(count(regions), most, "the number of regions with loops unrolled", "communicate outside of loops")
     unroller = _Unroller(seconds)
     unroller.add(regions, "", ())
     return tuple(unroller.steps)
