@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import collectives, hlo, units
-from mlsysim.hlo import chakra, losses, slicing
+from mlsysim.hlo import chakra, losses
+from mlsysim.hlo.chakra import steps
 from mlsysim.validation.brackets import ACCEL_SIM, STEPS, Bracket, brackets
 from mlsysim.validation.case_studies import figure
 
@@ -48,14 +49,14 @@ def test_one_rounding_is_that_of_the_guide() -> None:
 
 
 @pytest.mark.independent
-def test_small_regions_lose_more_than_is_typical_and_carried_rounding_does_not() -> None:
-    """Of one-layer programs most regions are shorter than half a microsecond."""
-    for name in ("tf1l_train_fsdp8.spmd", "tf1l_train_dp2tp4.spmd", "mlp_train_dp8.spmd"):
+def test_short_and_equal_regions_lose_more_than_is_typical_and_carried_rounding_does_not() -> None:
+    """A compiled layer has many regions shorter than half a microsecond; the layers of a Llama are equal."""
+    for name in ("tf1l_train_fsdp8.gpuopt_a100_sxm_40", "llama200m_train_fsdp4.sm"):
         program = hlo.sample(name)
         near = chakra.trace(program, "A100-SXM4-40GB", rounding="nearest").to_dict()
         carried = chakra.trace(program, "A100-SXM4-40GB").to_dict()
         n, exact = near["compute_nodes"], near["compute_s"] * 1e6
-        assert exact - near["compute_us"] > 1.5 * losses.rounding_spread(n, 1)
+        assert abs(exact - near["compute_us"]) > 2 * losses.rounding_spread(n, 1)
         assert abs(carried["compute_us"] - exact) <= 0.5
 
 
@@ -69,9 +70,10 @@ def test_a_scanned_step_is_written_out_to_so_many_nodes() -> None:
     parts = hlo.estimate(program, "A100-SXM4-40GB").parts
     loops = [r for r in parts if r.kind == "loop"]
     assert [r.count for r in loops] == [7, 7]
-    body = sum(slicing.count(r.body) for r in loops)
+    body = sum(steps.count(r.body) for r in loops)
+    outside = steps.count([r for r in parts if r.kind != "loop"])
     nodes = len(chakra.trace(program, "A100-SXM4-40GB").ranks[0].nodes)
-    assert losses.unrolled_nodes(len(parts) - 2, 7, body) == nodes == 559
+    assert losses.unrolled_nodes(outside, 7, body) == nodes > 2 * (outside + body)
     assert losses.unrolled_nodes(10, 0, 5) == 10
 
 

@@ -3,7 +3,9 @@
 from typing import Any
 
 from mlsysim import catalog, hlo, units
-from mlsysim.hlo import chakra, losses, slicing
+from mlsysim.hlo import chakra, losses
+from mlsysim.hlo.chakra import steps
+from mlsysim.hlo.estimators.profiled import profiled
 from mlsysim.validation.brackets import ACCEL_SIM, brackets
 from mlsysim.validation.case_studies import figure
 
@@ -24,6 +26,7 @@ def _rounding(name: str) -> dict[str, Any]:
     near = chakra.trace(program, _DEVICE, rounding="nearest").to_dict()
     carried = chakra.trace(program, _DEVICE).to_dict()
     n, exact = carried["compute_nodes"], carried["compute_s"]
+    times = [x.seconds for x in chakra.trace(program, _DEVICE).ranks[0].nodes if x.type == "COMP_NODE"]
     lost = near["compute_us"] * _MICRO - exact
     return {
         "regions": str(n),
@@ -33,6 +36,7 @@ def _rounding(name: str) -> dict[str, Any]:
         "lost_share": _share(abs(lost) / exact),
         "typical": f"{losses.rounding_spread(n, _MICRO) / _MICRO:.1f} µs",
         "bound": f"{losses.rounding_bound(n, _MICRO) / _MICRO:.1f} µs",
+        "short": str(sum(s < _MICRO / 2 for s in times)),
     }
 
 
@@ -65,15 +69,14 @@ def _sizes() -> dict[str, Any]:
 def _loop() -> dict[str, Any]:
     found = hlo.estimate(hlo.sample("llama100m_train_fsdp4.scan"), _DEVICE)
     loops = [r for r in found.parts if r.kind == "loop"]
-    outside, body = len(found.parts) - len(loops), sum(slicing.count(r.body) for r in loops)
+    outside = steps.count([r for r in found.parts if r.kind != "loop"])
+    body = sum(steps.count(r.body) for r in loops)
     return {
         "outside": str(outside),
         "turns": str(loops[0].count),
         "body": str(body),
         "regions": str(outside + body),
         "nodes": f"{losses.unrolled_nodes(outside, loops[0].count, body):.0f}",
-        "program": _ms(found.total_s),
-        "written_out": _ms(hlo.estimate(hlo.sample("llama100m_train_fsdp4.sm"), _DEVICE).total_s),
     }
 
 
@@ -139,14 +142,28 @@ def _brackets() -> dict[str, Any]:
     }
 
 
+def _cut() -> dict[str, Any]:
+    """Regions run one after another on a CPU, and the whole program with its collectives left out."""
+    found = profiled().program("mlp_train_dp8.spmd")
+    return {
+        "cuts": str(found.comm_regions),
+        "roofline": units.format(found.roofline_s, "s", 3),
+        "sum": units.format(found.seconds, "s", 3),
+        "whole": units.format(found.whole.seconds, "s", 3),
+        "low": units.format(found.whole.low, "s", 3),
+        "high": units.format(found.whole.high, "s", 3),
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 23."""
     return {
-        "small": _rounding("tf1l_train_fsdp8.spmd"),
-        "large": _rounding("llama100m_train_fsdp4.sm"),
+        "small": _rounding("tf1l_train_fsdp8.gpuopt_a100_sxm_40"),
+        "large": _rounding("llama200m_train_fsdp4.sm"),
         "sizes": _sizes(),
         "loop": _loop(),
         "overlap": _overlap(),
         "cost": _cost(),
         "bracket": _brackets(),
+        "cut": _cut(),
     }
