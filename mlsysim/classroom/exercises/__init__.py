@@ -16,16 +16,19 @@ from mlsysim.classroom.exercises import (
     cost,
     counting,
     energy,
+    estimators,
     exploring_designs,
     hypotheses,
     iron_law,
     memory,
     mixture_of_experts,
+    network,
     parallelism,
     prefill_decode,
     reality_checks,
     reliability,
     request_simulation,
+    stablehlo,
     step_model,
     training_step,
 )
@@ -52,6 +55,9 @@ _CHAPTERS = (
     request_simulation,
     calibration,
     case_studies,
+    estimators,
+    stablehlo,
+    network,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
