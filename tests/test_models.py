@@ -113,6 +113,7 @@ CONTRADICTED = {
     "PaLM-540B": (540_356_474_880, "truncates"),
     "Llama-3-200M": (341_496_896, "far from its name"),
     "Llama-3-500M": (813_344_000, "far from its name"),
+    "Llama-3-100M": (190_724_544, "Far from its name"),
 }
 
 

@@ -37,6 +37,8 @@ def to_json(program: Program) -> str:
         "values": list(program.values),
         "functions": {name: block(body) for name, body in program.functions.items()},
     }
+    if program.donated:
+        document["donated"] = list(program.donated)
     return json.dumps(document, separators=(",", ":"))
 
 
@@ -108,6 +110,7 @@ class _Reader:
             self.get("replicas", int),
             self.get("sharded", bool),
             meshes,
+            self.ids(self.get("donated", list), self.count) if "donated" in self.document else (),
         )
 
 

@@ -1,12 +1,16 @@
 """Kernels of a raw program: producers fused into consumers where that moves fewer bytes. No number here is fitted.
 
 Light operations (elementwise, broadcasts, slices, transposes) can run inside whoever reads them: inside a single reader
-always, inside several when reading their inputs moves no more bytes than reading their value would. A matrix product is a
-call of a library: it reads its operands from memory, transposed or sliced where they stand, and writes its result. A
-reduction, a scatter or a sort writes its result too, unless its only reader is an elementwise operation of the same size,
-which then runs in its epilogue.
-(XLA's GPU compiler also splits long products over idle cores, by weights that it fitted for each architecture; we do not.)
-Kernels that do not depend on each other, run over the same number of elements and read the same array become one.
+always, inside several when they all run in one kernel anyway, or when reading their inputs moves no more bytes than reading
+their value would. A matrix product is a call of a library: it reads its operands from memory, transposed or sliced where
+they stand, and writes its result. A reduction, a scatter or a sort writes its result too, unless its only reader is an
+elementwise operation of the same size, which then runs in its epilogue.
+What reduces rows joins its only reader when that runs over the same rows, as the exponentials of a softmax do: a row stays
+in the multiprocessor. Kernels that do not depend on each other, run over the same number of elements and read the same array
+become one.
+For a device (:mod:`mlsysim.hlo.joining`), products that share an operand run as one and are cut along their sum where their
+tiles leave multiprocessors idle; what must keep its value is copied before it is updated; and after all fusion collectives
+over the same groups become one message.
 """
 
 from collections.abc import Iterable, Sequence
@@ -144,7 +148,8 @@ def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> 
         return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
     if machine is None:
         return _ordered(_Fuser(graph).run())
-    items = joining.sum_before_reducing(graph.items, graph.bytes)
+    items = joining.copy_kept(graph.items, graph.bytes, graph.kept)
+    items = joining.sum_before_reducing(items, graph.bytes)
     items = joining.cut_products(joining.join_products(items, graph.bytes), graph.bytes, machine)
     pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()
     return _ordered(_with_messages(pieces, joining.kept_in_slices(items), graph.bytes))
@@ -252,18 +257,20 @@ class _Fuser:
         return _merged(_rows(pieces, set(self.graph.results)))
 
     def find_sole(self) -> None:
-        ends: dict[int, set[int]] = {}  # by value, the kernels that its readers are in
+        """Find the values whose readers all end up in one kernel: those run inside it, however many there are."""
+        ends: dict[int, int] = {}  # by value, the kernel that its readers are in; 0 for several
         for item in reversed(self.graph.items):
             if not isinstance(item, Node):
                 continue
-            mine = {id(item)}
+            mine = id(item)
             if item.base in LIGHT and len(item.writes) == 1 and item.writes[0] not in self.must_write:
-                inside = ends.get(item.writes[0], set())
-                if len(inside) == 1:
+                only = ends.get(item.writes[0], 0)
+                if only:
                     self.sole.add(item.writes[0])
-                    mine = inside
+                    mine = only
             for value in item.reads:
-                ends.setdefault(value, set()).update(mine)
+                if ends.setdefault(value, mine) != mine:
+                    ends[value] = 0
 
     def reads_of(self, node: Node) -> dict[int, float]:
         """What the node reads from memory, with what runs inside it."""

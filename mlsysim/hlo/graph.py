@@ -371,4 +371,6 @@ def build(program: Program) -> Graph:
             raise
         raise InputError(f"{program.name}: an operation reads a value that is not defined before it") from None
     items = alive(items, results)
-    return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops)
+    donated = set(program.donated)
+    kept = frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
+    return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops, kept)

@@ -93,6 +93,7 @@ class Graph:
     optimised: bool = False  # a compiler has fused it already
     unknown: Counter[str] = field(default_factory=Counter)
     ops: int = 0
+    kept: frozenset[int] = frozenset()  # values that may not be written over: arguments that are not donated
 
     def collectives(self) -> Iterator[tuple[Collective, int]]:
         """Every collective with the times it runs, those in loops included."""

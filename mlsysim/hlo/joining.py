@@ -13,10 +13,10 @@ fitted. (XLA's GPU compiler decides the same question with weights that it fitte
 xla/backends/gpu/transforms/splitk_rewriter.cc.)
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mlsysim.hlo.costs import Cost
 from mlsysim.hlo.items import Collective, Item, Node, reads_of
@@ -52,12 +52,19 @@ class _Group:
     keys: Sequence[Hashable] = field(default=())
 
 
-T = TypeVar("T")
+class _Piece(Protocol):
+    @property
+    def reads(self) -> Iterable[int]: ...
+    @property
+    def writes(self) -> Iterable[int]: ...
+
+
+T = TypeVar("T", bound=_Piece)
 
 
 def ordered(pieces: Sequence[T], reads: Callable[[T], Sequence[int]]) -> list[T]:
     """A topological order that stays close to the given one."""
-    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}  # type: ignore[attr-defined]
+    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
     waits = [0] * len(pieces)
     leads: list[list[int]] = [[] for _ in pieces]
     for i, piece in enumerate(pieces):
@@ -101,7 +108,8 @@ def _groups(
             mask |= waits.get(value, 0)
         if i in bit:
             size, names = keys[i]
-            mask = _closed(mask, joined)
+            if any(name in latest for name in names):
+                mask = _closed(mask, joined)
             for name in names:
                 group = latest.get(name)
                 if group is not None and not mask & group.bits and fits(group, size):
@@ -120,7 +128,7 @@ def _groups(
                 latest.update(dict.fromkeys(names, group))
             mask |= bit[i]
         if mask:
-            for value in piece.writes:  # type: ignore[attr-defined]
+            for value in piece.writes:
                 waits[value] = mask
     return [g.members for g in joined]
 
@@ -223,10 +231,14 @@ def cut_products(items: Sequence[Item], size: list[int], machine: Machine) -> li
 
 def sum_before_reducing(items: Sequence[Item], size: list[int]) -> list[Item]:
     """A sum of two all-reduces, which nothing else reads, as one all-reduce of the sum."""
+    sums = {v for i in items if isinstance(i, Collective) and i.op == "all_reduce" for v in i.writes}
+    if len(sums) < 2:
+        return list(items)
     readers: dict[int, int] = {}
     for item in items:
-        for value in reads_of(item):
-            readers[value] = readers.get(value, 0) + 1
+        for value in item.reads if isinstance(item, Node) else reads_of(item):
+            if value in sums:
+                readers[value] = readers.get(value, 0) + 1
     made: dict[int, Collective] = {}
     gone: set[int] = set()
     out: list[Item] = []
@@ -235,7 +247,7 @@ def sum_before_reducing(items: Sequence[Item], size: list[int]) -> list[Item]:
             made[item.writes[0]] = item
         elif isinstance(item, Node) and item.base == "add" and len(set(item.reads)) == 2:
             one, other = (made.get(v) for v in item.reads)
-            once = all(readers[v] == 1 for v in item.reads)
+            once = all(readers.get(v, 1) == 1 for v in item.reads)
             if once and one and other and (one.groups, one.kind) == (other.groups, other.kind):
                 gone |= {id(one), id(other)}
                 size.append(size[item.writes[0]])
@@ -246,6 +258,19 @@ def sum_before_reducing(items: Sequence[Item], size: list[int]) -> list[Item]:
                 continue
         out.append(item)
     return [item for item in out if id(item) not in gone]
+
+
+def copy_kept(items: Sequence[Item], size: list[int], kept: frozenset[int]) -> list[Item]:
+    """What would be updated in place but must keep its value is copied first: an argument that is not donated."""
+    out: list[Item] = []
+    for item in items:
+        if isinstance(item, Node) and item.updates is not None and item.reads[0] in kept:
+            size.append(size[item.reads[0]])
+            copy = len(size) - 1
+            out.append(Node("copy", item.reads[:1], (copy,), Cost(bytes=2.0 * size[copy]), -1, elements=item.elements))
+            item = replace(item, reads=(copy, *item.reads[1:]))
+        out.append(item)
+    return out
 
 
 def messages(pieces: Sequence[T], sliced: frozenset[int]) -> list[list[int]]:
@@ -261,7 +286,7 @@ def messages(pieces: Sequence[T], sliced: frozenset[int]) -> list[list[int]]:
             keys[i] = (float(piece.out_bytes), [(piece.op, piece.groups, piece.kind)])
     return _groups(
         pieces,
-        lambda p: tuple(p.reads),  # type: ignore[attr-defined]
+        lambda p: tuple(p.reads),
         keys,
         lambda g, new: g.size + new <= MESSAGE_BYTES and len(g.members) < MESSAGE_COUNT,
     )
@@ -269,9 +294,11 @@ def messages(pieces: Sequence[T], sliced: frozenset[int]) -> list[list[int]]:
 
 def kept_in_slices(items: Sequence[Item]) -> frozenset[int]:
     """Results of all-reduces that are read only through slices that depend on the rank."""
+    if not any(isinstance(item, Node) and item.base == "dynamic_slice" for item in items):
+        return frozenset()
     readers: dict[int, list[Item]] = {}
     for item in items:
-        for value in reads_of(item):
+        for value in item.reads if isinstance(item, Node) else reads_of(item):
             readers.setdefault(value, []).append(item)
 
     def sliced(value: int, left: int = 8) -> bool:

@@ -83,7 +83,8 @@ class Program:
     """A parsed program. ``values[v]`` is the index in ``types`` of the type of value ``v``.
 
     ``sharded`` says that annotations place arrays on a mesh; without a collective, the shapes are then those of the
-    whole mesh. ``meshes`` maps a mesh's name to its axes and their sizes.
+    whole mesh. ``meshes`` maps a mesh's name to its axes and their sizes. ``donated`` are the arguments of the main function
+    that it may write over, by position; the others keep their values.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Program:
     replicas: int = 1
     sharded: bool = False
     meshes: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    donated: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.main not in self.functions:

@@ -74,6 +74,9 @@ def _bindings() -> Any:
     return ir, context
 
 
+_DONATED = ("tf.aliasing_output", "jax.buffer_donor")  # marks of an argument that the program may write over
+
+
 class _Walker:
     """Turns a parsed module into a Program."""
 
@@ -158,10 +161,14 @@ class _Walker:
                 self.meshes[op.attributes["sym_name"].value] = tuple((axis, int(size)) for axis, size in axes)
         functions = {}
         public = []
+        donated: dict[str, tuple[int, ...]] = {}
         for op in operations:
             if op.name == "func.func" and len(op.regions[0].blocks):
                 name = op.attributes["sym_name"].value
                 functions[name] = self.block(op.regions[0].blocks[0])
+                if "arg_attrs" in op.attributes:
+                    marks = enumerate(op.attributes["arg_attrs"])
+                    donated[name] = tuple(i for i, held in marks if any(key in held for key in _DONATED))
                 if "sym_visibility" not in op.attributes or op.attributes["sym_visibility"].value == "public":
                     public.append(name)
         counts = {}
@@ -179,6 +186,7 @@ class _Walker:
             counts["num_replicas"],
             sharded,
             self.meshes,
+            donated.get(main, ()),
         )
 
     # What is read of attributes: only what decides cost, dependence or a loop's count.

@@ -23,6 +23,7 @@ from mlsysim.classroom.exercises import (
     limits,
     memory,
     mixture_of_experts,
+    network,
     parallelism,
     prefill_decode,
     reality_checks,
@@ -58,6 +59,7 @@ _CHAPTERS = (
     limits,
     estimators,
     stablehlo,
+    network,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

@@ -127,8 +127,8 @@ def _heads(x: Any, head_dim: int) -> Any:
 
 
 def _rotation(sequence: int, head_dim: int) -> tuple[Any, Any]:
-    positions = jnp.arange(sequence, dtype=jnp.float32)
-    angles = positions[:, None] * 500_000.0 ** -(jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
+    positions, steps = lax.iota(jnp.float32, sequence), lax.iota(jnp.float32, head_dim // 2)
+    angles = positions[:, None] * 500_000.0 ** (steps * (-2 / head_dim))
     return jnp.cos(angles)[:, None, :], jnp.sin(angles)[:, None, :]
 
 
