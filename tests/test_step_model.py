@@ -565,3 +565,15 @@ def test_bad_input_is_named(bad: Any, says: str) -> None:
         bad()
     with pytest.raises((InputError, UnknownNameError), match=says):
         bad()  # a second time: nothing was remembered
+
+
+@pytest.mark.independent
+def test_a_full_server_holds_every_stage_once() -> None:
+    """199 requests of 1,000 and 200 tokens, one at each stage of its answer: one ends and one prompt comes in a step."""
+    one_each = Batch.of(catalog.model("Llama-2-7B"), prefills=[(1000, 0)], decodes=[1000 + j for j in range(1, 200)])
+    mean = Batch.steady(places=199, prompt=1000, output=200)
+    assert (mean.decodes, mean.context) == (one_each.decodes, one_each.context)
+    assert (mean.prefills, mean.prefill_tokens, mean.prefill_pairs) == (1, 1000, one_each.prefill_pairs)
+    assert mean.tokens == one_each.tokens
+    with pytest.raises(InputError, match=r"output = 1 is outside \[2, inf\)"):
+        Batch.steady(places=8, prompt=100, output=1)

@@ -40,6 +40,40 @@ class Batch:
         return self.prefills + self.decodes
 
     @staticmethod
+    def steady(places: float, prompt: float, output: float) -> "Batch":
+        """The mean step of a server that is full of equal requests at every stage, each followed by another's prompt.
+
+        A request takes ``output - 1`` steps, since its first token comes from its prompt; in the mean step each place
+        attends to ``prompt + output / 2`` tokens, and ``places / (output - 1)`` prompts are computed.
+
+        Raises
+        ------
+        InputError
+            No place, no prompt, or an answer of fewer than two tokens.
+
+        Assumptions: no layer has a sliding window.
+
+        >>> Batch.steady(places=64, prompt=1000, output=201).prefill_tokens
+        320.0
+        """
+        for name, value, least in (("places", places, 1), ("prompt", prompt, 1), ("output", output, 2)):
+            if not least <= value < _INFINITE:
+                raise InputError(f"Batch.steady: {name} = {value!r} is outside [{least}, inf)")
+        begun = places / (output - 1)
+        pairs, context = begun * prompt * (prompt + 1) / 2, places * (prompt + output / 2)
+        return Batch(
+            prefill_tokens=begun * prompt,
+            prefill_pairs=pairs,
+            prefill_read=begun * prompt,
+            prefills=begun,
+            decodes=float(places),
+            context=context,
+            windowed_pairs=pairs,
+            windowed_read=begun * prompt,
+            windowed_context=context,
+        )
+
+    @staticmethod
     def of(model: Model, prefills: Iterable[tuple[float, float]] = (), decodes: Iterable[float] = ()) -> "Batch":
         """The sums of chunks ``(new, past)`` and of running sequences' contexts (the new token included).
 
