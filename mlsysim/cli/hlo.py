@@ -2,6 +2,7 @@
 
 import argparse
 
+from mlsysim.cli import exporting
 from mlsysim.cli.arguments import Commands, Parser, device_options, efficiency, pick_device, print_json, quantity
 from mlsysim.errors import InputError
 
@@ -79,3 +80,4 @@ def add(commands: Commands) -> None:
         help="precision of products of a type, as in f32=fp32 (default for f32: TF32 where there is TF32)",
     )
     p.set_defaults(run=_estimate)
+    exporting.add(verbs)

@@ -1,12 +1,14 @@
-"""Programs that ship with the package, in their JSON form."""
+"""Programs that ship with the package, in their JSON form; large ones compressed."""
 
+import zlib
 from importlib.resources import files
 
 from mlsysim.errors import unknown_name
 from mlsysim.hlo.form import from_json
+from mlsysim.hlo.limits import MAX_BYTES
 from mlsysim.hlo.program import Program
 
-_SUFFIX = ".json"
+_SUFFIXES = (".json", ".json.gz")
 
 
 def samples() -> tuple[str, ...]:
@@ -15,7 +17,13 @@ def samples() -> tuple[str, ...]:
     >>> "scan" in samples()
     True
     """
-    return tuple(sorted(f.name.removesuffix(_SUFFIX) for f in files(__name__).iterdir() if f.name.endswith(_SUFFIX)))
+    return tuple(sorted(_files()))
+
+
+def _files() -> dict[str, str]:
+    """Name of a program to that of its file."""
+    names = [f.name for f in files(__name__).iterdir()]
+    return {name.removesuffix(end): name for end in _SUFFIXES for name in names if name.endswith(end)}
 
 
 def sample(name: str) -> Program:
@@ -29,7 +37,10 @@ def sample(name: str) -> Program:
     >>> sample("gemm_bf16_4096").functions["main"].ops[0].name
     'stablehlo.dot_general'
     """
-    known = samples()
+    known = _files()
     if name not in known:
-        raise unknown_name("sample program", name, known)
-    return from_json((files(__name__) / f"{name}{_SUFFIX}").read_text(encoding="utf-8"), name)
+        raise unknown_name("sample program", name, sorted(known))
+    raw = (files(__name__) / known[name]).read_bytes()
+    if known[name].endswith(".gz"):
+        raw = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(raw, MAX_BYTES + 1)  # from_json checks the size
+    return from_json(raw.decode("utf-8"), name)
