@@ -55,11 +55,11 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
+    stablehlo,
+    estimators,
+    network,
     case_studies,
     limits,
-    estimators,
-    stablehlo,
-    network,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
