@@ -53,6 +53,7 @@ THIRD_PARTY_ALLOWED = {
     "hlo.export.resnet": {"jax"},
     "hlo.export.training": {"jax"},
     "hlo.stablehlo": {"jaxlib"},
+    "hlo.chakra.schema": {"google"},
     "validation.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},

@@ -47,6 +47,7 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
     "mlsysim.validation.metrics": "12-reality-checks",
+    "mlsysim.validation.comparing": "22-case-studies",
     "mlsysim.fidelity.comparisons": "15-hypotheses",
     **dict.fromkeys(
         (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.conformal")), "13-exploring-designs"
@@ -55,6 +56,7 @@ CHAPTER_OF = {
     "mlsysim.fidelity.equations": "14-step-model",
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
+    "mlsysim.hlo.losses": "23-limits",
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.equations": "19-stablehlo",
     "mlsysim.hlo.systolic": "20-estimators",

@@ -3,6 +3,7 @@
 Reading StableHLO text needs jaxlib (extra ``hlo``); a program in its JSON form needs nothing.
 """
 
+from mlsysim.hlo import losses
 from mlsysim.hlo.estimate import Estimate, Links, estimate
 from mlsysim.hlo.fabric import Fabric
 from mlsysim.hlo.form import from_json, to_json
@@ -20,6 +21,7 @@ __all__ = [
     "TensorType",
     "estimate",
     "from_json",
+    "losses",
     "parse",
     "read",
     "sample",

@@ -31,8 +31,8 @@ def xla_counts() -> dict[str, XlaCount]:
     137438953472
     """
     document = tomllib.loads((files("mlsysim.hlo") / "xla_counts.toml").read_text(encoding="utf-8"))
-    made = document["source"], document["obtained"]
-    return {name: XlaCount(name, *row.values(), *made) for name, row in document["programs"].items()}
+    made = {key: document[key] for key in ("source", "obtained")}
+    return {name: XlaCount(name, **row, **made) for name, row in document["programs"].items()}
 
 
 def xla_count(name: str) -> XlaCount:

@@ -77,7 +77,6 @@ def numbers() -> dict[str, Any]:
     return {
         "program": {
             "ops": str(sum(1 for _ in program.ops())),
-            "functions": str(len(program.functions)),
             "products": str(len(products)),
             "products_work": _share(sum(n.cost.flops for n in products) / work),
             "products_traffic": _share(sum(n.cost.bytes for n in products) / traffic, 0),
@@ -93,7 +92,6 @@ def numbers() -> dict[str, Any]:
             "decode": f"{over_table(8):,.0f}",
             "train": f"{over_table(8 * 4096):.2f}",
             "table": _moved(table),
-            "row": _moved(row),
         },
         "fused": {
             "least": f"{min(over):.1f}",
@@ -115,7 +113,6 @@ def numbers() -> dict[str, Any]:
             "turns": f"{equations.trip_count(0, 7, 1):g}",
             "xla": units.format(scanned.flops, "FLOP", 4),
             "right": units.format(unrolled.flops, "FLOP", 4),
-            "share": _share(scanned.flops / unrolled.flops),
         },
         "regions": {
             "linear": str(linear.regions),
@@ -142,6 +139,5 @@ def numbers() -> dict[str, Any]:
         "messages": {
             "inside": _moved(sent[0]),
             "outside": _moved(sent[1]),
-            "ratio": f"{sent[1] / sent[0]:.1f}",
         },
     }

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from mlsysim.classroom.exercises import (
     calibration,
     capacity,
+    case_studies,
     communication,
     cost,
     counting,
@@ -19,6 +20,7 @@ from mlsysim.classroom.exercises import (
     exploring_designs,
     hypotheses,
     iron_law,
+    limits,
     memory,
     mixture_of_experts,
     network,
@@ -53,9 +55,11 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
-    estimators,
     stablehlo,
+    estimators,
     network,
+    case_studies,
+    limits,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

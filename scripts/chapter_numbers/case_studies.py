@@ -1,0 +1,255 @@
+"""Numbers in prose of chapter 22, and both sides of the slips of the paper's table of systems."""
+
+import itertools
+from statistics import fmean
+from typing import Any
+
+from mlsysim import catalog, hlo, roofline, units
+from mlsysim.hlo.estimators import array
+from mlsysim.network.equations import hidden_share
+from mlsysim.validation import case_runs, case_studies, comparing, metrics
+from mlsysim.validation.case_studies import figure
+
+_STEP = "llama3-500m"
+_NAMES = list(case_runs.GENERATIONS)
+_LAUNCH = 5e-6  # s, the launch that chapter 1 works with
+
+
+def _share(value: float, digits: int = 0) -> str:
+    return units.percent(value, digits, signed=False)
+
+
+def _error(value: float, digits: int = 0) -> str:
+    return units.percent(value, digits)
+
+
+def _ms(value: float, digits: int = 3) -> str:
+    return units.format(value, "s", digits, prefix="m")
+
+
+def _claim(name: str, digits: int = 0) -> str:
+    return _share(figure(f"claim-{name}").value.value, digits)
+
+
+def _raw() -> float:
+    """The 100M step on four A100 with every operation a kernel of its own, in s."""
+    device = case_runs.GENERATIONS["a100"]
+    return hlo.estimate(
+        case_runs.program("llama3-100m"), device, fuse=False, network=case_runs.all_to_all(device)
+    ).total_s
+
+
+def _steps() -> dict[str, Any]:
+    runs = case_runs.comparisons()
+    first = runs["a100-llama3-100m"]
+    errors = [c.error for c in runs.values()]
+    mean, best, worst = case_studies.mape(list(runs.values()))
+    warm = [figure(f"a100-llama3-100m-run-{i}").value.value for i in range(1, 5)]
+    kernels = case_runs.generation("llama3-100m", "a100").kernels
+    launches = float(roofline.dispatch_time(kernels, _LAUNCH))
+    above = [
+        figure(f"{n.removesuffix('-bench')}-profiled").value.value / c.measured.value.value - 1 for n, c in runs.items()
+    ]
+    return {
+        "count": str(len(runs)),
+        "mape": _share(mean),
+        "mape_low": _share(best),
+        "mape_high": _share(worst),
+        "mape_claim": _claim("llama3-mape"),
+        "nearest": _error(max(errors)),
+        "furthest": _error(min(errors)),
+        "first": _ms(first.predicted),
+        "first_share": _share(first.predicted / first.measured.value.value),
+        "first_missing": _ms(first.measured.value.value - first.predicted, 2),
+        "first_error": _error(first.error),
+        "rho_small": _share(comparing.rounding_share(0.04, 0.01), 1),
+        "h100_low": _error(runs["h100-llama3-100m"].errors[0]),
+        "h100_high": _error(runs["h100-llama3-100m"].errors[1]),
+        "warm_low": _ms(min(warm)),
+        "warm_high": _ms(max(warm)),
+        "warm_mean": _ms(fmean(warm)),
+        "warm_error": _error(metrics.signed_error(first.predicted, fmean(warm))),
+        "cold": _ms(figure("a100-llama3-100m-run-0").value.value),
+        "kernels": str(kernels),
+        "launches": _ms(launches, 2),
+        "launches_share": _share(launches / (first.measured.value.value - first.predicted)),
+        "profile_low": _error(min(above)),
+        "profile_high": _error(max(above)),
+        "tool": _ms(figure("tool-roofline-step").value.value),
+        "tool_error": _error(
+            metrics.signed_error(figure("tool-roofline-step").value.value, first.measured.value.value)
+        ),
+        "tool_raw": _ms(figure("tool-roofline-raw").value.value),
+        "raw": _ms(_raw()),
+        "launch": units.format(_LAUNCH, "s"),
+        "raw_factor": f"{_raw() / first.measured.value.value:.1f}",
+        "arithmetic": _share(
+            case_studies.arithmetic_share(case_runs.generation("llama3-100m", "a100"), case_runs.GENERATIONS["a100"])
+        ),
+    }
+
+
+def _speedups() -> dict[str, Any]:
+    runs = case_runs.comparisons()
+    found: dict[str, Any] = {}
+    sizes = ("100m", "200m", "500m")
+    errors = []
+    for size in sizes:
+        old, new = runs[f"a100-llama3-{size}"], runs[f"h100-llama3-{size}"]
+        printed, low, high = case_studies.speedup_range(old.measured, new.measured)
+        errors.append(comparing.speedup_error(old.error, new.error))
+        found[size] = {
+            "ours": f"{comparing.speedup(old.predicted, new.predicted):.2f}",
+            "printed": f"{printed:.2f}",
+            "low": f"{low:.2f}",
+            "high": f"{high:.2f}",
+            "error": _error(errors[-1]),
+            "old_error": _error(old.error),
+            "new_error": _error(new.error),
+        }
+    ranges = [
+        case_studies.speedup_range(figure(f"a100-llama3-{s}"), figure(f"h100-llama3-{s}"))
+        for s in (*sizes, "1b", "2b", "3b")
+    ]
+    middle, low, high = (fmean(r[i] for r in ranges) for i in range(3))
+    ours = [
+        fmean(
+            comparing.speedup(
+                case_runs.generation(f"llama3-{s}", a).total_s, case_runs.generation(f"llama3-{s}", b).total_s
+            )
+            for s in sizes
+        )
+        for a, b in itertools.pairwise(_NAMES)
+    ]
+    devices = [catalog.device(n) for n in case_runs.GENERATIONS.values()]
+    return {
+        **{f"s{k}": v for k, v in found.items()},
+        "mean_error": _share(fmean(abs(e) for e in errors)),
+        "six": f"{middle:.2f}",
+        "six_low": f"{low:.2f}",
+        "six_high": f"{high:.2f}",
+        "six_down": _error(metrics.signed_error(low, middle)),
+        "six_up": _error(metrics.signed_error(high, middle)),
+        "claim": _claim("speedup-a100-h100"),
+        "claim_profiling": _claim("speedup-a100-h100-profiling"),
+        "claim_200": _claim("speedup-h100-h200"),
+        "claim_b200": _claim("speedup-h200-b200"),
+        "claim_mean": _claim("speedup-mean", 1),
+        "claim_profiling_mean": _claim("speedup-mean-profiling", 1),
+        "ours_h100": f"{ours[0]:.2f}",
+        "ours_h200": f"{ours[1]:.2f}",
+        "ours_b200": f"{ours[2]:.2f}",
+        "bandwidth_h100": f"{devices[1].memory_bandwidth / devices[0].memory_bandwidth:.2f}",
+        "peak_h100": f"{devices[1].peak_flops['bf16'] / devices[0].peak_flops['bf16']:.2f}",
+    }
+
+
+def _peaks() -> dict[str, Any]:
+    device = {g: case_runs.GENERATIONS[g] for g in _NAMES}
+    dense = {g: case_runs.generation(_STEP, g).total_s for g in _NAMES}
+    peak = {
+        g: case_runs.run(_STEP, case_studies.with_peak(device[g], figure(f"table4-{g}-peak").value.value)).total_s
+        for g in _NAMES
+    }
+    table = {g: case_runs.run(_STEP, case_studies.with_figures(device[g], f"table4-{g}")).total_s for g in _NAMES}
+    shipped = case_runs.run(_STEP, case_studies.with_peak(device["b200"], figure("tool-b200-peak").value.value)).total_s
+    share = case_studies.arithmetic_share(case_runs.generation(_STEP, "h100"), device["h100"])
+    resnet = case_studies.arithmetic_share(case_runs.generation("resnet50", "h100"), device["h100"])
+
+    def ratio(times: dict[str, float], old: str, new: str) -> str:
+        return f"{comparing.speedup(times[old], times[new]):.2f}"
+
+    return {
+        "share": _share(share),
+        "resnet_share": _share(resnet),
+        "floor": _share(comparing.wrong_peak_time(share, 2.0)),
+        "dense_h100": ratio(dense, "a100", "h100"),
+        "peak_h100": ratio(peak, "a100", "h100"),
+        "table_h100": ratio(table, "a100", "h100"),
+        "dense_b200": ratio(dense, "h200", "b200"),
+        "shipped_b200": f"{comparing.speedup(dense['h200'], shipped):.2f}",
+        "most": f"{comparing.speedup(1.0, comparing.wrong_peak_time(1.0, 2.0)):g}",
+        "a100_change": _error(metrics.signed_error(table["a100"], dense["a100"])),
+        "h100_change": _error(metrics.signed_error(peak["h100"], dense["h100"])),
+        "h100": _ms(dense["h100"]),
+        "h100_sparse": _ms(peak["h100"]),
+        "a100": _ms(dense["a100"]),
+        "a100_table": _ms(table["a100"]),
+    }
+
+
+def _scale() -> dict[str, Any]:
+    few, many = (case_runs.scale_out(n) for n in (16, 128))
+    heavy = {n: case_runs.scale_out(n, gradient_bytes=4) for n in (16, 128)}
+    direct = case_runs.scale_out(128, algorithm="direct")
+
+    def efficiency(a: float, b: float) -> str:
+        return _share(comparing.relative_efficiency(32, 16, a, 128, 128, b))
+
+    return {
+        "step_16": _ms(few.total_s),
+        "step_128": _ms(many.total_s),
+        "compute_16": _ms(few.compute_s),
+        "compute_128": _ms(many.compute_s),
+        "comm_16": _ms(few.comm_s),
+        "comm_128": _ms(many.comm_s),
+        "exposed_128": _ms(many.exposed_comm_s),
+        "hidden_16": _share(hidden_share(few.total_s, few.compute_s, few.comm_s)),
+        "hidden_128": _share(hidden_share(many.total_s, many.compute_s, many.comm_s)),
+        "efficiency": efficiency(few.total_s, many.total_s),
+        "efficiency_compute": efficiency(few.compute_s, many.compute_s),
+        "efficiency_heavy": efficiency(heavy[16].total_s, heavy[128].total_s),
+        "hidden_heavy": _share(hidden_share(heavy[128].total_s, heavy[128].compute_s, heavy[128].comm_s)),
+        "direct": units.format(direct.total_s, "s", 2),
+        "gradients": units.format(sum(c.bytes * c.count for c in many.collectives), "byte", 3),
+        "claim_16": _claim("gh200-16-roofline"),
+        "claim_128": _claim("gh200-128-roofline"),
+        "claim_16_profiling": _claim("gh200-16-profiling"),
+        "claim_128_profiling": _claim("gh200-128-profiling"),
+        "tool_hidden": _share(
+            hidden_share(*(figure(f"tool-roofline-{w}").value.value for w in ("step", "compute", "comm")))
+        ),
+    }
+
+
+def _tpu() -> dict[str, Any]:
+    core = array("tpu-v3-core")
+    by_paper, by_clock = (case_runs.tpu_step(p).total_s for p in (figure("fig5-tpu-peak").value.value, core.peak))
+    arrays = case_runs.tpu_step(core.peak, on_arrays=True).total_s
+    roof = case_runs.tpu_step(core.peak)
+    return {
+        "peak": f"{core.peak / 1e12:.1f} TFLOP/s",
+        "printed": f"{figure('fig5-tpu-peak').value.value / 1e12:.1f} TFLOP/s",
+        "share": _share(case_studies.arithmetic_share(roof, case_studies.tpu_core(core.peak))),
+        "step": _ms(by_clock),
+        "change": _error(metrics.signed_error(by_paper, by_clock), 1),
+        "arrays": _ms(arrays),
+        "arrays_longer": _error(metrics.signed_error(arrays, by_clock)),
+        "claim_low": _claim("tpu-step-low"),
+        "claim_high": _claim("tpu-step-high"),
+        "cocossim_low": _claim("tpu-cocossim-low"),
+        "cocossim_high": _claim("tpu-cocossim-high"),
+        "onnxim": _claim("tpu-gemm-onnxim", 2),
+        "cocossim": _claim("tpu-gemm-cocossim", 2),
+        "onnxim_time": f"{figure('claim-tpu-onnxim-time').value.value / 3600:.1f} h",
+        "models_apart": f"{figure('zigzag-tpu-like-512').value.value / (512**3 / 128**2):.0f}",
+    }
+
+
+def numbers() -> dict[str, Any]:
+    """Everything that the text of chapter 22 and its errata print."""
+    slowest = max(figure(f"ours-llama3-{s}-time").value.value for s in ("100m", "200m", "500m"))
+    profiling = figure("a100-llama3-500m-profiling-time").value.value
+    return {
+        "latency": units.format(case_runs.LATENCY, "s"),
+        "steps": _steps(),
+        "speedup": _speedups(),
+        "peak": _peaks(),
+        "scale": _scale(),
+        "tpu": _tpu(),
+        "time": {
+            "ours": units.format(slowest, "s", 2),
+            "profiling": units.format(profiling, "s", 3),
+            "claim": units.format(figure("claim-roofline-time").value.value, "s"),
+        },
+    }
