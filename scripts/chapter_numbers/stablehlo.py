@@ -132,8 +132,8 @@ def numbers() -> dict[str, Any]:
             "right": units.format(unrolled.flops, "FLOP", 4),
             "llama_short": _share(1 - llama_theirs["scan"] / llama_theirs["sm"], 0),
             "llama_products": units.format(llama["scan"].matrix_flops, "FLOP", 4),
-            "written": str(sum(1 for _ in hlo.sample("llama100m_train_fsdp4.scan").ops())),
-            "written_out": str(sum(1 for _ in hlo.sample("llama100m_train_fsdp4.sm").ops())),
+            "written": f"{sum(1 for _ in hlo.sample('llama100m_train_fsdp4.scan').ops()):,}",
+            "written_out": f"{sum(1 for _ in hlo.sample('llama100m_train_fsdp4.sm').ops()):,}",
         },
         "regions": {
             "linear": str(linear.regions),
