@@ -180,7 +180,7 @@ def model_tables() -> str:
 def _convnet_table() -> str:
     heads = {"Network": ":----", "Blocks": "---:", "Block": ":---", "Parameters": "----:", "Published": "----:"}
     heads |= {"Multiply-adds": "---:", "Published ": "---:"}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for c in catalog.convnets().values():
         count, macs = c.published.get("parameters"), c.published.get("macs")
         row = (c.name, "–".join(map(str, c.blocks)), "bottleneck" if c.bottleneck else "basic", f"{c.parameters:,}")
