@@ -17,7 +17,7 @@ for needed in ("jax", "jaxlib"):
 import numpy as np
 
 from mlsysim import hlo
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, MlsysimError
 from mlsysim.hlo import slicing
 from mlsysim.hlo.clone import Input, Standalone
 from mlsysim.hlo.estimators import Estimator, xla_worker
@@ -242,6 +242,7 @@ def test_arguments_say_what_was_run_and_how(product: Any) -> None:
         "budget": 0.05,
         "seed": 0,
         "clock": "processor time",
+        "memory": "kept",
         "max_bytes": 4 * 2**30,
     }
     several = ProfilingEstimator(estimator.extractor, threads=2)
@@ -287,7 +288,27 @@ def test_indices_stay_in_range() -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    "i1 i4 ui4 i8 ui8 i16 ui16 i32 ui32 i64 ui64 bf16 f16 f32 f64 f8E4M3FN f8E5M2 complex<f32> complex<f64>".split(),
+    [
+        "i1",
+        "i4",
+        "ui4",
+        "i8",
+        "ui8",
+        "i16",
+        "ui16",
+        "i32",
+        "ui32",
+        "i64",
+        "ui64",
+        "bf16",
+        "f16",
+        "f32",
+        "f64",
+        "f8E4M3FN",
+        "f8E5M2",
+        "complex<f32>",
+        "complex<f64>",
+    ],
 )
 def test_data_of_every_type(dtype: str) -> None:
     rng = np.random.default_rng(3)
@@ -339,7 +360,10 @@ def test_a_loop_that_data_decides_is_refused() -> None:
     extractor, region = only_region(text)
     with pytest.raises(InputError, match="count depends on data"):
         extractor.standalone(region)
-    counted = MIXED.replace("%zero = stablehlo.constant dense<0> : tensor<i32>", "%zero = stablehlo.reshape %j : (tensor<1xi32>) -> tensor<i32>")
+    counted = MIXED.replace(
+        "%zero = stablehlo.constant dense<0> : tensor<i32>",
+        "%zero = stablehlo.reshape %j : (tensor<1xi32>) -> tensor<i32>",
+    )
     counted = counted.replace("%w: tensor<16x16xf32>) -> (", "%w: tensor<16x16xf32>, %j: tensor<1xi32>) -> (", 1)
     extractor = Extractor(counted)
     with pytest.raises(InputError, match="count depends on data"):
@@ -376,7 +400,7 @@ def test_sizes_and_efforts_are_bounded() -> None:
 def test_large_intermediate_values_are_refused() -> None:
     body = (
         "%b = stablehlo.broadcast_in_dim %a, dims = [0, 1] : (tensor<8x8xf32>) -> tensor<8x8x65536xf32>\n"
-        "%s = \"stablehlo.sort\"(%b) <{dimension = 2 : i64, is_stable = true}> ({\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n"
+        '%s = "stablehlo.sort"(%b) <{dimension = 2 : i64, is_stable = true}> ({\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n'
         "%c = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %c : tensor<i1>\n"
         "}) : (tensor<8x8x65536xf32>) -> tensor<8x8x65536xf32>\n%f = stablehlo.constant dense<0.0> : tensor<f32>\n"
         "%r = stablehlo.reduce(%s init: %f) applies stablehlo.add across dimensions = [2] : "
@@ -428,7 +452,7 @@ def test_recorded_runs_are_whole() -> None:
         assert program.low <= program.seconds <= program.high
         for spread in (program.whole, *(r.measured for r in program.regions)):
             assert 0 < spread.low <= spread.seconds <= spread.high and spread.repeats >= 3 * LEAST
-    with pytest.raises(InputError, match="unknown profiled program"):
+    with pytest.raises(MlsysimError, match="unknown profiled program"):
         found.program("none")
 
 
@@ -446,7 +470,7 @@ def test_recorded_regions_are_those_of_the_sample(name: str) -> None:
 
 @pytest.mark.independent
 def test_a_product_cannot_beat_the_peak_of_the_core() -> None:
-    """Zen 4 issues two 256-bit fused multiply-adds per cycle: 32 FLOP of f32, at 4.4 GHz at most."""
+    """Zen 4 issues two 256-bit fused multiply-adds per cycle, 32 FLOP of f32, and no EPYC reaches 5 GHz."""
     for name, program in profiled().programs.items():
         if name.startswith("gemm_f32"):
-            assert program.flops / program.low < 32 * 4.4e9
+            assert program.flops / program.low < 32 * 5e9

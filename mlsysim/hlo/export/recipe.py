@@ -124,7 +124,9 @@ class Recipe:
         }
         found = [what for what, has in other.items() if has]
         if found:
-            raise InputError(f"export: {m.name} has {', '.join(found)}; the export knows transformers as Llama has them")
+            raise InputError(
+                f"export: {m.name} has {', '.join(found)}; the export knows transformers as Llama has them"
+            )
         if self.parallelism == "tp":
             for name in ("heads", "kv_heads", "ffn", "vocab"):
                 self._divides(name, getattr(m, name))
