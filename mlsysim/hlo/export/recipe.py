@@ -1,24 +1,15 @@
 """What to export, as data that is checked before JAX is asked for anything."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim.catalog.shapes import Model
+from mlsysim.catalog import Convnet, Model
 from mlsysim.errors import InputError, unknown_name
 
 PARALLELISMS = ("dp", "fsdp", "tp")
 STAGES = ("partitioned", "annotated")
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-# Blocks per stage: He et al. 2016, Table 1; 200 layers: the same authors' identity mappings, section 5
-RESNET_BLOCKS = {
-    18: (2, 2, 2, 2),
-    34: (3, 4, 6, 3),
-    50: (3, 4, 6, 3),
-    101: (3, 4, 23, 3),
-    152: (3, 8, 36, 3),
-    200: (3, 24, 36, 3),
-}
 MAX_DEVICES = 4096
 
 
@@ -73,22 +64,18 @@ class Recipe:
         return "mlp" if name == "mlp" else "resnet" if name.startswith("resnet") else "llama"
 
     @property
-    def depth(self) -> int:
-        """Layers of a residual network, from its name."""
-        digits = self.model.casefold().removeprefix("resnet").strip("-_ ")
-        return int(digits) if digits.isdecimal() else 0
-
-    @property
     def element(self) -> str:
         """The type of the arrays, in NumPy's words."""
         return DTYPES[self.dtype or ("fp32" if self.kind == "mlp" else "bf16")]
 
     def transformer(self) -> Model:
         """The shape of the transformer, with the layers asked for."""
-        from dataclasses import replace
-
         m = catalog.model(self.model)
         return replace(m, layers=self.layers) if self.layers else m
+
+    def network(self) -> Convnet:
+        """The residual network."""
+        return replace(catalog.convnet(self.model), image=self.image)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -102,8 +89,7 @@ class Recipe:
                 self._divides("width", width)
 
     def _check_resnet(self) -> None:
-        if self.depth not in RESNET_BLOCKS:
-            raise unknown_name("model", self.model, [f"resnet{n}" for n in RESNET_BLOCKS])
+        self.network()
         if self.parallelism == "tp":
             raise InputError("export: a residual network is exported with dp or fsdp, not with tp")
 
