@@ -23,6 +23,7 @@ _SUBMODULES = (
     "explore",
     "fidelity",
     "flops",
+    "hlo",
     "inference",
     "intervals",
     "kernels",

@@ -21,7 +21,7 @@ import yaml
 
 import mlsysim
 from mlsysim import catalog, flops, units
-from mlsysim.catalog import Device, Link, Model, Node, Price, Protocol, Sourced
+from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol, Sourced
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import parameter_count
 
@@ -141,7 +141,7 @@ def _mixture_row(m: Model) -> tuple[str, ...]:
     return (m.name, *routed, f"{flops.active_parameters(m):,}")
 
 
-def _model_notes(m: Model) -> str:
+def _model_notes(m: Model | Convnet) -> str:
     """One paragraph: where the shape and each figure were read, what was changed, what is odd."""
     sentences = [f"**{m.name}.** Shape: {_at(m.source, m.where)}."]
     for name, s in m.published.items():
@@ -169,11 +169,31 @@ def model_tables() -> str:
             [_mixture_row(m) for m in models if m.is_moe],
         ),
     ]
+    parts.append(_convnet_table())
     for family in dict.fromkeys(m.family for m in models):
         parts.append(f'::: {{.callout-note collapse="true" title="{family}"}}\n')
         parts += [_model_notes(m) for m in models if m.family == family]
         parts.append(":::\n\n")
     return "".join(parts)
+
+
+def _convnet_table() -> str:
+    heads = {"Network": ":----", "Blocks": "---:", "Block": ":---", "Parameters": "----:", "Published": "----:"}
+    heads |= {"Multiply-adds": "---:", "Published ": "---:"}
+    rows = []
+    for c in catalog.convnets().values():
+        count, macs = c.published.get("parameters"), c.published.get("macs")
+        row = (c.name, "–".join(map(str, c.blocks)), "bottleneck" if c.bottleneck else "basic", f"{c.parameters:,}")
+        row += ((count.printed or f"{int(count.value):,}") if count else "–", f"{c.macs / 1e9:.3f} G")
+        rows.append((*row, f"{macs.value / 1e9:.2f} G" if macs else "–"))
+    caption = (
+        "Residual networks of version 1.5 for images of 224 × 224 and 1,000 classes: blocks per stage, parameters, and the "
+        "multiply-adds of one forward pass (torchvision prints these under the head GFLOPS)."
+    )
+    notes = "".join(_model_notes(c) for c in catalog.convnets().values())
+    return _table(caption, "tbl-convnets", heads, rows) + (
+        f'::: {{.callout-note collapse="true" title="Residual networks"}}\n{notes}:::\n\n'
+    )
 
 
 def _figure(s: Sourced) -> str:

@@ -18,6 +18,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     explore,
     fidelity,
     flops,
+    hlo,
     inference,
     kernels,
     memory,

@@ -111,6 +111,7 @@ CONTRADICTED = {
     "OPT-350M": (331_196_416, "far from its name"),
     "MPT-7B": (6_649_286_656, "misses the printed"),
     "PaLM-540B": (540_356_474_880, "truncates"),
+    "Llama-3-100M": (190_724_544, "Far from its name"),
 }
 
 

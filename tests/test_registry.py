@@ -15,6 +15,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     classroom,
     explore,
     fidelity,
+    hlo,
     kernels,
     network,
     reliability,
@@ -55,6 +56,8 @@ CHAPTER_OF = {
     "mlsysim.fidelity.experts": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
     "mlsysim.network.equations": "21-network",
+    "mlsysim.hlo.equations": "19-stablehlo",
+    "mlsysim.hlo.systolic": "20-estimators",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
 

@@ -3,6 +3,7 @@
 Users add their own devices with :func:`load_devices`; nothing here ever falls back to another value.
 """
 
+from mlsysim.catalog.convnets import Convnet, convnet, convnets
 from mlsysim.catalog.fabrics import (
     Cluster,
     Link,
@@ -38,6 +39,7 @@ from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, tra
 
 __all__ = [
     "Cluster",
+    "Convnet",
     "Device",
     "Facility",
     "Grid",
@@ -52,6 +54,8 @@ __all__ = [
     "Target",
     "Trace",
     "cluster",
+    "convnet",
+    "convnets",
     "device",
     "devices",
     "facilities",

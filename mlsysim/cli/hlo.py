@@ -5,6 +5,7 @@ from typing import Any
 
 from mlsysim import network
 from mlsysim.catalog import Device
+from mlsysim.cli import exporting
 from mlsysim.cli.arguments import Commands, Parser, device_options, efficiency, pick_device, print_json, quantity
 from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
 from mlsysim.cli.estimators import estimator_options, pick_estimator
@@ -128,3 +129,4 @@ def add(commands: Commands) -> None:
     )
     estimator_options(p)
     p.set_defaults(run=_estimate)
+    exporting.add(verbs)

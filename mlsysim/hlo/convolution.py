@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim.errors import InputError
+from mlsysim.hlo import equations
 
 _MAX_TAPS = 1_000_000  # positions that are looked at one by one, along one dimension
 
@@ -79,8 +80,15 @@ def convolution_flops(
             d = int(n)
             extents = rhs[of_kernel[n]], result[of_result[n]], lhs[of_input[n]]
             positions *= valid_positions(*extents, strides[d], padding[d][0], base[d], window[d])
-        features = lhs[of_input["f"]] // attributes.get("feature_group_count", 1)
-        batch = lhs[of_input["b"]] // attributes.get("batch_group_count", 1)
-        return float(2 * features * result[of_result["f"]] * batch * positions)
+        return float(
+            equations.convolution_flops(
+                lhs[of_input["b"]],
+                positions,
+                lhs[of_input["f"]],
+                result[of_result["f"]],
+                attributes.get("feature_group_count", 1),
+                attributes.get("batch_group_count", 1),
+            )
+        )
     except (KeyError, IndexError, ZeroDivisionError):
         raise InputError("a convolution's dimension numbers, window or groups do not fit its operands") from None

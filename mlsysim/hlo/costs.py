@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.hlo import calls, products
+from mlsysim.hlo import calls, equations, products
 from mlsysim.hlo.convolution import convolution_flops
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, ELEMENTWISE, EXPANDED, FREE, MOVES, TOUCHING, TRANSCENDENTAL
 from mlsysim.hlo.program import Block, TensorType
@@ -47,6 +47,10 @@ def _total(types: Sequence[TensorType]) -> int:
     return sum(t.bytes for t in types)
 
 
+def _traffic(operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+    return float(equations.op_bytes(_total(operands), _total(results)))
+
+
 def _contracted(operands: Sequence[TensorType], attributes: Mapping[str, Any]) -> int:
     dims = attributes.get("lhs_contracting_dimensions", attributes.get("contracting"))
     shape = operands[0].shape
@@ -63,12 +67,13 @@ def _matrix(
 ) -> Cost:
     # A product of two types runs at the wider of the two
     widest = max(operands[:2], key=lambda t: t.bytes / max(1, t.elements)).dtype
-    return Cost(flops, flops, 0.0, _total(operands) + _total(results), widest, gemm=gemm)
+    return Cost(flops, flops, 0.0, _traffic(operands, results), widest, gemm=gemm)
 
 
 def _dot(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
     contracted = _contracted(o, a)
-    cost = _matrix(2.0 * r[0].elements * contracted, o[:2], r, products.of_dot(o[0], r[0], contracted, a))
+    flops = equations.dot_flops(r[0].elements, contracted)
+    cost = _matrix(flops, o[:2], r, products.of_dot(o[0], r[0], contracted, a))
     return replace(cost, matrix_dtype="f32 exact") if cost.matrix_dtype == "f32" and a.get("precision") else cost
 
 
@@ -79,7 +84,7 @@ def _convolution(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[st
 
 def _touched(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
     """Reads what it returns, and its indices; not the whole of what it reads from."""
-    return Cost(bytes=2.0 * _total(r) + _total(o[1:]))
+    return Cost(bytes=float(equations.gather_bytes(_total(r), _total(o[1:]))))
 
 
 def _update_slice(o: Sequence[TensorType]) -> Cost:
@@ -100,12 +105,12 @@ def _scatter(o: Sequence[TensorType], body: Cost) -> Cost:
 
 def _sort(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
     n = o[0].elements
-    return Cost(flops=float(n * max(0, n - 1).bit_length()), bytes=_total(o) + _total(r))
+    return Cost(flops=float(n * max(0, n - 1).bit_length()), bytes=_traffic(o, r))
 
 
 def _fft(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
     logs = math.prod(max(1, n).bit_length() - 1 for n in a.get("lengths", ()))
-    return Cost(flops=8.0 * o[0].elements * logs, bytes=_total(o) + _total(r))
+    return Cost(flops=8.0 * o[0].elements * logs, bytes=_traffic(o, r))
 
 
 def _solve(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
@@ -121,7 +126,7 @@ def _cholesky(o: Sequence[TensorType]) -> Cost:
 def _batch_norm(per_element: float, o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
     # Counted from the definition: sums and squares for the statistics, then a scale and a shift per element
     features = o[1].elements
-    return Cost(per_element * o[0].elements + 4.0 * features, 0.0, float(features), _total(o) + _total(r))
+    return Cost(per_element * o[0].elements + 4.0 * features, 0.0, float(features), _traffic(o, r))
 
 
 def _window_elements(a: Mapping[str, Any]) -> int:
@@ -159,7 +164,7 @@ def op_cost(
         base = ""  # another dialect's operation of the same name is another operation
     if base in FREE or base == "constant":
         return FREE_COST
-    traffic = float(_total(operands) + _total(results))
+    traffic = _traffic(operands, results)
     if base in ELEMENTWISE:
         return Cost(flops=float(results[0].elements), bytes=traffic)
     if base in TRANSCENDENTAL:
@@ -173,7 +178,7 @@ def op_cost(
     body = bodies[0] if bodies else Cost()
     if base == "reduce":
         # Each application takes one element in; every operand of a variadic reduce is part of the same application
-        return _applied(body, operands[0].elements - results[0].elements, traffic)
+        return _applied(body, equations.reduction_flops(operands[0].elements, results[0].elements), traffic)
     if base == "reduce_window":
         return _applied(body, results[0].elements * (_window_elements(attributes) - 1), traffic)
     if base == "select_and_scatter":
@@ -218,9 +223,7 @@ _SPECIAL: dict[str, Callable[[Sequence[TensorType], Sequence[TensorType], Mappin
     "fft": _fft,
     "triangular_solve": lambda o, r, a: _solve(o, r),
     "cholesky": lambda o, r, a: _cholesky(o),
-    "rng_bit_generator": lambda o, r, a: Cost(
-        transcendentals=float(sum(t.elements for t in r)), bytes=float(_total(o) + _total(r))
-    ),
+    "rng_bit_generator": lambda o, r, a: Cost(transcendentals=float(sum(t.elements for t in r)), bytes=_traffic(o, r)),
     "batch_norm_inference": lambda o, r, a: _batch_norm(2.0, o, r),
     "batch_norm_training": lambda o, r, a: _batch_norm(5.0, o, r),
     "batch_norm_grad": lambda o, r, a: _batch_norm(8.0, o, r),

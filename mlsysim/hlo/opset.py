@@ -50,7 +50,8 @@ MOVES = _names(
 )
 TOUCHING = _names("slice dynamic_slice real_dynamic_slice gather dynamic_gather torch_index_select")
 COLLECTIVES = _names(
-    "all_reduce all_gather reduce_scatter all_to_all collective_permute collective_broadcast cross-replica-sum"
+    "all_reduce all_gather reduce_scatter all_to_all collective_permute collective_broadcast collective_reduce "
+    "cross-replica-sum"
 )
 # Moves that a kernel can do while it reads
 _RESHAPES = _names(

@@ -326,7 +326,15 @@ _READERS: dict[str, Callable[[_Walker, Any], dict[str, Any]]] = {
     "reduce": _Walker.dimensions,
     "get_tuple_element": _Walker.element,
     **dict.fromkeys(
-        ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast"),
+        (
+            "all_reduce",
+            "all_gather",
+            "reduce_scatter",
+            "all_to_all",
+            "collective_permute",
+            "collective_broadcast",
+            "collective_reduce",
+        ),
         _Walker.collective,
     ),
 }

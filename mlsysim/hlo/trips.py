@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mlsysim.hlo import equations
 from mlsysim.hlo.program import Block, Op, Program
 
 _SAME = frozenset(("convert", "reshape", "bitcast", "optimization_barrier", "copy", "broadcast_in_dim"))
@@ -130,4 +131,4 @@ def trip_count(op: Op, chase: Chase) -> int | None:
         return None
     if (direction in ("LT", "LE")) != (by > 0):
         return None
-    return max(0, -((first - limit) // by))
+    return int(equations.trip_count(first, limit, by))

@@ -333,7 +333,7 @@ def exposed_communication(total: Num, compute: Num) -> Num:
 def hidden_share(total: Num, compute: Num, communication: Num) -> Num:
     """How much of what could be hidden is: 0 when computing and communicating follow each other, 1 when the shorter is free.
 
-    Formula: h = (C + K - T) / min(C, K), for max(C, K) <= T <= C + K.
+    Formula: omega = (C + K - T) / min(C, K), for max(C, K) <= T <= C + K.
 
     Parameters
     ----------

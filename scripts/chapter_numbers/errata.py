@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mlsysim import catalog, collectives, kernels, units
+from mlsysim import catalog, collectives, kernels, network, units
 
 
 def numbers() -> dict[str, Any]:
@@ -25,9 +25,12 @@ def numbers() -> dict[str, Any]:
         "gb200_peak": units.format(catalog.device("GB200").peak_flops["bf16"], "FLOP/s", prefix="T"),
         "node_gb": units.format(8 * h100.memory_capacity, "byte"),
         **{
-            f"{which}_{name}": units.format(catalog.device(device).scale_up_bandwidth / share, "byte/s")
+            f"{which}_{name}": units.format(bandwidth, "byte/s")
             for name, device in (("a100", "A100-SXM4-80GB"), ("h100", "H100"), ("b200", "B200"))
-            for which, share in (("peer", 3), ("links", 1))
+            for which, bandwidth in (
+                ("links", catalog.device(device).scale_up_bandwidth),
+                ("peer", network.peer_bandwidth(catalog.device(device).scale_up_bandwidth, 4.0)),
+            )
         },
         "scheduler_low": f"{3e-3 / 50e-6:.0f}",
         "scheduler_high": f"{30e-3 / 50e-6:.0f}",

@@ -15,16 +15,19 @@ from mlsysim.classroom.exercises import (
     cost,
     counting,
     energy,
+    estimators,
     exploring_designs,
     hypotheses,
     iron_law,
     memory,
     mixture_of_experts,
+    network,
     parallelism,
     prefill_decode,
     reality_checks,
     reliability,
     request_simulation,
+    stablehlo,
     step_model,
     training_step,
 )
@@ -50,6 +53,9 @@ _CHAPTERS = (
     mixture_of_experts,
     request_simulation,
     calibration,
+    estimators,
+    stablehlo,
+    network,
 )
 EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

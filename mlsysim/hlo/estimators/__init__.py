@@ -4,8 +4,8 @@ from mlsysim.hlo.estimators.arrays import SystolicArray, array, arrays
 from mlsysim.hlo.estimators.base import Estimator, RunTime
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator
 from mlsysim.hlo.estimators.composite import CompositeEstimator
-from mlsysim.hlo.estimators.matrix import SystolicEstimator
-from mlsysim.hlo.estimators.recorded import SimulatedGemm, scalesim_runs
+from mlsysim.hlo.estimators.matrix import SystolicEstimator, products_of
+from mlsysim.hlo.estimators.recorded import SimulatedGemm, scalesim_runs, zigzag_runs
 from mlsysim.hlo.estimators.roofline import RooflineEstimator
 from mlsysim.hlo.estimators.scalesim import ScaleSimEstimator
 
@@ -22,5 +22,7 @@ __all__ = [
     "SystolicEstimator",
     "array",
     "arrays",
+    "products_of",
     "scalesim_runs",
+    "zigzag_runs",
 ]

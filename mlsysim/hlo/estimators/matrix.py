@@ -1,12 +1,14 @@
 """Estimators that price matrix products by an array of multipliers, and everything else by a roofline."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo.estimators.arrays import SystolicArray
 from mlsysim.hlo.estimators.base import Arguments, RunTime
+from mlsysim.hlo.estimators.pricing import running
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, kernels_of
 from mlsysim.hlo.fusion import Kernel
 from mlsysim.hlo.products import Gemm
@@ -18,6 +20,18 @@ def gemms_of(kernels: Iterable[tuple[Kernel, int]]) -> list[Gemm]:
     return list(
         dict.fromkeys(node.cost.gemm for kernel, _ in kernels for node in kernel.nodes if node.cost.gemm is not None)
     )
+
+
+def products_of(regions: Sequence[Region]) -> Counter[Gemm]:
+    """Every product in some regions with the times it runs."""
+    found: Counter[Gemm] = Counter()
+    for region, times in running(regions):
+        if region.kind == "compute":
+            for kernel, count in kernels_of(region, "products"):
+                for node in kernel.nodes:
+                    if node.cost.gemm is not None:
+                        found[node.cost.gemm] += times * count
+    return found
 
 
 class SystolicEstimator:

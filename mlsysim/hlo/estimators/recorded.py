@@ -23,16 +23,29 @@ class SimulatedGemm:
     how: str
 
 
-@cache
-def scalesim_runs() -> tuple[SimulatedGemm, ...]:
-    """Our runs of SCALE-Sim.
-
-    >>> scalesim_runs()[0].cycles
-    3449
-    """
-    name = "scalesim_runs.toml"
+def _read(name: str) -> tuple[SimulatedGemm, ...]:
     held = read_toml(Path(__file__).with_name(name))
     try:
         return tuple(SimulatedGemm(**row, source=held["source"], how=held["how"]) for row in held["runs"])
     except (KeyError, TypeError) as error:
-        raise InputError(f"{name}: {error}; record it again with scripts/record_scalesim.py") from None
+        raise InputError(f"{name}: {error}; a run has dataflow, rows, columns, m, n, k and cycles") from None
+
+
+@cache
+def scalesim_runs() -> tuple[SimulatedGemm, ...]:
+    """Our runs of SCALE-Sim, written by scripts/record_scalesim.py.
+
+    >>> scalesim_runs()[0].cycles
+    3449
+    """
+    return _read("scalesim_runs.toml")
+
+
+@cache
+def zigzag_runs() -> tuple[SimulatedGemm, ...]:
+    """Runs of ZigZag, whose latency includes its memories; it names no dataflow.
+
+    >>> zigzag_runs()[0].cycles
+    99
+    """
+    return _read("zigzag_runs.toml")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -79,7 +78,8 @@ class Layout:
 
         if not (self.explicit and self.kind == "fsdp"):
             return held_layer
-        return jax.checkpoint(held_layer, policy=lambda made_by, *_, **__: made_by.name != "all_gather")
+        again: Callable[..., Any] = jax.checkpoint(held_layer, policy=lambda op, *_, **__: op.name != "all_gather")
+        return again
 
     def enter(self, x: Any) -> Any:
         """Into column-split weights: nothing forward, the sum of the gradients backward."""
@@ -111,19 +111,9 @@ class Layout:
         return jax.tree.map(lambda g, spec: g if AXIS in tuple(spec) else lax.psum(g, AXIS), gradients, specs)
 
 
-@partial(jax.custom_vjp)
-def _enter(x: Any) -> Any:
-    return x
-
-
+_enter = jax.custom_vjp(lambda x: x)
 _enter.defvjp(lambda x: (x, None), lambda _, g: (lax.psum(g, AXIS),))
-
-
-@partial(jax.custom_vjp)
-def _leave(x: Any) -> Any:
-    return lax.psum(x, AXIS)
-
-
+_leave = jax.custom_vjp(lambda x: lax.psum(x, AXIS))
 _leave.defvjp(lambda x: (lax.psum(x, AXIS), None), lambda _, g: (g,))
 
 

@@ -127,8 +127,8 @@ def _heads(x: Any, head_dim: int) -> Any:
 
 
 def _rotation(sequence: int, head_dim: int) -> tuple[Any, Any]:
-    positions = jnp.arange(sequence, dtype=jnp.float32)
-    angles = positions[:, None] * 500_000.0 ** -(jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
+    positions, steps = lax.iota(jnp.float32, sequence), lax.iota(jnp.float32, head_dim // 2)
+    angles = positions[:, None] * 500_000.0 ** (steps * (-2 / head_dim))
     return jnp.cos(angles)[:, None, :], jnp.sin(angles)[:, None, :]
 
 
@@ -148,15 +148,10 @@ def _attention(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("bkgqs,bskd->bqkgd", weights, v).reshape(batch, sequence, heads * size)
 
 
-@jax.custom_vjp
-def _again(q: Any, k: Any, v: Any) -> Any:
-    """Attention that keeps only what goes in, and computes its scores again for the backward pass."""
-    return _attention(q, k, v)
-
-
 def _again_backward(kept: Any, gradient: Any) -> Any:
     # The barrier keeps a compiler from seeing that the scores are known already
     return jax.vjp(_attention, *lax.optimization_barrier(kept))[1](gradient)
 
 
+_again = jax.custom_vjp(_attention)  # keeps only what goes in, and computes its scores again for the backward pass
 _again.defvjp(lambda q, k, v: (_attention(q, k, v), (q, k, v)), _again_backward)

@@ -19,7 +19,7 @@ _MODELS: dict[str, Any] = {"llama": Llama, "mlp": Mlp, "resnet": ResNet}
 
 
 def model(recipe: Recipe) -> Model:
-    layout = Layout(recipe.parallelism, recipe.devices, explicit=recipe.stage == "partitioned")
+    layout = Layout(recipe.parallelism, recipe.devices, explicit=recipe.stage == "partitioned" and recipe.devices > 1)
     made: Model = _MODELS[recipe.kind](recipe, layout)
     return made
 
@@ -42,6 +42,8 @@ def program(recipe: Recipe) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     )
     step = training.step(made.loss, made.update, specs, layout)
     step.__name__ = "train_step"
+    if recipe.devices == 1:
+        return jax.jit(step), arguments, placed
     mesh = jax.make_mesh((recipe.devices,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     out = (*placed[:3], whole)
     if layout.explicit:
@@ -76,11 +78,12 @@ def flat(text: str) -> str:
         raise InputError("export: the lowered program has not the form that JAX 0.6 to 0.10 print")
     head = f"  func.func public @main({found['arguments']}) -> ({last['types']}) {{"
     tail = f"    return {last['values']} : {last['types']}"
-    return "\n".join([*lines[:main], head, *lines[begin + 1 : end - 1], tail, *lines[end + 2 :], ""])
+    body = [line.removeprefix("  ") for line in lines[begin + 1 : end - 1]]
+    return "\n".join([*lines[:main], head, *body, tail, *lines[end + 2 :], ""])
 
 
 def lower(recipe: Recipe) -> str:
     """StableHLO text of the recipe's training step; nothing is computed and no array is made."""
     step, arguments, _ = program(recipe)
     text: str = step.lower(*arguments).as_text()
-    return flat(text) if recipe.stage == "partitioned" else text
+    return flat(text) if recipe.stage == "partitioned" and recipe.devices > 1 else text

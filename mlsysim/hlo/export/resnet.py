@@ -13,10 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from mlsysim.hlo.export.layout import Layout, cross_entropy
-from mlsysim.hlo.export.recipe import RESNET_BLOCKS, Recipe
+from mlsysim.hlo.export.recipe import Recipe
 from mlsysim.hlo.export.training import sgd
-
-_WIDTHS = (64, 128, 256, 512)
 
 
 class ResNet:
@@ -25,40 +23,20 @@ class ResNet:
     def __init__(self, recipe: Recipe, layout: Layout) -> None:
         self.recipe, self.layout = recipe, layout
         self.dtype = jnp.dtype(recipe.element)
-        self.blocks = RESNET_BLOCKS[recipe.depth]
-        self.bottleneck = recipe.depth >= 50
+        self.network = recipe.network()
         self.channels_last = recipe.image_layout == "NHWC"
         self.space = (1, 2) if self.channels_last else (2, 3)
 
-    def _convolutions(self, stage: int, block: int, arriving: int) -> dict[str, tuple[int, int, int, int]]:
-        """Name to (size, size, in, out) of a block's convolutions."""
-        width = _WIDTHS[stage]
-        leaving = width * (4 if self.bottleneck else 1)
-        if self.bottleneck:
-            found = {"conv1": (1, 1, arriving, width), "conv2": (3, 3, width, width), "conv3": (1, 1, width, leaving)}
-        else:
-            found = {"conv1": (3, 3, arriving, width), "conv2": (3, 3, width, width)}
-        if block == 0 and (arriving != leaving or stage > 0):
-            found["project"] = (1, 1, arriving, leaving)
-        return found
-
     def _tree(self, kernel: Any, vector: Any) -> Any:
         """A tree over the parameters: ``kernel(shape)`` and ``vector(n)``."""
-
-        def normed(shape: tuple[int, int, int, int]) -> Any:
-            return {"w": kernel(shape), "scale": vector(shape[3]), "bias": vector(shape[3])}
-
-        tree: dict[str, Any] = {"stem": normed((7, 7, 3, 64)), "stages": []}
-        arriving = 64
-        for stage, count in enumerate(self.blocks):
-            made = []
-            for block in range(count):
-                found = self._convolutions(stage, block, arriving)
-                made.append({name: normed(shape) for name, shape in found.items()})
-                arriving = found["conv3" if self.bottleneck else "conv2"][3]
-            tree["stages"].append(made)
-        tree["head"] = {"w": kernel((arriving, 1000)), "bias": vector(1000)}
-        return tree
+        tree: dict[str, Any] = {"stages": [[{} for _ in range(count)] for count in self.network.blocks]}
+        for c in self.network.convolutions():
+            *at, name = c.name.split(".")
+            into = tree["stages"][int(at[0])][int(at[1])] if at else tree
+            shape = (c.kernel, c.kernel, c.inputs, c.outputs)
+            into[name] = {"w": kernel(shape), "scale": vector(c.outputs), "bias": vector(c.outputs)}
+        classes = self.network.classes
+        return tree | {"head": {"w": kernel((self.network.features, classes)), "bias": vector(classes)}}
 
     def parameters(self) -> Any:
         def f32(*shape: int) -> Any:
@@ -150,7 +128,7 @@ class ResNet:
         kept = {}
         y = x
         for name in names:
-            strided = name == ("conv2" if self.bottleneck else "conv1")
+            strided = name == ("conv2" if self.network.bottleneck else "conv1")
             y, kept[name] = self.normed(y, held[name], running[name], stride if strided else 1)
             if name != names[-1]:
                 y = jax.nn.relu(y)

@@ -1,0 +1,162 @@
+"""Chapter 21, networks."""
+
+from typing import Any
+
+from mlsysim import catalog, hlo, network, units
+from mlsysim.network import collective_time, parse
+from mlsysim.validation import network_checks
+
+
+def _time(value: float) -> str:
+    return units.format(value, "s", 3)
+
+
+def _percent(value: float) -> str:
+    return units.percent(value, 0, signed=False)
+
+
+def _predict() -> dict[str, str]:
+    """Sixteen devices, 300 GB/s each: an all-to-all of 256 MB on a ring, on a switch, and if messages waited for nobody."""
+    ring, switch = (
+        collective_time("all_to_all", 256e6, text, "direct", link, 500e-9).time
+        for text, link in (("ring:16", 150e9), ("switch:16", 300e9))
+    )
+    paper = collective_time("all_to_all", 256e6, "ring:16", "direct", 150e9, 500e-9, congestion="unaware").time
+    return {
+        "ring": _time(ring),
+        "switch": _time(switch),
+        "ratio": f"{ring / switch:.2g}",
+        "paper": _time(paper),
+        "paper_ratio": f"{ring / paper:.2g}",
+    }
+
+
+def _congestion() -> dict[str, str]:
+    found = {"hops_8": f"{network.ring_hops(8.0):.2f}", "hops_32": f"{network.ring_hops(32.0):.2f}"}
+    for n in (8, 32):
+        whole = 1e6 * n
+        aware = collective_time("all_to_all", whole, f"ring:{n}", "direct", 1e9).time / 1e-3
+        around = collective_time("all_to_all", whole, f"ring:{n}", "ring", 1e9).time / 1e-3
+        found[f"load_{n}"] = f"{network.congestion(n - 1.0, network.ring_hops(float(n)), 2.0):.0f}"
+        found[f"simulated_{n}"] = f"{aware:.0f}"
+        found[f"around_{n}"] = f"{around:.0f}"
+    return found
+
+
+def _dimensions() -> dict[str, str]:
+    flat, cube = (
+        collective_time("all_reduce", 64e6, text, "ring", 50e9, 500e-9) for text in ("ring:64", "torus:4x4x4")
+    )
+    small = [
+        collective_time("all_reduce", 64e3, text, "ring", 50e9, 500e-9).time for text in ("ring:64", "torus:4x4x4")
+    ]
+    shares = [network.dimension_all_reduce(64e6, p, 4.0, 50e9, 500e-9) for p in (1.0, 4.0, 16.0)]
+    return {
+        "flat": _time(flat.time),
+        "cube": _time(cube.time),
+        "cube_least": _time(cube.least_time),
+        "small_flat": _time(small[0]),
+        "small_cube": _time(small[1]),
+        "first": _percent(shares[0] / sum(shares)),
+    }
+
+
+def _wired() -> dict[str, str]:
+    def reduce(text: str, algorithm: str, link: float, size: float) -> float:
+        return collective_time("all_reduce", size, text, algorithm, link, 500e-9).time
+
+    ring = reduce("ring:16", "ring", 150e9, 256e6)
+    return {
+        "ring": _time(ring),
+        "ring_both_ways": _time(reduce("ring:16", "ring", 150e9, 128e6)),
+        "full": _time(reduce("fullyconnected:16", "direct", 20e9, 256e6)),
+        "small_ring": _time(reduce("ring:16", "direct", 150e9, 64e3)),
+        "small_full": _time(reduce("fullyconnected:16", "direct", 20e9, 64e3)),
+        "middle_ring": units.format(2 * 150e9, "byte/s"),
+        "middle_switch": units.format(parse("switch:16").bisection * 300e9, "byte/s"),
+    }
+
+
+def _peers() -> dict[str, str]:
+    links = catalog.device("A100-SXM4-80GB").scale_up_bandwidth
+    peer = network.peer_bandwidth(links, 4.0)
+    right = collective_time("all_gather", 1e9, "fullyconnected:4", "direct", peer).time
+    wrong = collective_time("all_gather", 1e9, "switch:4", "ring", peer).time
+    return {
+        "links": units.format(links, "byte/s"),
+        "peer": units.format(peer, "byte/s"),
+        "right": _time(right),
+        "wrong": _time(wrong),
+    }
+
+
+def _overlap() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for short, text, link in (("switch", "switch:8", 300e9), ("ring", "ring:8", 150e9)):
+        fabric = hlo.Fabric(text, link, 500e-9, "direct" if short == "switch" else "ring")
+        for split in ("linear", "dependency"):
+            e = hlo.estimate(hlo.sample("tf1l_train_dp8.spmd"), "A100", split=split, network=fabric)
+            found[f"{short}_{split}"] = _time(e.total_s)
+            found[f"{short}_exposed_{split}"] = _time(network.exposed_communication(e.total_s, e.compute_s))
+            found[f"{short}_hidden_{split}"] = _percent(network.hidden_share(e.total_s, e.compute_s, e.comm_s))
+        found[f"{short}_compute"], found[f"{short}_comm"] = _time(e.compute_s), _time(e.comm_s)
+        found[f"{short}_least"] = _time(max(e.compute_s, e.comm_s))
+    return found
+
+
+def _compared() -> dict[str, str]:
+    compared = network_checks.compared()
+    linear, free = compared.steps
+    return {
+        **{name: f"{equal:,} of {of:,}" for name, (equal, of) in compared.counts.items()},
+        "step": f"{free.printed:,}",
+        "step_linear": f"{linear.printed:,}",
+        "regions": str(len(free.regions)),
+    }
+
+
+def _breaks() -> dict[str, str]:
+    mixed = ("ring:4xswitch:4", "ring", (100e9, 25e9), (500e-9, 2e-6))
+    shared, paper = (
+        collective_time("all_reduce", 64e6, *mixed, splits=8, active_chunks=4, congestion=c)
+        for c in ("aware", "unaware")
+    )
+    one = collective_time("all_reduce", 64e6, *mixed)
+    eight = collective_time("all_reduce", 64e6, *mixed, splits=8)
+    stored = 4 * network.message_time(1e6, 1.0, 50e9, 500e-9)
+    # 8 ranks gather shards of 1 MB, then reduce and scatter 8 MB; a tool that passes on the bytes that come out
+    gather = [astra_size(op, size) for op, size in (("all_gather", 10**6), ("all_gather", 8 * 10**6))]
+    scatter = [astra_size(op, size) for op, size in (("reduce_scatter", 8 * 10**6), ("reduce_scatter", 10**6))]
+    return {
+        "one": _time(one.time),
+        "eight": _time(eight.time),
+        "least": _time(one.least_time),
+        "paper": _time(paper.time),
+        "shared": _time(shared.time),
+        "factor": f"{shared.time / paper.time:.2g}",
+        "cut": _time(network.message_time(1e6, 4.0, 50e9, 500e-9)),
+        "stored": _time(stored),
+        "gather": f"{gather[1] / gather[0]:.2g}",
+        "scatter": f"{scatter[0] / scatter[1]:.2g}",
+        "binary": units.percent(2**30 / 1e9 - 1, 1, signed=False),
+    }
+
+
+def astra_size(op: str, size: int) -> float:
+    """Time of an operation on eight ranks behind a switch, its size given as ASTRA-sim takes it; no latency."""
+    found = network.astrasim.collective_time(op, size, "switch:8", "ring", 100, 0, endpoint_delay_ns=0)
+    return found.time
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 21."""
+    return {
+        "predict": _predict(),
+        "congestion": _congestion(),
+        "dimensions": _dimensions(),
+        "wired": _wired(),
+        "peers": _peers(),
+        "overlap": _overlap(),
+        "compared": _compared(),
+        "breaks": _breaks(),
+    }

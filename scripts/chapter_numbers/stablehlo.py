@@ -1,0 +1,147 @@
+"""Chapter 19, StableHLO."""
+
+from typing import Any
+
+from mlsysim import catalog, hlo, roofline, units
+from mlsysim.hlo import Estimate, counts, equations
+from mlsysim.hlo.convolution import valid_positions
+from mlsysim.hlo.fusion import Kernel, kernels
+from mlsysim.hlo.graph import build
+
+_STEPS = {"mlp": "mlp_train_dp8", "dp8": "tf1l_train_dp8", "fsdp8": "tf1l_train_fsdp8", "tp4": "tf1l_train_dp2tp4"}
+_SPLITS = ("linear", "dependency")
+_OPTIMISED = "gpuopt_a100_sxm_40"
+
+
+def _share(value: float, digits: int = 1) -> str:
+    return units.percent(value, digits, signed=False)
+
+
+def _moved(value: float) -> str:
+    return units.format(value, "byte", 3)
+
+
+def _differences(suffix: str) -> list[float]:
+    """Our FLOPs, with XLA's one per all-reduced element added, over XLA's, less one."""
+    found = []
+    for name in _STEPS.values():
+        program = hlo.sample(f"{name}.{suffix}")
+        ours = hlo.estimate(program, "A100-40GB").flops + counts.reduced_elements(program)
+        found.append(ours / counts.xla_count(f"{name}.{suffix}").flops - 1)
+    return found
+
+
+def _combining() -> float:
+    """Traffic of the kernels of the compiled MLP step that only put arrays side by side or take them apart."""
+    pieces = kernels(build(hlo.sample(f"mlp_train_dp8.{_OPTIMISED}")), False)
+    return sum(
+        piece.bytes
+        for piece in pieces
+        if isinstance(piece, Kernel) and {node.base for node in piece.nodes} <= {"concatenate", "slice"}
+    )
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 19."""
+    device = catalog.device("A100-40GB")
+    program = hlo.sample("mlp_train_dp8.spmd")
+    nodes = [item for item in build(program).items if hasattr(item, "cost")]
+    work, traffic = (sum(getattr(n.cost, key) for n in nodes) for key in ("flops", "bytes"))
+    products = [n for n in nodes if n.cost.matrix_flops]
+
+    apart: dict[str, Estimate] = {}
+    fused: dict[str, Estimate] = {}
+    theirs: dict[str, Estimate] = {}
+    for key, name in _STEPS.items():
+        raw = hlo.sample(f"{name}.spmd")
+        apart[key], fused[key] = (hlo.estimate(raw, device, fuse=fuse) for fuse in (False, True))
+        theirs[key] = hlo.estimate(hlo.sample(f"{name}.{_OPTIMISED}"), device)
+    llama = ("dp8", "fsdp8", "tp4")
+    over = [apart[k].bytes / fused[k].bytes for k in llama]
+    off = [fused[k].bytes / theirs[k].bytes - 1 for k in llama]
+    linear, dependent = (hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), device, split=s) for s in _SPLITS)
+
+    same = [counts.xla_count(f"mlp_train_dp8.{s}").flops for s in ("sm", "spmd", "opt", _OPTIMISED)]
+    scanned, unrolled = counts.xla_count("scan"), counts.xla_count("unrolled")
+    row, table = 4096 * 2, 128256 * 4096 * 2
+
+    def over_table(tokens: float) -> float:
+        whole = equations.op_bytes(table + 4 * tokens, tokens * row)
+        return float(whole / equations.gather_bytes(tokens * row, 4 * tokens))
+
+    met = valid_positions(3, 56, 56, 1, 1, 1, 1)
+    right = equations.convolution_flops(32, met**2, 64, 128)
+    gathers = [m for m in fused["fsdp8"].collectives if m.op == "all_gather"]
+    sent = [sum(m.count * getattr(m, size) for m in gathers) for size in ("bytes", "output_bytes")]
+    whole, local = (hlo.estimate(hlo.sample(f"mlp_train_dp8.{s}"), device) for s in ("ann", "spmd"))
+    return {
+        "program": {
+            "ops": str(sum(1 for _ in program.ops())),
+            "functions": str(len(program.functions)),
+            "products": str(len(products)),
+            "products_work": _share(sum(n.cost.flops for n in products) / work),
+            "products_traffic": _share(sum(n.cost.bytes for n in products) / traffic, 0),
+        },
+        "conv": {
+            "met": str(met),
+            "pairs": str(3 * 56),
+            "padding": units.percent(equations.convolution_flops(32, (3 * 56) ** 2, 64, 128) / right - 1),
+            "wrong": f"{counts.kernel_as_hwio_flops((128, 64, 3, 3), (32, 128, 56, 56)) / right:.1f}",
+            "hwio": units.percent(counts.kernel_as_hwio_flops((3, 3, 64, 128), (32, 56, 56, 128)) / right - 1),
+        },
+        "gather": {
+            "decode": f"{over_table(8):,.0f}",
+            "train": f"{over_table(8 * 4096):.2f}",
+            "table": _moved(table),
+            "row": _moved(row),
+        },
+        "fused": {
+            "least": f"{min(over):.1f}",
+            "most": f"{max(over):.1f}",
+            "dp8": f"{over[0]:.1f}",
+            "kernels_apart": str(apart["dp8"].kernels),
+            "kernels_fused": str(fused["dp8"].kernels),
+            "kernels_xla": str(theirs["dp8"].kernels),
+            "intensity_apart": f"{roofline.arithmetic_intensity(apart['dp8'].flops, apart['dp8'].bytes):.1f}",
+            "intensity_fused": f"{roofline.arithmetic_intensity(fused['dp8'].flops, fused['dp8'].bytes):.1f}",
+            "low": units.percent(min(off), 0),
+            "high": units.percent(max(off), 0),
+            "mlp": units.percent(fused["mlp"].bytes / theirs["mlp"].bytes - 1, 0),
+            "mlp_combining": _moved(_combining()),
+            "mlp_xla": _moved(theirs["mlp"].bytes),
+            "more_work": units.percent(theirs["dp8"].flops / fused["dp8"].flops - 1),
+        },
+        "loop": {
+            "turns": f"{equations.trip_count(0, 7, 1):g}",
+            "xla": units.format(scanned.flops, "FLOP", 4),
+            "right": units.format(unrolled.flops, "FLOP", 4),
+            "share": _share(scanned.flops / unrolled.flops),
+        },
+        "regions": {
+            "linear": str(linear.regions),
+            "dependent": str(dependent.regions),
+            "linear_saved": _share(equations.reuse_share(linear.regions, linear.unique_regions)),
+            "dependent_saved": _share(equations.reuse_share(dependent.regions, dependent.unique_regions)),
+            "linear_time": f"{linear.total_s * 1e6:.1f} µs",
+            "dependent_time": f"{dependent.total_s * 1e6:.1f} µs",
+        },
+        "shapes": {
+            "ratio": f"{whole.matrix_flops / local.matrix_flops:g}",
+            "all": f"{whole.flops / local.flops:.2f}",
+            "collectives": str(sum(m.count for m in local.collectives)),
+        },
+        "xla": {
+            "worst": _share(max(map(abs, _differences("spmd") + _differences(_OPTIMISED))), 2),
+            "bytes": _share(
+                max(abs(apart[k].bytes / counts.xla_count(f"{n}.spmd").bytes - 1) for k, n in _STEPS.items())
+            ),
+            "itself": _share(max(same) / min(same) - 1, 2),
+            "apart": f"{max(same) - min(same):,.0f}",
+            "reduced": f"{counts.reduced_elements(program):,}",
+        },
+        "messages": {
+            "inside": _moved(sent[0]),
+            "outside": _moved(sent[1]),
+            "ratio": f"{sent[1] / sent[0]:.1f}",
+        },
+    }
