@@ -129,11 +129,10 @@ def pieces_cut(pieces: list[Any], length: int) -> list[slicing.Region]:
     [
         ("mlp_train_dp8.spmd", True, "linear"),
         ("mlp_train_dp8.spmd", True, "dependency"),
-        ("mlp_train_dp8.spmd", False, 7),
         ("unrolled", True, 1),
         ("unrolled", False, 3),
         ("scan_grad.hlo", True, 1),
-        ("mixed", True, "linear"),
+        ("mixed", True, "dependency"),
         ("mixed", True, 1),
         ("mixed", False, 1),
         ("mixed", False, 2),

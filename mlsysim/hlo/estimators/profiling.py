@@ -5,7 +5,7 @@ Tested on processors only; on a GPU the same code runs with ``platform="gpu"``, 
 What a figure means: the median of repeats on made-up data, with the first and third quartile as spread. Inputs lie ready in
 memory, in the caches where they fit, because the same region has just run; a region that updates an input in place copies it.
 Results are written into memory that an earlier run has used: where the C library hands out new pages for every large array, as
-glibc does if left alone, the first touch of a page costs more than writing it (adding two arrays of 256 MiB takes 2.5 times as
+glibc does if left alone, the first touch of a page costs more than writing it (adding two arrays of 256 MiB takes three times as
 long), and that is the operating system's time, not the region's. ``keep_memory=False`` leaves the C library alone.
 Every run carries the cost of its call (some 10 microseconds), so regions far smaller than that say nothing.
 """
