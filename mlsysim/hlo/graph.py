@@ -121,7 +121,7 @@ class _Builder:
             value = self.splat.get(known)
             if value is None or (base == "subtract" and known == left):
                 continue
-            if value == _IDENTITIES[base]:
+            if value == _IDENTITIES[base] and (base != "and" or self.type_of(op.results[0]).dtype == "i1"):
                 env[op.results[0]] = other
                 return True
             if value == 0 and base == "multiply" and self.type_of(op.results[0]).dtype[0] in "iu":
