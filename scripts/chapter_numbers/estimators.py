@@ -48,11 +48,6 @@ def numbers() -> dict[str, Any]:
     runs = estimators.scalesim_runs()
     peers = [r for r in estimators.zigzag_runs() if r.m >= 128]
     return {
-        "fold": {
-            "ws": f"{systolic.gemm_cycles(100, 40, 70, 16, 8, 'ws'):,}",
-            "os": f"{systolic.gemm_cycles(100, 40, 70, 16, 8, 'os'):,}",
-            "is": f"{systolic.gemm_cycles(100, 40, 70, 16, 8, 'is'):,}",
-        },
         "simulated": {"runs": f"{len(runs)}", "arrays": f"{len({(r.rows, r.columns) for r in runs})}"},
         "core": {
             "ours": units.format(core.peak, "FLOP/s", 3),
