@@ -40,12 +40,12 @@ class Figure:
     @property
     def low(self) -> float:
         """The smallest value that is rounded to this figure."""
-        return self.value.value * (1 - rounding_share(self.value.value, self.last_digit))
+        return float(self.value.value * (1 - rounding_share(self.value.value, self.last_digit)))
 
     @property
     def high(self) -> float:
         """The largest value that is rounded to this figure."""
-        return self.value.value * (1 + rounding_share(self.value.value, self.last_digit))
+        return float(self.value.value * (1 + rounding_share(self.value.value, self.last_digit)))
 
 
 def _figure(name: str, raw: Mapping[str, Any], file: str) -> Figure:
