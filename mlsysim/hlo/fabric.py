@@ -3,7 +3,8 @@
 Which part: in every dimension the ranks of a group must take evenly spaced places, and all combinations of them. All places of a
 dimension are the dimension itself. Some places of a switch or of a full connection are a smaller one. Neighbours on a ring or a mesh
 are a line; every s-th rank of a ring is a ring of links s hops long, which s such groups share. Whole groups of a dragonfly
-are a smaller dragonfly, and ranks of one router group are fully connected, or hang on one router.
+are a smaller dragonfly, and ranks of one router group are fully connected, or hang on one router; one rank of each group has its
+diameter between them, and shares the links between groups with the ranks of all other places.
 """
 
 from collections import Counter
@@ -178,11 +179,16 @@ class Fabric:
                 continue
             part = _part(dimension, taken, i)
             if part is None:
-                raise InputError(_no_part(group, wired, f"be evenly spaced in {dimension}"))
+                must = (
+                    "be whole groups, or of one group or router"
+                    if dimension.kind == "dragonfly"
+                    else "be evenly spaced"
+                )
+                raise InputError(_no_part(group, wired, f"{must} in {dimension}"))
             found.append(part)
             if part.stretch > 1:
                 self._note(
-                    f"groups of every {part.stretch}th rank of {dimension}: links {part.stretch} hops long, shared by "
+                    f"groups of ranks that are no neighbours on {dimension}: links {part.stretch} hops long, shared by "
                     f"{part.sharing} groups"
                 )
         return tuple(found)
@@ -315,8 +321,9 @@ def _dragonfly_part(d: Dimension, taken: Sequence[int], index: int) -> Part | No
     whole = list(product(sorted(groups), range(size))) == [(p // size, p % size) for p in taken]
     if whole and len(groups) > 1:
         return Part(dragonfly(len(groups), d.routers, d.hosts), 1, 1, index)
-    if len(groups) > 1:
-        return None
+    if len(groups) > 1:  # a rank of each, at the same place: as far as it gets, over links that all places share
+        same = len({p % size for p in taken}) == 1
+        return Part(Dimension("fullyconnected", len(taken)), d.diameter, size, index) if same else None
     if len(routers) == 1:
         return Part(Dimension("switch", len(taken)), 1, 1, index)
     if d.hosts == 0:

@@ -32,7 +32,7 @@ def _predict() -> dict[str, str]:
 
 
 def _congestion() -> dict[str, str]:
-    found = {"hops_8": f"{network.ring_hops(8.0):.2f}", "hops_32": f"{network.ring_hops(32.0):.2f}"}
+    found = {}
     for n in (8, 32):
         whole = 1e6 * n
         aware = collective_time("all_to_all", whole, f"ring:{n}", "direct", 1e9).time / 1e-3
@@ -44,17 +44,11 @@ def _congestion() -> dict[str, str]:
 
 
 def _dimensions() -> dict[str, str]:
-    flat, cube = (
-        collective_time("all_reduce", 64e6, text, "ring", 50e9, 500e-9) for text in ("ring:64", "torus:4x4x4")
-    )
     small = [
         collective_time("all_reduce", 64e3, text, "ring", 50e9, 500e-9).time for text in ("ring:64", "torus:4x4x4")
     ]
     shares = [network.dimension_all_reduce(64e6, p, 4.0, 50e9, 500e-9) for p in (1.0, 4.0, 16.0)]
     return {
-        "flat": _time(flat.time),
-        "cube": _time(cube.time),
-        "cube_least": _time(cube.least_time),
         "small_flat": _time(small[0]),
         "small_cube": _time(small[1]),
         "first": _percent(shares[0] / sum(shares)),
@@ -83,8 +77,6 @@ def _peers() -> dict[str, str]:
     right = collective_time("all_gather", 1e9, "fullyconnected:4", "direct", peer).time
     wrong = collective_time("all_gather", 1e9, "switch:4", "ring", peer).time
     return {
-        "links": units.format(links, "byte/s"),
-        "peer": units.format(peer, "byte/s"),
         "right": _time(right),
         "wrong": _time(wrong),
     }
@@ -92,26 +84,37 @@ def _peers() -> dict[str, str]:
 
 def _overlap() -> dict[str, str]:
     found: dict[str, str] = {}
-    for short, text, link in (("switch", "switch:8", 300e9), ("ring", "ring:8", 150e9)):
-        fabric = hlo.Fabric(text, link, 500e-9, "direct" if short == "switch" else "ring")
-        for split in ("linear", "dependency"):
-            e = hlo.estimate(hlo.sample("tf1l_train_dp8.spmd"), "A100", split=split, network=fabric)
-            found[f"{short}_{split}"] = _time(e.total_s)
-            found[f"{short}_exposed_{split}"] = _time(network.exposed_communication(e.total_s, e.compute_s))
-            found[f"{short}_hidden_{split}"] = _percent(network.hidden_share(e.total_s, e.compute_s, e.comm_s))
-        found[f"{short}_compute"], found[f"{short}_comm"] = _time(e.compute_s), _time(e.comm_s)
-        found[f"{short}_least"] = _time(max(e.compute_s, e.comm_s))
-    return found
+    for short, name, text, link in (
+        ("switch", "tf1l_train_dp8.spmd", "switch:8", 300e9),
+        ("ring", "tf1l_train_dp8.spmd", "ring:8", 150e9),
+        ("fused", "tf1l_train_dp8.gpuopt_a100_sxm_40", "switch:8", 300e9),
+    ):
+        fabric = hlo.Fabric(text, link, 500e-9, "ring" if short == "ring" else "direct")
+        linear, free = (
+            hlo.estimate(hlo.sample(name), "A100", split=split, fuse=False, network=fabric)
+            for split in ("linear", "dependency")
+        )
+        found |= {
+            f"{short}_linear": _time(linear.total_s),
+            f"{short}_dependency": _time(free.total_s),
+            f"{short}_exposed": _time(network.exposed_communication(free.total_s, free.compute_s)),
+            f"{short}_hidden": _percent(network.hidden_share(free.total_s, free.compute_s, free.comm_s)),
+            f"{short}_compute": _time(free.compute_s),
+            f"{short}_comm": _time(free.comm_s),
+            f"{short}_count": str(sum(m.count for m in free.collectives)),
+        }
+    unused = {"ring_" + k for k in ("linear", "exposed", "hidden", "compute", "count")} | {
+        "fused_linear",
+        "fused_exposed",
+    }
+    return {name: value for name, value in found.items() if name not in unused}
 
 
 def _compared() -> dict[str, str]:
     compared = network_checks.compared()
-    linear, free = compared.steps
     return {
         **{name: f"{equal:,} of {of:,}" for name, (equal, of) in compared.counts.items()},
-        "step": f"{free.printed:,}",
-        "step_linear": f"{linear.printed:,}",
-        "regions": str(len(free.regions)),
+        "regions": str(len(compared.steps[0].regions)),
     }
 
 
