@@ -1,6 +1,6 @@
 """Measure the compute regions of StableHLO programs on this processor and record them in the package.
 
-    python scripts/profile_regions.py FILE.mlir ...
+    python scripts/profile_regions.py FILE.mlir ... --new-memory FILE.mlir
 
 Every region is run in three rounds, each in a new process, and so is the whole program with its collectives left out (each is
 turned into one over a single rank, which moves nothing). Figures of all rounds are pooled, so the quartiles hold what changed
@@ -28,7 +28,7 @@ from mlsysim.hlo.extract import Extractor
 from mlsysim.hlo.fusion import kernels
 
 ROUNDS = 3
-EFFORT = Effort(warmups=2, repeats=30, budget=2.0)
+EFFORT = Effort(warmups=3, repeats=30, budget=2.0)
 PROFILE = "epyc-zen4-vm-1-thread"
 _GROUPS = re.compile(r"replica_groups = dense<[^>]*> : tensor<\d+x\d+xi64>")
 _SMALLEST = """module {
@@ -66,7 +66,7 @@ def regions(extractor: Extractor) -> list[slicing.Region]:
     return [r for r in slicing.slices(pieces, "linear") if r.kind == "compute"]
 
 
-def measure(path: Path) -> dict[str, Any]:
+def measure(path: Path, keep_memory: bool = True) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     extractor = Extractor(text, path.stem)
     mine = regions(extractor)
@@ -75,7 +75,7 @@ def measure(path: Path) -> dict[str, Any]:
     together = whole(extractor, alone(text))
     found: dict[str, list[Measurement]] = {}
     for _ in range(ROUNDS):
-        with ProfilingEstimator(extractor, effort=EFFORT) as estimator:
+        with ProfilingEstimator(extractor, effort=EFFORT, keep_memory=keep_memory) as estimator:
             for program in [*programs, together]:
                 estimator.measure(program)
             for key, measurement in estimator.measured.items():
@@ -113,12 +113,17 @@ def measure(path: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    files = parser.parse_args().files
+    parser.add_argument(
+        "--new-memory", action="append", default=[], type=Path, help="measure this one on new pages, too"
+    )
+    args = parser.parse_args()
     before = stolen()
     programs = {}
-    for path in files:
+    for path in args.files:
         print(path.stem, file=sys.stderr)
         programs[path.stem] = measure(path)
+    for path in args.new_memory:
+        programs[f"{path.stem}, new memory"] = measure(path, keep_memory=False)
     times: list[float] = []
     smallest = Extractor(_SMALLEST)
     for _ in range(ROUNDS):

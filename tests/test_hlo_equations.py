@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import PROGRAMS, ROOT
+from support import ROOT
 
 from mlsysim import hlo, kernels
 from mlsysim.errors import InputError, UnknownNameError
@@ -147,12 +147,12 @@ def test_the_share_that_a_cache_saves() -> None:
 
 def test_our_count_beside_xlas_own() -> None:
     """Exact on single operations; on train steps, once its FLOP per all-reduced element is added, within 0.03 %."""
-    for name in set(hlo.samples()) & set(counts.xla_counts()) - {"scan"}:
+    for name in set(hlo.samples()) & set(counts.xla_counts()) - {"scan", "llama100m_train_fsdp4.scan"}:
         result, theirs = hlo.estimate(hlo.sample(name), "H100"), counts.xla_count(name)
         ours = result.flops + counts.reduced_elements(hlo.sample(name))
-        exact = not name.startswith(("mlp", "tf1l"))
+        exact = "train" not in name
         assert ours == pytest.approx(theirs.flops, rel=0 if exact else 3e-4)
-        assert result.transcendentals == theirs.transcendentals
+        assert result.transcendentals == pytest.approx(theirs.transcendentals, rel=1e-6)
 
 
 def test_xla_counts_a_loop_once() -> None:
@@ -160,6 +160,24 @@ def test_xla_counts_a_loop_once() -> None:
     scanned, unrolled = counts.xla_count("scan"), counts.xla_count("unrolled")
     assert 7 * (scanned.flops - 2) == unrolled.flops == 7 * kernels.gemm_flops(64, 128, 128)
     assert hlo.estimate(hlo.sample("scan"), "H100").flops == pytest.approx(unrolled.flops, rel=1e-5)
+
+
+def test_a_scanned_train_step_is_its_unrolled_twin() -> None:
+    """Seven layers of a Llama-like model, forward and backward: the same products to the last FLOP, and a third fewer in
+    XLA's count of the loops."""
+    scanned, unrolled = (hlo.estimate(hlo.sample(f"llama100m_train_fsdp4.{s}"), "H100") for s in ("scan", "sm"))
+    assert scanned.matrix_flops == unrolled.matrix_flops
+    assert scanned.flops == pytest.approx(unrolled.flops, rel=2e-4)
+    theirs = [counts.xla_count(f"llama100m_train_fsdp4.{s}").flops for s in ("scan", "sm")]
+    assert theirs[0] < 0.6 * theirs[1]
+
+
+def test_a_residual_network_by_the_shortcut() -> None:
+    """+28 %, as our run of the tool that takes it says of ResNet-50: gradients swap the kernel's channels."""
+    program = hlo.sample("resnet50_train_dp4.sm")
+    ours = hlo.estimate(program, "H100").matrix_flops
+    head = 3 * kernels.gemm_flops(256, 2048, 1000)
+    assert counts.kernels_as_hwio_flops(program) / (ours - head) == pytest.approx(1.28, abs=0.005)
 
 
 def test_xla_disagrees_with_itself() -> None:
@@ -189,7 +207,7 @@ def test_xlas_counts_are_what_xla_says(name: str) -> None:
     places = (ROOT / "tests" / "data" / "hlo", ROOT.parent / "shared" / "reference" / "stablehlo")
     text = next((p for folder in places if (p := Path(folder) / f"{name}.mlir").is_file()), None)
     if text is None:
-        assert name in PROGRAMS or name.endswith(".opt")
+        assert name in hlo.samples() or name.endswith(".opt")
         pytest.skip("the program's text is not beside this checkout (../shared)")
     sys.path.insert(0, str(ROOT / "scripts"))
     try:

@@ -46,6 +46,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.planner": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
     "serving.simulation": {"tqdm"},
+    "hlo.estimators.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own
     "hlo.export.layout": {"jax"},  # the process that lowers imports these
     "hlo.export.llama": {"jax"},
     "hlo.export.lower": {"jax"},

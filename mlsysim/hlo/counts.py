@@ -31,8 +31,8 @@ def xla_counts() -> dict[str, XlaCount]:
     137438953472
     """
     document = tomllib.loads((files("mlsysim.hlo") / "xla_counts.toml").read_text(encoding="utf-8"))
-    made = document["source"], document["obtained"]
-    return {name: XlaCount(name, *row.values(), *made) for name, row in document["programs"].items()}
+    made = {key: document[key] for key in ("source", "obtained")}
+    return {name: XlaCount(name, **row, **made) for name, row in document["programs"].items()}
 
 
 def xla_count(name: str) -> XlaCount:
@@ -69,3 +69,17 @@ def kernel_as_hwio_flops(kernel: Sequence[int], result: Sequence[int]) -> float:
     14797504512.0
     """
     return 2.0 * prod(result) * prod(kernel[:3])
+
+
+def kernels_as_hwio_flops(program: Program) -> float:
+    """The same shortcut for all convolutions of a program, those of gradients included.
+
+    >>> from mlsysim.hlo.samples import sample
+    >>> kernels_as_hwio_flops(sample("conv_nhwc_3x3_s1"))
+    14797504512.0
+    """
+    found = (op for op in program.ops() if op.base == "convolution")
+    return sum(
+        kernel_as_hwio_flops(program.type_of(op.operands[1]).shape, program.type_of(op.results[0]).shape)
+        for op in found
+    )

@@ -7,6 +7,7 @@ from mlsysim.hlo import Estimate, counts, equations
 from mlsysim.hlo.convolution import valid_positions
 from mlsysim.hlo.fusion import Kernel, kernels
 from mlsysim.hlo.graph import build
+from mlsysim.hlo.items import Node
 
 _STEPS = {"mlp": "mlp_train_dp8", "dp8": "tf1l_train_dp8", "fsdp8": "tf1l_train_fsdp8", "tp4": "tf1l_train_dp2tp4"}
 _SPLITS = ("linear", "dependency")
@@ -21,6 +22,10 @@ def _moved(value: float) -> str:
     return units.format(value, "byte", 3)
 
 
+def _ppm(value: float) -> str:
+    return f"{abs(value) * 1e6:.0f}"
+
+
 def _differences(suffix: str) -> list[float]:
     """Our FLOPs, with XLA's one per all-reduced element added, over XLA's, less one."""
     found = []
@@ -29,6 +34,12 @@ def _differences(suffix: str) -> list[float]:
         ours = hlo.estimate(program, "A100-40GB").flops + counts.reduced_elements(program)
         found.append(ours / counts.xla_count(f"{name}.{suffix}").flops - 1)
     return found
+
+
+def _saved(result: Estimate) -> str:
+    """Share of the computing regions that a cache does not evaluate."""
+    computing = [r.signature() for r in result.parts if r.kind == "compute"]
+    return _share(equations.reuse_share(len(computing), len(set(computing))))
 
 
 def _combining() -> float:
@@ -45,7 +56,7 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 19."""
     device = catalog.device("A100-40GB")
     program = hlo.sample("mlp_train_dp8.spmd")
-    nodes = [item for item in build(program).items if hasattr(item, "cost")]
+    nodes = [item for item in build(program).items if isinstance(item, Node)]
     work, traffic = (sum(getattr(n.cost, key) for n in nodes) for key in ("flops", "bytes"))
     products = [n for n in nodes if n.cost.matrix_flops]
 
@@ -69,6 +80,15 @@ def numbers() -> dict[str, Any]:
         whole = equations.op_bytes(table + 4 * tokens, tokens * row)
         return float(whole / equations.gather_bytes(tokens * row, 4 * tokens))
 
+    resnet = hlo.sample("resnet50_train_dp4.sm")
+    shortcut = counts.kernels_as_hwio_flops(resnet)
+    convolved = sum(
+        item.cost.matrix_flops for item in build(resnet).items if isinstance(item, Node) and item.base == "convolution"
+    )
+    resnet_ours, resnet_theirs = hlo.estimate(resnet, device), counts.xla_count("resnet50_train_dp4.sm")
+    scans = {form: hlo.estimate(hlo.sample(f"llama100m_train_fsdp4.{form}"), device) for form in ("scan", "sm")}
+    llama_linear = hlo.estimate(hlo.sample("llama100m_train_fsdp4.sm"), device, split="linear")
+    llama_theirs = {form: counts.xla_count(f"llama100m_train_fsdp4.{form}").flops for form in scans}
     met = valid_positions(3, 56, 56, 1, 1, 1, 1)
     right = equations.convolution_flops(32, met**2, 64, 128)
     gathers = [m for m in fused["fsdp8"].collectives if m.op == "all_gather"]
@@ -77,7 +97,6 @@ def numbers() -> dict[str, Any]:
     return {
         "program": {
             "ops": str(sum(1 for _ in program.ops())),
-            "functions": str(len(program.functions)),
             "products": str(len(products)),
             "products_work": _share(sum(n.cost.flops for n in products) / work),
             "products_traffic": _share(sum(n.cost.bytes for n in products) / traffic, 0),
@@ -87,13 +106,15 @@ def numbers() -> dict[str, Any]:
             "pairs": str(3 * 56),
             "padding": units.percent(equations.convolution_flops(32, (3 * 56) ** 2, 64, 128) / right - 1),
             "wrong": f"{counts.kernel_as_hwio_flops((128, 64, 3, 3), (32, 128, 56, 56)) / right:.1f}",
+            "resnet": units.percent(shortcut / convolved - 1, 0),
+            "resnet_ours": units.format(convolved, "FLOP", 3),
+            "resnet_wrong": units.format(shortcut, "FLOP", 3),
             "hwio": units.percent(counts.kernel_as_hwio_flops((3, 3, 64, 128), (32, 56, 56, 128)) / right - 1),
         },
         "gather": {
             "decode": f"{over_table(8):,.0f}",
             "train": f"{over_table(8 * 4096):.2f}",
             "table": _moved(table),
-            "row": _moved(row),
         },
         "fused": {
             "least": f"{min(over):.1f}",
@@ -115,13 +136,18 @@ def numbers() -> dict[str, Any]:
             "turns": f"{equations.trip_count(0, 7, 1):g}",
             "xla": units.format(scanned.flops, "FLOP", 4),
             "right": units.format(unrolled.flops, "FLOP", 4),
-            "share": _share(scanned.flops / unrolled.flops),
+            "llama_short": _share(1 - llama_theirs["scan"] / llama_theirs["sm"], 0),
+            "llama_products": units.format(scans["scan"].matrix_flops, "FLOP", 4),
+            "written": f"{sum(1 for _ in hlo.sample('llama100m_train_fsdp4.scan').ops()):,}",
+            "written_out": f"{sum(1 for _ in hlo.sample('llama100m_train_fsdp4.sm').ops()):,}",
         },
         "regions": {
             "linear": str(linear.regions),
             "dependent": str(dependent.regions),
-            "linear_saved": _share(equations.reuse_share(linear.regions, linear.unique_regions)),
-            "dependent_saved": _share(equations.reuse_share(dependent.regions, dependent.unique_regions)),
+            "linear_saved": _saved(linear),
+            "dependent_saved": _saved(dependent),
+            "llama_linear": _saved(llama_linear),
+            "llama_saved": _saved(scans["sm"]),
             "linear_time": f"{linear.total_s * 1e6:.1f} µs",
             "dependent_time": f"{dependent.total_s * 1e6:.1f} µs",
         },
@@ -132,6 +158,7 @@ def numbers() -> dict[str, Any]:
         },
         "xla": {
             "worst": _share(max(map(abs, _differences("spmd") + _differences(_OPTIMISED))), 2),
+            "resnet": _ppm((resnet_ours.flops + counts.reduced_elements(resnet)) / resnet_theirs.flops - 1),
             "bytes": _share(
                 max(abs(apart[k].bytes / counts.xla_count(f"{n}.spmd").bytes - 1) for k, n in _STEPS.items())
             ),
@@ -142,6 +169,5 @@ def numbers() -> dict[str, Any]:
         "messages": {
             "inside": _moved(sent[0]),
             "outside": _moved(sent[1]),
-            "ratio": f"{sent[1] / sent[0]:.1f}",
         },
     }

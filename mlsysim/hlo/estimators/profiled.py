@@ -1,6 +1,6 @@
 """Recorded runs of the profiling estimator, for lessons that cannot run it: what was measured, when and on what.
 
-Written by ``scripts/profile_regions.py``. The analytical estimate beside each figure is not recorded but computed.
+Written by ``scripts/profile_regions.py``. Counts and roofline of a region are those that this package gave on that day.
 """
 
 import json

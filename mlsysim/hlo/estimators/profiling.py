@@ -4,10 +4,14 @@ Tested on processors only; on a GPU the same code runs with ``platform="gpu"``, 
 
 What a figure means: the median of repeats on made-up data, with the first and third quartile as spread. Inputs lie ready in
 memory, in the caches where they fit, because the same region has just run; a region that updates an input in place copies it.
+Results are written into memory that an earlier run has used: where the C library hands out new pages for every large array, as
+glibc does if left alone, the first touch of a page costs more than writing it (adding two arrays of 256 MiB takes three times as
+long), and that is the operating system's time, not the region's. ``keep_memory=False`` leaves the C library alone.
 Every run carries the cost of its call (some 10 microseconds), so regions far smaller than that say nothing.
 """
 
 import json
+import os
 import platform as system
 import re
 import subprocess
@@ -30,6 +34,7 @@ from mlsysim.hlo.slicing import Region
 LEAST = 5  # repeats, whatever the budget
 SPARE = 16 * 2**30  # bytes of address space that XLA may take beside the arrays
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+KEEP = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40)}  # glibc: give nothing back
 _WORKER = Path(__file__).with_name("xla_worker.py")
 
 
@@ -37,7 +42,7 @@ _WORKER = Path(__file__).with_name("xla_worker.py")
 class Effort:
     """How a region is run: warm-up runs, repeats at most, and the seconds after which it repeats no more."""
 
-    warmups: int = 2
+    warmups: int = 3  # the first two may still meet new pages
     repeats: int = 30
     budget: float = 1.0
 
@@ -70,8 +75,8 @@ class Measurement:
 class Worker:
     """The process that compiles and runs. It is started at the first request, and again after it had to be ended."""
 
-    def __init__(self, settings: dict[str, Any], timeout: float) -> None:
-        self.settings, self.timeout = settings, timeout
+    def __init__(self, settings: dict[str, Any], timeout: float, environment: dict[str, str]) -> None:
+        self.settings, self.timeout, self.environment = settings, timeout, environment
         self.process: subprocess.Popen[str] | None = None
         self.log: IO[str] | None = None
         self.about: dict[str, Any] = {}
@@ -88,6 +93,7 @@ class Worker:
                 stderr=self.log,
                 text=True,
                 encoding="utf-8",
+                env={**os.environ, **self.environment},
             )
             self.about = self.exchange(self.settings)
             if "error" in self.about:
@@ -176,6 +182,8 @@ class ProfilingEstimator:
         Seconds for compiling and running one region, after which the worker is ended.
     xla_flags : str, optional
         Instead of the default, one thread for products where ``threads`` is 1. The environment's are not used.
+    keep_memory : bool
+        Whether a run may write into the memory of the one before, on ``cpu`` and with glibc.
     """
 
     name = "profile"
@@ -190,6 +198,7 @@ class ProfilingEstimator:
         max_bytes: int = 4 * 2**30,
         timeout: float = 120.0,
         xla_flags: str | None = None,
+        keep_memory: bool = True,
     ) -> None:
         if threads < 1 or max_bytes < 1 or not 0 < timeout < float("inf"):
             raise InputError(f"threads = {threads}, max_bytes = {max_bytes} and timeout = {timeout} must be above 0")
@@ -204,7 +213,8 @@ class ProfilingEstimator:
             "xla_flags": self.flags,
             "address_space": SPARE + 4 * max_bytes,
         }
-        self.worker = Worker(settings, timeout)
+        self.keep_memory = keep_memory
+        self.worker = Worker(settings, timeout, KEEP if keep_memory and platform == "cpu" else {})
         self.measured: dict[str, Measurement] = {}
 
     def get_run_time_estimate(self, region: Region) -> RunTime:
@@ -267,7 +277,8 @@ class ProfilingEstimator:
     def get_exec_args(self) -> Arguments:
         """How often a region is run, on what data, by which clock."""
         clock = "processor time" if self.one_thread else "wall"
-        return {**asdict(self.effort), "seed": self.seed, "clock": clock, "max_bytes": self.max_bytes}
+        memory = "kept" if self.keep_memory else "new"
+        return {**asdict(self.effort), "seed": self.seed, "clock": clock, "memory": memory, "max_bytes": self.max_bytes}
 
     def close(self) -> None:
         """End the worker; a later estimate starts another."""

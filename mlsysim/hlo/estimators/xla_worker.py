@@ -126,7 +126,7 @@ def answer(client: Any, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"refused": f"XLA wants {held.temp_size_in_bytes:,} bytes for intermediate values"}
     rng = np.random.default_rng(request["seed"])
     device = client.local_devices()[0]
-    inputs = [jax.device_put(data(*one, rng), device) for one in request["inputs"]]
+    inputs = [jax.device_put(data(kind, shape, below, rng), device) for kind, shape, below in request["inputs"]]
     shapes: list[Any] = []
 
     def work() -> None:
