@@ -73,8 +73,8 @@ def _steps() -> dict[str, Any]:
         "kernels": str(kernels),
         "launches": _ms(launches, 2),
         "launches_share": _share(launches / (first.measured.value.value - first.predicted)),
-        "profile_low": _error(min(above)),
-        "profile_high": _error(max(above)),
+        "profile_low": _share(min(above)),
+        "profile_high": _share(max(above)),
         "tool": _ms(figure("tool-roofline-step").value.value),
         "tool_error": _error(
             metrics.signed_error(figure("tool-roofline-step").value.value, first.measured.value.value)
