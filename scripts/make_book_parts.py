@@ -183,9 +183,10 @@ def _convnet_table() -> str:
     rows: list[tuple[str, ...]] = []
     for c in catalog.convnets().values():
         count, macs = c.published.get("parameters"), c.published.get("macs")
-        row = (c.name, "–".join(map(str, c.blocks)), "bottleneck" if c.bottleneck else "basic", f"{c.parameters:,}")
-        row += ((count.printed or f"{int(count.value):,}") if count else "–", f"{c.macs / 1e9:.3f} G")
-        rows.append((*row, f"{macs.value / 1e9:.2f} G" if macs else "–"))
+        shape = (c.name, "–".join(map(str, c.blocks)), "bottleneck" if c.bottleneck else "basic")
+        printed = (count.printed or f"{int(count.value):,}") if count else "–"
+        counted = (f"{c.parameters:,}", printed, f"{c.macs / 1e9:.3f} G")
+        rows.append((*shape, *counted, f"{macs.value / 1e9:.2f} G" if macs else "–"))
     caption = (
         "Residual networks of version 1.5 for images of 224 × 224 and 1,000 classes: blocks per stage, parameters, and the "
         "multiply-adds of one forward pass (torchvision prints these under the head GFLOPS)."

@@ -362,6 +362,20 @@ def test_the_tutorials_own_estimate_has_nearly_the_same_work() -> None:
 
 
 @pytest.mark.published
+def test_the_compiled_sample_has_the_collectives_that_the_tutorial_counts() -> None:
+    # hespas2026tutorial, Workload Analysis: 51 reduce_scatter and 12 all_gather in the optimised program, and 4 all_reduce,
+    # of which ours has two: it neither clips gradients nor reports their norm
+    program = hlo.sample("llama100m_train_fsdp4.gpuopt_a100_sxm_40")
+    raw = hlo.sample("llama100m_train_fsdp4.sm")
+    found, before = exchanged(program), exchanged(raw)
+    assert {op: len(sizes) for op, sizes in found.items()} == {"reduce_scatter": 51, "all_gather": 12, "all_reduce": 2}
+    # Messages are combined, and nothing is saved: what the backward pass gathers again is gathered again
+    for op in found:
+        assert sum(found[op]) == sum(before[op])
+    assert products(program) == pytest.approx(products(raw), rel=1e-12)
+
+
+@pytest.mark.published
 @pytest.mark.parametrize(("name", "parameters"), [("resnet18", 11_689_512), ("resnet50", 25_557_032)])
 def test_the_shipped_residual_networks(name: str, parameters: int) -> None:
     program = hlo.sample(f"{name}_train_dp4.sm")  # parameters: torchvision2026

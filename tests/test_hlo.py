@@ -379,7 +379,9 @@ def test_both_splits_and_both_fusions_hold_the_same_work(name: str) -> None:
         for split, fuse in (("linear", None), ("dependency", None), ("linear", False))
     )
     for key in ("flops", "matrix_flops", "transcendentals", "bytes", "compute_s", "comm_s", "kernels", "collectives"):
-        assert getattr(linear, key) == getattr(dependent, key)
+        assert getattr(linear, key) == (
+            getattr(dependent, key) if key == "collectives" else pytest.approx(getattr(dependent, key), rel=1e-12)
+        )
     assert (raw.flops, raw.transcendentals) == (linear.flops, linear.transcendentals)
     alone, fused = (_moved(fusion.kernels(build(program), fuse)) for fuse in (False, not build(program).optimised))
     assert alone == raw.bytes >= fused  # for a device, products are then cut and collectives joined, which moves more

@@ -191,6 +191,7 @@ def estimate(
     run_as: Mapping[str, str] | None = None,
     estimator: Estimator | None = None,
     cache: Cache | str | Path | None = None,
+    join: bool | None = None,
 ) -> Estimate:
     """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
 
@@ -213,6 +214,9 @@ def estimate(
         What prices compute regions, each distinct one once; by default the roofline with the three arguments before.
     cache : Cache or folder, optional
         Where prices of regions are kept, and results for files as a whole: then a second run does not even parse.
+    join : bool, optional
+        Whether fusing joins products and collectives and cuts products, as a compiler for the device would; without, every
+        operation stays as the program wrote it. By default, unless the estimator runs the operations.
 
     Returns
     -------
@@ -228,11 +232,12 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
+    join = not _runs_operations(estimator) if join is None else join
     if cache is None:
         with no_collection():
-            return _estimate(_loaded(program), device, split, fuse, network, estimator)
+            return _estimate(_loaded(program), device, split, fuse, network, estimator, join)
     cache = cache if isinstance(cache, Cache) else Cache(cache)
-    key = _key(program, device, split, fuse, network, estimator)
+    key = _key(program, device, [split, fuse, join], network, estimator)
     held = cache.get(key) if key else None
     if held is not None:
         try:
@@ -241,7 +246,7 @@ def estimate(
             cache.reject(key, "is no estimate")
     with no_collection():
         cached = CachedEstimator(estimator, cache, device.name)
-        result = _estimate(_loaded(program), device, split, fuse, network, cached)
+        result = _estimate(_loaded(program), device, split, fuse, network, cached, join)
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))
@@ -254,8 +259,7 @@ def _loaded(program: Program | str | Path) -> Program:
 def _key(
     program: Program | str | Path,
     device: Device,
-    split: str,
-    fuse: bool | None,
+    options: Sequence[str | bool | None],
     network: Network | None,
     estimator: Estimator,
 ) -> str:
@@ -267,7 +271,7 @@ def _key(
             "file": sha256(read_bounded(program).encode()).hexdigest(),
             "name": Path(program).name,
             "device": [device.name, {name: fact.value for name, fact in device.fields.items()}],
-            "options": [split, fuse],
+            "options": list(options),
             "network": described(network),
             "toolchain": toolchain_of(estimator),
         }
@@ -276,18 +280,32 @@ def _key(
     return digest(asked)
 
 
-def _machine(device: Device, peak: Callable[[str], float]) -> Machine:
+def _machine(device: Device) -> Machine:
     """The device as products are cut for it; not cut where the catalogue does not count its multiprocessors."""
     count = device.multiprocessors if device.has("multiprocessors") else None
-    return Machine(count, device.memory_bandwidth, peak)
+    return Machine(count, device.memory_bandwidth, Roofline(device).peak)
+
+
+def _runs_operations(estimator: object) -> bool:
+    """Whether an estimator, or one inside it, compiles and runs the program's own operations."""
+    inner = [*getattr(estimator, "by_op", {}).values(), getattr(estimator, "rest", None)]
+    inner.append(getattr(estimator, "estimator", None))
+    own = getattr(estimator, "name", "") == "profiling"
+    return own or any(_runs_operations(e) for e in inner if e is not None)
 
 
 def _estimate(
-    program: Program, device: Device, split: str, fuse: bool | None, network: Network | None, estimator: Estimator
+    program: Program,
+    device: Device,
+    split: str,
+    fuse: bool | None,
+    network: Network | None,
+    estimator: Estimator,
+    join: bool,
 ) -> Estimate:
     graph = build(program)
     fused = (not graph.optimised) if fuse is None else fuse
-    pieces = kernels(graph, fused, _machine(device, Roofline(device).peak))
+    pieces = kernels(graph, fused, _machine(device) if join else None)
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):

@@ -1,8 +1,8 @@
 """Kernels of a raw program: producers fused into consumers where that moves fewer bytes. No number here is fitted.
 
 Light operations (elementwise, broadcasts, slices, transposes) can run inside whoever reads them: inside a single reader
-always, inside several when they all run in one kernel anyway, or when reading their inputs moves no more bytes than reading
-their value would. A matrix product is a call of a library: it reads its operands from memory, transposed or sliced where
+always, inside several when they all run in one kernel anyway, or when reading their inputs once for each moves no more bytes
+than reading them once, writing the value, and reading that once for each. A matrix product is a call of a library: it reads its operands from memory, transposed or sliced where
 they stand, and writes its result. A reduction, a scatter or a sort writes its result too, unless its only reader is an
 elementwise operation of the same size, which then runs in its epilogue.
 What reduces rows joins its only reader when that runs over the same rows, as the exponentials of a softmax do: a row stays
@@ -313,7 +313,12 @@ class _Fuser:
                 self.heavy.add(value)
                 return True
             return False
-        return value in self.sole or readers == 1 or sum(reads.values()) <= self.size[value]
+        if value in self.sole or readers == 1:
+            return True
+        again, kept = (
+            (readers, readers) if written else (readers - 1, readers + 1)
+        )  # of its inputs, and of the value itself
+        return again * sum(reads.values()) <= kept * self.size[value]
 
     def kernel(self, node: Node, reads: dict[int, float], owned: set[int]) -> Kernel:
         nodes, stack = [], [node]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
 
+from mlsysim.errors import UnknownNameError
 from mlsysim.hlo.costs import Cost
 from mlsysim.hlo.items import Collective, Item, Node, reads_of
 from mlsysim.hlo.limits import MAX_BITS
@@ -173,15 +174,18 @@ def _side_by_side(nodes: Sequence[Node]) -> Node:
     one = products[0]
     product = replace(one, n=sum(p.n for p in products)) if shared == 0 else replace(one, m=sum(p.m for p in products))
     costs = [n.cost for n in nodes]
+    gemm = first.cost.gemm and first.cost.gemm._replace(m=product.m, n=product.n)
     cost = replace(
         first.cost,
         flops=sum(c.flops for c in costs),
         matrix_flops=sum(c.matrix_flops for c in costs),
         bytes=sum(c.bytes for c in costs),
+        gemm=gemm,
     )
     reads = tuple(dict.fromkeys(v for n in nodes for v in n.reads))
     writes = tuple(v for n in nodes for v in n.writes)
-    return Node(first.base, reads, writes, cost, first.signature, elements=first.elements, product=product)
+    signature = hash(tuple(n.signature for n in nodes))
+    return Node(first.base, reads, writes, cost, signature, elements=first.elements, product=product)
 
 
 def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
@@ -192,7 +196,10 @@ def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
     inputs = sum(size[v] for v in node.reads)
     output = sum(size[v] for v in node.writes)
     partial = output * max(1.0, ACCUMULATOR / product.width)
-    work = node.cost.matrix_flops / machine.peak(node.cost.matrix_dtype)
+    try:
+        work = node.cost.matrix_flops / machine.peak(node.cost.matrix_dtype)
+    except UnknownNameError:  # whoever prices the product says so, or has a rate of his own
+        return 1
     tiles = product.batch * -(-product.m // TILE[0]) * -(-product.n // TILE[1])
 
     def seconds(pieces: int) -> float:
