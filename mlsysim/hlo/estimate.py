@@ -290,8 +290,7 @@ def _runs_operations(estimator: object) -> bool:
     """Whether an estimator, or one inside it, compiles and runs the program's own operations."""
     inner = [*getattr(estimator, "by_op", {}).values(), getattr(estimator, "rest", None)]
     inner.append(getattr(estimator, "estimator", None))
-    own = getattr(estimator, "name", "") == "profiling"
-    return own or any(_runs_operations(e) for e in inner if e is not None)
+    return getattr(estimator, "runs_operations", False) or any(_runs_operations(e) for e in inner if e is not None)
 
 
 def _estimate(

@@ -44,7 +44,8 @@ class Estimator(Protocol):
     """Prices compute regions on one target.
 
     An estimator may also have ``canonical(region)``, a JSON value that is equal for regions that it prices equally, in this
-    program or another; the cache on disk keys regions by it. Without it the cache describes the work of the kernels.
+    program or another; the cache on disk keys regions by it. Without it the cache describes the work of the kernels. One that
+    runs the program's own operations has ``runs_operations = True``, and fusion then leaves them as they are written.
     """
 
     @property

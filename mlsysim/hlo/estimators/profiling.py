@@ -187,6 +187,7 @@ class ProfilingEstimator:
     """
 
     name = "profile"
+    runs_operations = True  # the program's own, so fusion must leave them as they are written
 
     def __init__(
         self,
