@@ -51,10 +51,6 @@ class Layout:
     def batch_spec(self) -> PartitionSpec:
         return PartitionSpec(AXIS) if self.splits_batch else PartitionSpec()
 
-    def local(self, shape: tuple[int, ...], spec: PartitionSpec) -> tuple[int, ...]:
-        """The part of an array that one device holds."""
-        return tuple(n // self.devices if axis == AXIS else n for n, axis in zip(shape, spec, strict=True))
-
     def whole(self, held: Any, specs: Any) -> Any:
         """Parameters as a layer uses them: gathered where they are split for storage only."""
         if not (self.explicit and self.kind == "fsdp"):
