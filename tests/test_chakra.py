@@ -557,6 +557,10 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
         chakra.write(traces, out, "scan")
     chakra.write(traces, out, "scan", force=True)
     assert precious.read_text() == "kept" and not (out / "scan.0.et").is_symlink()
+    (out / "other").mkdir()
+    (out / "other" / "scan.0.et").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="already"):  # a link to nothing is something
+        chakra.write(traces, out / "other", "scan")
 
 
 def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
