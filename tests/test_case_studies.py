@@ -204,6 +204,9 @@ def test_what_arithmetic_bounds() -> None:
     assert case_studies.arithmetic_share(hlo.estimate(hlo.sample("gemm_bf16_4096"), "H100"), "H100") == 1
     assert case_studies.arithmetic_share(hlo.estimate(hlo.sample("softmax_bf16"), "H100"), "H100") == 0
     device = catalog.device("H100")
+    crawl = replace(device.fields["memory_bandwidth"], value=1e9)
+    starved = replace(device, fields={**device.fields, "memory_bandwidth": crawl})
+    assert case_studies.arithmetic_share(hlo.estimate(hlo.sample("gemm_bf16_4096"), starved), starved) == 0
     memory = replace(device.fields["memory_bandwidth"], value=16 * device.memory_bandwidth)
     faster = replace(device, fields={**device.fields, "memory_bandwidth": memory})
     shares = [case_studies.arithmetic_share(case_runs.run("llama3-100m", d), d) for d in (device, faster)]
@@ -270,7 +273,7 @@ def test_a_faster_generation_is_never_slower() -> None:
 @pytest.mark.independent
 def test_all_to_all_splits_the_scale_up_bandwidth() -> None:
     fabric = case_runs.all_to_all("H100", ranks=4, latency=0.0)
-    assert fabric.bandwidth == (pytest.approx(450e9 / 3),)
+    assert fabric.bandwidth == pytest.approx((450e9 / 3,))
 
 
 @pytest.mark.independent

@@ -224,7 +224,7 @@ def _tpu() -> dict[str, Any]:
         "step": _ms(by_clock),
         "change": _error(metrics.signed_error(by_paper, by_clock), 1),
         "arrays": _ms(arrays),
-        "arrays_longer": _error(metrics.signed_error(arrays, by_clock)),
+        "arrays_longer": _share(metrics.signed_error(arrays, by_clock)),
         "claim_low": _claim("tpu-step-low"),
         "claim_high": _claim("tpu-step-high"),
         "cocossim_low": _claim("tpu-cocossim-low"),
