@@ -235,8 +235,8 @@ def bracket_position(measured: Num, low: Num, high: Num) -> Num:
 
     Assumptions: none; a position outside of [0, 1] says that the two do not hold the measurement between them.
 
-    >>> bracket_position(0.09, 0.05, 0.1)
-    0.7999999999999999
+    >>> bracket_position(0.75, 0.5, 1.0)
+    0.5
 
     Source: hespas2026, sec. V-B: measurements fall between the two predictions.
     """
