@@ -51,7 +51,6 @@ def _steps() -> dict[str, Any]:
         figure(f"{n.removesuffix('-bench')}-profiled").value.value / c.measured.value.value - 1 for n, c in runs.items()
     ]
     return {
-        "count": str(len(runs)),
         "mape": _share(mean),
         "mape_low": _share(best),
         "mape_high": _share(worst),
@@ -59,7 +58,6 @@ def _steps() -> dict[str, Any]:
         "nearest": _error(max(errors)),
         "furthest": _error(min(errors)),
         "first": _ms(first.predicted),
-        "first_share": _share(first.predicted / first.measured.value.value),
         "first_missing": _ms(first.measured.value.value - first.predicted, 2),
         "first_error": _error(first.error),
         "rho_small": _share(comparing.rounding_share(0.04, 0.01), 1),
@@ -67,7 +65,6 @@ def _steps() -> dict[str, Any]:
         "h100_high": _error(runs["h100-llama3-100m"].errors[1]),
         "warm_low": _ms(min(warm)),
         "warm_high": _ms(max(warm)),
-        "warm_mean": _ms(fmean(warm)),
         "warm_error": _error(metrics.signed_error(first.predicted, fmean(warm))),
         "cold": _ms(figure("a100-llama3-100m-run-0").value.value),
         "kernels": str(kernels),
@@ -91,22 +88,11 @@ def _steps() -> dict[str, Any]:
 
 def _speedups() -> dict[str, Any]:
     runs = case_runs.comparisons()
-    found: dict[str, Any] = {}
     sizes = ("100m", "200m", "500m")
-    errors = []
-    for size in sizes:
-        old, new = runs[f"a100-llama3-{size}"], runs[f"h100-llama3-{size}"]
-        printed, low, high = case_studies.speedup_range(old.measured, new.measured)
-        errors.append(comparing.speedup_error(old.error, new.error))
-        found[size] = {
-            "ours": f"{comparing.speedup(old.predicted, new.predicted):.2f}",
-            "printed": f"{printed:.2f}",
-            "low": f"{low:.2f}",
-            "high": f"{high:.2f}",
-            "error": _error(errors[-1]),
-            "old_error": _error(old.error),
-            "new_error": _error(new.error),
-        }
+    pairs = {z: (runs[f"a100-llama3-{z}"], runs[f"h100-llama3-{z}"]) for z in sizes}
+    errors = {z: comparing.speedup_error(old.error, new.error) for z, (old, new) in pairs.items()}
+    small, large = pairs["100m"], pairs["500m"]
+    _, lowest, highest = case_studies.speedup_range(small[0].measured, small[1].measured)
     ranges = [
         case_studies.speedup_range(figure(f"a100-llama3-{s}"), figure(f"h100-llama3-{s}"))
         for s in (*sizes, "1b", "2b", "3b")
@@ -123,11 +109,14 @@ def _speedups() -> dict[str, Any]:
     ]
     devices = [catalog.device(n) for n in case_runs.GENERATIONS.values()]
     return {
-        **{f"s{k}": v for k, v in found.items()},
-        "mean_error": _share(fmean(abs(e) for e in errors)),
+        "s100m": {"low": f"{lowest:.2f}", "high": f"{highest:.2f}"},
+        "s500m": {
+            "error": _error(errors["500m"]),
+            "old_error": _error(large[0].error),
+            "new_error": _error(large[1].error),
+        },
+        "mean_error": _share(fmean(abs(e) for e in errors.values())),
         "six": f"{middle:.2f}",
-        "six_low": f"{low:.2f}",
-        "six_high": f"{high:.2f}",
         "six_down": _error(metrics.signed_error(low, middle)),
         "six_up": _error(metrics.signed_error(high, middle)),
         "claim": _claim("speedup-a100-h100"),
@@ -137,8 +126,6 @@ def _speedups() -> dict[str, Any]:
         "claim_mean": _claim("speedup-mean", 1),
         "claim_profiling_mean": _claim("speedup-mean-profiling", 1),
         "ours_h100": f"{ours[0]:.2f}",
-        "ours_h200": f"{ours[1]:.2f}",
-        "ours_b200": f"{ours[2]:.2f}",
         "bandwidth_h100": f"{devices[1].memory_bandwidth / devices[0].memory_bandwidth:.2f}",
         "peak_h100": f"{devices[1].peak_flops['bf16'] / devices[0].peak_flops['bf16']:.2f}",
     }
@@ -154,14 +141,12 @@ def _peaks() -> dict[str, Any]:
     table = {g: case_runs.run(_STEP, case_studies.with_figures(device[g], f"table4-{g}")).total_s for g in _NAMES}
     shipped = case_runs.run(_STEP, case_studies.with_peak(device["b200"], figure("tool-b200-peak").value.value)).total_s
     share = case_studies.arithmetic_share(case_runs.generation(_STEP, "h100"), device["h100"])
-    resnet = case_studies.arithmetic_share(case_runs.generation("resnet50", "h100"), device["h100"])
 
     def ratio(times: dict[str, float], old: str, new: str) -> str:
         return f"{comparing.speedup(times[old], times[new]):.2f}"
 
     return {
         "share": _share(share),
-        "resnet_share": _share(resnet),
         "floor": _share(comparing.wrong_peak_time(share, 2.0)),
         "dense_h100": ratio(dense, "a100", "h100"),
         "peak_h100": ratio(peak, "a100", "h100"),
@@ -187,28 +172,19 @@ def _scale() -> dict[str, Any]:
         return _share(comparing.relative_efficiency(32, 16, a, 128, 128, b))
 
     return {
-        "step_16": _ms(few.total_s),
-        "step_128": _ms(many.total_s),
         "compute_16": _ms(few.compute_s),
-        "compute_128": _ms(many.compute_s),
         "comm_16": _ms(few.comm_s),
-        "comm_128": _ms(many.comm_s),
         "exposed_128": _ms(many.exposed_comm_s),
-        "hidden_16": _share(hidden_share(few.total_s, few.compute_s, few.comm_s)),
         "hidden_128": _share(hidden_share(many.total_s, many.compute_s, many.comm_s)),
         "efficiency": efficiency(few.total_s, many.total_s),
         "efficiency_compute": efficiency(few.compute_s, many.compute_s),
         "efficiency_heavy": efficiency(heavy[16].total_s, heavy[128].total_s),
-        "hidden_heavy": _share(hidden_share(heavy[128].total_s, heavy[128].compute_s, heavy[128].comm_s)),
         "direct": units.format(direct.total_s, "s", 2),
         "gradients": units.format(sum(c.bytes * c.count for c in many.collectives), "byte", 3),
         "claim_16": _claim("gh200-16-roofline"),
         "claim_128": _claim("gh200-128-roofline"),
         "claim_16_profiling": _claim("gh200-16-profiling"),
         "claim_128_profiling": _claim("gh200-128-profiling"),
-        "tool_hidden": _share(
-            hidden_share(*(figure(f"tool-roofline-{w}").value.value for w in ("step", "compute", "comm")))
-        ),
     }
 
 
@@ -221,9 +197,7 @@ def _tpu() -> dict[str, Any]:
         "peak": f"{core.peak / 1e12:.1f} TFLOP/s",
         "printed": f"{figure('fig5-tpu-peak').value.value / 1e12:.1f} TFLOP/s",
         "share": _share(case_studies.arithmetic_share(roof, case_studies.tpu_core(core.peak))),
-        "step": _ms(by_clock),
         "change": _error(metrics.signed_error(by_paper, by_clock), 1),
-        "arrays": _ms(arrays),
         "arrays_longer": _share(metrics.signed_error(arrays, by_clock)),
         "claim_low": _claim("tpu-step-low"),
         "claim_high": _claim("tpu-step-high"),
