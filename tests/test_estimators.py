@@ -162,7 +162,7 @@ def test_scale_sim_without_stalls_to_the_cycle() -> None:
 
 @pytest.mark.published
 def test_peaks_of_the_arrays() -> None:
-    """Jouppi 2017, abstract: 92 TOPS; Google, TPU v3: 123 TFLOP/s per chip; 003: 940 MHz, two arrays a core."""
+    """Jouppi 2017, abstract: 92 TOPS; Google, TPU v3: 123 TFLOP/s per chip; hespas2026: 940 MHz, two arrays a core."""
     assert estimators.array("tpu-v1").peak == pytest.approx(92e12, rel=0.005)
     assert CHIP.peak == pytest.approx(TPU.peak_flops["bf16"], rel=0.005)
     assert estimators.array("tpu-v3-core").peak == pytest.approx(61.6e12, rel=0.001)

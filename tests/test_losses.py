@@ -135,7 +135,7 @@ def test_positions_between_two_predictions() -> None:
 
 @pytest.mark.published
 def test_eight_published_steps_between_our_roofline_and_their_profile() -> None:
-    """Measurements and profiles by the authors of 003 (hespas2026code, hespas2026workloads); rooflines are ours."""
+    """Measurements and profiles by the authors of hespas2026 (hespas2026code, hespas2026workloads); rooflines are ours."""
     found = brackets()
     assert len(found) == len(STEPS) == 8
     assert all(b.measured.kind == "measured" for b in found)

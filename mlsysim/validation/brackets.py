@@ -1,4 +1,4 @@
-"""Does a measurement lie between the roofline and the profile of its parts? A claim of 003, tested on figures with few digits."""
+"""Does a measurement lie between the roofline and the profile of its parts? A claim of hespas2026, tested on figures with few digits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mlsysim.catalog.sourced import Sourced
 from mlsysim.hlo.losses import bracket_position
 from mlsysim.validation.case_studies import Figure, figure
 
-# Steps of 003 of which both a measurement and a profile are published, with our program of the same shape
+# Steps of hespas2026 of which both a measurement and a profile are published, with our program of the same shape
 STEPS: tuple[tuple[str, str, str, str], ...] = (
     ("a100-llama3-100m", "a100-llama3-100m-profiled", "llama100m_train_fsdp4.sm", "A100-SXM4-40GB"),
     ("a100-llama3-200m", "a100-llama3-200m-profiled", "llama200m_train_fsdp4.sm", "A100-SXM4-40GB"),
@@ -26,7 +26,7 @@ def _claim(value: float, unit: str, where: str) -> Sourced:
     return Sourced(value, unit, "hespas2026", where, "2026-11-21", read="primary")
 
 
-# What 003 tells of its attempt to simulate a small transformer kernel by kernel. Claims: nobody can recompute them.
+# What hespas2026 tells of its attempt to simulate a small transformer kernel by kernel. Claims: nobody can recompute them.
 ACCEL_SIM: Mapping[str, Sourced] = {
     "parameters": _claim(4e6, "1", "sec. VI-A, about"),
     "kernels": _claim(42, "1", "sec. VI-A"),

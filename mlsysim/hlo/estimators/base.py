@@ -1,4 +1,4 @@
-"""The Compute API: what every estimator of a compute region's time offers, after Sec. III-B of 003."""
+"""The Compute API: what every estimator of a compute region's time offers, after hespas2026, sec. III-B."""
 
 import math
 from collections.abc import Mapping
