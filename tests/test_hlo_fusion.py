@@ -171,6 +171,8 @@ def test_collectives_of_one_kind_run_as_one_on_one_buffer() -> None:
     messages = [p for p in pieces if isinstance(p, Collective)]
     assert sorted((m.in_bytes, len(m.parts)) for m in messages) == [(100, 0), (200, 2)]
     assert sorted(p.bytes for p in pieces if isinstance(p, fusion.Kernel)) == [200.0, 200.0, 400.0]
+    elsewhere = Collective("all_reduce", (1,), (5,), 100, 100, ((0, 2),), 2, "bf16 add")
+    assert len(fusion.kernels(Graph([reduced(0, 4), elsewhere], (4, 5), [100] * 7), True, MACHINE)) == 2
     waits = Graph([reduced(0, 4), reduced(4, 5)], (5,), [100] * 7)
     assert len(fusion.kernels(waits, True, MACHINE)) == 2
     gathers = [reduced(i, i + 3, "", "all_gather") for i in range(3)]

@@ -63,6 +63,17 @@ def test_what_gives_an_operand_back_is_no_work(constant: str, op: str, flops: in
     assert hlo.estimate(hlo.parse(main(body, kind)), "H100").flops == flops + 8
 
 
+@pytest.mark.independent
+@pytest.mark.parametrize(("kind", "one", "ops"), [("i1", "true", 0), ("i32", "1", 8)])
+def test_and_with_one_keeps_a_truth_value_but_not_a_number(kind: str, one: str, ops: int) -> None:
+    tensor = f"tensor<8x{kind}>"
+    body = (
+        f"%c = stablehlo.constant dense<{one}> : {tensor}\n%r = stablehlo.and %a, %c : {tensor}\n"
+        f"%s = stablehlo.not %r : {tensor}\nreturn %s : {tensor}"
+    )
+    assert hlo.estimate(hlo.parse(main(body, tensor)), "H100").flops == ops + 8
+
+
 needs_reference = pytest.mark.skipif(
     not REFERENCE.is_dir(), reason="the reference programs are not beside this checkout (../shared)"
 )

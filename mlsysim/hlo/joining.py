@@ -8,8 +8,9 @@ A product is cut along the dimension that it sums over where its output is too s
 multiprocessor computes one tile of the output at a time and reads and multiplies at its share of the device's rates, so T
 tiles on P multiprocessors run at T / P of them; what it writes it need not wait for, so writing is bound by the memory alone.
 Cut in S pieces the product has S T tiles, but writes S partial results in the type that it sums in, and those are read
-again and added. S is the power of two with the least time. Everything in it is of the datasheet but the tile: no number is
-fitted. (XLA's GPU compiler decides the same question with weights that it fitted to measured kernels:
+again and added. S is the power of two with the least time. No number is fitted to a measurement, but three choices were made
+with the compiled programs in view, out of a dozen combinations: the tile, the least piece of a row, and that writing need not
+be waited for. (XLA's GPU compiler decides the same question with weights that it fitted to measured kernels:
 xla/backends/gpu/transforms/splitk_rewriter.cc.)
 """
 
