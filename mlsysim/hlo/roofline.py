@@ -14,13 +14,15 @@ _PRECISION = {"bf16": "bf16", "f16": "fp16", "f64": "fp64", "complex<f64>": "fp6
 def precision_of(dtype: str, device: Device) -> str:
     """The precision of the device's matrix units that a product of inputs of this type runs at.
 
-    A product of f32 at default precision runs in TF32 where there is TF32, as XLA runs it on a GPU; one that asks for more
-    ("f32 exact") runs in FP32. Integers wider than 8 bit run at the FP32 rate.
+    A product of f32 at default precision runs in TF32 where there is TF32, as XLA runs it on a GPU, and in BF16 on a device
+    that multiplies nothing wider, as on a TPU (JAX's page on matmul precision); one that asks for more ("f32 exact") runs in
+    FP32. Integers wider than 8 bit run at the FP32 rate.
     """
     if dtype in _PRECISION:
         return _PRECISION[dtype]
     if dtype == "f32":
-        return "tf32" if device.has("peak_flops.tf32") else "fp32"
+        listed = (p for p in ("tf32", "fp32", "bf16") if device.has(f"peak_flops.{p}"))
+        return next(listed, "fp32")
     for prefix, precision in (("f8", "fp8"), ("f6", "fp6"), ("f4", "fp4")):
         if dtype.startswith(prefix):
             return precision
