@@ -766,3 +766,17 @@ def test_options_that_are_wrong(
     assert main(["hlo", "chakra", file, "--device", "A100", "-o", str(tmp_path / "d"), *option]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "d").exists() or not list((tmp_path / "d").iterdir())
+
+
+@pytest.mark.independent
+def test_the_command_takes_every_estimator_of_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a trace holds is what the estimate says, whoever prices it."""
+    program = str(PROGRAMS["mlp_train_dp8.spmd"])
+    options = ["--device", "TPU-v3", "--estimator", "systolic", "--array", "tpu-v3-chip", "--json"]
+    assert main(["hlo", "estimate", program, *options]) == 0
+    estimated = json.loads(capsys.readouterr().out)
+    assert main(["hlo", "chakra", program, *options, "-o", str(tmp_path)]) == 0
+    traced = json.loads(capsys.readouterr().out)
+    assert estimated["pricing"]["estimator"] == "systolic"
+    assert traced["compute_s"] == pytest.approx(estimated["compute_s"])
+    assert traced["comm_nodes"] == sum(c["count"] for c in estimated["collectives"])

@@ -1,10 +1,10 @@
-"""The options that choose what prices the compute regions of a program."""
+"""The options of a program, a device, and what prices the program's compute regions."""
 
 import argparse
 from typing import TYPE_CHECKING
 
 from mlsysim.catalog import Device
-from mlsysim.cli.arguments import quantity
+from mlsysim.cli.arguments import efficiency, quantity
 from mlsysim.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,8 +14,34 @@ NAMES = ("roofline", "systolic", "scalesim", "profile", "composite")
 _OF_ARRAYS = ("array", "arrays", "clock", "dataflow")
 
 
-def estimator_options(parser: argparse.ArgumentParser) -> None:
-    """Add them to a command."""
+def program_options(parser: argparse.ArgumentParser) -> None:
+    """Add them to a command that has :func:`device_options` among its parents."""
+    parser.add_argument(
+        "file", metavar="FILE", help="StableHLO text (needs the extra hlo), or the .json form of a program"
+    )
+    parser.add_argument("--device", required=True, help="name or alias, as in H100")
+    parser.add_argument(
+        "--split", default="dependency", help="linear, or dependency: what may overlap (default: dependency)"
+    )
+    parser.add_argument(
+        "--fusion",
+        default="auto",
+        choices=("auto", "on", "off"),
+        help="fuse operations: where no compiler has (auto), always, or never",
+    )
+    parser.add_argument(
+        "--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)"
+    )
+    parser.add_argument(
+        "--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)"
+    )
+    parser.add_argument(
+        "--run-as",
+        action="append",
+        default=[],
+        metavar="TYPE=PRECISION",
+        help="precision of products of a type, as in f32=fp32 (default for f32: TF32, else FP32, else BF16)",
+    )
     group = parser.add_argument_group("what prices compute regions")
     group.add_argument(
         "--estimator",
@@ -39,11 +65,21 @@ def estimator_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--rest", choices=("roofline", "profile"), help="of composite (default: roofline)")
     group.add_argument("--platform", choices=("cpu", "gpu", "tpu"), help="of profile: what JAX runs on (default: cpu)")
-    group.add_argument(
-        "--cache",
-        metavar="DIR",
-        help="keep prices of regions, and results of files, in a folder; a second run reads them",
-    )
+
+
+def fused(args: argparse.Namespace) -> bool | None:
+    """Whether to fuse operations, as ``hlo.estimate`` takes it."""
+    return None if args.fusion == "auto" else bool(args.fusion == "on")
+
+
+def _run_as(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        dtype, sign, precision = pair.partition("=")
+        if not sign or not dtype or not precision:
+            raise InputError(f"--run-as {pair[:40]!r} is not TYPE=PRECISION, as in f32=fp32")
+        found[dtype] = precision
+    return found
 
 
 def _array(args: argparse.Namespace) -> "SystolicArray":
@@ -83,11 +119,11 @@ def _made(name: str, args: argparse.Namespace, device: Device) -> "Estimator":
         from mlsysim.hlo.estimators.profiling import ProfilingEstimator
 
         return ProfilingEstimator(args.file, args.platform or "cpu")
-    return estimators.RooflineEstimator(device, args.efficiency, args.memory_efficiency, args.run_as)
+    return estimators.RooflineEstimator(device, args.efficiency, args.memory_efficiency, _run_as(args.run_as))
 
 
 def pick_estimator(args: argparse.Namespace, device: Device) -> "Estimator":
-    """The estimator that the options describe; ``args.run_as`` is a mapping. An option that nothing would read is an error."""
+    """The estimator that the options describe. An option that nothing would read is an error."""
     from mlsysim.hlo import estimators
 
     name = args.estimator

@@ -6,21 +6,11 @@ from typing import Any
 from mlsysim import network
 from mlsysim.catalog import Device
 from mlsysim.cli import exporting, tracing
-from mlsysim.cli.arguments import Commands, Parser, device_options, efficiency, pick_device, print_json, quantity
+from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
 from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
-from mlsysim.cli.estimators import estimator_options, pick_estimator
+from mlsysim.cli.estimators import fused, pick_estimator, program_options
 from mlsysim.errors import InputError
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
-
-
-def _run_as(pairs: list[str]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        dtype, sign, precision = pair.partition("=")
-        if not sign or not dtype or not precision:
-            raise InputError(f"--run-as {pair[:40]!r} is not TYPE=PRECISION, as in f32=fp32")
-        found[dtype] = precision
-    return found
 
 
 def _network(args: argparse.Namespace, device: Device) -> Any:
@@ -58,12 +48,11 @@ def _estimate(args: argparse.Namespace) -> None:
     from mlsysim import hlo
 
     device = pick_device(args.device, args.device_file)
-    args.run_as = _run_as(args.run_as)
     result = hlo.estimate(
         args.file,
         device,
         split=args.split,
-        fuse=None if args.fusion == "auto" else args.fusion == "on",
+        fuse=fused(args),
         network=_network(args, device),
         estimator=pick_estimator(args, device),
         cache=args.cache,
@@ -86,17 +75,7 @@ def add(commands: Commands) -> None:
         "comm_s, exposed_comm_s, total_s, regions, unique_regions, kernels, collectives (a list), unknown_ops (name: count), "
         "pricing (estimator, regions, distinct, evaluated, saved, low_s, high_s, seconds by estimator), from_cache.",
     )
-    p.add_argument("file", metavar="FILE", help="StableHLO text (needs the extra hlo), or the .json form of a program")
-    p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument(
-        "--split", default="dependency", help="linear, or dependency: what may overlap (default: dependency)"
-    )
-    p.add_argument(
-        "--fusion",
-        default="auto",
-        choices=("auto", "on", "off"),
-        help="fuse operations: where no compiler has (auto), always, or never",
-    )
+    program_options(p)
     p.add_argument(
         "--topology",
         help=f"of the devices: kind:ranks with kind one of {', '.join(network.KINDS)}; dimensions joined by x, as "
@@ -115,19 +94,10 @@ def add(commands: Commands) -> None:
     )
     topology_options(p)
     p.add_argument(
-        "--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)"
+        "--cache",
+        metavar="DIR",
+        help="keep prices of regions, and results of files, in a folder; a second run reads them",
     )
-    p.add_argument(
-        "--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)"
-    )
-    p.add_argument(
-        "--run-as",
-        action="append",
-        default=[],
-        metavar="TYPE=PRECISION",
-        help="precision of products of a type, as in f32=fp32 (default for f32: TF32 where there is TF32)",
-    )
-    estimator_options(p)
     p.set_defaults(run=_estimate)
     exporting.add(verbs)
     tracing.add(verbs)

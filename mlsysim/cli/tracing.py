@@ -2,21 +2,21 @@
 
 import argparse
 
-from mlsysim.cli.arguments import Commands, device_options, efficiency, pick_device, print_json, quantity
+from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
+from mlsysim.cli.estimators import fused, pick_estimator, program_options
 from mlsysim.hlo.chakra.steps import MAX_STEPS, ROUNDINGS
 
 
 def _trace(args: argparse.Namespace) -> None:
     from mlsysim.hlo import chakra
-    from mlsysim.hlo.estimators import RooflineEstimator
 
     device = pick_device(args.device, args.device_file)
     traces = chakra.trace(
         args.file,
         device,
         split=args.split,
-        fuse=None if args.fusion == "auto" else args.fusion == "on",
-        estimator=RooflineEstimator(device, args.efficiency, args.memory_efficiency),
+        fuse=fused(args),
+        estimator=pick_estimator(args, device),
         rounding=args.rounding,
         most=args.max_nodes,
     )
@@ -46,20 +46,12 @@ def add(verbs: Commands) -> None:
         "DIR/comm_groups.json. JSON: files (a list), name, ranks, distinct (ranks that run something of their own), groups, and of "
         "rank 0 compute_nodes, comm_nodes, compute_s (exact), compute_us (as written). Needs the extra hlo.",
     )
-    p.add_argument("file", metavar="FILE", help="StableHLO text, or the .json form of a program")
-    p.add_argument("--device", required=True, help="name or alias, as in H100")
+    program_options(p)
     p.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="directory of the traces; made if it is not there"
     )
     p.add_argument("--name", help="what the files begin with (default: the program's name)")
     p.add_argument("--force", action="store_true", help="replace files of these names")
-    p.add_argument("--split", default="dependency", help="linear, or dependency (default: dependency)")
-    p.add_argument(
-        "--fusion",
-        default="auto",
-        choices=("auto", "on", "off"),
-        help="fuse operations: where no compiler has (auto), always, or never",
-    )
     p.add_argument(
         "--rounding",
         default="carried",
@@ -71,12 +63,6 @@ def add(verbs: Commands) -> None:
         default=MAX_STEPS,
         type=_whole,
         help=f"most regions of a rank with loops unrolled (default: {MAX_STEPS})",
-    )
-    p.add_argument(
-        "--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)"
-    )
-    p.add_argument(
-        "--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)"
     )
     p.set_defaults(run=_trace)
 
