@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from mlsysim import catalog, cli, roofline
+from mlsysim.cli.arguments import Parser
 
 ROOFLINE = ["roofline", "--device", "H100", "--flops", "1 TFLOP", "--bytes", "1e9"]
 
@@ -193,3 +195,17 @@ def test_a_wrong_collective_is_one_sentence_and_exit_code_2(change: list[str], s
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("group", cli.GROUPS)
+def test_a_command_is_found_in_its_module(group: str) -> None:
+    """The table says which module a command is in, so that no other is imported for it."""
+    commands = Parser(prog="mlsysim").add_subparsers(parser_class=Parser)
+    import_module(f"mlsysim.cli.{group}").add(commands)
+    assert tuple(commands.choices) == cli.GROUPS[group]
+
+
+def test_one_command_leaves_the_others_unread() -> None:
+    code = "import sys; from mlsysim import cli; cli.main(['devices']); print('mlsysim.fidelity' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
