@@ -255,3 +255,14 @@ def test_swings_refuse_what_they_cannot_draw() -> None:
     for names, low, high in (([], [], []), (["a"], [1.0, 2.0], [1.0])):
         with pytest.raises(InputError, match="Swings"):
             Swings(names, low, high, 1.0, "x")
+
+
+def test_a_static_view_gets_the_floats_that_a_live_slider_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a view that counts to a slider's value breaks only where a person moves it."""
+    monkeypatch.setenv("MLSYSIM_STATIC", "1")
+    seen: dict[str, object] = {}
+    sliders = {"n": Slider(3, 1, 12, 1), "bytes": LogSlider(10, 1, 100), "device": Choice("H100", ["H100", "A100"])}
+    explore(lambda **values: seen.update(values), **sliders)
+    assert {name: type(value) for name, value in seen.items()} == {"n": float, "bytes": float, "device": str}
+    live = {name: s.widget(name).value for name, s in sliders.items()}
+    assert {name: type(value) for name, value in live.items()} == {n: type(v) for n, v in seen.items()}

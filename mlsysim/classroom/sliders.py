@@ -126,7 +126,8 @@ def explore(view: Callable[..., None], **sliders: Slider | LogSlider | Choice) -
                 for name, s in sliders.items()
             )
         )
-        view(**{name: s.value for name, s in sliders.items()})
+        # A live slider gives a float even where its steps are whole numbers; so does this, or a notebook would break only live
+        view(**{name: s.value if isinstance(s, Choice) else float(s.value) for name, s in sliders.items()})
         return
     import ipywidgets
 
