@@ -768,9 +768,8 @@ def test_options_that_are_wrong(
     assert not (tmp_path / "d").exists() or not list((tmp_path / "d").iterdir())
 
 
-@pytest.mark.independent
 def test_the_command_takes_every_estimator_of_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a trace holds is what the estimate says, whoever prices it."""
+    """The options reach the trace: it holds what the estimate with the same options says."""
     program = str(PROGRAMS["mlp_train_dp8.spmd"])
     options = ["--device", "TPU-v3", "--estimator", "systolic", "--array", "tpu-v3-chip", "--json"]
     assert main(["hlo", "estimate", program, *options]) == 0

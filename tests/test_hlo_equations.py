@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,10 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.hlo import counts, equations
 from mlsysim.hlo.convolution import convolution_flops
 from mlsysim.hlo.costs import op_cost
+from mlsysim.hlo.export import export
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 
+REFERENCE = ROOT.parent / "shared" / "reference" / "stablehlo"
 small = st.integers(1, 5)
 pytestmark = pytest.mark.independent
 
@@ -199,21 +200,20 @@ def test_a_kernel_read_in_one_fixed_order() -> None:
 
 @pytest.mark.published
 @pytest.mark.parametrize("name", sorted(counts.xla_counts()))
-def test_xlas_counts_are_what_xla_says(name: str) -> None:
-    """Where the program's text is at hand and jaxlib is installed: read again."""
+def test_xlas_counts_are_what_xla_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read again from the program's text, which stands here or beside this checkout or is exported anew."""
     pytest.importorskip("jax", reason="the extra 'hlo' is not installed")
-    import sys
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import count_xla
+    import make_samples
 
-    places = (ROOT / "tests" / "data" / "hlo", ROOT.parent / "shared" / "reference" / "stablehlo")
-    text = next((p for folder in places if (p := Path(folder) / f"{name}.mlir").is_file()), None)
-    if text is None:
-        assert name in hlo.samples() or name.endswith(".opt")
-        pytest.skip("the program's text is not beside this checkout (../shared)")
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import count_xla
-    finally:
-        sys.path.pop(0)
-    found = count_xla.count(text.read_text(encoding="utf-8"))
+    places = (ROOT / "tests" / "data" / "hlo", REFERENCE)
+    file = next((p for folder in places if (p := folder / f"{name}.mlir").is_file()), None)
+    recipe = make_samples.recipes().get(name)
+    if file is None and recipe is None:
+        assert not REFERENCE.is_dir(), f"{name} is neither among the reference programs nor exported by us"
+        pytest.skip("the reference programs are not beside this checkout (../shared/reference/stablehlo)")
+    text = export(recipe) if recipe is not None else file.read_text(encoding="utf-8")
+    found = count_xla.count(text)
     theirs = counts.xla_count(name)
     assert found == {key: getattr(theirs, key) for key in found}
