@@ -61,7 +61,7 @@ def _figure(r: CheckedRow, value: float | None) -> str:
 def _printed(r: CheckedRow) -> str:
     value = r.row.printed
     figure = f"{value:,.0f}" if value == int(value) and value < 1e15 else f"{value:.6g}"
-    return f"{figure} {r.row.metric}"
+    return f"{figure} {'µs' if r.row.metric == 'us' else r.row.metric}"
 
 
 def _setup(r: CheckedRow) -> str:

@@ -253,9 +253,13 @@ def build_lab(out: Path, offline: bool) -> bool:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made).resolve()
         stage(folder, wheel, offline)
-        shutil.rmtree(out, ignore_errors=True)
-        command = [sys.executable, "-m", "jupyterlite_core", "build", "--output-dir", str(out)]
+        # With SOURCE_DATE_EPOCH the builder stamps everything in the *parent* of its output: give it one of its own.
+        site = folder / "made" / "site"
+        command = [sys.executable, "-m", "jupyterlite_core", "build", "--output-dir", str(site)]
         run(command, "jupyter lite build", cwd=folder, SOURCE_DATE_EPOCH=EPOCH)
+        shutil.rmtree(out, ignore_errors=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(site, out)
     (out / "index.html").write_text(DOOR, encoding="utf-8")
     stamp.write_text(json.dumps({"key": key, "offline": offline, **tools}, indent=2) + "\n")
     return True

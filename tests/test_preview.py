@@ -53,7 +53,7 @@ format:
 # One *machine* {#sec-one}
 
 As @williams2009roofline says, and others [@williams2009roofline, sec. 3]. Memory is {{< var kv.gb >}} GB,
-or $x = {{< var kv.n >}}$, as in [the {{< var kv.n >}} links](https://example.org/).
+or $x =$ {{< var kv.n >}}, as in [the {{< var kv.n >}} links](https://example.org/).
 
 ::: {.column-margin}
 A margin note.
@@ -197,7 +197,6 @@ def test_chapter_reads(site: Path, text: str) -> None:
     "markup",
     [
         '<math display="block"',
-        "<mn>8</mn>",
         'alt="A line with a &quot;corner&quot;."',
         '<img src="../figures/01-one-fig-plot-1.png"',
         '<figure id="fig-plot"',
@@ -438,6 +437,18 @@ MISTAKES = {
     ),
     "equation-label": ("book/02-two.qmd", "{#eq-two}", "{eq-two}", r"book/02-two.qmd:5: equation label must read"),
     "equation-open": ("book/02-two.qmd", "b $$ {", "b {", r"book/02-two.qmd:5: \$\$ is not closed before a blank line"),
+    "shortcode-in-maths": (
+        "book/02-two.qmd",
+        "## Counted",
+        "The count is $u = {{< var kv.gb >}}$ bytes.\n\n## Counted",
+        r"book/02-two.qmd:9: shortcode inside maths",
+    ),
+    "label-in-text": (
+        "book/02-two.qmd",
+        "## Counted",
+        "By eq-two it is so.\n\n## Counted",
+        r"book/02-two.html:\d+: raw id left in the text: 'eq-two it",
+    ),
     "execute": (
         "book/02-two.qmd",
         "## Counted",
@@ -506,7 +517,9 @@ def test_check_site_finds_what_quarto_leaves(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(
         '<p><strong>?@eq-x</strong> <strong>key2020?</strong> <code>{{< var x >}}</code> {{< var y >}}</p>'
         '<div data-notebook="/home/someone/book/x.ipynb" data-notebook-title="x"></div><img src="a.png">'
-        '<a href="lab/index.html">lab</a><a href="#nowhere">there</a>',
+        '<a href="lab/index.html">lab</a><a href="#nowhere">there</a>'
+        "<p>u = b58fc729-690b-4000-b19f-365a4093b2ff;7B7B</p><td>by eq-congestion</td><figcaption>time (us)</figcaption>"
+        "<code>eq-code, 3 us</code><p>it takes us 3 days, and 4 µs</p><td>7.5\u00a0us</td>",
         "utf-8",
     )  # fmt: skip
     found = "\n".join(check_site(tmp_path))
@@ -517,8 +530,13 @@ def test_check_site_finds_what_quarto_leaves(tmp_path: Path) -> None:
         "absolute path",
         "no alternative text",
         "broken link a.png",
+        "'b58fc729-690b-4000-b19f-365a4093b2ff",
+        "'eq-congestion'",
+        "'(us)'",
+        "'5\\xa0us'",
     ):
         assert text in found
+    assert "eq-code" not in found and found.count("us for µs") == 2
     assert "#nowhere" in found
     assert "var x" not in found and "lab" not in found
     assert strip_notebook_paths(tmp_path) == 1

@@ -19,6 +19,9 @@ LEFTOVERS = {
     "shortcode": re.compile(r"\{\{<"),
     "unresolved reference": re.compile(rf"\?@|(?<![\w@./])@(?:{KINDS})-\w"),
     "unknown variable": re.compile(r"\?var:"),
+    "placeholder of a shortcode": re.compile(r"b58fc729-690b-4000-b19f-365a4093b2ff"),  # Quarto's, inside maths
+    "raw id": re.compile(rf"(?<![\w/#.@-])(?:{KINDS})-[a-z][\w-]*"),
+    "us for µs": re.compile(r"(?:\d[\s\u00a0\u202f]|\(|\bin )us\b(?!\.)"),
     "div fence": re.compile(r":::"),
     "equation label": re.compile(r"\{#(?:eq|fig|tbl|sec|lst)-"),
 }

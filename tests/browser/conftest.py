@@ -4,6 +4,8 @@ import functools
 import http.server
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+ROOT = Path(__file__).parents[2]
 Serve = Callable[[Path], AbstractContextManager[str]]
 # --no-sandbox: CI runs as root. The rest keeps Chromium itself from calling home.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -87,6 +90,20 @@ def serving(folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def serve() -> Serve:
     return serving
+
+
+@pytest.fixture(scope="session")
+def book_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the whole book, built by the preview; MLSYSIM_SITE names a site that somebody else rendered."""
+    rendered = os.environ.get("MLSYSIM_SITE")
+    if not rendered:
+        need("vl_convert", "pypandoc", "yaml")
+        out = tmp_path_factory.mktemp("site")
+        for command in (["scripts/make_sliders.py", "--bundle"], ["-m", "book._preview", "--out", str(out)]):
+            done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stdout + done.stderr
+    with serving(Path(rendered or out)) as base:
+        yield base
 
 
 class Watch:

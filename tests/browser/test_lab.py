@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -30,10 +31,17 @@ def lab(serve, needs, missing) -> Iterator[str]:
     if not shutil.which("npm"):
         missing("no npm on the PATH; on Debian: apt-get install npm")
     command = [sys.executable, str(ROOT / "scripts" / "build_lab.py"), "--offline", "--out", str(SITE)]
+    SITE.parent.mkdir(parents=True, exist_ok=True)
+    beside = SITE.parent / "beside.txt"
+    beside.write_text("not the lab's", encoding="utf-8")
+    os.utime(beside, (1e9, 1e9))
+    shutil.rmtree(SITE, ignore_errors=True)  # built anew: what stands beside it must stay as it was
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     if "needs network once" in done.stderr:
         missing(f"the lab cannot be built here: {done.stderr.strip()[-300:]}")
     assert done.returncode == 0, done.stderr
+    assert beside.stat().st_mtime == 1e9, "building the lab touched a file beside it"
+    beside.unlink()
     with serve(SITE) as base:
         yield base
 
