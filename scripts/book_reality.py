@@ -176,7 +176,7 @@ def text() -> str:
         parts.append(f"## {TITLES[check.name]}\n\n")
         parts.append(_scores(check))
         if check.summary.supported:
-            parts += ["Furthest off:\n\n", _table(WORST, check.worst())]
+            parts += ["Furthest off:\n\n::: {.wide}\n", _table(WORST, check.worst()), ":::\n\n"]
         parts.append(
             f'::: {{.callout-note collapse="true" title="{TITLES[check.name]}: all {check.summary.n} rows"}}\n'
         )
