@@ -336,7 +336,76 @@ def test_a_link_carries_one_message_at_a_time() -> None:
     assert time_of("all_to_all", "ring:5", "direct", latency=0.0, congestion="unaware") == pytest.approx(M / 5 / B)
 
 
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("wiring", "links", "pieces"), [("torus:4x4", 4, 8), ("ring:16", 2, 32), ("torus:8x8", 4, 64), ("mesh:4x4", 4, 16)]
+)
+def test_a_direct_all_to_all_uses_all_dimensions_at_once(wiring: str, links: int, pieces: int) -> None:
+    """Counted by hand: pieces on the fullest link when ties are balanced, all of which pass it one behind the other.
+
+    On a square torus of side s a piece makes s / 4 x s^2 / (s^2 - 1) hops per dimension on average, over 2 links per rank: s^3 / 8
+    pieces on each; on a ring of N, N^2 / 8; over the middle of a 4 x 4 mesh 8 ranks send to 8 others, over 4 links.
+    """
+    ranks, link = parse(wiring).ranks, 300e9 / links
+    r = collective_time("all_to_all", 256e6, wiring, "direct", link, A)
+    load = pieces * 256e6 / ranks / link
+    assert load <= r.time <= load + parse(wiring).diameter * A
+    assert r.time >= network.bisection_time(ranks, 256e6, parse(wiring).bisection, link) * (1 - 1e-12)
+
+
+@given(
+    st.sampled_from(
+        [
+            "torus:4x4",
+            "torus:4x2",
+            "mesh:4x2",
+            "ring:4xswitch:3",
+            "fullyconnected:3x4",
+            "torus:3x3x2",
+            "dragonfly:3/2xring:2",
+        ]
+    ),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_straight_pieces_are_never_faster_than_the_links_and_seldom_slower_than_turns(
+    wiring: str, splits: int, active: int
+) -> None:
+    wired = parse(wiring)
+    r = collective_time(
+        "all_to_all", M, wiring, "direct", B, A, splits=splits, active_chunks=active, endpoint_delay=1e-6
+    )
+    assert r.time >= r.least_time + 2e-6
+    # all bytes times hops, shared evenly by all links of a dimension
+    for i, d in enumerate(wired.dimensions):
+        hops = (
+            sum(d.hops(0, b) for b in range(d.ranks))
+            if d.rotates
+            else sum(d.hops(a, b) for a in range(d.ranks) for b in range(d.ranks)) / d.ranks
+        )
+        mean = wired.ranks * M / wired.ranks * hops * (wired.ranks // d.ranks) / (wired.ranks // d.ranks * d.links) / B
+        assert r.time >= mean * (1 - 1e-9), (wiring, i)
+    in_turn = collective_time("all_to_all", M, wiring, "direct", B, A, optimization="baseline", endpoint_delay=1e-6)
+    assert r.time <= in_turn.time * (1 + 1e-9)
+    alone = collective_time("all_to_all", M, wiring, "direct", B, A, congestion="unaware", endpoint_delay=1e-6)
+    assert alone.time == pytest.approx(wired.diameter * A + M / wired.ranks / B + 2e-6)
+
+
+def test_a_torus_of_the_same_bandwidth_is_not_slower_than_a_ring() -> None:
+    """300 GB/s per device on every wiring: what has the wider middle is faster."""
+    ring, square, cube = (
+        collective_time("all_to_all", 256e6, wiring, "direct", 300e9 / links, 500e-9).time
+        for wiring, links in (("ring:64", 2), ("torus:8x8", 4), ("torus:4x4x4", 6))
+    )
+    assert cube < square < ring
+
+
 def test_results_explain_themselves() -> None:
+    straight = collective_time("all_to_all", M, "torus:4x4", "direct", B, A)
+    assert "all at once" in str(straight.explain()) and straight.to_dict()["sent_bytes_per_rank"] == [
+        0.75 * M,
+        0.75 * M,
+    ]
     r = collective_time("all_reduce", M, "switch:8", "direct", B, A, congestion="unaware")
     text = str(r.explain())
     for part in ("all_reduce on switch:8, 8 ranks", "Sent per rank", "1.75 GB", "the time is below that"):

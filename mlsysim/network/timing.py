@@ -7,6 +7,7 @@ from typing import Any
 from mlsysim import units
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.network import straight
 from mlsysim.network.costs import Exact
 from mlsysim.network.report import Report
 from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
@@ -211,7 +212,9 @@ def collective_time(
     memory_bandwidth : float, byte/s
         Of the additions, which read two pieces and write one; None makes them free.
     optimization : str
-        For an all-reduce on several dimensions: ``localBWAware`` (reduce-scatter, all-reduce, all-gather) or ``baseline``.
+        For an all-reduce on several dimensions: ``localBWAware`` (reduce-scatter, all-reduce, all-gather) or ``baseline``. For a
+        direct all-to-all on several: every piece goes straight to its rank, over the links of all dimensions at once, or with
+        ``baseline`` one dimension after the other, as ASTRA-sim plays it.
     congestion : str
         ``aware``: a link carries one message at a time. ``unaware``: messages wait for nobody.
 
@@ -227,7 +230,7 @@ def collective_time(
     >>> round(r.time, 9), round(r.least_time, 9)
     (0.035007, 0.0175)
 
-    Source: the schedules are those of :mod:`mlsysim.network.schedules`.
+    Source: the schedules are those of :mod:`mlsysim.network.schedules` and :mod:`mlsysim.network.straight`.
     """
     wired = parse(topology)
     checked_choice("op", op, OPS)
@@ -242,8 +245,14 @@ def collective_time(
     costs = Exact(rates, waits, endpoint_delay, memory_bandwidth)
     held = bytes / wired.ranks if op == "all_gather" else bytes
     chunk, count = costs.chunks(op, held, splits, wired.ranks)
-    plan = phases(op, wired, names, chunk, optimization, costs)
-    outcome = Simulation(wired, plan, count, active_chunks, costs, congestion == "aware").run()
+    aware = congestion == "aware"
+    plan: tuple[Phase, ...]
+    if straight.is_straight(op, wired, names, optimization):
+        plan = (straight.phase(wired, chunk),)
+        outcome = straight.Straight(wired, chunk, count, active_chunks, costs, aware).run()
+    else:
+        plan = phases(op, wired, names, chunk, optimization, costs)
+        outcome = Simulation(wired, plan, count, active_chunks, costs, aware).run()
     return NetworkTime(
         op=op,
         topology=wired,
@@ -283,7 +292,7 @@ def measured(
         PhaseTime(
             op=p.op,
             algorithm=p.algorithm,
-            dimension=str(topology.dimensions[p.dimension]),
+            dimension="all at once" if p.dimension < 0 else str(topology.dimensions[p.dimension]),
             bytes=p.bytes * chunks,
             sent=bytes_sent(p, costs) * chunks,
             start=outcome.starts[i] / second,
@@ -293,6 +302,9 @@ def measured(
     )
     traffic = [0.0] * len(topology.dimensions)
     for phase, part in zip(plan, parts, strict=True):
-        traffic[phase.dimension] += part.sent
+        if phase.dimension < 0:
+            traffic = [sent * chunks for sent in straight.traffic(topology, phase.bytes)]
+        else:
+            traffic[phase.dimension] += part.sent
     busy = tuple(outcome.link_busy.get(i, 0.0) / second for i in range(len(traffic))) if outcome.aware else None
     return {"phases": parts, "traffic": tuple(traffic), "link_busy": busy, "time": outcome.time / second}
