@@ -274,17 +274,22 @@ def test_an_array_of_no_size_is_refused(change: dict[str, Any], says: str) -> No
 @pytest.mark.parametrize(
     ("arrays", "batch", "m", "part", "rounds"),
     [
-        (1, 1, 100, 100, 1),
-        (4, 1, 100, 25, 1),
-        (4, 1, 101, 26, 1),
-        (4, 2, 100, 50, 1),
-        (4, 3, 100, 100, 1),
-        (4, 9, 100, 100, 3),
+        (1, 1, 100, (100, 40), 1),
+        # by hand: ceil(70/16) x ceil(n/8) fillings of m + 2 x 16 + 8 - 2 cycles each
+        (4, 1, 20, (20, 10), 1),  # columns 580; a grid 720; rows 1075
+        (4, 1, 100, (50, 20), 1),  # columns 1380; a grid 1320; rows 1575
+        (4, 1, 1000, (250, 40), 1),  # columns 10380; a grid 8070; rows 7200
+        (4, 1, 1001, (251, 40), 1),
+        (4, 2, 100, (100, 20), 1),  # columns 2070; rows 2200
+        (4, 3, 100, (100, 40), 1),
+        (4, 9, 100, (100, 40), 3),
     ],
 )
-def test_arrays_share_the_batch_and_then_the_rows(arrays: int, batch: int, m: int, part: int, rounds: int) -> None:
+def test_arrays_share_the_batch_and_then_rows_or_columns(
+    arrays: int, batch: int, m: int, part: tuple[int, int], rounds: int
+) -> None:
     array = estimators.SystolicArray(16, 8, 1e9, arrays)
-    assert array.share(Gemm(batch, m, 40, 70)) == (Gemm(1, part, 40, 70), rounds)
+    assert array.share(Gemm(batch, m, 40, 70)) == (Gemm(1, *part, 70), rounds)
 
 
 @pytest.mark.independent
@@ -300,7 +305,7 @@ def test_products_never_run_faster_than_the_peak_of_the_arrays() -> None:
 def test_one_product_on_the_arrays() -> None:
     """4096^3 on four 128 x 128 arrays: 32 x 32 folds of 2 x 128 + 128 + 1024 - 2 cycles at 940 MHz."""
     result = hlo.estimate(product(4096, 4096, 4096), TPU, estimator=estimators.SystolicEstimator(TPU, CHIP))
-    assert result.compute_s == pytest.approx((32 * 32 * (256 + 128 + 1024 - 2) - 1) / 940e6)
+    assert result.compute_s == pytest.approx((32 * 8 * (256 + 128 + 4096 - 2) - 1) / 940e6)
     assert set(result.pricing.seconds) == {"systolic"}
 
 

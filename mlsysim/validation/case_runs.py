@@ -141,8 +141,10 @@ def scale_out(
     return hlo.estimate(program(f"llama2_7b_train_dp{devices}.sm"), "GH200", network=network)
 
 
-def tpu_step(peak_flops: float, on_arrays: bool = False) -> hlo.Estimate:
+def tpu_step(peak_flops: float, on_arrays: bool = False, wiring: str = "ring:4xring:2") -> hlo.Estimate:
     """A step of Llama-3-100M, fully sharded over 8 TPU v3 cores, with the links of the authors' configuration.
+
+    The configuration that the paper's tool is run with has two rings, its text (sec. IV) speaks of a mesh.
 
     Parameters
     ----------
@@ -150,13 +152,13 @@ def tpu_step(peak_flops: float, on_arrays: bool = False) -> hlo.Estimate:
         Of one core's matrix units, for the roofline.
     on_arrays : bool
         Products by the closed form of the core's two systolic arrays instead.
+    wiring : str
+        Four by two cores, as in ``"mesh:4x2"``.
 
     >>> tpu_step(61.6e12).partitions
     8
     """
     core = tpu_core(peak_flops)
-    links = hlo.Fabric(
-        "ring:4xring:2", (figure("tool-tpu-link").value.value, figure("tool-tpu-pair").value.value), 1e-9
-    )
+    links = hlo.Fabric(wiring, (figure("tool-tpu-link").value.value, figure("tool-tpu-pair").value.value), 1e-9)
     estimator = SystolicEstimator(core, array("tpu-v3-core")) if on_arrays else None
     return hlo.estimate(program("llama100m_train_fsdp8.sm"), core, network=links, estimator=estimator)

@@ -31,6 +31,9 @@ def numbers() -> dict[str, Any]:
         return units.percent(value, digits, signed=False)
 
     product = {name: priced("gemm_bf16_4096", e) for name, e in (("roofline", roofline), ("ws", flow("ws")))}
+    rows_apart = systolic.cycles_time(
+        systolic.weight_stationary(4096 // chip.arrays, 4096, 4096, chip.rows, chip.columns), chip.clock
+    )
     llama = {name: priced(_LLAMA, e) for name, e in (("roofline", roofline), ("ws", flow("ws")), ("os", flow("os")))}
     resnet = {name: priced(_RESNET, e) for name, e in (("roofline", roofline), ("ws", flow("ws")), ("os", flow("os")))}
     conv = next(iter(estimators.products_of(priced("conv_nhwc_3x3_s1", roofline).parts)))
@@ -67,6 +70,7 @@ def numbers() -> dict[str, Any]:
             "roofline": units.format(product["roofline"].compute_s, "s", 3),
             "ws": units.format(product["ws"].compute_s, "s", 3),
             "ratio": f"{product['ws'].compute_s / product['roofline'].compute_s:.2f}",
+            "by_rows": f"{rows_apart / product['roofline'].compute_s:.2f}",
         },
         "llama": {
             "roofline": units.format(llama["roofline"].compute_s, "s", 3),

@@ -3,8 +3,9 @@
 from typing import Any
 
 from mlsysim import catalog, hlo, network, units
+from mlsysim.hlo import estimators
 from mlsysim.network import collective_time, parse
-from mlsysim.validation import network_checks
+from mlsysim.validation import case_runs, network_checks
 
 
 def _time(value: float) -> str:
@@ -38,7 +39,9 @@ def _congestion() -> dict[str, str]:
         aware = collective_time("all_to_all", whole, f"ring:{n}", "direct", 1e9).time / 1e-3
         around = collective_time("all_to_all", whole, f"ring:{n}", "ring", 1e9).time / 1e-3
         found[f"load_{n}"] = f"{network.congestion(n - 1.0, network.ring_hops(float(n)), 2.0):.0f}"
+        one_way = collective_time("all_to_all", whole, f"ring:{n}", "direct", 1e9, optimization="baseline").time / 1e-3
         found[f"simulated_{n}"] = f"{aware:.0f}"
+        found[f"one_way_{n}"] = f"{one_way:.0f}"
         found[f"around_{n}"] = f"{around:.0f}"
     return found
 
@@ -59,10 +62,19 @@ def _wired() -> dict[str, str]:
     def reduce(text: str, algorithm: str, link: float, size: float) -> float:
         return collective_time("all_reduce", size, text, algorithm, link, 500e-9).time
 
+    def exchange(text: str, link: float, optimization: str = "localBWAware") -> float:
+        return collective_time("all_to_all", 256e6, text, "direct", link, 500e-9, optimization=optimization).time
+
     ring = reduce("ring:16", "ring", 150e9, 256e6)
     return {
         "ring": _time(ring),
         "ring_both_ways": _time(reduce("ring:16", "ring", 150e9, 128e6)),
+        # four quarters, each with a direction and a first dimension of its own: every link is in use all the time
+        "torus": _time(reduce("torus:4x4", "ring", 75e9, 256e6)),
+        "torus_all_ways": _time(reduce("torus:4x4", "ring", 75e9, 64e6)),
+        "exchange_ring": _time(exchange("ring:16", 150e9)),
+        "exchange_torus": _time(exchange("torus:4x4", 75e9)),
+        "exchange_in_turn": _time(exchange("torus:4x4", 75e9, "baseline")),
         "full": _time(reduce("fullyconnected:16", "direct", 20e9, 256e6)),
         "small_ring": _time(reduce("ring:16", "direct", 150e9, 64e3)),
         "small_full": _time(reduce("fullyconnected:16", "direct", 20e9, 64e3)),
@@ -151,6 +163,15 @@ def astra_size(op: str, size: int) -> float:
     return found.time
 
 
+def _tpu() -> dict[str, str]:
+    """One step on eight cores of a TPU v3, wired as the paper says and as its tool is configured."""
+    peak = estimators.array("tpu-v3-core").peak
+    return {
+        name: _time(case_runs.tpu_step(peak, wiring=w).total_s)
+        for name, w in (("rings", "ring:4xring:2"), ("mesh", "mesh:4x2"))
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 21."""
     return {
@@ -160,6 +181,7 @@ def numbers() -> dict[str, Any]:
         "wired": _wired(),
         "peers": _peers(),
         "overlap": _overlap(),
+        "tpu": _tpu(),
         "compared": _compared(),
         "breaks": _breaks(),
     }

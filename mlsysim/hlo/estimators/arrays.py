@@ -19,8 +19,9 @@ _MOST = 65_536
 class SystolicArray:
     """One or several equal arrays of ``rows`` x ``columns`` elements, each of which multiplies and adds once per cycle.
 
-    Several arrays share the products of a batch. Where there are more arrays than products, M of each product is split over as
-    many arrays as each can have. M is not split across products, and N and K never are.
+    Several arrays share the products of a batch. Where there are more arrays than products, each product is split over as many
+    arrays as it can have, by rows (M), by columns (N) or into a grid of both, whichever takes the fewest cycles. K never is: then
+    partial results would have to be added up outside the arrays.
     """
 
     rows: int
@@ -50,12 +51,18 @@ class SystolicArray:
         """The product that the busiest array runs, and how many of them one after another."""
         each = max(1, self.arrays // gemm.batch)  # arrays per product
         at_once = self.arrays // each
-        return Gemm(1, -(-gemm.m // each), gemm.n, gemm.k), -(-gemm.batch // at_once)
+        grids = ((a, each // a) for a in range(1, each + 1) if each % a == 0)
+        parts = [Gemm(1, -(-gemm.m // a), -(-gemm.n // b), gemm.k) for a, b in grids]
+        return min(parts, key=self._alone), -(-gemm.batch // at_once)
+
+    def _alone(self, part: Gemm) -> int:
+        """Cycles of a product on one array."""
+        return int(systolic.gemm_cycles(part.m, part.n, part.k, self.rows, self.columns, self.dataflow))
 
     def cycles(self, gemm: Gemm) -> int:
         """Cycles until the last array is done."""
         part, rounds = self.share(gemm)
-        return rounds * systolic.gemm_cycles(part.m, part.n, part.k, self.rows, self.columns, self.dataflow)
+        return rounds * self._alone(part)
 
     def seconds(self, gemm: Gemm) -> float:
         """Time of a product at the array's clock, with operands there when they are needed."""
