@@ -130,7 +130,9 @@ def test_prompts_of_communication_and_parallelism_read_as_sentences() -> None:
     """A count is not followed by its own unit, and nothing is "1 sequences"."""
     for e in (e for e in EXERCISES.values() if e.slug.startswith(("04-", "05-"))):
         for seed in SEEDS[:60]:
-            assert not re.search(r"ktoken|\b1 (sequences|tokens|layers|nodes|devices)\b", question(e.id, seed=seed)), e.id
+            assert not re.search(r"ktoken|\b1 (sequences|tokens|layers|nodes|devices)\b", question(e.id, seed=seed)), (
+                e.id
+            )
 
 
 @pytest.mark.parametrize("seed", [["ada"], 1.5, True, "x" * 201, b"ada"])
