@@ -17,6 +17,7 @@ from mlsysim.errors import InputError
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
+CP_COMM_TYPES = ("p2p", "all_gather")
 AXES = ("tp", "cp", "dp", "pp")
 
 TP_PENALTY = Sourced(
@@ -44,6 +45,7 @@ class Plan:
     hsdp_group: Num = 1  # ranks that share one copy of the state; only with hsdp
     sequence_parallel: bool = True
     recompute: str = "none"
+    cp_comm_type: str = "p2p"  # keys and values go round a ring, block by block; or all_gather: all of them at once
     order: str = "tp-cp-ep-dp-pp"
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class Plan:
                     raise InputError(f"plan: {name} = {str(value)[:60]} must hold whole numbers of at least 1")
             elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"plan: {name} = {value!r} must be a whole number of at least 1")
-        for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES)):
+        for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES), ("cp_comm_type", CP_COMM_TYPES)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
         axes = str(self.order).split("-")
@@ -639,7 +641,7 @@ def cp_exchange_bytes(
     tensors: Num = 2,
     element_bytes: Num = 2,
 ) -> Num:
-    """Keys and values that each device of a context-parallel group sends round the ring, for one micro-batch.
+    """Keys and values that each device of a context-parallel group sends, for one micro-batch.
 
     Formula: 3 x 2 L s b H_kv d x bytes per element x (CP - 1) / CP.
 
@@ -673,8 +675,8 @@ def cp_exchange_bytes(
     InputError
         A value that is negative or not finite; a degree below 1.
 
-    Assumptions: every block visits every device, whether the causal mask needs it or not. An all-gather of keys and
-    values moves the same bytes.
+    Assumptions: every block visits every device, whether the causal mask needs it or not, in CP - 1 hops of equal size. An
+    all-gather of keys and values moves the same bytes; what differs is the link that they get and what hides them.
 
     >>> cp_exchange_bytes(seq=131072, micro_batch=1, kv_heads=1, head_dim=128, layers=1, cp=16)
     188743680.0
