@@ -455,6 +455,22 @@ def test_feasibility_says_why() -> None:
     assert r.total == pytest.approx(r.capacity - r.headroom)
 
 
+@pytest.mark.published
+def test_what_fits_is_what_the_driver_reports() -> None:
+    """An H100 prints 80 GB; the total in an out-of-memory message is 79.11 GiB (vllm2025h100memory)."""
+    options: dict[str, Any] = {"seq": 4096, "tp": 8, "pp": 4, "dp": 4, "sharding": "zero1"}
+    r = memory.training_memory("Llama-2-70B", "H100", **options)
+    assert r.capacity == pytest.approx(79.11 * 2**30, rel=1e-12)
+    assert "vllm2025h100memory" in str(r.explain())
+    plain = memory.training_memory(SMALL, "MI325X", seq=128)
+    assert plain.capacity == 256e9  # as printed: no source gives the figure of its driver, and explain() says so
+    assert "no figure of the driver is known" in str(plain.explain())
+    mine = memory.training_memory("Llama-2-70B", "H100", capacity=r.total, **options)
+    assert mine.fits and mine.headroom == 0
+    assert not memory.training_memory("Llama-2-70B", "H100", capacity=r.total - 1.0, **options).fits
+    assert "given by the caller" in next(line for line in str(mine.explain()).splitlines() if "capacity" in line)
+
+
 def test_explain_shows_every_term_its_source_and_what_is_left_out() -> None:
     r = memory.training_memory("Llama-2-70B", "H100", seq=4096, tp=8, dp=4, sharding="zero1", recompute="full")
     text = str(r.explain())
@@ -482,6 +498,8 @@ def test_explain_shows_every_term_its_source_and_what_is_left_out() -> None:
         ({"recompute": "some"}, UnknownNameError, "unknown recompute 'some'"),
         ({"recipe": "bf16"}, UnknownNameError, "unknown recipe 'bf16'"),
         ({"tp": 0}, InputError, "tp = 0 is outside"),
+        ({"capacity": 0.0}, InputError, "capacity = 0.0 is outside"),
+        ({"capacity": -80e9}, InputError, "capacity = -80"),
         ({"seq": float("nan")}, InputError, "seq = nan"),
         ({"dp": "8"}, InputError, "dp = '8' is not a number"),
         ({"pp": 81}, InputError, "must not exceed the 80 layers"),

@@ -1,7 +1,6 @@
 """``mlsysim train`` and ``memory``: a training step, a whole run, and whether it fits."""
 
 import argparse
-from dataclasses import replace
 
 from mlsysim import catalog, memory, parallelism, training, units
 from mlsysim.catalog import Cluster, Device, Model
@@ -96,9 +95,8 @@ def _memory(args: argparse.Namespace) -> None:
         **({"recipe": args.recipe} if args.recipe else {}),
         fused_attention=not args.unfused_attention,
         dropout=args.dropout,
+        capacity=args.capacity,
     )
-    if args.capacity is not None:
-        result = replace(result, capacity=args.capacity)
     if args.json:
         print_json(result.to_dict())
     else:
@@ -175,7 +173,9 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--recipe", choices=tuple(memory.RECIPES), help=f"number formats: {recipes} (default: megatron-bf16)"
     )
-    p.add_argument("--capacity", type=quantity("byte"), help='of a device, in place of the catalogue\'s: "80 GB"')
+    p.add_argument(
+        "--capacity", type=quantity("byte"), help='of a device, in place of what its driver reports: "80 GB"'
+    )
     p.add_argument("--unfused-attention", action="store_true", help="attention scores are written to memory")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.set_defaults(run=_memory)

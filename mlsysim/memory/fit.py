@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
 from mlsysim.catalog import Device, Model
-from mlsysim.equations import Domain, check_argument, equation, lookup
+from mlsysim.equations import POSITIVE, Domain, check_argument, equation, lookup
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.activations import (
     activation_memory,
@@ -28,7 +28,7 @@ LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
-_COUNT = Domain.of(AT_LEAST_ONE)
+_COUNT, _CAPACITY = Domain.of(AT_LEAST_ONE), Domain.of(POSITIVE)
 
 
 @equation(
@@ -269,6 +269,7 @@ class TrainingMemory:
     capacity: float
     given: Mapping[str, Num]
     assumed: tuple[str, ...] = ()
+    capacity_origin: str = CALLER
 
     def _value(self, name: str) -> Num:
         return next(t.value for t in self.terms if t.name == name)
@@ -355,7 +356,7 @@ class TrainingMemory:
             title=f"{self.model.name} on {self.device.name}, {stage} stage: {self.reason}",
             terms=(*self.terms, total),
             inputs=(
-                Input("capacity", self.capacity, "byte", self.device.origin("memory_capacity")),
+                Input("capacity", self.capacity, "byte", self.capacity_origin),
                 Input("bytes/parameter", self.recipe.bytes_per_parameter, "byte", where_from),
                 *(Input(n, v, "byte" if n == "logit_bytes" else "1", _origin(n, v)) for n, v in self.given.items()),
             ),
@@ -443,6 +444,7 @@ def training_memory(
     dropout: bool = False,
     logit_bytes: Num = 4.0,
     units_in_flight: Num = 2,
+    capacity: float | None = None,
 ) -> TrainingMemory:
     """Memory that training needs on the device that holds most, and whether the device has it.
 
@@ -481,6 +483,8 @@ def training_memory(
         Bytes that the loss holds per logit (see LOGIT_BYTES).
     units_in_flight : float or array, 1
         Units gathered at a time by zero3, fsdp and hsdp.
+    capacity : float, byte, optional
+        What has to suffice; the device's usable memory when not given.
 
     Returns
     -------
@@ -510,6 +514,8 @@ def training_memory(
         counts["micro_batches"] = micro_batches
     for name, value in counts.items():
         check_argument("training_memory", name, value, "1", _COUNT)
+    if capacity is not None:
+        check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
     if not all_true(pp <= m.layers):
         raise InputError(f"pp = {pp} must not exceed the {m.layers} layers of {m.name}")
     if not all_true(ep <= dp * cp):
@@ -588,7 +594,8 @@ def training_memory(
         stage=where(heavier, "last", "first"),
         terms=terms,
         total=maximum(first, last_total),
-        capacity=d.memory_capacity,
+        capacity=d.usable_memory if capacity is None else capacity,
+        capacity_origin=d.origin("usable_memory") if capacity is None else CALLER,
         given={**counts, "replicas": replicas, "logit_bytes": logit_bytes},
         assumed=(
             "Attention scores stay on chip." if fused_attention else "Attention scores are written to memory.",

@@ -52,7 +52,7 @@ def training_memory(
         ``lora`` keeps weights without gradients and optimizer state.
     **options
         Of ``memory.training_memory``: ``recipe``, ``fused_attention``, ``fused_mlp``, ``dropout``, ``logit_bytes``,
-        ``units_in_flight``.
+        ``units_in_flight``, ``capacity``.
 
     Returns
     -------
