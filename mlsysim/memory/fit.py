@@ -23,6 +23,7 @@ from mlsysim.memory.states import recipe as _recipe
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+GATHERED = ("zero3", "fsdp", "hsdp")  # those that divide the weights, which are gathered to compute with
 RECOMPUTE = ("none", "selective", "matmuls", "full")
 LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
@@ -381,6 +382,29 @@ class TrainingMemory:
         }
 
 
+def keeps_gathered(pp: Num, reshard_after_forward: bool | None = None) -> Num:
+    """1 where weights that were gathered for a forward pass stay until the backward pass, 0 where they are freed.
+
+    The rule, when nothing is given, is torchtitan's (``torchtitan/distributed/fsdp.py``): freed without a pipeline, kept
+    in one.
+
+    >>> keeps_gathered(pp=8), keeps_gathered(pp=1), keeps_gathered(pp=8, reshard_after_forward=True)
+    (1, 0, 0)
+    """
+    if reshard_after_forward is None:
+        return where(pp > 1, 1, 0)
+    return where(pp >= 1, 0 if reshard_after_forward else 1, 0)
+
+
+def _resharding(sharding: str, kept: Num, alone: Num) -> tuple[str, ...]:
+    """What becomes of gathered weights, in words, for ``explain()``."""
+    if sharding not in GATHERED or is_array(kept) or is_array(alone):
+        return ()
+    if not kept:
+        return ("Gathered weights are freed after each pass.",)
+    return ("Gathered weights stay until the backward pass" + ("." if alone else ", and gradients are whole until it ends."),)
+
+
 @dataclass(frozen=True)
 class _Widths:
     """The widths of a model's tensors that activations are counted with; averages over unlike layers."""
@@ -444,6 +468,7 @@ def training_memory(
     dropout: bool = False,
     logit_bytes: Num = 4.0,
     units_in_flight: Num = 2,
+    reshard_after_forward: bool | None = None,
     capacity: float | None = None,
 ) -> TrainingMemory:
     """Memory that training needs on the device that holds most, and whether the device has it.
@@ -483,6 +508,11 @@ def training_memory(
         Bytes that the loss holds per logit (see LOGIT_BYTES).
     units_in_flight : float or array, 1
         Units gathered at a time by zero3, fsdp and hsdp.
+    reshard_after_forward : bool, optional
+        Only with zero3, fsdp and hsdp: whether a gathered unit is freed again after its forward pass. When it is not, the
+        device holds the whole weights of all its layers until the backward pass, and in a pipeline, where gradients are
+        sent once a step, the whole gradients too. When not given: as torchtitan does it, freed without a pipeline and
+        kept in one, where each micro-batch would gather again.
     capacity : float, byte, optional
         What has to suffice; the device's usable memory when not given.
 
@@ -508,6 +538,13 @@ def training_memory(
     m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
+    if reshard_after_forward not in (None, True, False):
+        raise InputError(f"reshard_after_forward = {reshard_after_forward!r} must be True, False or None (by the rule)")
+    if reshard_after_forward is not None and sharding not in GATHERED:
+        raise InputError(
+            f"reshard_after_forward = {reshard_after_forward} needs weights that are sharded; {sharding!r} keeps them "
+            f"whole, so leave it out or use one of {', '.join(GATHERED)}"
+        )
     counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
     counts |= {"virtual_stages": virtual_stages}
     if micro_batches is not None:
@@ -549,6 +586,9 @@ def training_memory(
     p, ranks = _Weights.of(m), dp * cp
     enough = 2 * pp if micro_batches is None else micro_batches
     alone = where(pp == 1, 1, 0)
+    kept = keeps_gathered(pp, reshard_after_forward) if sharding in GATHERED else 0
+    unsent = kept * (1 - alone)  # a pipeline adds gradients up, whole, and sends them after the last micro-batch
+    of_gradients = {"ranks": where(unsent > 0, 1, ranks), "replicas": where(unsent > 0, 1, replicas)}
     stages = {}
     for stage in ("first", "last"):
         last = stage == "last"
@@ -563,16 +603,22 @@ def training_memory(
             "micro_batches": waiting,
         }
         states = [model_state_memory(dense, r, sharding, ranks, replicas)]
+        gradients = [model_state_memory(dense, r, sharding, **of_gradients)]
         if m.is_moe:
             copies = ranks / ep  # of an expert, before any sharding: there cannot be more whole ones than that
             states.append(model_state_memory(experts, r, sharding, copies, minimum(replicas, copies)))
+            of_experts = {k: where(unsent > 0, 1, minimum(v, copies)) for k, v in of_gradients.items()}
+            gradients.append(model_state_memory(experts, r, sharding, **of_experts))
+        state = {t.name: t for t in (*states[0].terms, gradients[0].terms[1])}
+        sums = {name: sum(s._value(name) for s in (gradients if name == "gradients" else states)) for name in state}
         output = {**shape, "vocab": m.vocab, "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
         output["seq"] = tokens * (1 if last else alone)  # only the last stage computes the loss
         unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)
-        flying = units_in_flight if sharding in ("zero3", "fsdp", "hsdp") else 0
+        flying = where(kept > 0, 1, units_in_flight) if sharding in GATHERED else 0
+        unit = where(kept > 0, dense + experts, unit)  # all that the device has is one unit, gathered once
         gather = {"unit_parameters": unit, "compute_bytes": r.compute, "units_in_flight": flying}
         found = (
-            *(Term(t.name, sum(s._value(t.name) for s in states), t.label, t.arguments) for t in states[0].terms),
+            *(Term(t.name, sums[t.name], t.label, t.arguments) for t in state.values()),
             Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),
             Term("activations", activation_memory_pipeline(**pipeline), "eq-activation-pipeline", pipeline),
             Term("output", output_activations(**output), "eq-activation-output", output),
@@ -601,5 +647,6 @@ def training_memory(
             "Attention scores stay on chip." if fused_attention else "Attention scores are written to memory.",
             "The sequence is split among tensor-parallel ranks." if seq_parallel else "No sequence parallelism.",
             "Dropout masks are kept." if dropout else "No dropout.",
+            *_resharding(sharding, kept, alone),
         ),
     )
