@@ -34,6 +34,7 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         micro_batch=args.micro_batch,
         sharding=args.sharding,
         hsdp_group=args.hsdp_group,
+        reshard_after_forward={"yes": True, "no": False, None: None}[args.reshard_after_forward],
         sequence_parallel=not args.no_sequence_parallel,
         recompute=args.recompute,
         order=args.order,
@@ -118,6 +119,11 @@ def _plan_options() -> Parser:
     ):
         p.add_argument(f"--{name}", type=int, default=1, help=f"{text} (default: 1)")
     p.add_argument("--sharding", default="zero1", choices=parallelism.SHARDINGS, help="(default: zero1)")
+    p.add_argument(
+        "--reshard-after-forward",
+        choices=("yes", "no"),
+        help="whether fsdp and hsdp free gathered weights after each pass (default: yes without a pipeline, no in one)",
+    )
     p.add_argument("--recompute", default="none", choices=parallelism.RECOMPUTES, help="(default: none)")
     p.add_argument("--no-sequence-parallel", action="store_true", help="TP ranks keep whole sequences between products")
     p.add_argument("--order", default=Plan.order, help=f"axes from neighbouring ranks outwards (default: {Plan.order})")

@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
 from mlsysim.catalog import Device, Model
-from mlsysim.equations import POSITIVE, Domain, check_argument, equation, lookup
+from mlsysim.equations import COUNT, POSITIVE, Domain, check_argument, equation, lookup
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.activations import (
     activation_memory,
@@ -18,7 +18,7 @@ from mlsysim.memory.activations import (
     output_activations,
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
-from mlsysim.memory.states import AT_LEAST_ONE, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
+from mlsysim.memory.states import Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
 from mlsysim.results import CALLER, Explanation, Input, Term
 
@@ -29,7 +29,7 @@ LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
-_COUNT, _CAPACITY = Domain.of(AT_LEAST_ONE), Domain.of(POSITIVE)
+_COUNT, _CAPACITY = Domain.of(COUNT), Domain.of(POSITIVE)
 
 
 @equation(
@@ -402,7 +402,10 @@ def _resharding(sharding: str, kept: Num, alone: Num) -> tuple[str, ...]:
         return ()
     if not kept:
         return ("Gathered weights are freed after each pass.",)
-    return ("Gathered weights stay until the backward pass" + ("." if alone else ", and gradients are whole until it ends."),)
+    return (
+        "Gathered weights stay until the backward pass"
+        + ("." if alone else ", and gradients are whole until it ends."),
+    )
 
 
 @dataclass(frozen=True)
@@ -557,6 +560,8 @@ def training_memory(
         raise InputError(f"pp = {pp} must not exceed the {m.layers} layers of {m.name}")
     if not all_true(ep <= dp * cp):
         raise InputError(f"ep = {ep} must not exceed dp x cp = {dp * cp}: expert parallelism is nested in it")
+    if not all_true(dp * cp % ep == 0):
+        raise InputError(f"ep = {ep} must divide dp x cp = {dp * cp}, whose ranks share the experts; choose a divisor")
     if not m.is_moe and not all_true(ep == 1):
         raise InputError(f"ep = {ep} needs a mixture of experts; {m.name} is dense")
 
@@ -594,13 +599,13 @@ def training_memory(
         last = stage == "last"
         ends = p.first + alone * p.last if not last else p.last + alone * p.first + (1 - alone) * p.tied
         dense, experts = (stage_layers * p.layer + ends) / tp, stage_layers * p.layer_experts / (tp * ep)
-        waiting = minimum(enough, ((virtual_stages - 1) * pp + 1) / virtual_stages) if last else enough
         pipeline = {
             "layer_bytes": layer,
             "layers": stage_layers * pp,
             "pp": pp,
             "virtual_stages": virtual_stages,
-            "micro_batches": waiting,
+            "micro_batches": enough,
+            "position": 1 if last else 0,
         }
         states = [model_state_memory(dense, r, sharding, ranks, replicas)]
         gradients = [model_state_memory(dense, r, sharding, **of_gradients)]

@@ -87,5 +87,6 @@ def training_memory(
         seq_parallel=plan.sequence_parallel,
         virtual_stages=plan.virtual_stages,
         micro_batches=micro_batches,
+        reshard_after_forward=plan.reshard_after_forward,
         **options,
     )

@@ -69,6 +69,7 @@ class Layout:
     recompute_selective: Num = 0.0
     weight_shards: Num = 1.0  # devices that share the weights (FSDP, ZeRO-3); 1: each has its own
     optimizer_shards: Num = 1.0
+    keeps_gathered: Num = 0.0  # 1: gathered weights stay until the backward pass, in a pipeline until the step ends
     attended: Num = 0.0  # keys that a query meets on average: half the sequence when causal
     weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
     order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan

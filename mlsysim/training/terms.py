@@ -222,7 +222,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
     expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
 
-    # Weights gathered layer by layer (twice) and gradients scattered, behind the arithmetic of that layer
+    # Weights gathered layer by layer (twice, or once when they stay) and gradients scattered, behind the arithmetic of
+    # that layer; a pipeline that keeps the weights does so for one of its micro-batches, and the others send nothing
     first = forward + attend + touch
     busy = gemm + attention + elementwise - first
     shards = maximum(1.0, p.weight_shards)
@@ -248,9 +249,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
         "exposed gathering, backward",
         equations.exposed_time,
-        communication=(1.0 + p.weight_gradients) * gather,
+        communication=(1.0 - p.keeps_gathered + p.weight_gradients) * gather,
         behind=busy,
     )
+    exposed = exposed / where((p.keeps_gathered > 0) & (p.pp > 1), micro_batches, 1.0)
 
     # One micro-batch on the fullest stage, and the head
     head = call(
