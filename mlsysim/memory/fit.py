@@ -29,7 +29,7 @@ LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
-_COUNT, _CAPACITY = Domain.of(COUNT), Domain.of(POSITIVE)
+_COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of("[1, inf)"), Domain.of(POSITIVE)
 
 
 @equation(
@@ -552,8 +552,8 @@ def training_memory(
     counts |= {"virtual_stages": virtual_stages}
     if micro_batches is not None:
         counts["micro_batches"] = micro_batches
-    for name, value in counts.items():
-        check_argument("training_memory", name, value, "1", _COUNT)
+    for name, value in counts.items():  # a length may be a mean; the others are counted
+        check_argument("training_memory", name, value, "1", _LENGTH if name == "seq" else _COUNT)
     if capacity is not None:
         check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
     if not all_true(pp <= m.layers):
