@@ -379,7 +379,7 @@ class Generation:
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "weights_bytes": d.weight_memory,
             "memory_bytes": self.memory,
-            "capacity_bytes": d.device.memory_capacity,
+            "capacity_bytes": d.device.usable_memory,
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "prefill": self.prefill.to_dict(),
