@@ -23,23 +23,29 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Domain:
-    """An interval such as ``(0, 1]``; ``inf`` stands for a missing bound, and a value is always finite."""
+    """An interval such as ``(0, 1]``; ``inf`` stands for a missing bound, and a value is always finite.
+
+    ``[1, inf) whole`` holds whole numbers only, of any type.
+    """
 
     low: float
     high: float
     low_open: bool
     high_open: bool
     text: str
+    whole: bool = False
 
     @classmethod
     def of(cls, text: str) -> "Domain":
-        match = re.fullmatch(r"([\[(])\s*(\S+)\s*,\s*(\S+)\s*([\])])", text)
+        match = re.fullmatch(r"([\[(])\s*(\S+)\s*,\s*(\S+)\s*([\])])( whole)?", text)
         if match is None:
             raise InputError(f"domain: {text!r} is not an interval; write for example '(0, 1]' or '[0, inf)'")
-        return cls(float(match[2]), float(match[3]), match[1] == "(", match[4] == ")", text)
+        return cls(float(match[2]), float(match[3]), match[1] == "(", match[4] == ")", text, bool(match[5]))
 
     def contains(self, x: Any) -> bool:
         """Whether every element lies inside; bounds of 0 also compare with quantities that carry a unit."""
+        if self.whole and not all_true(x % 1 == 0):
+            return False
         if self.low == float("-inf") and self.high == float("inf"):
             return True
         above = x > self.low if self.low_open else x >= self.low
@@ -50,6 +56,7 @@ class Domain:
 
 
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
+COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, ranks
 
 
 @dataclass(frozen=True)
@@ -126,8 +133,9 @@ def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain)
     except (TypeError, ValueError) as error:
         raise InputError(f"{owner}: {name} = {str(value)[:40]!r} cannot be compared with a number in {unit}") from error
     if not good:
+        kind = "whole number" if domain.whole else "finite value"
         raise InputError(
-            f"{owner}: {name} = {str(value)[:80]} is outside {domain.text}; give a finite value in {unit} inside it"
+            f"{owner}: {name} = {str(value)[:80]} is outside {domain.text}; give a {kind} in {unit} inside it"
         )
 
 
@@ -166,13 +174,13 @@ def equation(
                 f"units: {function.__name__} needs a unit for exactly {[*names, 'return']}, got {list(units)}"
             )
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
-        inner = {name: (d.low, d.high) for name, d in domains.items()}
+        inner = {name: (d.low, d.high, d.whole) for name, d in domains.items()}
         owner = function.__name__
 
         def check(name: str, value: Any) -> None:
             if type(value) is float:  # the common case, decided by one comparison; its edges go the long way
-                low, high = inner[name]
-                if low < value < high:
+                low, high, counted = inner[name]
+                if low < value < high and not (counted and value % 1):
                     return
             check_argument(owner, name, value, units[name], domains[name])
 

@@ -84,6 +84,8 @@ def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
     for name, domain in eq.domains.items():
         top = domain.high if math.isfinite(domain.high) else 1e6
         values[name] = top * 10 ** rng.uniform(-3, 0)
+        if domain.whole:
+            values[name] = float(round(values[name]))
     return values
 
 
@@ -138,6 +140,8 @@ def test_bad_values_are_refused_by_name(eq: Equation) -> None:
             bad.append(0.0)
         if math.isfinite(domain.high):
             bad.append(domain.high * 1.01)
+        if domain.whole:
+            bad += [3.5, np.array([2.0, 3.5])]
         for value in bad:
             with pytest.raises(InputError) as caught:
                 eq.function(**{**good, name: value})

@@ -125,6 +125,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         ),
     )
     stage_layers = -(-w.layers // p.pp)  # the fullest stage binds
+    # The pipeline fills by whole chunks: unequal ones are as good as fewer equal ones of the largest size.
+    chunks = stage_layers / -(-w.layers // (p.pp * p.virtual_stages))
     bandwidth = call(
         "memory bandwidth",
         roofline.effective_bandwidth,
@@ -280,7 +282,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
     wait = call(
-        "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=p.virtual_stages
+        "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks
     )
 
     # The tail: gradients that the last backward does not hide, then the optimizer
@@ -329,7 +331,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         stage=stage,
         micro_batches=micro_batches,
         pp=p.pp,
-        virtual_stages=p.virtual_stages,
+        virtual_stages=chunks,
         gradients=gradients,
         optimizer=update,
     )
