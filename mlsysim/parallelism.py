@@ -17,6 +17,7 @@ from mlsysim.errors import InputError
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
+CP_COMM_TYPES = ("p2p", "all_gather")
 AXES = ("tp", "cp", "dp", "pp")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
 
@@ -45,6 +46,7 @@ class Plan:
     hsdp_group: Num = 1  # ranks that share one copy of the state; only with hsdp
     sequence_parallel: bool = True
     recompute: str = "none"
+    cp_comm_type: str = "p2p"  # keys and values go round a ring, block by block; or all_gather: all of them at once
     order: str = "tp-cp-ep-dp-pp"
 
     def __post_init__(self) -> None:
@@ -55,7 +57,7 @@ class Plan:
                     raise InputError(f"plan: {name} = {str(value)[:60]} must hold whole numbers of at least 1")
             elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"plan: {name} = {value!r} must be a whole number of at least 1")
-        for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES)):
+        for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES), ("cp_comm_type", CP_COMM_TYPES)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
         axes = str(self.order).split("-")

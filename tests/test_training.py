@@ -278,9 +278,100 @@ def test_gradients_show_when_the_network_is_slow() -> None:
 def test_context_parallel_keys_show_when_the_link_is_slow() -> None:
     wide = replace(LAYOUT, tp=8)
     slow = step(wide, machine=replace(MACHINE, inter_bandwidth=1e9))
-    keys = 4 * 2 * 4096 * 2048 / 8 / 2 / (0.8 * 1e9)  # forward, again, and twice backward; half of them from elsewhere
-    attention = 4.5 * 4 * 2048 * 4096 * TOKENS / 8 / 0.4e15
-    assert slow.context_parallel == pytest.approx(N * (keys - attention))
+    block = 2 * (4096 / 2) * 2048 / 8 / (0.8 * 1e9)  # keys and values of half the sequence, in 16 bits
+    attend = 4 * 2048 * 4096 * TOKENS / 8 / 0.4e15 / 2  # with one of two blocks
+    forward, backward = block - attend, 2 * block - 2.5 * attend
+    assert min(forward, backward) > 0
+    assert slow.context_parallel == pytest.approx(N * (2 * forward + backward))  # full recomputation goes round twice
+
+
+def _ring(cp: int, hop: float, attend: float) -> float:
+    """Time that CP ranks wait in one pass round a ring, event by event: block k + 1 is on its way while k is computed."""
+    arrives, free = [0.0] * cp, [0.0] * cp  # of the block that each rank works on next; when the rank is done
+    for k in range(cp):
+        begins = [max(free[r], arrives[r]) for r in range(cp)]
+        free = [t + attend for t in begins]
+        if k < cp - 1:
+            arrives = [begins[r - 1] + hop for r in range(cp)]
+    return max(free) - cp * attend
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("cp", [2, 3, 4, 16])
+@pytest.mark.parametrize("bandwidth", [1e9, 2e10, 4e11])
+def test_every_hop_of_the_ring_hides_behind_one_block(cp: int, bandwidth: float) -> None:
+    """Against an event simulation; with hops of another length no mean over the passes would agree."""
+    machine = replace(MACHINE, intra_bandwidth=bandwidth, domain=1024)
+    layout = Layout(8, 3 * 4096, cp=cp, attended=6144)
+    found = step(layout, BIG, machine, replace(REAL, cp_start=8e-6, cp_node_step=3e-6, cp_network_step=1.0))
+    block = 2 * 2 * 12288 / cp * 1024 / (0.8 * bandwidth)
+    attend = 4 * 6144 * 4096 * (12288 / cp) / 0.4e15 / cp
+    waits = _ring(cp, 11e-6 + block, attend) + _ring(cp, 11e-6 + 2 * block, 2.5 * attend)
+    assert found.context_parallel == pytest.approx(32 * 8 * waits, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.independent
+def test_a_hop_over_a_boundary_leaves_by_one_adapter_and_a_gathering_by_all() -> None:
+    """Sixteen ranks on two domains of eight: the ring's slowest hop has one device's share, the gathering eight of them."""
+    instant = replace(REAL, attention=1.0, cp_start=8e-6, cp_node_step=3e-6, cp_network_step=14e-6)
+    work = replace(BIG, heads=1e-6)  # nothing to hide behind
+    layout = Layout(8, 16384, cp=16, attended=8192)
+    block = 2 * 2 * 1024 * 1024
+    waits = 3 * 15 * block / (0.8 * 5e10) + 2 * 15 * (8e-6 + 14e-6)
+    assert step(layout, work, MACHINE, instant).context_parallel == pytest.approx(32 * 8 * waits, rel=1e-4)
+    # 14 of a gathering's 15 steps stay inside; each adapter carries the pieces of its own ring
+    gathers = 3 * (15 * block / (0.8 * 4e11) + 8e-6 + 14 * 3e-6 + 14e-6)
+    gathered = step(replace(layout, cp_gather=1), work, MACHINE, instant)
+    assert gathered.context_parallel == pytest.approx(32 * 8 * gathers, rel=1e-9)
+    # with the attention's arithmetic back it still shows whole: it comes first
+    assert step(replace(layout, cp_gather=1), BIG, MACHINE, instant).context_parallel == gathered.context_parallel
+    again = step(replace(layout, cp_gather=1, recompute_selective=1), work, MACHINE, instant)
+    assert again.context_parallel == pytest.approx(
+        gathered.context_parallel * 4 / 3
+    )  # attention again needs keys again
+
+
+@pytest.mark.independent
+def test_both_ways_of_context_parallelism_as_arrays() -> None:
+    """A vector of plans gives what its elements give, also where the ways differ from plan to plan."""
+    cp, gather = np.array([1, 2, 8, 16, 16]), np.array([1.0, 0.0, 0.0, 1.0, 0.0])
+    eff = replace(REAL, cp_start=8e-6, cp_node_step=3e-6, cp_network_step=14e-6)
+    layout = Layout(8, 16384, cp=cp, cp_gather=gather, attended=8192)
+    several = step(layout, BIG, MACHINE, eff).context_parallel
+    single = [
+        step(replace(layout, cp=int(c), cp_gather=float(g)), BIG, MACHINE, eff).context_parallel
+        for c, g in zip(cp, gather, strict=True)
+    ]
+    assert list(several) == pytest.approx(single)
+    assert single[0] == 0
+
+
+@pytest.mark.independent
+def test_long_rings_are_not_free() -> None:
+    """What the search used to tie: 8,192 tokens of Llama 3.1 70B over 4 or over 32 devices of nodes of eight."""
+    times = {}
+    for cp in (4, 32):
+        plan = Plan(cp=cp, dp=512 // cp, sharding="fsdp", recompute="full")
+        times[cp] = training.training_step(
+            "Llama-3.1-70B", plan, catalog.cluster("DGX-H100", 64), global_batch=512, seq=8192,
+            efficiencies=calibrated_efficiencies("H100"),
+        ).terms.context_parallel  # fmt: skip
+    # 128 tokens of each of 8 heads of 128: one block of 256 takes 1 MiB; a pass is 31 of them through one adapter, and
+    # what hides behind the attention of one block is little
+    block = 2 * 2 * 256 * 8 * 128
+    one_adapter = 80 * 16 * 3 * 31 * block / 50e9
+    assert times[4] == 0
+    assert times[32] > one_adapter / 2
+    assert "CP hop, forward" in str(
+        training.training_step(
+            "Llama-3.1-70B", Plan(cp=8), catalog.cluster("DGX-H100", 1), global_batch=8, seq=8192
+        ).explain()
+    )
+
+
+def test_unknown_ways_of_context_parallelism_are_refused() -> None:
+    with pytest.raises(InputError, match=r"cp_comm_type = 'ring' is not one of p2p, all_gather"):
+        Plan(cp=2, cp_comm_type="ring")
 
 
 @pytest.mark.independent

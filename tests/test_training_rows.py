@@ -48,6 +48,7 @@ ROW: dict[str, Any] = {
     "seq": 8192.0,
     "precision": "bf16",
     "recompute": "none",
+    "cp_comm_type": "p2p",
     "seq_parallel": True,
     "task": "pretrain",
 }
@@ -64,6 +65,18 @@ def test_the_row_of_these_tests_is_a_plain_one() -> None:
     p = predict(ROW)
     assert p.predicted > 0 and p.assumptions == ()
     assert predict(ROW, "datasheet").predicted < p.predicted
+
+
+@pytest.mark.independent
+def test_a_row_may_say_how_keys_and_values_travel() -> None:
+    """A gathering comes before the attention and shows; a row that says nothing has the ring, as Megatron does."""
+    gathered = predict(ROW | {"cp_comm_type": "all_gather"})
+    assert gathered.predicted > predict(ROW).predicted
+    assumed = predict(ROW | {"cp_comm_type": None})
+    assert assumed.predicted == predict(ROW).predicted and "cp_comm_type = p2p" in assumed.assumptions
+    alone = ROW | {"cp": 1.0, "dp": 16.0}
+    assert predict(alone | {"cp_comm_type": "all_gather"}).predicted == predict(alone).predicted
+    assert "'ulysses' is not modelled" in predict(ROW | {"cp_comm_type": "ulysses"}).reason
 
 
 @pytest.mark.independent

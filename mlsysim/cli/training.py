@@ -37,6 +37,7 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         hsdp_group=args.hsdp_group,
         sequence_parallel=not args.no_sequence_parallel,
         recompute=args.recompute,
+        cp_comm_type=args.cp_comm_type,
         order=args.order,
     )
     return plan.check(model, devices, args.global_batch)
@@ -121,6 +122,13 @@ def _plan_options() -> Parser:
         p.add_argument(f"--{name}", type=int, default=1, help=f"{text} (default: 1)")
     p.add_argument("--sharding", default="zero1", choices=parallelism.SHARDINGS, help="(default: zero1)")
     p.add_argument("--recompute", default="none", choices=parallelism.RECOMPUTES, help="(default: none)")
+    p.add_argument(
+        "--cp-comm-type",
+        default="p2p",
+        choices=parallelism.CP_COMM_TYPES,
+        help="how context-parallel ranks exchange keys and values: p2p, block by block round a ring while others are "
+        "computed (default), or all_gather, all of them before the attention",
+    )
     p.add_argument("--no-sequence-parallel", action="store_true", help="TP ranks keep whole sequences between products")
     p.add_argument("--order", default=Plan.order, help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
     p.add_argument("--seq", required=True, type=int, help="tokens per sequence")

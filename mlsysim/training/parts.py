@@ -25,6 +25,9 @@ class Efficiencies:
     selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
+    cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
+    cp_node_step: Num = 0.0  # s of each of its steps between devices of one domain
+    cp_network_step: Num = 0.0  # s of each of its steps over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 
@@ -70,6 +73,7 @@ class Layout:
     weight_shards: Num = 1.0  # devices that share the weights (FSDP, ZeRO-3); 1: each has its own
     optimizer_shards: Num = 1.0
     attended: Num = 0.0  # keys that a query meets on average: half the sequence when causal
+    cp_gather: Num = 0.0  # keys and values are gathered at once, not passed round a ring
     weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
     order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan
 

@@ -80,6 +80,7 @@ def layout_of(
         attended=flops.attention_context(length, length)
         if model is None
         else mean_context(catalog.model(model), length),
+        cp_gather=1.0 if plan.cp_comm_type == "all_gather" else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
         order=plan.order,
     )

@@ -219,7 +219,8 @@ _BEHIND = {
 
 
 def _bound(terms: Sequence[Term], binding: str) -> list[Term]:
-    return [replace(t, binding=True) if t.name == _BEHIND.get(binding) else t for t in terms]
+    name = _BEHIND.get(binding)  # of context parallelism only the beginning: a ring has hops, the other way a gathering
+    return [replace(t, binding=True) if name and t.name.startswith(name) else t for t in terms]
 
 
 def _link(*rates: Num) -> Num:
@@ -423,4 +424,10 @@ _RATES: dict[str, tuple[str, ...]] = {
     "scale_up_link": ("intra_bandwidth",),
     "network": ("inter_bandwidth",),
 }
-_UNITS = {"layer_overhead": "s", "optimizer_bytes": "byte"}
+_UNITS = {
+    "layer_overhead": "s",
+    "cp_start": "s",
+    "cp_node_step": "s",
+    "cp_network_step": "s",
+    "optimizer_bytes": "byte",
+}

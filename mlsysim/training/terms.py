@@ -11,7 +11,7 @@ from inspect import signature
 from typing import Any
 
 from mlsysim import collectives, flops, parallelism, roofline
-from mlsysim._numeric import Num, concatenate, even_share, is_array, maximum, where, whole
+from mlsysim._numeric import Num, concatenate, even_share, is_array, maximum, minimum, where, whole
 from mlsysim.equations import REGISTRY
 from mlsysim.results import Term
 from mlsysim.training import equations
@@ -109,6 +109,65 @@ class _Links:
         """Per rank, for a ring over a group with so many ranks in a domain."""
         return where(leaves, collectives.ring_bandwidth(inside, self.node, self.network), self.node)
 
+    def hop(self, name: str) -> Num:
+        """From a rank to its neighbour in the group: over a boundary it has its own device's share of the adapters.
+
+        A library's rings enter each node through another adapter, all at once. A message between two devices cannot.
+        """
+        return where(self.place.leaves[name], minimum(self.node, self.network), self.node)
+
+
+def _context_parallel(w: Work, p: Layout, e: Efficiencies, links: _Links, attend: Num, call: _Ledger) -> Num:
+    """What a layer waits for keys and values of other ranks' tokens, forward and backward.
+
+    Round the ring a block travels while the attention with the block before it is computed, so each of the CP - 1 hops has
+    one block's arithmetic to hide behind, whatever the other hops leave. A gathering comes before all attention.
+    """
+    again = p.recompute_full + p.recompute_selective
+    keys = call(
+        "CP keys and values, one pass",
+        parallelism.cp_exchange_bytes,
+        seq=p.seq,
+        micro_batch=p.micro_batch,
+        kv_heads=maximum(1.0, w.kv_heads / p.tp),
+        head_dim=(w.qk_dim + w.v_dim) / 2.0,
+        layers=1.0,
+        cp=p.cp,
+        passes=1.0,
+        element_bytes=ELEMENT_BYTES,
+    )
+    others = maximum(1.0, p.cp - 1.0)
+    gather = where(p.cp_gather > 0, where(p.cp > 1, 1.0, 0.0), 0.0)
+    ring = where(p.cp > 1, 1.0 - gather, 0.0)
+    start = e.cp_start + where(links.place.leaves["cp"], e.cp_network_step, e.cp_node_step)
+    waits: Num = 0.0
+    # Backward the blocks go round again, and their gradients with them.
+    for way, tensors, work, times in (("forward", 1.0, 1.0, 1.0 + again), ("backward", 2.0, FLASH_BACKWARD, 1.0)):
+        hop = call(
+            f"CP hop, {way}",
+            collectives.transfer_time,
+            bytes=ring * tensors * keys / others,
+            bandwidth=links.hop("cp"),
+            latency=ring * start,
+        )
+        left = call(
+            f"exposed CP hop, {way}", equations.exposed_time, communication=hop, behind=ring * work * attend / p.cp
+        )
+        waits = waits + (p.cp - 1.0) * times * left
+    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.cp_node_step, e.cp_network_step)
+    gathering = call(
+        "CP gathering",
+        collectives.ring_all_gather,
+        bytes=gather * keys * p.cp / others,
+        ranks=p.cp,
+        bandwidth=links.ring("cp"),
+        latency=gather * step,
+    )
+    gathered = call(
+        "exposed CP gathering", equations.exposed_time, communication=gathering + gather * e.cp_start, behind=0.0
+    )
+    return waits + (3.0 + again) * gathered
+
 
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
     """:func:`step_terms` on one block."""
@@ -196,20 +255,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     added = call("TP all-reduce", collectives.ring_all_reduce, bytes=message, ranks=p.tp, bandwidth=links.ring("tp"))
     tensor = added * (1.0 - e.tp_overlap)
-    keys = call(
-        "CP keys and values",
-        parallelism.cp_exchange_bytes,
-        seq=p.seq,
-        micro_batch=p.micro_batch,
-        kv_heads=maximum(1.0, w.kv_heads / p.tp),
-        head_dim=(w.qk_dim + w.v_dim) / 2.0,
-        layers=1.0,
-        cp=p.cp,
-        passes=3.0 + p.recompute_full,
-        element_bytes=ELEMENT_BYTES,
-    )
-    circle = call("CP exchange", collectives.transfer_time, bytes=keys, bandwidth=links.ring("cp"))
-    context = call("exposed CP", equations.exposed_time, communication=circle, behind=attention)
+    context = _context_parallel(w, p, e, links, attend, call)
     near_experts = links.place.inside["ep"]
     dispatch = call(
         "expert dispatch",

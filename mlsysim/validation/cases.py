@@ -96,7 +96,7 @@ CLASSES: Mapping[str, CaseClass] = MappingProxyType(
                     "seq attn_len"
                 ),
                 flags=_words("gated_mlp tied_embeddings seq_parallel"),
-                texts=_words("model device attn_type sharding precision recompute task"),
+                texts=_words("model device attn_type sharding precision recompute cp_comm_type task"),
             ),
             CaseClass(
                 "inference",

@@ -55,6 +55,7 @@ def _step_inputs(row: PublishedPlan) -> dict[str, Any]:
         "seq": float(row.seq),
         "precision": row.precision,
         "recompute": p.recompute,
+        **({"cp_comm_type": p.cp_comm_type} if p.cp > 1 else {}),
         "seq_parallel": p.sequence_parallel,
         "task": "pretrain",
     }

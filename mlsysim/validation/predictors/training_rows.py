@@ -8,7 +8,7 @@ from typing import Any
 from mlsysim import catalog, memory, training
 from mlsysim.catalog import Device
 from mlsysim.flops import attention_context
-from mlsysim.parallelism import RECOMPUTES
+from mlsysim.parallelism import CP_COMM_TYPES, RECOMPUTES
 from mlsysim.training import Layout, Machine, Work
 from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
 
@@ -230,6 +230,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         weight_shards=shards,
         optimizer_shards=1.0 if sharding == "none" else group,
         attended=keys,
+        cp_gather=float(_word(row, "cp_comm_type", "p2p", CP_COMM_TYPES) == "all_gather") if degrees["cp"] > 1 else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import training
+from mlsysim.catalog import fabrics
 from mlsysim.training import Efficiencies
 from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
 from mlsysim.validation.fitting import gauss_newton
@@ -43,6 +44,16 @@ _SOFTWARE = (
     "dp_overlap",
     "variation",
 )
+
+
+def _cp_times() -> dict[str, Any]:
+    """What a context-parallel message costs beside its bytes: NCCL's own figures, fitted to nothing."""
+    protocol = fabrics.protocol("nccl-ring-simple")
+    return {
+        "cp_start": protocol.base_latency,
+        "cp_node_step": protocol.scale_up_step,
+        "cp_network_step": protocol.scale_out_step,
+    }
 
 
 def sourced_gemm_efficiency(generation: str) -> float:
@@ -83,6 +94,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
             memory=_memory(generation),
             elementwise=_COUNTED_PASSES,
             dp_overlap=1.0,
+            **_cp_times(),
         )
     gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
     return Efficiencies(
@@ -93,6 +105,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
         attention=attention.get(family, attention["other"]) * clock,
         memory=_memory(generation),
         **constants["software"],
+        **_cp_times(),
     )
 
 
@@ -141,6 +154,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
             head=gemm,
             attention=np.where(ampere, c[k + 1], c[k + 2]) * clock,
             memory=memory,
+            **_cp_times(),
             **dict(zip(_SOFTWARE, c[k + 3 :], strict=True)),
         )
         return np.log(training.step_terms(work, layout, machine, eff).time / measured)
