@@ -280,18 +280,25 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     shard_link = links.between(near, near < shards)
     apart = maximum(1.0, near / near_experts)  # ranks of a domain that share an expert's shards
     expert_link = links.between(apart, apart < expert_shards)
+    # Every layer is gathered anew, so a ring of many devices shows its steps; gradients are sent once.
     gather = call(
         "gathering weights",
         collectives.ring_all_gather,
         bytes=ELEMENT_BYTES * w.dense_params / p.tp,
         ranks=shards,
         bandwidth=shard_link,
+        latency=collectives.ring_latency(shards, near, e.cp_node_step, e.cp_network_step),
     ) + call(
         "gathering experts",
         collectives.ring_all_gather,
         bytes=ELEMENT_BYTES * experts,
         ranks=expert_shards,
         bandwidth=expert_link,
+        latency=where(
+            w.expert_params > 0,
+            collectives.ring_latency(expert_shards, minimum(apart, expert_shards), e.cp_node_step, e.cp_network_step),
+            0.0,
+        ),
     )
     exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
         "exposed gathering, backward",
