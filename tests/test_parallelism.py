@@ -216,7 +216,9 @@ def test_no_schedule_beats_the_closed_form_and_one_attains_it(
 def test_no_pipeline_is_faster_than_its_critical_path(pp: int, m: int, virtual: int) -> None:
     time = m * (1 + parallelism.bubble_ratio(pp, m, virtual))  # in stage times
     assert max(pp, m) * (1 - 1e-12) <= time <= (m + pp - 1) * (1 + 1e-12)
-    assert time <= m * (1 + parallelism.bubble_ratio(pp, m, max(1, virtual - 1))) * (1 + 1e-12)  # more chunks, no slower
+    assert time <= m * (1 + parallelism.bubble_ratio(pp, m, max(1, virtual - 1))) * (
+        1 + 1e-12
+    )  # more chunks, no slower
     if m >= pp:  # Narayanan et al., sec. 2.2
         assert time == pytest.approx(m + (pp - 1) / virtual, rel=1e-12)
     assert parallelism.bubble_fraction(2, 1, 100) >= 0.49
@@ -224,7 +226,9 @@ def test_no_pipeline_is_faster_than_its_critical_path(pp: int, m: int, virtual: 
 
 @pytest.mark.independent
 @given(st.integers(2, 5), st.integers(1, 11), st.integers(1, 4), st.integers(-2, 9))
-def test_unequal_chunks_are_no_better_than_fewer_of_the_largest_size(stages: int, m: int, virtual: int, more: int) -> None:
+def test_unequal_chunks_are_no_better_than_fewer_of_the_largest_size(
+    stages: int, m: int, virtual: int, more: int
+) -> None:
     """Layers dealt to chunks in turn; the last chunk, then the first, is lighter or empty when layers are few."""
     chunks = stages * virtual
     layers = chunks + more

@@ -123,7 +123,9 @@ def test_one_micro_batch_of_llama_3_passes_every_layer_however_it_is_interleaved
     """TP 8, PP 16, one micro-batch: 126 layers (128 places), forward and backward, one after the other."""
     cluster = catalog.cluster("DGX-H100", 128)
     plain, interleaved = (
-        training.training_step("Llama-3.1-405B", Plan(tp=8, pp=16, dp=8, virtual_stages=v), cluster, global_batch=8, seq=8192)
+        training.training_step(
+            "Llama-3.1-405B", Plan(tp=8, pp=16, dp=8, virtual_stages=v), cluster, global_batch=8, seq=8192
+        )
         for v in (1, virtual)
     )
     assert interleaved.time >= plain.time

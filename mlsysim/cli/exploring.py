@@ -12,7 +12,6 @@ from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
 from mlsysim.training import StepTerms
 
-
 _DEGREES = {
     "tp": "tensor-parallel degrees",
     "pp": "pipeline stages",
@@ -138,7 +137,9 @@ def add(commands: Commands) -> None:
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
     p.add_argument("--mode", default="datasheet", choices=MODES, help="efficiencies (default: datasheet)")
     several: dict[str, Any] = {"nargs": "+", "metavar": "N,N"}
-    p.add_argument("--micro-batch", type=_numbers, help="sequences per micro-batch to try (default: 1,2,4,8)", **several)
+    p.add_argument(
+        "--micro-batch", type=_numbers, help="sequences per micro-batch to try (default: 1,2,4,8)", **several
+    )
     for name, text in _DEGREES.items():
         p.add_argument(f"--{name}", type=_numbers, help=f"{text} to try (default: all that divide)", **several)
         p.add_argument(f"--max-{name}", type=int, metavar="N", help=f"the largest of the {text}")

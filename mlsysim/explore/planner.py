@@ -34,7 +34,11 @@ def _divisors(n: int) -> list[int]:
 
 def _whole(name: str, value: object, most: float = float("inf")) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        shown = f"an integer of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 10**18 else repr(value)
+        shown = (
+            f"an integer of {value.bit_length()} bits"
+            if isinstance(value, int) and abs(value) > 10**18
+            else repr(value)
+        )
         raise InputError(f"plan search: {name} = {shown} must be a whole number in [1, {most:g}]")
 
 
@@ -47,7 +51,9 @@ def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
     return [v for v in range(1, most + 1) if v == 1 or -layers % (pp * v) <= 2]
 
 
-def _limits(only: Mapping[str, Sequence[int]] | None, most: Mapping[str, int] | None) -> dict[str, Callable[[int], bool]]:
+def _limits(
+    only: Mapping[str, Sequence[int]] | None, most: Mapping[str, int] | None
+) -> dict[str, Callable[[int], bool]]:
     """What each degree may be, from lists and maxima."""
     for kind, given in (("only", only or {}), ("most", most or {})):
         for name, values in given.items():
@@ -294,10 +300,11 @@ class PlanSearch:
         if known is None:
             return (
                 f"The order is that of the {self.efficiencies.name} mode, whose errors nobody has counted; with calibrated "
-                "efficiencies a range is given."
+                "efficiencies there is a range."
             )
         gap = found["time"].max() / found["time"].min() - 1
-        says = f"Expected of the first: {known}."
+        low, high = (units.format(end, "s") for end in known.ends)
+        says = f"The first should take {low} to {high}, in which {known.quantiles.nominal:.0%} of past errors lie."
         if len(found) > 1 and found["time"].max() <= known.ends[1]:
             says += (
                 f" The plans above differ by {units.percent(gap, signed=False)}, less than that: the model cannot rank them, "

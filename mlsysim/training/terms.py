@@ -334,9 +334,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     pp_link = where(links.place.leaves["pp"], links.network, links.node)
     hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
-    wait = call(
-        "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks
-    )
+    wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
 
     # The tail: gradients that the last backward does not hide, then the optimizer
     dense = (w.layers * w.dense_params + w.embedding_params) * p.weight_gradients
