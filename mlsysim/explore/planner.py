@@ -190,7 +190,8 @@ class PlanSearch:
         """The fastest plans that fit; of equally fast ones the simplest come first (see the class)."""
         fits = self._fits()
         order = np.argsort(fits["time"], kind="stable")
-        times, chosen, start = fits["time"][order], [], 0
+        times, start = fits["time"][order], 0
+        chosen: list[int] = []
         while start < len(order) and len(chosen) < count:
             end = int(np.searchsorted(times, times[start] * (1 + TIE), side="right"))
             chosen += _simplest_first(fits, order[start:end])
