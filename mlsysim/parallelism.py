@@ -12,13 +12,14 @@ from typing import Any
 from mlsysim import catalog, collectives, flops, memory, roofline
 from mlsysim._numeric import Num, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import COUNT, POSITIVE, equation
 from mlsysim.errors import InputError
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
 CP_COMM_TYPES = ("p2p", "all_gather")
 AXES = ("tp", "cp", "dp", "pp")
+_EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
 
 TP_PENALTY = Sourced(
     1.40, "1", "rooflinepage2026", "sec. 3.4", retrieved="2026-11-21", printed="a fixed 1.40x multiplier on the step"
@@ -39,7 +40,7 @@ class Plan:
     cp: Num = 1
     dp: Num = 1
     ep: Num = 1
-    virtual_stages: Num = 1  # model chunks per device in the interleaved schedule
+    virtual_stages: Num = 1  # model chunks per device in the interleaved schedule; see largest_chunk_layers
     micro_batch: Num = 1  # sequences
     sharding: str = "zero1"
     hsdp_group: Num = 1  # ranks that share one copy of the state; only with hsdp
@@ -119,6 +120,17 @@ class Plan:
         """Layers on the fullest device of the pipeline; chunks take turns in receiving the left-over layers."""
         return -(-layers // self.pp)
 
+    def largest_chunk_layers(self, layers: Num) -> Num:
+        """Layers in the largest of the pp x virtual_stages chunks that the layers are dealt to.
+
+        Every chunk holds that many or one less. Where there are more chunks than layers, the first and the last, which
+        hold the embedding and the head, hold no layer.
+
+        >>> Plan(pp=16, virtual_stages=8).largest_chunk_layers(126)  # 128 chunks, as Llama 3 405B may have had
+        1
+        """
+        return -(-layers // (self.pp * self.virtual_stages))
+
     def check(self, model: Model | str, devices: int | None = None, global_batch: int | None = None) -> "Plan":
         """Return the plan itself, or raise an InputError that names the degree, its value, the range and the fix.
 
@@ -147,12 +159,13 @@ class Plan:
             "pp",
             f"must lie in [1, {m.layers}], the layers of {m.name}; use fewer stages",
         )
-        need(
-            chunks <= m.layers,
-            "virtual_stages",
-            f"makes {chunks} chunks of {m.layers} layers; stay in [1, {m.layers // self.pp}]",
-        )
         need(self.pp > 1 or self.virtual_stages == 1, "virtual_stages", "needs a pipeline; use 1 when pp is 1")
+        need(
+            chunks <= m.layers + _EMPTY_CHUNKS,
+            "virtual_stages",
+            f"makes {chunks} chunks of {m.layers} layers, and only the first and the last chunk, with the embedding and "
+            f"the head, may hold no layer; stay in [1, {(m.layers + _EMPTY_CHUNKS) // self.pp}]",
+        )
         if m.is_moe:
             need(m.n_experts % self.ep == 0, "ep", f"must divide the {m.n_experts} experts of {m.name}")
         else:
@@ -182,6 +195,13 @@ class Plan:
                     f"plan: global_batch = {global_batch} must be a multiple of dp x micro_batch = {group}; "
                     "change the batch, dp or micro_batch"
                 )
+            count = global_batch // group
+            need(
+                self.virtual_stages == 1 or count <= self.pp or count % self.pp == 0,
+                "virtual_stages",
+                f"interleaves {count} micro-batches over {self.pp} stages, and the schedule takes them in groups of "
+                f"{self.pp}; make them a multiple of it by the batch, dp or micro_batch, or use 1",
+            )
         return self
 
 
@@ -246,7 +266,7 @@ _COUNT = "[1, inf)"
     "eq-parallel-degrees",
     formula="tp * pp * cp * dp",
     units={"tp": "1", "pp": "1", "cp": "1", "dp": "1", "return": "1"},
-    domain={"tp": _COUNT, "pp": _COUNT, "cp": _COUNT, "dp": _COUNT},
+    domain={"tp": COUNT, "pp": COUNT, "cp": COUNT, "dp": COUNT},
     source="grattafiori2024llama3",
     where="sec. 3.3.2",
 )
@@ -283,7 +303,7 @@ def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
     "eq-expert-replicas",
     formula="devices / (tp * pp * ep)",
     units={"devices": "1", "tp": "1", "pp": "1", "ep": "1", "return": "1"},
-    domain={"devices": _COUNT, "tp": _COUNT, "pp": _COUNT, "ep": _COUNT},
+    domain={"devices": COUNT, "tp": COUNT, "pp": COUNT, "ep": COUNT},
     source="reddi2026mathpage",
     where="sec. 2.4",
 )
@@ -323,7 +343,7 @@ def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
     "eq-micro-batches",
     formula="global_batch / (dp * micro_batch)",
     units={"global_batch": "1", "dp": "1", "micro_batch": "1", "return": "1"},
-    domain={"global_batch": _COUNT, "dp": _COUNT, "micro_batch": _COUNT},
+    domain={"global_batch": COUNT, "dp": COUNT, "micro_batch": COUNT},
     source="narayanan2021megatron",
     where="sec. 3.1",
 )
@@ -362,16 +382,17 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
 
 @equation(
     "eq-pipeline-bubble",
-    formula="(pp - 1) / (virtual_stages * micro_batches + pp - 1)",
+    formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches + pp - 1 "
+    "+ (virtual_stages - 1) * max(0, pp - micro_batches))",
     units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
-    domain={"pp": _COUNT, "micro_batches": _COUNT, "virtual_stages": _COUNT},
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
     source="reddi2026mathpage",
-    where="sec. 2.3",
+    where="sec. 2.3, here with interleaving",
 )
 def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Share of the **whole** step in which a pipeline's device waits.
 
-    Formula: (P - 1) / (V m + P - 1).
+    Formula: u / (V m + u), where u = P - 1 + (V - 1) max(0, P - m).
 
     Parameters
     ----------
@@ -380,7 +401,8 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
     micro_batches : float or array, 1
         Micro-batches per step.
     virtual_stages : float or array, 1
-        Model chunks per device; 1 is plain 1F1B or GPipe.
+        Model chunks per device; 1 is plain 1F1B or GPipe. Where chunks are unequal: a device's work over that of the
+        largest chunk, at most their number.
 
     Returns
     -------
@@ -391,28 +413,30 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
     InputError
         A count below 1 or not finite.
 
-    Assumptions: equal stages; transfers between stages are hidden.
+    Assumptions: as for :func:`bubble_ratio`.
 
     >>> bubble_fraction(pp=4, micro_batches=57)
     0.05
 
-    Source: reddi2026mathpage, sec. 2.3.
+    Source: reddi2026mathpage, sec. 2.3, here with interleaving.
     """
-    return (pp - 1) / (virtual_stages * micro_batches + pp - 1)
+    waits = pp - 1 + (virtual_stages - 1) * maximum(0, pp - micro_batches)
+    return waits / (virtual_stages * micro_batches + waits)
 
 
 @equation(
     "eq-pipeline-bubble-ratio",
-    formula="(pp - 1) / (virtual_stages * micro_batches)",
+    formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches)",
     units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
-    domain={"pp": _COUNT, "micro_batches": _COUNT, "virtual_stages": _COUNT},
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
     source="narayanan2021megatron",
-    where="sec. 2.2",
+    where="sec. 2.2, here also for fewer micro-batches than stages",
 )
 def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Waiting time of a pipeline's device over its **ideal** computing time.
 
-    Formula: (P - 1) / (V m).
+    Formula: (P - 1 + (V - 1) max(0, P - m)) / (V m). With m >= P that is (P - 1) / (V m); with fewer, no step is shorter
+    than P stage times, because one micro-batch must pass every chunk.
 
     Parameters
     ----------
@@ -421,7 +445,8 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     micro_batches : float or array, 1
         Micro-batches per step.
     virtual_stages : float or array, 1
-        Model chunks per device; 1 is plain 1F1B or GPipe.
+        Model chunks per device; 1 is plain 1F1B or GPipe. Where chunks are unequal: a device's work over that of the
+        largest chunk, at most their number.
 
     Returns
     -------
@@ -432,28 +457,34 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     InputError
         A count below 1 or not finite.
 
-    Assumptions: as for :func:`bubble_fraction`, to which it is tied by fraction = ratio / (1 + ratio).
+    Assumptions: equal chunks, dealt to the devices in turn; transfers between stages are hidden. No schedule waits less, and
+    one attains it: all forward passes chunk by chunk, then all backward ones. Interleaved 1F1B attains it with less memory
+    where m is a multiple of P, which Megatron asks for. Tied to :func:`bubble_fraction` by fraction = ratio / (1 + ratio).
 
     >>> bubble_ratio(pp=5, micro_batches=16)
     0.25
+    >>> bubble_ratio(pp=16, micro_batches=1, virtual_stages=4)  # alone in the pipeline, however thin its chunks
+    15.0
 
-    Source: narayanan2021megatron, sec. 2.2.
+    Source: narayanan2021megatron, sec. 2.2, here also for fewer micro-batches than stages.
     """
-    return (pp - 1) / (virtual_stages * micro_batches)
+    return (pp - 1 + (virtual_stages - 1) * maximum(0, pp - micro_batches)) / (virtual_stages * micro_batches)
 
 
 @equation(
     "eq-pipeline-time",
-    formula="micro_batches * slowest_stage + other_stages / virtual_stages",
+    formula="micro_batches * slowest_stage + other_stages / virtual_stages + (1 - 1 / virtual_stages) * "
+    "max(0 * other_stages, other_stages - (micro_batches - 1) * slowest_stage)",
     units={"slowest_stage": "s", "other_stages": "s", "micro_batches": "1", "virtual_stages": "1", "return": "s"},
-    domain={"micro_batches": _COUNT, "virtual_stages": _COUNT},
+    domain={"micro_batches": COUNT, "virtual_stages": _COUNT},
     source="narayanan2021megatron",
     where="sec. 2.2, here for unequal stages",
 )
 def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Time of a pipelined step, whose slowest stage sets the beat.
 
-    Formula: T = m t_slowest + (sum of the other stages' t) / V.
+    Formula: T = m t_slowest + t_others / V + (1 - 1/V) max(0, t_others - (m - 1) t_slowest). The last term is there when
+    the pipeline has more stages than micro-batches: the first micro-batch comes round too late for the next chunk.
 
     Parameters
     ----------
@@ -476,21 +507,25 @@ def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, vir
         A negative time, a count below 1, or a value that is not finite.
 
     Assumptions: every stage splits its time between forward and backward in the same proportion; transfers are hidden;
-    exact for GPipe and an upper bound for 1F1B; with V > 1 the stages are equal and m is a multiple of P.
+    exact for GPipe and an upper bound for 1F1B; with V > 1 the stages are equal, and what :func:`bubble_ratio` says of
+    schedules holds.
 
     >>> pipeline_time(slowest_stage=2.0, other_stages=6.0, micro_batches=8)
     22.0
+    >>> pipeline_time(slowest_stage=1.0, other_stages=1.0, micro_batches=1, virtual_stages=100)
+    2.0
 
     Source: narayanan2021megatron, sec. 2.2, here for unequal stages.
     """
-    return micro_batches * slowest_stage + other_stages / virtual_stages
+    late = maximum(0 * other_stages, other_stages - (micro_batches - 1) * slowest_stage)
+    return micro_batches * slowest_stage + other_stages / virtual_stages + (1 - 1 / virtual_stages) * late
 
 
 @equation(
     "eq-zero-bubble",
     formula="(pp - 1) * max(0 * forward, forward + backward_input - backward_weight)",
     units={"pp": "1", "forward": "s", "backward_input": "s", "backward_weight": "s", "return": "s"},
-    domain={"pp": _COUNT},
+    domain={"pp": COUNT},
     source="qi2024zerobubble",
     where="table 2, ZB-H1",
 )
@@ -592,7 +627,7 @@ def tp_allreduce_bytes(
     "eq-tp-volume",
     formula="2 * message * (tp - 1) / tp",
     units={"message": "byte", "tp": "1", "return": "byte"},
-    domain={"tp": _COUNT},
+    domain={"tp": COUNT},
     source="narayanan2021megatron",
     where="sec. 3.2",
 )
@@ -717,7 +752,7 @@ def cp_exchange_bytes(
         "element_bytes": "byte",
         "return": "byte",
     },
-    domain={"shards": _COUNT},
+    domain={"shards": COUNT},
     source="narayanan2021megatron",
     where="sec. 4.1",
 )
@@ -786,7 +821,7 @@ def pp_transfer_bytes(
         "grad_bytes": "byte",
         "return": "byte",
     },
-    domain={"ranks": _COUNT},
+    domain={"ranks": COUNT},
     source="rajbhandari2020zero",
     where="sec. 7.2.2",
 )
@@ -838,7 +873,7 @@ def fsdp_bytes(
     "eq-dp-gradients",
     formula="parameters * grad_bytes / (tp * pp)",
     units={"parameters": "1", "tp": "1", "pp": "1", "grad_bytes": "byte", "return": "byte"},
-    domain={"tp": _COUNT, "pp": _COUNT},
+    domain={"tp": COUNT, "pp": COUNT},
     source="narayanan2021megatron",
     where="sec. 3.3",
 )

@@ -54,6 +54,52 @@ def test_choices_reach_the_search(run: Any) -> None:
     assert max(r["memory_bytes"] for r in out["best"]) <= 60e9
 
 
+def test_limits_reach_the_search_as_lists_and_as_maxima(run: Any) -> None:
+    out = run(
+        PLAN, "--tp", "1,2", "4", "--max-cp", "2", "--pp", "1", "--recompute", "none,full", "--count", "999", "--json"
+    )
+    rows = out["best"]
+    assert {r["tp"] for r in rows} == {1, 2, 4} and {r["pp"] for r in rows} == {1} and {r["cp"] for r in rows} == {1, 2}
+    assert {r["recompute"] for r in rows} == {"none", "full"}
+    assert out["limits"] == {"only": {"tp": [1, 2, 4], "pp": [1]}, "most": {"cp": 2}}
+    one = run(
+        PLAN, "--virtual-stages", "2", "--max-dp", "4", "--ep", "1", "--sharding", "zero1", "--count", "99", "--json"
+    )
+    assert {(r["virtual_stages"], r["dp"] <= 4, r["sharding"]) for r in one["best"]} == {(2, True, "zero1")}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--tp", "3"), "tp = 3 cannot split Llama-3.1-8B with 4096 tokens on 16 devices; choose from 1, 2, 4, 8, 16"),
+        (("--tp", "0"), "argument --tp: '0' is not a list of whole numbers of at least 1"),
+        (("--tp", "1,x"), "argument --tp: '1,x' is not a list of whole numbers"),
+        (("--max-cp", "0"), "most['cp'] = 0 must be a whole number"),
+        (("--micro-batch", "0"), "argument --micro-batch: '0' is not a list of whole numbers of at least 1"),
+        (("--recompute", "some"), "'some' is not one of none, selective, full"),
+        (("--sharding", "zero1,zero9"), "'zero9' is not one of none, zero1, zero2, fsdp, hsdp"),
+        (("--count", "0"), "--count 0 must be at least 1"),
+        (("--nodes", str(2**63)), "devices = an integer of 67 bits must be a whole number in [1, 1e+07]"),
+        (("--global-batch", str(2**63)), "global_batch = an integer of 64 bits"),
+        (("--seq", str(2**63)), "seq = an integer of 64 bits"),
+    ],
+)
+def test_a_refused_limit_says_what_is_allowed(run: Any, options: tuple[str, ...], message: str) -> None:
+    said = run(PLAN, *options)
+    assert message in said and len(said.splitlines()) == 1
+
+
+def test_the_first_rank_gives_its_reason_and_its_range(run: Any) -> None:
+    text = run(PLAN, "--mode", "calibrated")
+    assert "Rank 1: " in text and ("equally fast" in text or "faster than the next" in text)
+    assert "The first should take " in text and "the model cannot rank them" in text
+    assert "whose errors nobody has counted" in run(PLAN)
+    out = run(PLAN, "--mode", "calibrated", "--json")
+    low, high = out["interval_s"]
+    assert low < out["best"][0]["time_s"] < high and out["alike"] > 1 and out["why_first"] in text
+    assert run(PLAN, "--json")["interval_s"] is None
+
+
 def test_text_says_what_was_tried_and_why_the_others_lose(run: Any) -> None:
     text = run(PLAN)
     assert "plans for Llama-3.1-8B on 16 x H100" in text

@@ -198,6 +198,29 @@ def test_every_slip_gets_its_own_hint(e: Exercise) -> None:
     assert len({m.hint for m in e.mistakes}) == len(e.mistakes)
 
 
+@pytest.mark.independent
+def test_a_right_step_with_few_micro_batches_is_accepted() -> None:
+    """06.3: what an event simulation finds (tests/test_parallelism.py), P + (m - 1)/V stage times, and the two tails."""
+    e = EXERCISES["06.3"]
+    for g in e.every_draw():
+        assert g["micro_batches"] < g["pp"]
+        stages = g["pp"] + (g["micro_batches"] - 1) / g["virtual_stages"]
+        answer = stages * g["stage"] + g["gradients"] + g["parameters"] * g["optimizer_bytes"] / g["bandwidth"]
+        assert engine.grade(e, answer, g).correct
+        faster = answer - (stages - g["micro_batches"] - (g["pp"] - 1) / g["virtual_stages"]) * g["stage"]
+        assert engine.grade(e, faster, g).mistake == "below-the-critical-path"
+
+
+def test_numbers_of_a_prompt_are_written_as_people_write_them() -> None:
+    texts = {e.id: [e.question(g) for g in e.every_draw()] for e in EXERCISES.values() if e.slug[:2] in ("05", "06")}
+    for id_, several in texts.items():
+        for text in several:
+            assert not re.search(r"\d[eE]\+?\d", text), (id_, text)
+            assert "billion FLOP" not in text, (id_, text)
+    assert any("16 million tokens" in text for text in texts["06.12"])
+    assert any("4.2 EFLOP" in text for text in texts["06.8"])
+
+
 @pytest.mark.parametrize("e", NUMBERS, ids=by_id)
 def test_no_hint_gives_the_answer_away(e: Exercise) -> None:
     for seed in SEEDS[:50]:

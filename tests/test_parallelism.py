@@ -127,6 +127,153 @@ def test_interleaving_takes_what_the_closed_form_says(stages: int, m: int, virtu
     assert parallelism.bubble_ratio(stages, m, virtual) == pytest.approx(simulated / (3.0 * m) - 1, rel=1e-12)
 
 
+# Any number of micro-batches: a second simulator, in which free devices choose among all work that is ready.
+
+
+def breadth_first(job: Job, stages: int, forward_first: bool = True) -> tuple[int, ...]:
+    """All micro-batches through a round of chunks, then through the next; the other way back."""
+    kind, i, chunk = job
+    late = (kind == "B") == forward_first
+    return (late, chunk // stages if kind == "F" else -(chunk // stages), i)
+
+
+def depth_first(job: Job, stages: int, forward_first: bool = True) -> tuple[int, ...]:
+    """The micro-batch that has come furthest goes on first."""
+    kind, i, chunk = job
+    return ((kind == "B") == forward_first, -chunk if kind == "F" else chunk, i)
+
+
+def in_groups(job: Job, stages: int, forward_first: bool = True) -> tuple[int, ...]:
+    """Megatron's way: P micro-batches through all rounds, then the next P."""
+    kind, i, chunk = job
+    late = (kind == "B") == forward_first
+    return (late, i // stages, chunk // stages if kind == "F" else -(chunk // stages), i)
+
+
+def chosen_freely(stages: int, m: int, forward: list[int], backward: list[int], first: object, flag: bool) -> int:
+    """End of the last job when every free device starts the most urgent of its ready jobs; whole numbers of time."""
+    chunks, now, running = len(forward), 0, {}
+    ready: list[set[Job]] = [set() for _ in range(stages)]
+    ready[0] = {("F", i, 0) for i in range(m)}
+    while running or any(ready):
+        for d in range(stages):
+            if d not in running and ready[d]:
+                job = min(ready[d], key=lambda j: first(j, stages, flag))  # type: ignore[operator]
+                ready[d].remove(job)
+                running[d] = (now + (forward if job[0] == "F" else backward)[job[2]], job)
+        now = min(end for end, _ in running.values())
+        for d in [d for d, (end, _) in running.items() if end == now]:
+            kind, i, chunk = running.pop(d)[1]
+            if kind == "F" and chunk + 1 < chunks:
+                ready[(chunk + 1) % stages].add(("F", i, chunk + 1))
+            elif kind == "F":
+                ready[d].add(("B", i, chunk))
+            elif chunk:
+                ready[(chunk - 1) % stages].add(("B", i, chunk - 1))
+    return now
+
+
+CHOICES = [(first, flag) for first in (breadth_first, depth_first, in_groups) for flag in (True, False)]
+
+
+def every_order(stages: int, m: int, forward: list[int], backward: list[int]) -> list[int]:
+    return [chosen_freely(stages, m, forward, backward, first, flag) for first, flag in CHOICES]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("stages", "m", "virtual", "stage_times"),
+    [
+        (16, 4, 8, 16.375), (16, 1, 2, 16.0), (8, 4, 2, 9.5), (20, 16, 3, 25.0), (2, 1, 100, 2.0),
+        (16, 24, 3, 29.0), (16, 28, 5, 31.0), (4, 8, 2, 9.5), (16, 16, 2, 23.5),
+    ],
+)  # fmt: skip
+def test_a_pipeline_with_few_micro_batches(stages: int, m: int, virtual: int, stage_times: float) -> None:
+    """Simulated by the first readers of this book, and again here."""
+    chunks = stages * virtual
+    assert min(every_order(stages, m, [1] * chunks, [2] * chunks)) == pytest.approx(3 * virtual * stage_times)
+    assert parallelism.pipeline_time(1.0, stages - 1.0, m, virtual) == pytest.approx(stage_times, rel=1e-12)
+    assert parallelism.bubble_ratio(stages, m, virtual) == pytest.approx(stage_times / m - 1, rel=1e-12)
+    assert parallelism.bubble_fraction(stages, m, virtual) == pytest.approx(1 - m / stage_times, rel=1e-12)
+
+
+@pytest.mark.independent
+@given(st.integers(1, 7), st.integers(1, 16), st.integers(1, 5), st.integers(1, 3), st.integers(1, 4))
+def test_no_schedule_beats_the_closed_form_and_one_attains_it(
+    stages: int, m: int, virtual: int, forward: int, backward: int
+) -> None:
+    """The bound is exact for every P, m and V: going breadth first attains it, and no order of ours comes below."""
+    chunks, stage = stages * virtual, virtual * (forward + backward)
+    ends = every_order(stages, m, [forward] * chunks, [backward] * chunks)
+    time = parallelism.pipeline_time(float(stage), float(stage * (stages - 1)), m, virtual)
+    assert min(ends) == pytest.approx(time, rel=1e-12)
+    assert ends[0] == min(ends)
+    assert time == pytest.approx(stage * m * (1 + parallelism.bubble_ratio(stages, m, virtual)), rel=1e-12)
+
+
+@pytest.mark.independent
+@given(st.integers(1, 64), st.integers(1, 200), st.integers(1, 100))
+def test_no_pipeline_is_faster_than_its_critical_path(pp: int, m: int, virtual: int) -> None:
+    time = m * (1 + parallelism.bubble_ratio(pp, m, virtual))  # in stage times
+    assert max(pp, m) * (1 - 1e-12) <= time <= (m + pp - 1) * (1 + 1e-12)
+    assert time <= m * (1 + parallelism.bubble_ratio(pp, m, max(1, virtual - 1))) * (
+        1 + 1e-12
+    )  # more chunks, no slower
+    if m >= pp:  # Narayanan et al., sec. 2.2
+        assert time == pytest.approx(m + (pp - 1) / virtual, rel=1e-12)
+    assert parallelism.bubble_fraction(2, 1, 100) >= 0.49
+
+
+@pytest.mark.independent
+@given(st.integers(2, 5), st.integers(1, 11), st.integers(1, 4), st.integers(-2, 9))
+def test_unequal_chunks_are_no_better_than_fewer_of_the_largest_size(
+    stages: int, m: int, virtual: int, more: int
+) -> None:
+    """Layers dealt to chunks in turn; the last chunk, then the first, is lighter or empty when layers are few."""
+    chunks = stages * virtual
+    layers = chunks + more
+    if layers < stages:
+        return
+    held = [layers // chunks] * chunks
+    for i in range(layers % chunks):
+        held[i] += 1
+    if more < 0:
+        held = [0 if c == chunks - 1 or (more == -2 and c == 0) else 1 for c in range(chunks)]
+    plan = Plan(pp=stages, virtual_stages=virtual)
+    fullest, largest = plan.slowest_stage_layers(layers), plan.largest_chunk_layers(layers)
+    assert largest == max(held)
+    assert fullest == max(sum(held[d::stages]) for d in range(stages))
+    ours = m * fullest * (1 + parallelism.bubble_ratio(stages, m, fullest / largest))
+    played = min(every_order(stages, m, held, [2 * n for n in held])) / 3
+    assert max(m * fullest, layers) <= played * (1 + 1e-12) <= ours * (1 + 1e-9)
+    if layers % chunks == 0:
+        assert played == pytest.approx(ours, rel=1e-12)
+
+
+@pytest.mark.published
+def test_llama_3_may_have_had_a_layer_per_chunk() -> None:
+    """Grattafiori et al., sec. 3.3.2: one layer less on the first and the last stage; 126 layers in 16 x 8 chunks."""
+    plan = Plan(tp=8, pp=16, dp=128, virtual_stages=8)
+    assert plan.check("Llama-3.1-405B", devices=16384, global_batch=2048) is plan
+    assert (plan.slowest_stage_layers(126), plan.largest_chunk_layers(126)) == (8, 1)
+    with pytest.raises(InputError, match=r"virtual_stages = 9 makes 144 chunks of 126 layers.*stay in \[1, 8\]"):
+        Plan(tp=8, pp=16, virtual_stages=9).check("Llama-3.1-405B")
+
+
+@pytest.mark.parametrize("name", ["pp", "micro_batches"])
+def test_half_a_micro_batch_is_refused_by_name(name: str) -> None:
+    good = {"pp": 4, "micro_batches": 8}
+    for function in (parallelism.bubble_fraction, parallelism.bubble_ratio):
+        for value in (3.5, np.float64(3.5), np.array([4.0, 3.5])):
+            with pytest.raises(InputError, match=rf"{function.__name__}: {name} = .*whole number"):
+                function(**(good | {name: value}))
+    with pytest.raises(InputError, match=r"pipeline_time: micro_batches = 3.5 .*whole number"):
+        parallelism.pipeline_time(1.0, 3.0, 3.5)
+    with pytest.raises(InputError, match=r"devices: tp = 8.5 .*whole number"):
+        parallelism.devices(8.5, 1, 1, 1)
+    assert parallelism.bubble_ratio(4.0, np.array([8, 16])).tolist() == [3 / 8, 3 / 16]
+
+
 @pytest.mark.independent
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=7), st.integers(1, 12))
 def test_uneven_stages(weights: list[float], m: int) -> None:
@@ -331,7 +478,9 @@ def test_a_good_plan_returns_itself() -> None:
         ({"tp": 3}, {}, r"tp = 3 must divide the 16 heads"),
         ({"tp": 32}, {}, r"tp = 32 must divide the 16 heads"),
         ({"pp": 25}, {}, r"pp = 25 must lie in \[1, 24\]"),
-        ({"pp": 8, "virtual_stages": 4}, {}, r"virtual_stages = 4 makes 32 chunks of 24 layers; stay in \[1, 3\]"),
+        ({"pp": 8, "virtual_stages": 4}, {}, r"virtual_stages = 4 makes 32 chunks of 24 layers, .*stay in \[1, 3\]"),
+        ({"pp": 4, "virtual_stages": 7}, {}, r"virtual_stages = 7 makes 28 chunks of 24 layers, .*stay in \[1, 6\]"),
+        ({"pp": 4, "virtual_stages": 2}, {"global_batch": 6}, r"virtual_stages = 2 interleaves 6 micro-batches over 4"),
         ({"virtual_stages": 2}, {}, r"virtual_stages = 2 needs a pipeline"),
         ({"ep": 2, "dp": 2}, {}, r"ep = 2 needs experts, and toy has none"),
         ({"hsdp_group": 2, "dp": 2}, {}, r"hsdp_group = 2 belongs to sharding 'hsdp'"),

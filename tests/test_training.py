@@ -94,13 +94,43 @@ def test_compute_alone_is_flops_over_peak() -> None:
 @pytest.mark.independent
 def test_nothing_hides_the_bubble() -> None:
     """P 8, m 32: the step is 1.22 times its arithmetic, not 1.04."""
-    bare = replace(BARE, layers=8)
+    bare = replace(BARE, layers=16)
     fast = replace(MACHINE, inter_bandwidth=1e30, intra_bandwidth=1e30)
     t = step_terms(bare, Layout(32, 10_000, pp=8), fast, replace(DATASHEET, optimizer_bytes=0.0))
     assert t.time / t.gemm == pytest.approx(1 + 7 / 32)
     assert t.bubble / t.gemm == pytest.approx(bubble_ratio(8, 32))
     twice = step_terms(bare, Layout(32, 10_000, pp=8, virtual_stages=2), fast, DATASHEET)
     assert twice.bubble == pytest.approx(t.bubble / 2)
+
+
+@pytest.mark.independent
+def test_a_pipeline_fills_by_whole_chunks() -> None:
+    """126 layers in 112 chunks: some chunks have 2 layers, so 7 of them fill no sooner than 4 of 2 layers each."""
+    bare = replace(BARE, layers=126)
+    fast = replace(MACHINE, inter_bandwidth=1e30, intra_bandwidth=1e30)
+
+    def layers_waited(virtual: int) -> float:
+        t = step_terms(bare, Layout(32, 10_000, pp=16, virtual_stages=virtual), fast, DATASHEET)
+        return t.bubble / (t.gemm / 32 / 8)
+
+    waits = {v: layers_waited(v) for v in (1, 2, 4, 7, 8)}
+    assert waits == pytest.approx({v: 15.0 * n for v, n in ((1, 8), (2, 4), (4, 2), (7, 2), (8, 1))})
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("virtual", [2, 4, 7, 8])
+def test_one_micro_batch_of_llama_3_passes_every_layer_however_it_is_interleaved(virtual: int) -> None:
+    """TP 8, PP 16, one micro-batch: 126 layers (128 places), forward and backward, one after the other."""
+    cluster = catalog.cluster("DGX-H100", 128)
+    plain, interleaved = (
+        training.training_step(
+            "Llama-3.1-405B", Plan(tp=8, pp=16, dp=8, virtual_stages=v), cluster, global_batch=8, seq=8192
+        )
+        for v in (1, virtual)
+    )
+    assert interleaved.time >= plain.time
+    one_stage = plain.terms.gemm + plain.terms.attention + plain.terms.tensor_parallel
+    assert interleaved.time > 126 / 8 * one_stage
 
 
 @pytest.mark.independent
@@ -402,6 +432,20 @@ def test_weights_that_stay_are_gathered_once() -> None:
     assert layout_of(replace(plan, reshard_after_forward=True), 64, 4096).keeps_gathered == 0
     assert layout_of(replace(plan, pp=1), 64, 4096).keeps_gathered == 0
     assert layout_of(replace(plan, sharding="zero1"), 64, 4096).keeps_gathered == 0
+
+
+@pytest.mark.independent
+def test_a_gathering_over_many_devices_pays_for_its_steps() -> None:
+    """128 ranks on 16 domains of eight: 15 of the 127 steps cross the network, in each of three passes of each layer."""
+    late = replace(REAL, cp_node_step=1e-3, cp_network_step=1e-2)
+    layout = Layout(128, 4096, dp=128, weight_shards=128, optimizer_shards=128, attended=2048)
+    slow = replace(MACHINE, inter_bandwidth=1e6)
+    dense = replace(WORK, expert_params=0.0, active_expert_params=0.0, top_k=0)
+    free, paid = (step(layout, dense, slow, e).weight_gather for e in (REAL, late))
+    assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2))
+    experts = replace(layout, ep=8)  # 16 ranks share an expert, each in another domain
+    free, paid = (step(experts, WORK, slow, e).weight_gather for e in (REAL, late))
+    assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2 + 15 * 1e-2))
 
 
 @pytest.mark.independent

@@ -56,13 +56,22 @@ def test_exposed_time_by_a_schedule() -> None:
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize(("pp", "m", "virtual"), [(1, 1, 1), (8, 32, 1), (8, 32, 2), (16, 16, 4)])
+@pytest.mark.parametrize(("pp", "m", "virtual"), [(1, 1, 1), (8, 32, 1), (8, 32, 2), (16, 16, 4), (16, 4, 8)])
 def test_the_step_is_the_pipeline_of_chapter_five(pp: int, m: int, virtual: int) -> None:
     """Equal stages: m of them and the others once, which is what the event-by-event simulation of chapter 5 confirms."""
     stage = 0.25
     ours = training.pipelined_step(stage, m, pp, virtual)
     assert ours == pytest.approx(parallelism.pipeline_time(stage, stage * (pp - 1), m, virtual))
     assert ours / (m * stage) - 1 == pytest.approx(parallelism.bubble_ratio(pp, m, virtual))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("pp", "m", "virtual", "stages"), [(16, 4, 8, 16.375), (16, 1, 7, 16.0), (20, 16, 3, 25.0), (20, 16, 2, 27.5)]
+)
+def test_no_chunks_are_thin_enough_to_skip_a_stage(pp: int, m: int, virtual: int, stages: float) -> None:
+    """Simulated in tests/test_parallelism.py, and by the readers who found it missing."""
+    assert training.pipelined_step(1.0, m, pp, virtual) == pytest.approx(stages)
 
 
 @pytest.mark.independent

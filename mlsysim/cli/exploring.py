@@ -1,6 +1,7 @@
 """``mlsysim plan``: every way to split a model over a cluster, the fastest that fit, and why the others lose."""
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -10,6 +11,43 @@ from mlsysim.cli.training import MODES, pick_efficiencies
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
 from mlsysim.training import StepTerms
+
+_DEGREES = {
+    "tp": "tensor-parallel degrees",
+    "pp": "pipeline stages",
+    "cp": "context-parallel degrees",
+    "dp": "data-parallel degrees",
+    "ep": "expert-parallel degrees",
+    "virtual-stages": "model chunks per device",
+}
+
+
+def _numbers(text: str) -> list[int]:
+    """Whole numbers of at least 1, with commas between them."""
+    found = []
+    for part in text.split(","):
+        if not (part.strip().isdecimal() and len(part.strip()) <= 12 and int(part) >= 1):
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a list of whole numbers of at least 1, as 1,2,4")
+        found.append(int(part))
+    return found
+
+
+def _words(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Some of these words, with commas between them."""
+
+    def read(text: str) -> list[str]:
+        found = [part.strip() for part in text.split(",")]
+        for word in found:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"{word[:40]!r} is not one of {', '.join(known)}")
+        return found
+
+    return read
+
+
+def _flat(lists: Sequence[list[Any]] | None, default: Sequence[Any] | None = None) -> Any:
+    """What an option that may be given several values, each a list, holds altogether."""
+    return default if lists is None else [value for part in lists for value in part]
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +65,12 @@ def _plan(args: argparse.Namespace) -> None:
         search = explore.plan
     except ImportError as error:
         raise InputError("mlsysim plan needs NumPy; run: pip install 'mlsysim-book[scale]'") from error
+    if args.count < 1:
+        raise InputError(f"--count {args.count} must be at least 1")
     cluster = catalog.cluster(args.node, args.nodes)
+    names = {name: name.replace("-", "_") for name in _DEGREES}
+    only = {name: _flat(getattr(args, name)) for name in names.values() if getattr(args, name) is not None}
+    most = {name: getattr(args, f"max_{name}") for name in names.values() if getattr(args, f"max_{name}") is not None}
     found = search(
         pick_model(args.model),
         cluster,
@@ -35,14 +78,15 @@ def _plan(args: argparse.Namespace) -> None:
         seq=args.seq,
         precision=args.precision,
         efficiencies=pick_efficiencies(args.mode, cluster.node.device, args.precision),
-        micro_batches=args.micro_batch,
-        shardings=args.sharding,
-        recomputes=args.recompute,
+        micro_batches=_flat(args.micro_batch, (1, 2, 4, 8)),
+        shardings=_flat(args.sharding, ("zero1", "fsdp", "hsdp")),
+        recomputes=_flat(args.recompute, RECOMPUTES),
+        only=only,
+        most=most,
         capacity=args.capacity,
     )
-    if args.count < 1:
-        raise InputError(f"--count {args.count} must be at least 1")
     best = found.best(args.count)
+    known = found.interval()
     if args.json:
         print_json(
             {
@@ -55,7 +99,11 @@ def _plan(args: argparse.Namespace) -> None:
                 "tried": len(found.rows),
                 "fitting": len(found.fitting),
                 "capacity_bytes": found.capacity,
+                "limits": {"only": only, "most": most},
                 "best": [_row(best.row(i)) for i in range(len(best))],
+                "why_first": found.why_first(),
+                "interval_s": None if known is None else known.ends,
+                "alike": None if known is None else found.alike(),
                 "losers": found.losers(),
             }
         )
@@ -63,6 +111,8 @@ def _plan(args: argparse.Namespace) -> None:
     print(f"{len(found.rows):,} plans for {found.model.name} on {cluster.devices:,} x {cluster.node.device.name};")
     print(f"{len(found.fitting):,} fit into {units.format(found.capacity, 'byte')}\n")
     print(found.explain(args.count))
+    print(f"\nRank 1: {found.why_first()}.")
+    print(found.caution(args.count))
     reasons = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in found.losers().items())
     print(f"\nPlans that lose, by their worst term beside the best plan: {reasons}")
 
@@ -75,7 +125,8 @@ def add(commands: Commands) -> None:
         help="search every parallel plan of a model on a cluster",
         epilog="JSON: model, node, devices, global_batch, seq, mode, tried and fitting (plans), capacity_bytes, best (a "
         "list of plans, the fastest first: tp, pp, cp, dp, ep, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
-        "time_s, mfu, memory_bytes, terms_s), "
+        "time_s, mfu, memory_bytes, terms_s), limits (only, most: as given), why_first (text), interval_s (range of the first plan; "
+        "null unless calibrated), alike (plans that lie in it), "
         "losers (plans by reason: memory, or the term that costs most beside the best plan).",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
@@ -85,15 +136,24 @@ def add(commands: Commands) -> None:
     p.add_argument("--seq", required=True, type=int, help="tokens per sequence")
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
     p.add_argument("--mode", default="datasheet", choices=MODES, help="efficiencies (default: datasheet)")
-    p.add_argument("--micro-batch", type=int, nargs="+", default=[1, 2, 4, 8], help="to try (default: 1 2 4 8)")
+    several: dict[str, Any] = {"nargs": "+", "metavar": "N,N"}
     p.add_argument(
-        "--sharding",
-        nargs="+",
-        default=["zero1", "fsdp", "hsdp"],
-        choices=SHARDINGS,
-        help="to try (default: zero1 fsdp hsdp)",
+        "--micro-batch", type=_numbers, help="sequences per micro-batch to try (default: 1,2,4,8)", **several
     )
-    p.add_argument("--recompute", nargs="+", default=list(RECOMPUTES), choices=RECOMPUTES, help="to try (default: all)")
+    for name, text in _DEGREES.items():
+        p.add_argument(f"--{name}", type=_numbers, help=f"{text} to try (default: all that divide)", **several)
+        p.add_argument(f"--max-{name}", type=int, metavar="N", help=f"the largest of the {text}")
+    for name, known, default in (
+        ("sharding", SHARDINGS, "zero1,fsdp,hsdp"),
+        ("recompute", RECOMPUTES, ",".join(RECOMPUTES)),
+    ):
+        p.add_argument(
+            f"--{name}",
+            type=_words(known),
+            nargs="+",
+            metavar="NAME,NAME",
+            help=f"to try, of {', '.join(known)} (default: {default})",
+        )
     p.add_argument("--capacity", type=quantity("byte"), help="memory that a plan may take (default: the device's)")
     p.add_argument("--count", type=int, default=5, help="plans to print (default: 5)")
     p.set_defaults(run=_plan)

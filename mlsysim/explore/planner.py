@@ -1,25 +1,31 @@
 """The best plan for a model on a cluster: every plan there is, its time and memory, the front, and why the others lose."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from mlsysim import catalog, training, units
+from mlsysim import catalog, intervals, training, units
 from mlsysim.catalog import Cluster, Model
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
+from mlsysim.intervals import Interval
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
 from mlsysim.tables import Table, table
 from mlsysim.training import DATASHEET, Efficiencies, StepTerms
+from mlsysim.training.step import CALIBRATED
 
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
 CHOICES = ("sharding", "recompute")
 TERMS = tuple(f.name for f in fields(StepTerms))
+LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
+KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
+TIE = 1e-3  # a thousandth of a step, far below any error of the model: plans closer than that are equally fast
+_MOST = {"devices": 10**7, "global_batch": 10**9, "seq": 10**9}  # beyond, columns of integers would not be exact
 
 
 def _divisors(n: int) -> list[int]:
@@ -27,13 +33,57 @@ def _divisors(n: int) -> list[int]:
     return sorted({*small, *(n // d for d in small)})
 
 
+def _whole(name: str, value: object, most: float = float("inf")) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        shown = (
+            f"an integer of {value.bit_length()} bits"
+            if isinstance(value, int) and abs(value) > 10**18
+            else repr(value)
+        )
+        raise InputError(f"plan search: {name} = {shown} must be a whole number in [1, {most:g}]")
+
+
+def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
+    """Chunks per device: as Megatron runs them, with micro-batches in groups of the stages, and chunks of equal size, of
+    which the first and the last may have a layer less (they hold the embedding and the head)."""
+    if pp == 1 or micro_batches % pp:
+        return [1]
+    most = (layers + 2) // pp
+    return [v for v in range(1, most + 1) if v == 1 or -layers % (pp * v) <= 2]
+
+
+def _limits(
+    only: Mapping[str, Sequence[int]] | None, most: Mapping[str, int] | None
+) -> dict[str, Callable[[int], bool]]:
+    """What each degree may be, from lists and maxima."""
+    for kind, given in (("only", only or {}), ("most", most or {})):
+        for name, values in given.items():
+            if name not in LIMITED:
+                raise InputError(f"plan search: {kind} names {name!r}; choose from {', '.join(LIMITED)}")
+            for value in values if isinstance(values, Sequence) else [values]:
+                _whole(f"{kind}[{name!r}]", value)
+    listed = {name: frozenset(values) for name, values in (only or {}).items()}
+    highest = dict(most or {})
+    return {
+        name: lambda n, name=name: n in listed.get(name, (n,)) and n <= highest.get(name, n)  # type: ignore[misc]
+        for name in LIMITED
+    }
+
+
 def possible_degrees(
-    model: Model | str, devices: int, global_batch: int, seq: int, micro_batches: Sequence[int] = (1, 2, 4, 8)
+    model: Model | str,
+    devices: int,
+    global_batch: int,
+    seq: int,
+    micro_batches: Sequence[int] = (1, 2, 4, 8),
+    only: Mapping[str, Sequence[int]] | None = None,
+    most: Mapping[str, int] | None = None,
 ) -> Columns:
     """Every combination of degrees that :meth:`Plan.check` would accept, and that Megatron's interleaving could run.
 
-    Interleaving is offered where the micro-batches are a multiple of the stages; context parallelism where it divides the
-    sequence.
+    Interleaving is offered where the micro-batches are a multiple of the stages and the chunks are equal, but for a layer
+    that the first and the last may lack; context parallelism where it divides the sequence. ``only`` lists what a degree
+    may be, ``most`` gives its largest value.
 
     >>> toy = Model("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
     >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batches=[1])
@@ -42,8 +92,11 @@ def possible_degrees(
     """
     m = catalog.model(model)
     for name, value in (("devices", devices), ("global_batch", global_batch), ("seq", seq)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"plan search: {name} = {value!r} must be a whole number of at least 1")
+        _whole(name, value, _MOST[name])
+    micro_batches = list(dict.fromkeys(micro_batches))
+    for b in micro_batches:
+        _whole("micro_batches", b, _MOST["global_batch"])
+    allowed = _limits(only, most)
     axes = _divisors(devices)
     tps = [
         t
@@ -53,30 +106,51 @@ def possible_degrees(
     pps = [p for p in axes if p <= m.layers]
     cps = [c for c in axes if seq % c == 0]
     eps = _divisors(m.n_experts) if m.is_moe else [1]
-    chunks = range(1, m.layers + 1)
+    chunks = {v for p in pps for v in _interleavings(m.layers, p, 0)}
+    possible = {"tp": tps, "pp": pps, "cp": cps, "dp": axes, "ep": eps, "virtual_stages": sorted(chunks)}
+    for name, values in (only or {}).items():
+        for value in values:
+            if value not in possible[name]:
+                raise InputError(
+                    f"plan search: {name} = {value} cannot split {m.name} with {seq} tokens on {devices} devices; choose "
+                    f"from {_listed(possible[name])}"
+                )
+    tps, pps, cps, eps = ([n for n in possible[name] if allowed[name](n)] for name in ("tp", "pp", "cp", "ep"))
     rows = []
     for tp, pp, cp in product(tps, pps, cps):
         if devices % (tp * pp * cp):
             continue
         dp = devices // (tp * pp * cp)
+        if not allowed["dp"](dp):
+            continue
         for b, ep in product(micro_batches, eps):
             if global_batch % (dp * b) or (dp * cp) % ep:
                 continue
-            count = global_batch // (dp * b)
-            most = m.layers // pp if pp > 1 and count % pp == 0 else 1
-            rows += [(tp, pp, cp, dp, ep, v, b) for v in chunks[:most]]
+            splits = _interleavings(m.layers, pp, global_batch // (dp * b))
+            rows += [(tp, pp, cp, dp, ep, v, b) for v in splits if allowed["virtual_stages"](v)]
     if not rows:
+        within = " within the limits given" if only or most else ""
         raise InputError(
-            f"plan search: no plan splits {m.name} over {devices} devices with a global batch of {global_batch}; change "
-            "the devices or the batch so that they share divisors"
+            f"plan search: no plan splits {m.name} over {devices} devices with a global batch of {global_batch}{within}; "
+            f"change the devices or the batch so that they share divisors{', or allow more' if within else ''}"
         )
     data = np.array(rows, dtype=np.int64).T
     return Columns(dict(zip(DEGREES[:-1], data, strict=True)))
 
 
+def _listed(values: Sequence[int]) -> str:
+    """Values in an error: all of a few, the ends of many."""
+    return ", ".join(map(str, values if len(values) <= 24 else [*values[:12], "…", values[-1]]))
+
+
 @dataclass(frozen=True)
 class PlanSearch:
-    """What :func:`plan` returns: every plan as a row, with its step in seconds by term and its memory in bytes."""
+    """What :func:`plan` returns: every plan as a row, with its step in seconds by term and its memory in bytes.
+
+    Plans whose steps differ by less than a thousandth (:data:`TIE`) count as equally fast. Of those the one comes first that
+    splits the model in the fewest ways (TP, PP, CP, EP), then the one with the smallest product of these degrees, the fewest
+    chunks per device, the least recomputation, and the least memory.
+    """
 
     model: Model
     cluster: Cluster
@@ -85,13 +159,14 @@ class PlanSearch:
     rows: Columns
     capacity: float
     sequence_parallel: bool = True
+    efficiencies: Efficiencies = DATASHEET
 
     def where(self, chosen: Callable[[Columns], Any]) -> "PlanSearch":
         """The same search over fewer plans: those for which ``chosen`` gives true, as ``lambda c: c["cp"] == 1``."""
         return replace(self, rows=self.rows.take(chosen(self.rows)))
 
     def within(self, factor: float) -> int:
-        """How many of the plans that fit take at most so many times the best step; 1.01 asks for one per cent.
+        """How many of the plans that fit take at most so many times the fastest step; 1.01 asks for one per cent.
 
         Raises
         ------
@@ -100,15 +175,31 @@ class PlanSearch:
         """
         if not factor >= 1:
             raise InputError(f"plan search: factor = {factor!r} must be at least 1; 1.01 is one per cent slower")
-        return int((self.fitting["time"] <= factor * self.best()["time"][0]).sum())
+        return int((self.fitting["time"] <= factor * self.fastest).sum())
 
     @property
     def fitting(self) -> Columns:
         """The plans that fit into the devices' memory."""
         return self.rows.take(self.rows["memory"] <= self.capacity)
 
+    @property
+    def fastest(self) -> float:
+        """Seconds of the fastest step that fits. The first plan may be slower by less than a tie."""
+        return float(self._fits()["time"].min())
+
     def best(self, count: int = 1) -> Columns:
-        """The fastest plans that fit; of equally fast ones those that need less memory come first."""
+        """The fastest plans that fit; of equally fast ones the simplest come first (see the class)."""
+        fits = self._fits()
+        order = np.argsort(fits["time"], kind="stable")
+        times, start = fits["time"][order], 0
+        chosen: list[int] = []
+        while start < len(order) and len(chosen) < count:
+            end = int(np.searchsorted(times, times[start] * (1 + TIE), side="right"))
+            chosen += _simplest_first(fits, order[start:end])
+            start = end
+        return fits.take(chosen[:count])
+
+    def _fits(self) -> Columns:
         fits = self.fitting
         if not len(fits):
             least = self.rows.smallest("memory").row(0)
@@ -117,8 +208,7 @@ class PlanSearch:
                 f"{units.format(least['memory'], 'byte')} of {units.format(self.capacity, 'byte')}; take more devices or "
                 "larger ones"
             )
-        order = np.lexsort((fits["memory"], fits["time"]))[:count]
-        return fits.take(order)
+        return fits
 
     def plan(self, rank: int = 1) -> Plan:
         """The plan of that rank, 1 being the fastest that fits."""
@@ -145,12 +235,12 @@ class PlanSearch:
         return self.rows.row(int(found[0]))
 
     def rank(self, wanted: Plan) -> tuple[int, float]:
-        """Place of a plan among those that fit (1 is the fastest), and how much slower it is than the best, as a share.
+        """Place of a plan among those that fit (1 is the fastest), and how much slower it is than the fastest, as a share.
 
-        The place counts the plans that are strictly faster, whether or not the plan itself fits.
+        The place counts the plans that are faster by more than a tie, whether or not the plan itself fits.
         """
         time = self.find(wanted)["time"]
-        return int((self.fitting["time"] < time).sum()) + 1, float(time / self.best()["time"][0] - 1)
+        return int((self.fitting["time"] * (1 + TIE) < time).sum()) + 1, float(time / self.fastest - 1)
 
     def why(self, wanted: Plan) -> str:
         """Why a plan loses to the best one: by how much, and which term differs most, as a share of the best step."""
@@ -160,7 +250,7 @@ class PlanSearch:
         if row["memory"] > self.capacity:
             over = units.format(row["memory"] - self.capacity, "byte")
             return f"does not fit: {over} too much"
-        if row["time"] <= best["time"]:
+        if row["time"] <= best["time"] * (1 + TIE):
             return "nothing is faster"
         worst = max(TERMS, key=lambda name: row[name] - best[name])
         share = (row[worst] - best[worst]) / best["time"]
@@ -171,10 +261,59 @@ class PlanSearch:
         """How many plans lose for which reason: memory, or the term that costs most beside the best plan."""
         fits, best = self.fitting, self.best().row(0)
         excess = np.stack([fits[name] - best[name] for name in TERMS])
-        slower = fits["time"] > best["time"]
+        slower = fits["time"] > best["time"] * (1 + TIE)
         names = [TERMS[i] for i in np.argmax(excess, axis=0)[slower]]
         counted = {"does not fit": len(self.rows) - len(fits)} | dict(Counter(names).most_common())
         return {reason: n for reason, n in counted.items() if n}
+
+    def why_first(self) -> str:
+        """Why the first plan stands first: it is faster than the next by so much, or the simplest of so many."""
+        fits, first = self._fits(), self.best().row(0)
+        alike = int((fits["time"] <= self.fastest * (1 + TIE)).sum())
+        if alike > 1:
+            return (
+                f"{alike:,} plans are equally fast, within {units.percent(TIE, signed=False)}; the first splits the model in "
+                f"the fewest ways ({_ways(first)}), then by the smallest degrees, the fewest chunks and the least recomputation"
+            )
+        if len(fits) == 1:
+            return "it is the only plan that fits"
+        second = self.best(2).row(1)
+        worst = max(TERMS, key=lambda name: second[name] - first[name])
+        share = (second[worst] - first[worst]) / first["time"]
+        return (
+            f"it is {units.percent(second['time'] / first['time'] - 1, signed=False)} faster than the next, which loses "
+            f"{units.percent(share, signed=False)} of the step by {worst.replace('_', ' ')}"
+        )
+
+    def interval(self) -> Interval | None:
+        """The range in which the first plan's measured step is expected; None without calibrated efficiencies."""
+        if self.efficiencies.name != CALIBRATED:
+            return None
+        return intervals.interval("training_step", self.best()["time"][0].item())
+
+    def alike(self) -> int:
+        """How many plans that fit lie inside the range of the first one: the model cannot say which of them is fastest."""
+        known = self.interval()
+        return 0 if known is None else int((self.fitting["time"] <= known.ends[1]).sum())
+
+    def caution(self, count: int = 5) -> str:
+        """How sure the order of the first plans is, in a sentence or two."""
+        known, found = self.interval(), self.best(count)
+        if known is None:
+            return (
+                f"The order is that of the {self.efficiencies.name} mode, whose errors nobody has counted; with calibrated "
+                "efficiencies there is a range."
+            )
+        gap = found["time"].max() / found["time"].min() - 1
+        low, high = (units.format(end, "s") for end in known.ends)
+        says = f"The first should take {low} to {high}, in which {known.quantiles.nominal:.0%} of past errors lie."
+        if len(found) > 1 and found["time"].max() <= known.ends[1]:
+            says += (
+                f" The plans above differ by {units.percent(gap, signed=False)}, less than that: the model cannot rank them, "
+                f"nor {self.alike():,} that lie in the range. Choose among them by what it does not count, and measure two "
+                "or three."
+            )
+        return says
 
     def explain(self, count: int = 5) -> Table:
         """The best plans, what they need and what the next ones lose by."""
@@ -192,6 +331,19 @@ class PlanSearch:
             for i, row in enumerate(found.row(k) for k in range(len(found)))
         ]
         return table(("Rank", "Plan", "Step", "MFU", "Memory", "Loses by"), rows)
+
+
+def _simplest_first(fits: Columns, places: Any) -> list[int]:
+    """Rows that are equally fast, the simplest first."""
+    ways = sum((fits[name][places] > 1).astype(int) for name in KINDS)
+    product_ = np.prod([fits[name][places] for name in KINDS], axis=0)
+    again = np.array([RECOMPUTES.index(r) for r in fits["recompute"][places]])
+    chunks, memory, time = (fits[name][places] for name in ("virtual_stages", "memory", "time"))
+    return [int(i) for i in places[np.lexsort((time, memory, again, chunks, product_, ways))]]
+
+
+def _ways(row: dict[str, Any]) -> str:
+    return " ".join(f"{name.upper()}{row[name]}" for name in KINDS if row[name] > 1) or "not at all"
 
 
 def _describe(row: dict[str, Any]) -> str:
@@ -216,6 +368,8 @@ def plan(
     micro_batches: Sequence[int] = (1, 2, 4, 8),
     shardings: Sequence[str] = ("zero1", "fsdp", "hsdp"),
     recomputes: Sequence[str] = RECOMPUTES,
+    only: Mapping[str, Sequence[int]] | None = None,
+    most: Mapping[str, int] | None = None,
     sequence_parallel: bool = True,
     capacity: float | None = None,
     price_per_device_second: float | None = None,
@@ -236,6 +390,9 @@ def plan(
         The datasheet, or calibrated ones.
     micro_batches, shardings, recomputes : sequences
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
+    only, most : mappings, optional
+        Limits by name of the degree (tp, pp, cp, dp, ep, virtual_stages): the values it may take, as
+        ``only={"tp": (1, 2, 4, 8)}``, or the largest, as ``most={"cp": 8}``. No limit when not given.
     sequence_parallel : bool
         Whether tensor parallelism splits what lies between the products as well.
     capacity : float, byte, optional
@@ -247,13 +404,13 @@ def plan(
     Returns
     -------
     PlanSearch
-        All rows, ``best()``, ``front()``, ``rank(plan)``, ``why(plan)``, ``losers()``, ``within(factor)``, ``where(...)``,
-        ``explain()``.
+        All rows, ``best()``, ``front()``, ``rank(plan)``, ``why(plan)``, ``why_first()``, ``caution()``, ``losers()``,
+        ``within(factor)``, ``where(...)``, ``explain()``.
 
     Raises
     ------
     InputError
-        Nothing divides, or nothing fits (on ``best``).
+        Nothing divides, a limit that no plan can meet, or nothing fits (on ``best``).
 
     Assumptions: those of training_step and training_memory; the order of ranks is tp-cp-ep-dp-pp.
     """
@@ -264,7 +421,7 @@ def plan(
         for choice in choices:
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
-    degrees = possible_degrees(m, cluster.devices, global_batch, seq, micro_batches)
+    degrees = possible_degrees(m, cluster.devices, global_batch, seq, micro_batches, only, most)
     parts = []
     for sharding, recompute in product(shardings, recomputes):
         rows = _with_groups(degrees, sharding, cluster.domain)
@@ -284,7 +441,7 @@ def plan(
             columns["cost"] = step.time * cluster.devices * price_per_device_second
         parts.append(Columns(columns))
     room = cluster.node.device.usable_memory if capacity is None else capacity
-    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel)
+    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel, efficiencies)
 
 
 def _with_groups(degrees: Columns, sharding: str, domain: int) -> Columns:

@@ -4,7 +4,7 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import COUNT, POSITIVE, equation
 
 _COUNT = "[1, inf)"
 
@@ -188,7 +188,8 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
 
 @equation(
     "eq-pipelined-step",
-    formula="micro_batches * stage + (pp - 1) / virtual_stages * stage + gradients + optimizer",
+    formula="micro_batches * stage + (pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / virtual_stages * stage "
+    "+ gradients + optimizer",
     units={
         "stage": "s",
         "micro_batches": "1",
@@ -198,16 +199,16 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
         "optimizer": "s",
         "return": "s",
     },
-    domain={"micro_batches": _COUNT, "pp": _COUNT, "virtual_stages": _COUNT},
+    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": _COUNT},
     source="narayanan2021megatron",
-    where="sec. 2.2",
+    where="sec. 2.2, here also for fewer micro-batches than stages",
 )
 def pipelined_step(
     stage: Num, micro_batches: Num, pp: Num = 1, virtual_stages: Num = 1, gradients: Num = 0.0, optimizer: Num = 0.0
 ) -> Num:
     """Time of one optimizer step: every micro-batch, the wait of the pipeline, and what follows the last backward pass.
 
-    Formula: T = (m + (P - 1) / V) t_s + t_gradients + t_opt.
+    Formula: T = (m + (P - 1 + (V - 1) max(0, P - m)) / V) t_s + t_gradients + t_opt.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def pipelined_step(
     micro_batches : float or array, 1
         Micro-batches per replica and step.
     pp, virtual_stages : float or array, 1
-        Stages, and model chunks per device.
+        Stages, and model chunks per device (unequal ones: the stage's work over that of its largest chunk).
     gradients : float or array, s
         Gradient communication that nothing hides.
     optimizer : float or array, s
@@ -231,14 +232,17 @@ def pipelined_step(
     InputError
         A value that is negative or not finite; a count below 1.
 
-    Assumptions: every stage as slow as the slowest; nothing hides the wait.
+    Assumptions: every stage as slow as the slowest; nothing hides the wait, which is that of ``parallelism.bubble_ratio``.
 
     >>> pipelined_step(stage=1.0, micro_batches=32, pp=8)
     39.0
+    >>> pipelined_step(stage=1.0, micro_batches=1, pp=16, virtual_stages=7)  # one micro-batch passes all 16 stages
+    16.0
 
-    Source: narayanan2021megatron, sec. 2.2.
+    Source: narayanan2021megatron, sec. 2.2, here also for fewer micro-batches than stages.
     """
-    return micro_batches * stage + (pp - 1) / virtual_stages * stage + gradients + optimizer
+    waits = pp - 1 + (virtual_stages - 1) * maximum(0, pp - micro_batches)
+    return micro_batches * stage + waits / virtual_stages * stage + gradients + optimizer
 
 
 @equation(

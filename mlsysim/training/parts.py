@@ -26,8 +26,8 @@ class Efficiencies:
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
-    cp_node_step: Num = 0.0  # s of each of its steps between devices of one domain
-    cp_network_step: Num = 0.0  # s of each of its steps over the network
+    cp_node_step: Num = 0.0  # s of each of its steps, or of a gathering of weights, between devices of one domain
+    cp_network_step: Num = 0.0  # s of each of these steps over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 

@@ -184,6 +184,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         ),
     )
     stage_layers = -(-w.layers // p.pp)  # the fullest stage binds
+    # The pipeline fills by whole chunks: unequal ones are as good as fewer equal ones of the largest size.
+    chunks = stage_layers / -(-w.layers // (p.pp * p.virtual_stages))
     bandwidth = call(
         "memory bandwidth",
         roofline.effective_bandwidth,
@@ -280,18 +282,25 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     shard_link = links.between(near, near < shards)
     apart = maximum(1.0, near / near_experts)  # ranks of a domain that share an expert's shards
     expert_link = links.between(apart, apart < expert_shards)
+    # Every layer is gathered anew, so a ring of many devices shows its steps; gradients are sent once.
     gather = call(
         "gathering weights",
         collectives.ring_all_gather,
         bytes=ELEMENT_BYTES * w.dense_params / p.tp,
         ranks=shards,
         bandwidth=shard_link,
+        latency=collectives.ring_latency(shards, near, e.cp_node_step, e.cp_network_step),
     ) + call(
         "gathering experts",
         collectives.ring_all_gather,
         bytes=ELEMENT_BYTES * experts,
         ranks=expert_shards,
         bandwidth=expert_link,
+        latency=where(
+            w.expert_params > 0,
+            collectives.ring_latency(expert_shards, minimum(apart, expert_shards), e.cp_node_step, e.cp_network_step),
+            0.0,
+        ),
     )
     exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
         "exposed gathering, backward",
@@ -328,9 +337,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     pp_link = where(links.place.leaves["pp"], links.network, links.node)
     hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
-    wait = call(
-        "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=p.virtual_stages
-    )
+    wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
 
     # The tail: gradients that the last backward does not hide, then the optimizer
     dense = (w.layers * w.dense_params + w.embedding_params) * p.weight_gradients
@@ -393,7 +400,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         stage=stage,
         micro_batches=micro_batches,
         pp=p.pp,
-        virtual_stages=p.virtual_stages,
+        virtual_stages=chunks,
         gradients=gradients,
         optimizer=update,
     )

@@ -50,6 +50,7 @@ def _among_all(found: Searched, upper: float) -> dict[str, str]:
         "predicted": units.format(found.everything.find(found.plan)["time"], "s", 3),
         "best": units.format(found.everything.best()["time"][0], "s", 3),
         "measured": units.format(found.row.measured, "s", 3),
+        "next": _share(found.everything.best(2)["time"][1] / found.everything.best()["time"][0] - 1),
         "ten": f"{found.everything.within(1.1):,}",
         "many": f"{found.everything.within(upper):,}",
     }
@@ -65,14 +66,21 @@ def _kept(found: Searched) -> dict[str, str]:
         ).total
         for v in (1, 4)
     }
-    whole = {v: found.everything.find(replace(found.plan, virtual_stages=v))["time"] for v in (1, 7)}
+    whole = {v: found.everything.find(replace(found.plan, virtual_stages=v)) for v in (1, 4, 8)}
     return {
         "plain": units.format(memories[1], "byte", 3),
         "interleaved": units.format(memories[4], "byte", 3),
         "capacity": units.format(device.usable_memory, "byte", 3),
-        "one_chunk": units.format(whole[1], "s", 3),
-        "seven_chunks": units.format(whole[7], "s", 3),
+        "one_chunk": units.format(whole[1]["time"], "s", 3),
+        "eight_chunks": units.format(whole[8]["time"], "s", 3),
+        "sixteen": units.format(whole[4]["memory"], "byte", 3),
     }
+
+
+def _degrees(found: Searched) -> str:
+    """The plan that a search puts first."""
+    row = found.everything.best().row(0)
+    return " ".join(f"{name.upper()} {row[name]}" for name in ("tp", "pp", "cp", "dp") if row[name] > 1)
 
 
 def _leaving() -> float:
@@ -107,14 +115,13 @@ def numbers() -> dict[str, Any]:
     front = seventy.front()
     found = {key: _searched(name) for key, name in _JOBS.items()}
     llama = found["llama"]
-    keys = llama.everything.best().row(0)
 
     bound = training.training_step(
         "Llama-3.1-405B", llama.plan, catalog.cluster("DGX-H100", 2048), global_batch=2048, seq=8192,
         efficiencies=calibrated,
     )  # fmt: skip
     moved = bound.elasticities()
-    datasheet = search_published("llama3-405b-16k", h100).everything.best().row(0)
+    datasheet = search_published("llama3-405b-16k", h100)
     first, second, doubt = 0.75, 0.15, 0.1
     peers = {key: _among_peers(one) for key, one in found.items()}
     peers["llama"] |= _among_all(llama, high)
@@ -150,11 +157,10 @@ def numbers() -> dict[str, Any]:
         },
         **peers,
         "corner": {
-            "cp": str(datasheet["cp"]),
-            "block": str(8192 // datasheet["cp"]),
-            "tp": str(keys["tp"]),
-            "dp": f"{keys['dp']:,}",
+            "datasheet": _degrees(datasheet),
+            "calibrated": _degrees(llama),
             "leaving": _share(_leaving(), 0),
+            "hidden": _share(calibrated.tp_overlap, 0),
         },
         "kept": _kept(llama),
         "moved": {

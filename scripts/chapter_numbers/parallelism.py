@@ -90,10 +90,17 @@ def numbers() -> dict[str, Any]:
             "share": share(parallelism.bubble_fraction(16, llama.micro_batches), 0),
             "ratio_8": share(parallelism.bubble_ratio(16, llama.micro_batches, 8)),
             "share_8": share(parallelism.bubble_fraction(16, llama.micro_batches, 8)),
+            "share_4": share(parallelism.bubble_fraction(16, llama.micro_batches, 4)),
             "fullest": str(llama.plan.slowest_stage_layers(126)),
             "average": f"{126 / 16:g}",
             "uneven": share(parallelism.pipeline_time(slow, others, llama.micro_batches) / even - 1),
             "beat": share(8 / (126 / 16) - 1),
+        },
+        "few": {
+            "micro_batches": "4",
+            "stages": f"{parallelism.pipeline_time(1.0, 15.0, 4, 8):.1f}",
+            "promised": f"{4 + 15 / 8:.1f}",
+            "two_promised": share(1 / 101),
         },
         "megatron": {
             "micro_batches": str(megatron.micro_batches),
@@ -111,6 +118,8 @@ def numbers() -> dict[str, Any]:
         "mtnlg": {
             "predicted": units.format(predicted, "s", 3),
             "measured": units.format(last.step_time.value, "s"),
+            "first": units.format(mtnlg.step_time.value, "s"),
+            "kept": share((mtnlg.step_time.value - last.step_time.value) / (mtnlg.step_time.value - perfect), 0),
             "error": units.percent(predicted / last.step_time.value - 1),
             "perfect": units.format(perfect, "s", 3),
             "perfect_error": units.percent(perfect / last.step_time.value - 1),

@@ -32,6 +32,8 @@ class Given:
         if self.unit == "":
             return str(self.value)
         if self.unit == "1":
+            if 1e6 <= self.value < 1e8:  # nobody says 1.6e+07 tokens
+                return f"{self.value / 1e6:.10g} million"
             return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
         return units.format(self.value, self.unit)
 

@@ -155,6 +155,11 @@ def _whole(g: Inputs, pp: float | None = None, virtual: float | None = None, tai
     )
 
 
+def _too_short(g: Inputs) -> Num:
+    """The wait that holds from as many micro-batches as stages on."""
+    return _whole(g, pp=1) + (g["pp"] - 1) / g["virtual_stages"] * g["stage"]
+
+
 _E3 = Exercise(
     id="06.3",
     slug=SLUG,
@@ -167,9 +172,9 @@ _E3 = Exercise(
     "own with Adam, {optimizer_bytes} read and written for each, at {bandwidth}. How long is the step?",
     unit="s",
     options={
-        "pp": Options((16, 20), "1", "pipeline stages"),
+        "pp": Options((20, 24), "1", "pipeline stages"),
         "stage": Options((80e-3, 60e-3), "s", "time per micro-batch and stage"),
-        "micro_batches": Options((16, 20), "1", "micro-batches per step"),
+        "micro_batches": Options((8, 10), "1", "micro-batches per step"),
         "virtual_stages": Options((2, 3), "1", "model chunks per device"),
         "gradients": Options((0.1, 0.14), "s", "gradient messages that nothing hides"),
         "parameters": Options((4e9, 5e9), "1", "parameters that a device updates"),
@@ -185,9 +190,14 @@ _E3 = Exercise(
         ),
         Mistake(
             "not-interleaved",
-            "That is the wait without interleaving. With {virtual_stages} chunks the pipeline fills that many times "
-            "faster.",
+            "That is the wait without interleaving. With {virtual_stages} chunks the pipeline fills in shorter steps.",
             (lambda g: _whole(g, virtual=1),),
+        ),
+        Mistake(
+            "below-the-critical-path",
+            "You let the wait shrink by V although there are fewer micro-batches than stages. The first micro-batch then comes "
+            "round too late: each device waits P - m stage times more, less a V-th of them.",
+            (_too_short,),
         ),
         Mistake(
             "tail-forgotten",
@@ -209,7 +219,8 @@ _E3 = Exercise(
             ),
         ),
     ),
-    nudge="(m + (P - 1)/V) stage times, then what is left of the gradients, then parameters x bytes over bandwidth.",
+    nudge="m stage times and the wait: (P - 1)/V of them, and more because m is below P; then what is left of the gradients, then "
+    "parameters x bytes over bandwidth.",
     solution="""\
 g = inputs("06.3", seed=SEED)
 update = training.optimizer_time(g["parameters"], g["bandwidth"], g["optimizer_bytes"])
@@ -448,12 +459,12 @@ _E8 = Exercise(
     title="What the hardware did",
     objective=_USE,
     points=1,
-    prompt="A step of {model_flops} FLOP (model FLOPs, forward and backward) takes {time} on {devices} x {device}, in BF16. "
+    prompt="A step of {model_flops} (model FLOPs, forward and backward) takes {time} on {devices} x {device}, in BF16. "
     "Full recomputation runs the forward pass, a third of these FLOPs, once more. What is the hardware utilisation, HFU?",
     unit="1",
     options={
         "device": Options(("A100-SXM4-80GB", "H100-SXM5-80GB"), "", "device of the catalogue"),
-        "model_flops": Options((3.5e18, 4.2e18, 2.8e18), "1", "model FLOPs of a step"),
+        "model_flops": Options((3.5e18, 4.2e18, 2.8e18), "FLOP", "model FLOPs of a step"),
         "time": Options((32.0, 27.0, 36.0), "s", "time of a step"),
         "devices": Options((1024, 768), "1", "GPUs of the job"),
     },
@@ -657,12 +668,12 @@ answer = training.run_time(work, g["devices"], g["rate"])""",
 )
 
 
-def _scaled(g: Inputs, micro_batches: float | None = None, pp: float | None = None) -> Num:
+def _scaled(g: Inputs, waits: float | None = None) -> Num:
     """The run on twice the devices: the same batch, so half the micro-batches per replica."""
     before = parallelism.pipeline_time(1.0, g["pp"] - 1.0, g["micro_batches"])
     stage = g["step"] / before
-    m = g["micro_batches"] / 2 if micro_batches is None else micro_batches
-    step = training.pipelined_step(stage, m, g["pp"] if pp is None else pp)
+    m = g["micro_batches"] / 2
+    step = training.pipelined_step(stage, m, g["pp"]) if waits is None else (m + waits) * stage
     return training.time_to_train(g["tokens"], g["tokens_per_step"], step)
 
 
@@ -700,7 +711,7 @@ _E12 = Exercise(
             "wait-halved",
             "You let the wait shrink with the number of micro-batches. Filling takes P - 1 micro-batches, however many "
             "there are; or did you leave it out?",
-            (lambda g: _scaled(g, pp=1), lambda g: _scaled(g, pp=1 + (g["pp"] - 1) / 4)),
+            (lambda g: _scaled(g, 0.0), lambda g: _scaled(g, (g["pp"] - 1) / 4)),
         ),
         Mistake(
             "batch-doubled",
