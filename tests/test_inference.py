@@ -390,8 +390,34 @@ def test_the_crossover_is_where_both_times_meet() -> None:
         )
         assert below == pytest.approx((w + 0.99 * b * cache) / bw)
         assert above == pytest.approx(1.01 * b * f / peak)
-    assert inference.decode_batch_crossover(w, f, 1e9, bw, peak) < 0
+    assert inference.decode_batch_crossover(w, f, 1e9, bw, peak) == math.inf
     assert 1e5 * f / peak < (w + 1e5 * 1e9) / bw  # and indeed no batch is compute-bound
+    assert inference.decode_batch_crossover(8.0, 2.0, 2.0, 1.0, 1.0) == math.inf  # the corner itself: never
+    several = inference.decode_batch_crossover(w, f, np.array([0.0, 1e7, 1e9]), bw, peak)
+    assert list(np.isfinite(several)) == [True, True, False]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("context", [1, 1024, 16384])
+def test_the_weights_saturate_whatever_the_context_and_attention_never_does(context: int) -> None:
+    """Per component: 2 FLOP on each 2-byte weight, 4 query heads on each cached pair of 2-byte numbers."""
+    d = deploy("Llama-3.1-8B", "H100")
+    ridge = 989.5e12 / 3.35e12
+    for batch, bound in ((math.floor(ridge), "memory"), (math.ceil(ridge), "compute")):
+        parts = decode_step(d, context=context, batch=batch).cost.components
+        for name in ("projections", "mlp", "head"):
+            c = parts[name]
+            assert ("compute" if c.compute_time > c.memory_time else "memory") == bound
+        assert parts["attention"].memory_time == pytest.approx(ridge / 4 * parts["attention"].compute_time, rel=1e-3)
+    one, two = (decode_step(d, context=context, batch=b).cost.components for b in (1000, 2000))
+    assert two["mlp"].time == pytest.approx(2 * one["mlp"].time)  # a batch shares no more weights
+
+
+def test_what_cannot_be_is_refused_and_not_clamped() -> None:
+    with pytest.raises(InputError, match="top_k = 9 must be at most experts = 8"):
+        inference.experts_hit(8, 9, 1)
+    with pytest.raises(InputError, match="cached_len = 11 must be at most input_len = 10"):
+        inference.prefill_flops(1, 10, 5, 11, 2, cached_len=11)
 
 
 @pytest.mark.independent

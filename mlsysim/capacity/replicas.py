@@ -137,7 +137,7 @@ def sequences(
     if not all_true(budget > 0):
         need = units.format(d.weight_memory, "byte")
         raise InputError(
-            f"sequences: weights of {need} on a {d.device.name} leave no memory for cache; use more devices or "
+            f"sequences: weights of {need} on a {d.device.name} leave no room for cache; use more devices or "
             "smaller weights"
         )
     tokens = held_tokens(prompt, output, variation)
