@@ -179,6 +179,15 @@ class Replica:
         """Places in the batch."""
         return len(self.step_times)
 
+    @property
+    def own_prompt(self) -> tuple[float, float]:
+        """The time of a request's own prompt pass as a fixed part and the mean of an exponential part, s.
+
+        The two have the mean of the prompts, and up to a variation of 1 their standard deviation.
+        """
+        spread = self.prefill_time * min(1.0, self.prompt_variation)
+        return self.prefill_time - spread, spread
+
     def throughput(self, batch: int) -> float:
         """Requests per second while so many are in the batch."""
         return float(request_capacity(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
