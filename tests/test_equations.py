@@ -83,7 +83,6 @@ PRINTED_DIGITS = {"eq-spares": 1e-8}
 COUNTED = {"eq-dispatch": ("kernels",), "eq-tile-padding": ("size", "tile")}
 AT_MOST = {
     "eq-experts-hit": ("top_k", lambda v: v["experts"]),
-    "eq-prefill-flops": ("cached_len", lambda v: v["input_len"]),
     "eq-kv-budget": ("weights", lambda v: v["devices"] * (v["usable"] * v["capacity"] - v["reserve"])),
 }
 

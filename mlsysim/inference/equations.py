@@ -61,7 +61,7 @@ def prefill_flops(
     Raises
     ------
     InputError
-        A value that is not finite or negative; more cached tokens than the prompt has.
+        A value that is not finite or negative.
 
     Assumptions: full causal attention in every layer; a query sees itself and all that precede it.
 
@@ -70,8 +70,6 @@ def prefill_flops(
 
     Source: pope2023inference, inference cost tradeoffs (2 N per token); the causal core is eq-attention-flops.
     """
-    if not all_true(cached_len <= input_len):
-        raise InputError(f"prefill_flops: cached_len = {cached_len} must be at most input_len = {input_len}")
     new = input_len - cached_len
     pairs = new * (input_len + cached_len + 1) / 2
     return flops_per_mac * batch * (layer_parameters * new + head_parameters + attention_width * pairs)

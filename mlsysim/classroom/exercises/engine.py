@@ -32,7 +32,11 @@ class Given:
         if self.unit == "":
             return str(self.value)
         if self.unit == "1":
-            return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
+            if self.value >= 1e6:  # no powers of ten in a sentence
+                return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:,.0f}"
+            return f"{self.value:g}"
+        if self.unit == "1/s":
+            return f"{self.value:g} per second"
         return units.format(self.value, self.unit)
 
 
