@@ -504,6 +504,7 @@ def training_memory(
     m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
+    m.check_length("training_memory", seq)
     counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
     counts |= {"virtual_stages": virtual_stages}
     if micro_batches is not None:
