@@ -139,6 +139,15 @@ def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain)
         )
 
 
+def check_whole(owner: str, name: str, value: Any) -> None:
+    """Raise an InputError that names argument and value unless it is a whole number, or an array of them.
+
+    For what is counted: kernels, tiles, experts. A mean of counts may be fractional, and has no business here.
+    """
+    if not all_true(value % 1 == 0):
+        raise InputError(f"{owner}: {name} = {str(value)[:80]} is not whole; give a whole number, as it is counted")
+
+
 def equation(
     label: str,
     *,

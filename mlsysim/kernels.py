@@ -1,7 +1,7 @@
 """Single kernels: their work, their traffic, and their time with the efficiencies that real kernels reach."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.equations import FRACTION, POSITIVE, check_whole, equation
 
 _SHAPE = {"m": "1", "n": "1", "k": "1"}
 
@@ -21,7 +21,8 @@ def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     Parameters
     ----------
     m, n, k : float or array, 1
-        Rows of A, columns of B, and the shared dimension.
+        Rows of A, columns of B, and the shared dimension. The count is linear in each, so a mean over products (rows
+        per expert, say) may stand in for a whole number.
     flops_per_mac : float or array, FLOP
         Operations of one multiply-accumulate: a multiplication and an addition.
 
@@ -110,7 +111,7 @@ def tile_padding(size: Num, tile: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite, not whole, or outside its range.
 
     Assumptions: one size of tile; a partly filled tile costs as much as a full one.
 
@@ -119,6 +120,8 @@ def tile_padding(size: Num, tile: Num) -> Num:
 
     Source: nvidia2023matmul, sec. 3.1.
     """
+    check_whole("tile_padding", "size", size)
+    check_whole("tile_padding", "tile", tile)
     return -(-size // tile) * tile
 
 

@@ -1,4 +1,4 @@
-"""The iron law of one device: work takes the longer of computing and moving bytes, plus the cost of launching it.
+"""The iron law of one device: work takes the longer of computing and moving bytes, plus what launching it adds.
 
 Everything here takes a float or an array (broadcasting) in SI units and returns the same.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
 from mlsysim.catalog import Device
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.equations import FRACTION, POSITIVE, check_whole, equation
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficiency": FRACTION}
@@ -136,22 +136,26 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
 
 @equation(
     "eq-dispatch",
-    formula="kernels * launch_overhead",
-    units={"kernels": "1", "launch_overhead": "s", "return": "s"},
+    formula="launch_overhead + (kernels - 1) * max(0, launch_overhead - device_time / kernels)",
+    units={"kernels": "1", "launch_overhead": "s", "device_time": "s", "return": "s"},
+    domain={"kernels": "[1, inf)"},
     source="reddi2026mathpage",
     where="sec. 1",
 )
-def dispatch_time(kernels: Num, launch_overhead: Num) -> Num:
-    """Time to launch the kernels, when nothing hides it.
+def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) -> Num:
+    """What launching kernels adds to their time on the device, when the host runs ahead through a queue.
 
-    Formula: T_dispatch = kernels x launch overhead.
+    Formula: T_dispatch = t_0 + (n - 1) max(0, t_0 - T_device / n).
 
     Parameters
     ----------
     kernels : float or array, 1
-        Number of kernels launched one after the other.
+        Number of kernels launched one after the other: whole, at least 1. A captured graph is one launch.
     launch_overhead : float or array, s
         Host time per launch; 1e-5 to 1e-4 s is the range that the source gives.
+    device_time : float or array, s
+        Time of all the kernels on the device. With 0 (the default) nothing hides a launch, and the result is the
+        host's own time, kernels x launch overhead: that of a program which waits for every kernel.
 
     Returns
     -------
@@ -160,16 +164,20 @@ def dispatch_time(kernels: Num, launch_overhead: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or negative.
+        A value that is not finite or lies outside its range; a number of kernels that is not whole.
 
-    Assumptions: launches are serial and not overlapped (no CUDA graph, no asynchronous queue running ahead).
+    Assumptions: kernels of equal length in one stream; the queue never fills, and nothing makes the host wait. Of a
+    single kernel the launch shows whole, since nothing runs that could hide it.
 
-    >>> dispatch_time(100, 1e-5)
+    >>> dispatch_time(100, 1e-5)  # nothing to hide behind
     0.001
+    >>> dispatch_time(100, 1e-5, device_time=0.002)  # kernels of 20 us: all launches but the first hide
+    1e-05
 
-    Source: reddi2026mathpage, sec. 1.
+    Source: reddi2026mathpage, sec. 1, for the time of a launch; the queue is derived in the chapter.
     """
-    return kernels * launch_overhead
+    check_whole("dispatch_time", "kernels", kernels)
+    return launch_overhead + (kernels - 1) * maximum(0, launch_overhead - device_time / kernels)
 
 
 @equation(
@@ -208,7 +216,7 @@ def iron_law(
     efficiency : float or array, 1
         Fraction of the peak that the kernel reaches, in (0, 1]; 1 gives the bound.
     dispatch : float or array, s
-        Launch overhead that nothing hides.
+        What launching adds: the whole launch of a single kernel, of many what eq-dispatch leaves of their launches.
 
     Returns
     -------
@@ -219,7 +227,7 @@ def iron_law(
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: arithmetic and data movement overlap perfectly, the launch overlaps with nothing.
+    Assumptions: arithmetic and data movement overlap perfectly.
 
     >>> iron_law(flops=2e12, bytes=1e9, peak_flops=1e15, memory_bandwidth=2e12)
     0.002
@@ -381,7 +389,7 @@ class KernelTime:
     launch_overhead: Num
     compute_time: Num
     memory_time: Num
-    dispatch_time: Num
+    dispatch_time: Num  # what the launches add
     time: Num
     bound: Any  # "compute", "memory" or "dispatch"; an array of them for an array
     intensity: Num
@@ -417,7 +425,11 @@ class KernelTime:
                     "dispatch time",
                     self.dispatch_time,
                     "eq-dispatch",
-                    {"kernels": self.kernels, "launch_overhead": self.launch_overhead},
+                    {
+                        "kernels": self.kernels,
+                        "launch_overhead": self.launch_overhead,
+                        "device_time": maximum(self.compute_time, self.memory_time),
+                    },
                     self.bound == "dispatch",
                 ),
                 Term("time", self.time, "eq-iron-law", {**work, **moved, "dispatch": self.dispatch_time}),
@@ -493,7 +505,7 @@ def kernel_time(
     kernels: Num = 1,
     launch_overhead: Num = 0.0,
 ) -> KernelTime:
-    """Time of a kernel on a catalogue device, and what bounds it.
+    """Time of a kernel, or of several in one stream, on a catalogue device, and what bounds it.
 
     Formula: eq-iron-law with eq-dispatch, on the device's dense peak and memory bandwidth.
 
@@ -512,14 +524,16 @@ def kernel_time(
     memory_efficiency : float or array, 1
         Fraction of the memory bandwidth that is reached. 1 (the default) gives the bound.
     kernels : float or array, 1
-        Kernels launched one after the other.
+        Kernels that share the work equally, launched one after the other: whole, at least 1.
     launch_overhead : float or array, s
-        Host time per launch that nothing hides.
+        Host time per launch. The host runs ahead of the device, so that of several launches only the first shows, and
+        what launching takes longer than the kernels do.
 
     Returns
     -------
     KernelTime
-        Frozen result with ``time``, its terms, ``bound`` and ``explain()``.
+        Frozen result with ``time``, its terms, ``bound`` and ``explain()``. ``bound`` is "dispatch" where all the
+        launches take longer than all the work.
 
     Raises
     ------
@@ -537,8 +551,9 @@ def kernel_time(
     device = catalog.device(device)
     peak = device.peak_flops[precision]
     bandwidth = effective_bandwidth(device.memory_bandwidth, memory_efficiency)
-    dispatch = dispatch_time(kernels, launch_overhead)
     compute, memory = compute_time(flops, peak, efficiency), memory_time(bytes, bandwidth)
+    work = maximum(compute, memory)
+    dispatch = dispatch_time(kernels, launch_overhead, work)
     intensity = arithmetic_intensity(flops, bytes)
     return KernelTime(
         device=device,
@@ -553,7 +568,9 @@ def kernel_time(
         memory_time=memory,
         dispatch_time=dispatch,
         time=iron_law(flops, bytes, peak, bandwidth, efficiency, dispatch),
-        bound=where(dispatch > maximum(compute, memory), "dispatch", where(compute > memory, "compute", "memory")),
+        bound=where(
+            kernels * launch_overhead > work, "dispatch", where(compute > memory, "compute", "memory")
+        ),
         intensity=intensity,
         ridge_point=ridge_point(peak, bandwidth),
         attainable_flops=attainable_flops(intensity, peak, bandwidth, efficiency),

@@ -63,6 +63,7 @@ def binomial_cdf(successes: float, trials: float, probability: float) -> float:
 
 
 PRINTED = {
+    "inf": math.inf,
     "min": min,
     "max": max,
     "sqrt": math.sqrt,
@@ -79,14 +80,29 @@ PRINTED = {
 PRINTED_DIGITS = {"eq-spares": 1e-8}
 
 
+# What an interval cannot say: arguments that count whole things, and arguments that another one bounds.
+COUNTED = {"eq-dispatch": ("kernels",), "eq-tile-padding": ("size", "tile")}
+AT_MOST = {
+    "eq-experts-hit": ("top_k", lambda v: v["experts"]),
+    "eq-kv-budget": ("weights", lambda v: v["devices"] * (v["usable"] * v["capacity"] - v["reserve"])),
+}
+
+
 def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
-    """Random arguments inside the declared domains, on a logarithmic scale."""
+    """Random arguments that the equation takes, on a logarithmic scale."""
     values = {}
     for name, domain in eq.domains.items():
         top = domain.high if math.isfinite(domain.high) else 1e6
         values[name] = top * 10 ** rng.uniform(-3, 0)
         if domain.whole:
             values[name] = float(round(values[name]))
+        if name in COUNTED.get(eq.label, ()):
+            values[name] = math.ceil(values[name])
+    if eq.label == "eq-kv-budget":
+        values["reserve"] *= 1e-3 * values["usable"] * values["capacity"] / 1e6
+    if eq.label in AT_MOST:
+        name, bound = AT_MOST[eq.label]
+        values[name] = min(values[name], bound(values))
     return values
 
 

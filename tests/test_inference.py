@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT
 
-from mlsysim import catalog, cli, inference, memory, transformer
+from mlsysim import catalog, cli, inference, memory, training, transformer
 from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.inference import (
@@ -28,6 +28,7 @@ from mlsysim.inference import (
     pass_cost,
     prefill,
 )
+from mlsysim.parallelism import Plan
 from mlsysim.validation import measurement, scoring
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import inference as predictor
@@ -399,8 +400,50 @@ def test_the_crossover_is_where_both_times_meet() -> None:
         )
         assert below == pytest.approx((w + 0.99 * b * cache) / bw)
         assert above == pytest.approx(1.01 * b * f / peak)
-    assert inference.decode_batch_crossover(w, f, 1e9, bw, peak) < 0
+    assert inference.decode_batch_crossover(w, f, 1e9, bw, peak) == math.inf
     assert 1e5 * f / peak < (w + 1e5 * 1e9) / bw  # and indeed no batch is compute-bound
+    assert inference.decode_batch_crossover(8.0, 2.0, 2.0, 1.0, 1.0) == math.inf  # the corner itself: never
+    several = inference.decode_batch_crossover(w, f, np.array([0.0, 1e7, 1e9]), bw, peak)
+    assert list(np.isfinite(several)) == [True, True, False]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("context", [1, 1024, 16384])
+def test_the_weights_saturate_whatever_the_context_and_attention_never_does(context: int) -> None:
+    """Per component: 2 FLOP on each 2-byte weight, 4 query heads on each cached pair of 2-byte numbers."""
+    d = deploy("Llama-3.1-8B", "H100")
+    ridge = 989.5e12 / 3.35e12
+    for batch, bound in ((math.floor(ridge), "memory"), (math.ceil(ridge), "compute")):
+        parts = decode_step(d, context=context, batch=batch).cost.components
+        for name in ("projections", "mlp", "head"):
+            c = parts[name]
+            assert ("compute" if c.compute_time > c.memory_time else "memory") == bound
+        assert parts["attention"].memory_time == pytest.approx(ridge / 4 * parts["attention"].compute_time, rel=1e-3)
+    one, two = (decode_step(d, context=context, batch=b).cost.components for b in (1000, 2000))
+    assert two["mlp"].time == pytest.approx(2 * one["mlp"].time)  # a batch shares no more weights
+
+
+def test_a_sequence_beyond_the_learned_positions_is_refused() -> None:
+    d = deploy("GPT-2-124M", "H100")
+    assert prefill(d, input_len=1024).time > 0
+    assert inference.generate(d, input_len=1000, output_len=25).e2e > 0  # the last token is not read again
+    for run in (
+        lambda: prefill(d, input_len=1025),
+        lambda: decode_step(d, context=np.array([10.0, 100_000.0])),
+        lambda: inference.generate(d, input_len=1000, output_len=26),
+        lambda: memory.training_memory("GPT-2-124M", "H100", seq=100_000),
+        lambda: training.training_step(
+            "GPT-2-124M", Plan(), catalog.cluster("DGX-H100", 1), global_batch=8, seq=2048
+        ),
+    ):
+        with pytest.raises(InputError, match="beyond the 1,024 positions that GPT-2-124M has learned"):
+            run()
+    assert prefill(deploy("Llama-3.1-8B", "H100"), input_len=1_000_000).time > 0  # positions that are computed
+
+
+def test_what_cannot_be_is_refused_and_not_clamped() -> None:
+    with pytest.raises(InputError, match="top_k = 9 must be at most experts = 8"):
+        inference.experts_hit(8, 9, 1)
 
 
 @pytest.mark.independent
@@ -428,7 +471,7 @@ def dense_pairs() -> list[tuple[str, str]]:
 
 @pytest.mark.independent
 def test_decode_is_memory_bound_and_prefill_compute_bound() -> None:
-    """Batch 1; 2,048 tokens; BF16; every dense model of a billion parameters or more that fits on a catalogue device.
+    """Batch 1; 2,048 tokens or all learned positions; BF16; every dense model of a billion parameters or more that fits on a catalogue device.
 
     Weights and cache are all the traffic. With the traffic of activations counted as well, a few small models on
     devices with little bandwidth for their peak are exceptions, and more of them with 4-bit products.
@@ -438,14 +481,15 @@ def test_decode_is_memory_bound_and_prefill_compute_bound() -> None:
     counted = Efficiencies(elementwise=32.0)
     exceptions = set()
     for m, d in pairs:
-        step, first = decode_step(deploy(m, d), context=2048), prefill(deploy(m, d), input_len=2048)
+        tokens = min(2048, catalog.model(m).learned_positions or 2048)
+        step, first = decode_step(deploy(m, d), context=tokens), prefill(deploy(m, d), input_len=tokens)
         assert step.compute_time < 0.1 * step.memory_time, (m, d)
-        assert first.compute_time > 2 * first.memory_time, (m, d)
-        full = prefill(deploy(m, d, efficiencies=counted), input_len=2048)
+        assert first.compute_time > tokens / 1024 * first.memory_time, (m, d)
+        full = prefill(deploy(m, d, efficiencies=counted), input_len=tokens)
         if full.compute_time < full.memory_time:
             exceptions.add((m, d))
     assert {d for _, d in exceptions} == {"TPU-v6e"}  # no GPU
-    small = prefill(deploy("GPT-2-124M", "TPU-v6e", efficiencies=counted), input_len=2048)
+    small = prefill(deploy("GPT-2-124M", "TPU-v6e", efficiencies=counted), input_len=1024)
     narrow = prefill(deploy("Llama-3.1-8B", "B300-SXM-288GB", precision="fp4", efficiencies=counted), input_len=2048)
     assert small.compute_time < small.memory_time and narrow.compute_time < narrow.memory_time
 

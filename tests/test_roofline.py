@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, kernels, roofline
+from mlsysim import catalog, inference, kernels, roofline
 from mlsysim.catalog import Device, Sourced
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import measurements, signed_error
@@ -75,19 +75,60 @@ def test_every_term_of_the_solver_on_round_numbers() -> None:
     )
     assert result.compute_time == pytest.approx(0.04)  # 2e12 / (100e12 x 0.5)
     assert result.memory_time == pytest.approx(0.00625)  # 5e9 / (1e12 x 0.8)
-    assert result.dispatch_time == pytest.approx(0.001)  # 100 x 10 us
-    assert result.time == pytest.approx(0.041)
+    assert result.dispatch_time == pytest.approx(1e-5)  # kernels of 400 us: only the first of 100 launches shows
+    assert result.time == pytest.approx(0.04001)
     assert result.bound == "compute"
     assert result.intensity == pytest.approx(400.0)
     assert result.ridge_point == pytest.approx(125.0)  # 100e12 / 0.8e12
     assert result.attainable_flops == pytest.approx(50e12)
-    assert result.achieved_flops == pytest.approx(2e12 / 0.041)
-    assert result.peak_fraction == pytest.approx(2e12 / 0.041 / 100e12)
+    assert result.achieved_flops == pytest.approx(2e12 / 0.04001)
+    assert result.peak_fraction == pytest.approx(2e12 / 0.04001 / 100e12)
     memory = roofline.kernel_time(toy(), flops=1e9, bytes=5e9, memory_efficiency=0.8)
     assert (memory.bound, memory.time) == ("memory", pytest.approx(0.00625))
     assert memory.attainable_flops == pytest.approx(0.2 * 0.8e12)
+    # 1 us of work in 10 kernels, 10 launches of 10 us: the last kernel of 0.1 us ends after the last launch.
     launch = roofline.kernel_time(toy(), flops=1e6, bytes=1e6, kernels=10, launch_overhead=1e-5)
-    assert (launch.bound, launch.time) == ("dispatch", pytest.approx(1.01e-4))
+    assert (launch.bound, launch.time) == ("dispatch", pytest.approx(1.001e-4))
+    one = roofline.kernel_time(toy(), flops=1e6, bytes=1e6, launch_overhead=1e-5)
+    assert (one.bound, one.time) == ("dispatch", pytest.approx(1.1e-5))  # of one kernel everything shows
+
+
+def end_of_the_stream(kernels: int, launch: float, device: float) -> float:
+    """When the last kernel ends: the host launches one after the other, the device takes them in order."""
+    host = done = 0.0
+    for _ in range(kernels):
+        host += launch
+        done = max(done, host) + device / kernels
+    return done
+
+
+@pytest.mark.independent
+@given(st.integers(1, 400), st.floats(1e-7, 1e-3), st.floats(0, 0.1))
+def test_launches_count_as_in_a_stream_that_is_played(kernels: int, launch: float, device: float) -> None:
+    played = end_of_the_stream(kernels, launch, device)
+    assert device + roofline.dispatch_time(kernels, launch, device) == pytest.approx(played, rel=1e-9)
+    assert played >= max(device, kernels * launch) * (1 - 1e-9)
+
+
+@pytest.mark.independent
+@given(st.integers(1, 400), st.floats(1e-7, 1e-3), st.floats(0, 0.1))
+def test_chapter_1_and_chapter_7_teach_one_law_for_launches(kernels: int, launch: float, device: float) -> None:
+    """Per layer and over a whole pass, the two differ by a launch and a kernel, of which a pass has hundreds."""
+    stream = roofline.dispatch_time(kernels, launch, device)
+    passes = inference.host_overhead(kernels, 0.0, launch_time=launch, device_time=device)
+    assert passes <= stream * (1 + 1e-9) <= (passes + max(launch, device / kernels)) * (1 + 1e-9)
+
+
+def test_half_a_kernel_is_refused() -> None:
+    for count in (0.5, 3.5, np.array([1.0, 2.5])):
+        with pytest.raises(InputError, match=r"kernels = .* (is not whole|is outside)"):
+            roofline.dispatch_time(count, 1e-5)
+    with pytest.raises(InputError, match=r"kernels = 2\.5 is not whole"):
+        roofline.kernel_time("H100", 1e12, 1e9, kernels=2.5)
+    with pytest.raises(InputError, match=r"size = 1\.5 is not whole"):
+        kernels.tile_padding(1.5, 128)
+    with pytest.raises(InputError, match=r"tile = 12\.5 is not whole"):
+        kernels.tile_padding(128, 12.5)
 
 
 @pytest.mark.independent

@@ -1,9 +1,15 @@
 """How many sequences run at the same time: what memory is left for cache, over what one sequence holds."""
 
-from mlsysim._numeric import Num
+from mlsysim import units
+from mlsysim._numeric import Num, all_true
 from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.errors import InputError
 
 AT_LEAST_ONE = "[1, inf)"
+
+
+def _shown(value: Num, unit: str) -> str:
+    return units.format(getattr(value, "magnitude", value), unit)  # a quantity without its unit
 
 
 @equation(
@@ -22,7 +28,7 @@ AT_LEAST_ONE = "[1, inf)"
     where="fig. 1 and table 1",
 )
 def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0, reserve: Num = 0.0) -> Num:
-    """Memory that is left for cache when the weights are loaded; negative when they do not fit.
+    """Memory that is left for cache when the weights are loaded.
 
     Formula: M_KV = N (u C - R) - W.
 
@@ -46,7 +52,7 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; weights that do not fit.
 
     Assumptions: weights and cache are spread evenly; what the engine does not take, it never uses.
 
@@ -55,7 +61,14 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
 
     Source: kwon2023vllm, fig. 1 and table 1.
     """
-    return devices * (usable * capacity - reserve) - weights
+    budget = devices * (usable * capacity - reserve) - weights
+    if not all_true(budget >= 0):
+        raise InputError(
+            f"kv_budget: weights = {_shown(weights, 'byte')} leave no room for cache in {_shown(devices, '1')} x "
+            f"({_shown(usable, '1')} x {_shown(capacity, 'byte')} - {_shown(reserve, 'byte')}); use more devices or smaller "
+            "weights"
+        )
+    return budget
 
 
 @equation(

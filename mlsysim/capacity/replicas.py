@@ -137,7 +137,7 @@ def sequences(
     if not all_true(budget > 0):
         need = units.format(d.weight_memory, "byte")
         raise InputError(
-            f"sequences: weights of {need} on a {d.device.name} leave no memory for cache; use more devices or "
+            f"sequences: weights of {need} on a {d.device.name} leave no room for cache; use more devices or "
             "smaller weights"
         )
     tokens = held_tokens(prompt, output, variation)
@@ -178,6 +178,15 @@ class Replica:
     def slots(self) -> int:
         """Places in the batch."""
         return len(self.step_times)
+
+    @property
+    def own_prompt(self) -> tuple[float, float]:
+        """The time of a request's own prompt pass as a fixed part and the mean of an exponential part, s.
+
+        The two have the mean of the prompts, and up to a variation of 1 their standard deviation.
+        """
+        spread = self.prefill_time * min(1.0, self.prompt_variation)
+        return self.prefill_time - spread, spread
 
     def throughput(self, batch: int) -> float:
         """Requests per second while so many are in the batch."""

@@ -1,11 +1,12 @@
 """Replicas under load: who waits and how long, how many replicas a target needs, and how much a number of them carries."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, all_true, is_array, maximum
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
 from mlsysim.capacity.batching import goodput
 from mlsysim.capacity.queues import BELOW_ONE, erlang_b_step, utilisation, waiting_share
 from mlsysim.capacity.replicas import Replica
@@ -18,9 +19,9 @@ from mlsysim.results import CALLER, Explanation, Input, Term
 ASSUMPTIONS: tuple[tuple[str, str], ...] = (
     ("Requests come as a Poisson process at a steady rate.", "plays a trace, with its bursts and its times of day"),
     ("Answers are so unequal that the queue forgets (exponential).", "draws or replays the lengths"),
-    ("Prompt passes go first and one by one; the step under way is short.", "schedules every pass, in chunks"),
+    ("Prompt passes go first and one by one, after the step under way.", "schedules every pass, in chunks"),
     ("A request waits for a place or for other prompts, not for both.", "lets it wait for both"),
-    ("Its own prompt is of average length.", "gives each request its own prompt"),
+    ("Its own prompt is as unequal as the others', with an exponential tail.", "gives each request its own prompt"),
     ("The batch is balanced over the replicas, at no cost.", "routes each request when it comes"),
     ("Every sequence holds the average number of tokens.", "allocates blocks, and preempts when they run out"),
     ("A step takes the time of its batch at the average context.", "times every step with what is in it"),
@@ -74,10 +75,21 @@ class Load:
         """Share whose first token misses its target; 0 without one."""
         if self.ttft_target is None:
             return 0.0 * self.delayed
-        slack = self.ttft_target - self.replica.prefill_time
-        if slack < 0:
-            return 1.0 + 0.0 * self.delayed
-        return maximum(wait_tail(**self._places, wait=slack), wait_tail(**self._prompts, wait=slack))
+        return self._later(self.ttft_target + 0.0 * self.delayed)
+
+    @property
+    def step_under_way(self) -> Num:
+        """The decode step that a request finds running when it comes, of the average batch: what it waits for at most, s."""
+        times, each = self.replica.step_times, self.running / self.replicas
+        slope = (times[-1] - times[0]) / max(1, len(times) - 1)
+        return minimum(1.0, each) * (times[0] + slope * (maximum(1.0, each) - 1.0))
+
+    def _later(self, time: Num) -> Num:
+        """Share whose first token comes later: a step, the longer of the two waits, and then its own prompt."""
+        fixed, spread = self.replica.own_prompt
+        left = time - fixed - self.step_under_way
+        waits = (wait_tail(**q, wait=maximum(0.0, left), own=spread) for q in (self._places, self._prompts))
+        return where(left < 0, 1.0, maximum(*waits))
 
     @property
     def ttft(self) -> Num:
@@ -86,8 +98,17 @@ class Load:
 
     @property
     def ttft_quantile(self) -> Num:
-        """Time to the first token of an average prompt after a wait that a share ``quantile`` does not exceed, s."""
-        return self.replica.prefill_time + self.wait_quantile
+        """Time to the first token that a share ``quantile`` does not exceed, a request's own prompt included, s."""
+        fixed, spread = self.replica.own_prompt
+        rare = (1 - self.quantile) / 2  # a wait and a prompt that are both so rare are beyond the quantile together
+        waits = (wait_quantile(**queue, quantile=1 - rare) for queue in (self._places, self._prompts))
+        low = fixed + self.step_under_way
+        high = low + maximum(*waits) + spread * math.log(1 / rare)
+        for _ in range(60):
+            middle = (low + high) / 2
+            beyond = self._later(middle) > 1 - self.quantile
+            low, high = where(beyond, middle, low), where(beyond, high, middle)
+        return high
 
     @property
     def residence(self) -> Num:
@@ -160,6 +181,7 @@ class Load:
                 {**self._prompts, **quantile},
                 ~longer if is_array(longer) else not longer,
             ),
+            *self._lateness(),
             Term("running", self.running, "eq-little", {"rate": rate, "time": self.residence}),
             Term("goodput", self.goodput, "eq-goodput", {"rate": rate, "late": self.late, "in_pace": self.in_pace}),
         ]
@@ -176,6 +198,15 @@ class Load:
             ),
             notes=tuple(f"Assumed: {text}" for text, _ in ASSUMPTIONS),
         )
+
+    def _lateness(self) -> list[Term]:
+        """The share of late first tokens by each of the two waits, with a request's own prompt after it."""
+        fixed, spread = self.replica.own_prompt
+        if self.ttft_target is None or not all_true(self.ttft_target >= fixed + self.step_under_way):
+            return []
+        after = {"wait": self.ttft_target - fixed - self.step_under_way, "own": spread}
+        queues = (("place", self._places), ("prompts", self._prompts))
+        return [Term(f"{name}, late", wait_tail(**q, **after), "eq-wait-tail", {**q, **after}) for name, q in queues]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
@@ -337,6 +368,14 @@ def replicas_needed(
         raise InputError(
             f"replicas_needed: ttft = {_seconds(ttft)} is below the {_seconds(replica.prefill_time)} of the prompt "
             "pass; no number of replicas helps, a faster one does"
+        )
+    fixed, spread = replica.own_prompt
+    alone = wait_tail(0.0, 1.0, 0.0, wait=max(0.0, ttft - fixed), own=spread)
+    if alone > 1 - quantile:
+        raise InputError(
+            f"replicas_needed: ttft = {_seconds(ttft)} is too short for {alone:.1%} of the prompts themselves, which take "
+            f"{_seconds(replica.prefill_time)} on average with a variation of {replica.prompt_variation:.2g}; no number of "
+            "replicas helps, a faster one or a lower quantile does"
         )
     if itl is not None and replica.batch_in_pace(itl) == 0:
         raise InputError(

@@ -1,6 +1,8 @@
 """How long requests wait that find no place: mean, tail and quantile, and what unequal service costs."""
 
-from mlsysim._numeric import Num, exp, log, maximum
+import math
+
+from mlsysim._numeric import Num, exp, expm1, log, maximum, minimum, where
 from mlsysim.capacity.queues import BELOW_ONE, SHARE
 from mlsysim.equations import POSITIVE, equation
 
@@ -51,16 +53,18 @@ def mean_wait(delayed: Num, capacity: Num, utilisation: Num) -> Num:
 
 @equation(
     "eq-wait-tail",
-    formula="delayed * exp(-capacity * (1 - utilisation) * wait)",
-    units={**_WAITING, "wait": "s", "return": "1"},
+    formula="exp(-wait / own) + delayed * (exp(-capacity * (1 - utilisation) * wait) - exp(-wait / own))"
+    " / (1 - capacity * (1 - utilisation) * own)",
+    units={**_WAITING, "wait": "s", "own": "s", "return": "1"},
     domain=_WAITING_DOMAIN,
     source="cooper1981queueing",
     where="Erlang delay model",
 )
-def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num) -> Num:
-    """Share of the requests that wait longer than so long.
+def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num, own: Num = 0.0) -> Num:
+    """Share of the requests that wait longer than so long, or that wait and are then served longer than so long.
 
-    Formula: P(W > t) = C exp(-X (1 - rho) t).
+    Formula: P(W + E > t) = exp(-t / s) + C (exp(-d t) - exp(-t / s)) / (1 - d s), with d = X (1 - rho) and an
+    exponential E of mean s. Without E, with s = 0, it is P(W > t) = C exp(-d t).
 
     Parameters
     ----------
@@ -71,7 +75,9 @@ def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num) -> Num:
     utilisation : float or array, 1
         Arrival rate over capacity, below 1.
     wait : float or array, s
-        The wait t that is compared with.
+        The time t that is compared with.
+    own : float or array, s
+        Mean s of an exponential time that follows the wait: a request's own prompt. 0 (the default) is the wait alone.
 
     Returns
     -------
@@ -82,14 +88,21 @@ def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num) -> Num:
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: those of eq-erlang-c, and service in order of arrival.
+    Assumptions: those of eq-erlang-c, and service in order of arrival. What follows the wait does not depend on it.
 
     >>> wait_tail(0.8, 10.0, 0.8, 0.0)
     0.8
+    >>> round(wait_tail(0.8, 10.0, 0.8, 1.0, own=0.1), 4)  # one server: the time inside is exponential again
+    0.1353
 
     Source: cooper1981queueing, Erlang delay model.
     """
-    return delayed * exp(-capacity * (1 - utilisation) * wait)
+    drain, none = capacity * (1 - utilisation), own == 0
+    waits, serves = drain * wait, where(none, math.inf, wait / where(none, 1.0, own))
+    # The difference of the two exponentials, divided: written so that neither equal nor very unequal rates lose digits.
+    apart, corner = abs(1 - drain * own), drain * own == 1
+    both = where(corner, serves, -expm1(-abs(waits - serves)) / where(corner, 1.0, apart))
+    return exp(-serves) + delayed * exp(-minimum(waits, serves)) * both
 
 
 @equation(
@@ -101,7 +114,7 @@ def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num) -> Num:
     where="Erlang delay model",
 )
 def wait_quantile(delayed: Num, capacity: Num, utilisation: Num, quantile: Num) -> Num:
-    """The wait that a share of the requests does not exceed: eq-wait-tail solved for the time.
+    """The wait that a share of the requests does not exceed: eq-wait-tail without a time of its own, solved for the time.
 
     Formula: t_q = ln(C / (1 - q)) / (X (1 - rho)), or 0 when fewer than 1 - q wait at all.
 

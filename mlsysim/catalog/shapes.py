@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim._numeric import all_true
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 
@@ -95,6 +96,18 @@ class Model:
     def n_moe_layers(self) -> int:
         """Layers whose MLP is a mixture of experts."""
         return (self.layers - self.n_dense_layers) // self.moe_every if self.is_moe else 0
+
+    def check_length(self, owner: str, tokens: Any) -> None:
+        """Raise an InputError for a sequence beyond the positions that the model has learned; others have no such end.
+
+        >>> from mlsysim import catalog
+        >>> catalog.model("Llama-3.1-8B").check_length("prefill", 1_000_000)
+        """
+        if self.learned_positions and not all_true(tokens <= self.learned_positions):
+            raise InputError(
+                f"{owner}: a sequence of {tokens} tokens is beyond the {self.learned_positions:,} positions that {self.name} "
+                "has learned; shorten it, or take a model whose positions are computed"
+            )
 
 
 def check_shape(m: Model) -> None:

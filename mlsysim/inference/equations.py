@@ -1,7 +1,10 @@
 """The closed forms of serving: the prompt pass, the decode step, and what a request sees of both."""
 
-from mlsysim._numeric import Num, maximum
+import math
+
+from mlsysim._numeric import Num, all_true, maximum, where
 from mlsysim.equations import POSITIVE, equation
+from mlsysim.errors import InputError
 
 AT_LEAST_ONE = "[1, inf)"
 
@@ -128,7 +131,7 @@ def time_to_first_token(
 
 @equation(
     "eq-experts-hit",
-    formula="experts * (1 - max(0, 1 - top_k / experts) ** tokens)",
+    formula="experts * (1 - (1 - top_k / experts) ** tokens)",
     units={"experts": "1", "top_k": "1", "tokens": "1", "return": "1"},
     domain={"experts": AT_LEAST_ONE},
     source="jiang2024mixtral",
@@ -144,7 +147,7 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     experts : float or array, 1
         Routed experts E of the layer.
     top_k : float or array, 1
-        Experts k per token; E or more means all.
+        Experts k per token, at most E.
     tokens : float or array, 1
         Tokens T that are routed together.
 
@@ -155,7 +158,7 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or negative, or experts below 1.
+        A value that is not finite or negative, experts below 1, or more experts per token than there are.
 
     Assumptions: every token picks k different experts, each set equally likely, independently of other tokens. Real
     routing is uneven and hits fewer.
@@ -165,7 +168,9 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
 
     Source: jiang2024mixtral, sec. 2.1, for the routing; the expectation is derived in the chapter.
     """
-    missed = maximum(0, 1 - top_k / experts) ** tokens
+    if not all_true(top_k <= experts):
+        raise InputError(f"experts_hit: top_k = {top_k} must be at most experts = {experts}: a token picks different ones")
+    missed = (1 - top_k / experts) ** tokens
     return experts * (1 - missed)
 
 
@@ -270,7 +275,8 @@ def inter_token_latency(
 
 @equation(
     "eq-decode-batch-crossover",
-    formula="weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)",
+    formula="weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)"
+    " if flops_per_token * memory_bandwidth / peak_flops > cache_bytes else inf",
     units={
         "weight_bytes": "byte",
         "flops_per_token": "FLOP",
@@ -286,18 +292,18 @@ def inter_token_latency(
 def decode_batch_crossover(
     weight_bytes: Num, flops_per_token: Num, cache_bytes: Num, memory_bandwidth: Num, peak_flops: Num
 ) -> Num:
-    """Batch at which a decode step turns from memory-bound to compute-bound; negative when none does.
+    """Batch from which on the arithmetic of a decode step, or of a part of it, takes longer than its traffic.
 
-    Formula: b* = W / (F BW / P - kappa c).
+    Formula: b* = W / (F BW / P - kappa c) where that is positive, and infinite where it is not.
 
     Parameters
     ----------
     weight_bytes : float or array, byte
-        Weights that a step reads.
+        Weights that are read once for the whole batch.
     flops_per_token : float or array, FLOP
-        Work of one sequence in one step, attention included.
+        Work of one sequence in one step: 2 per weight for the products, with attention for a step as a whole.
     cache_bytes : float or array, byte
-        Cache of one sequence at this context; 0 gives the crossover of the matrices alone.
+        Cache of one sequence at this context for a step as a whole; 0 for its products with weights, which read none.
     memory_bandwidth : float or array, byte/s
     peak_flops : float or array, FLOP/s
         Dense peak.
@@ -305,24 +311,26 @@ def decode_batch_crossover(
     Returns
     -------
     float or array, 1
-        Negative when the cache of one more sequence takes longer to read than its tokens to compute: then no batch
-        is compute-bound.
+        Infinite when reading the cache of one more sequence takes as long as computing its token, or longer: then the
+        arithmetic never overtakes the traffic, however large the batch.
 
     Raises
     ------
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: those of eq-itl; every weight is read whatever the batch (no experts are skipped).
+    Assumptions: every weight is read whatever the batch (no experts are skipped). For a step as a whole also those of
+    eq-itl: one maximum for all of it. The products alone cross over whatever the context.
 
     >>> round(decode_batch_crossover(16e9, 16e9, 0, 3.35e12, 989.4e12))
     295
-    >>> decode_batch_crossover(16e9, 16e9, 1e9, 3.35e12, 989.4e12) < 0
-    True
+    >>> decode_batch_crossover(16e9, 16e9, 1e9, 3.35e12, 989.4e12)
+    inf
 
     Source: pope2023inference, inference cost tradeoffs: weights are shared by the batch, the cache is not.
     """
-    return weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)
+    left = flops_per_token * memory_bandwidth / peak_flops - cache_bytes
+    return where(left > 0, weight_bytes / where(left > 0, left, 1.0), math.inf)
 
 
 @equation(

@@ -200,6 +200,7 @@ def _run(phase: str, d: Deployment, batch: Num, new: Num, past: Num) -> Pass:
     check_argument(phase, "batch", batch, "1", _COUNT)
     if not all_true(batch >= d.split.dp):
         raise InputError(f"{phase}: batch = {batch} must give each of the dp = {d.split.dp:g} replicas a sequence")
+    d.model.check_length(phase, past + new)
     decode = 1.0 if phase == "decode_step" else 0.0
     return Pass(
         phase, d, batch, new, past, pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, past, decode)
@@ -423,6 +424,7 @@ def generate(
     """
     check_argument("generate", "output_len", output_len, "1", _COUNT)
     first = prefill(deployment, input_len=input_len, batch=batch, cached_len=cached_len)
+    deployment.model.check_length("generate", input_len + output_len - 1)  # the last token is not read again
     # Step j = 1 .. n - 1 attends to input + j tokens: input + n/2 on average.
     step = decode_step(deployment, context=input_len + output_len / 2.0, batch=batch)
     return Generation(first, step, input_len, output_len)

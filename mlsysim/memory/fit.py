@@ -548,6 +548,7 @@ def training_memory(
             f"reshard_after_forward = {reshard_after_forward} needs weights that are sharded; {sharding!r} keeps them "
             f"whole, so leave it out or use one of {', '.join(GATHERED)}"
         )
+    m.check_length("training_memory", seq)
     counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
     counts |= {"virtual_stages": virtual_stages}
     if micro_batches is not None:

@@ -366,6 +366,7 @@ def training_step(
     if variation is not None:
         efficiencies = replace(efficiencies, variation=variation)
     length = seq if attn_len is None else attn_len
+    m.check_length("training_step", length)
     token = flops.training_flops_per_token(m, length, causal=True)
     counted = token.model_flops
     if task == "lora":

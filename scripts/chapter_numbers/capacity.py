@@ -40,6 +40,7 @@ def numbers() -> dict[str, Any]:
 
     expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=validation.calibrated("H100"))
     slow = capacity.max_rate(capacity.replica_of(expected, **requests, itl=aims["itl"]), **aims)
+    fixed, spread = slow.replica.own_prompt
     eight = inference.deploy("Llama-3.1-70B", "H100", tp=8)
     doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
     h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4)
@@ -87,6 +88,7 @@ def numbers() -> dict[str, Any]:
             "weights": units.format(server.weight_memory, "byte", 3),
             "budget": units.format(fit.budget, "byte", 3),
             "token": units.format(fit.token_bytes, "byte", 3),
+            "token_all": units.format(server.token_bytes, "byte", 4),
             "fit": f"{fit.sequences:.0f}",
             "reserved": f"{fit.reserved:.0f}",
             "places": f"{chosen.slots}",
@@ -118,7 +120,7 @@ def numbers() -> dict[str, Any]:
             "step_one": time(slow.replica.step_times[0]),
             "places": f"{slow.replica.slots}",
             "best": f"{slow.rate:.1f}",
-            "times": f"{best.rate / slow.rate:.1f}",
+            "long": time(fixed + spread * math.log(100)),
         },
         "eight": {
             "each": f"{doubled.rate / 8:.2f}",

@@ -69,6 +69,7 @@ def numbers() -> dict[str, Any]:
             "gemm": f"{validation.gemm_efficiency('a100'):.2f}",
             "gemm_small": f"{validation.gemm_efficiency('a100', 1024):.2f}",
             "dot": f"{validation.stream_efficiency('a100', 'dot'):.2f}",
+            "triad": f"{validation.stream_efficiency('a100', 'triad'):.2f}",
             "corner_tokens": f"{corner(a100):.0f}",
             "error_bound": mean_error("a100", borrowed=False),
             "error_borrowed": mean_error("a100", borrowed=True),
@@ -104,6 +105,8 @@ def numbers() -> dict[str, Any]:
             "error": units.percent(decode.error),
             "share": f"{decode.prediction.bytes / decode.measured / a100.memory_bandwidth:.2f}",
             "int8_error": units.percent(int8.error),
+            "above": units.format(decode.measured - decode.predicted, "s", 3),
+            "int8_above": units.format(int8.measured - int8.predicted, "s", 3),
             "crossing": f"{decode.predicted / (10 * units.us):.0f}",
         },
         "claim": {

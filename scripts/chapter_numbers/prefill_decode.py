@@ -5,6 +5,9 @@ from typing import Any
 from mlsysim import catalog, inference, memory, transformer, units, validation
 from mlsysim.inference import Deployment, decode_step, deploy
 from mlsysim.validation.predictors import shipped_fit
+from mlsysim.validation.reality import leave_one_out
+
+GUESSES = 4  # gptfast2023, scripts/speculate_70B_int4.sh: --speculate_k 4
 
 
 def _flops(model: str, tokens: float, attention: float = 1.0) -> float:
@@ -55,8 +58,9 @@ def numbers() -> dict[str, Any]:
         return units.percent(value, digits, signed=False)
 
     eight, seventy = deploy("Llama-3.1-8B", "H100"), deploy("Llama-3.1-70B", "H100", tp=8)
-    alone, together = (decode_step(eight, context=1, batch=b) for b in (1, 64))
-    weights = transformer.weight_bytes(transformer.parameter_count("Llama-2-70B").total, 2)
+    context = 1000
+    alone, together = (decode_step(eight, context=context, batch=b) for b in (1, 64))
+    empty = [decode_step(eight, context=1, batch=b).time for b in (1, 64)]
 
     row = validation.measurement("gpt-fast-llama2-7b-bf16")
     measured = 1 / row.value.value
@@ -83,6 +87,12 @@ def numbers() -> dict[str, Any]:
     w = eight.work
     params = w.layers * (w.attention_params + w.dense_params) + w.head_params
     balance = eight.machine.memory_bandwidth / eight.machine.peak_flops
+    ridge = eight.machine.peak_flops / eight.machine.memory_bandwidth
+    corner = round(ridge)
+    many, few = (decode_step(eight, context=1024, batch=b) for b in (512, corner))
+    parts = many.cost.components
+    products = [parts[name] for name in ("projections", "mlp", "head")]
+    multiplying = sum(c.time for c in products)
     longest = 2 * params * balance / (eight.token_bytes - 2 * w.layers * w.heads * w.key_value_macs * balance)
 
     caches = {"gqa": memory.kv_cache(80, 16, 8192, 8, 128), "mha": memory.kv_cache(80, 16, 8192, 64, 128)}
@@ -91,14 +101,18 @@ def numbers() -> dict[str, Any]:
     mixtral, deepseek = deploy("Mixtral-8x7B", "H200"), deploy("DeepSeek-V3", "H200", precision="fp8")
     tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies=validation.calibrated("H100")), context=2048)
     fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8"), context=1)
-    claim = validation.measurement("harvard-70b-itl").value.value
-    fit = shipped_fit("inference")
+    claim = validation.measurement("harvard-70b-itl")
+    fit, honest = shipped_fit("inference"), leave_one_out.honest("inference")
     return {
         "predict": {
+            "context": f"{context:,}",
+            "weights": units.format(_read(eight, 1, 0.0), "byte", 3),
+            "cache": units.format(64 * context * eight.token_bytes, "byte", 3),
+            "empty": share(empty[1] / empty[0] - 1, 1),
             "peak": f"{alone.deployment.machine.peak_flops / alone.cost.device_flops:,.0f}",
             "alone": f"{alone.tokens_per_s:.0f}",
             "share": share(alone.mfu, 1),
-            "slower": share(together.time / alone.time - 1, 1),
+            "slower": share(together.time / alone.time - 1),
         },
         "attention": {
             "short": share(attention(2048), 1),
@@ -108,6 +122,15 @@ def numbers() -> dict[str, Any]:
         "cross": {
             "h100": f"{inference.decode_batch_crossover(2 * params, 2 * params, 0.0, eight.machine.memory_bandwidth, eight.machine.peak_flops):.0f}",
             "longest": f"{longest:,.0f}",
+            "attention": f"{parts['attention'].flops / parts['attention'].bytes:g}",
+            "context": "1,024",
+            "many": "512",
+            "products": units.format(multiplying, "s", 3),
+            "products_over": f"{multiplying / sum(c.memory_time for c in products):.1f}",
+            "core": units.format(parts["attention"].time, "s", 3),
+            "rate": f"{many.tokens_per_s:,.0f}",
+            "corner": f"{corner}",
+            "rate_corner": f"{few.tokens_per_s:,.0f}",
         },
         "moe": {
             "one": f"{inference.experts_hit(8, 2, 1):g}",
@@ -120,7 +143,8 @@ def numbers() -> dict[str, Any]:
         "example": {
             "rate": f"{row.value.value:g}",
             "measured": units.format(measured, "s", 3),
-            "bytes": units.format(read, "byte", 3),
+            "bytes": units.format(read, "byte", 4),
+            "cache": units.format(seven.cost.components["attention"].bytes, "byte", 3),
             "bound": units.format(runs["bound"], "s", 3),
             "bound_error": units.percent(runs["bound"] / measured - 1),
             "stream": share(validation.stream_efficiency("a100", "triad"), 1),
@@ -132,13 +156,21 @@ def numbers() -> dict[str, Any]:
             "error": units.percent(runs["ours"] / measured - 1),
         },
         "bias": {"bound": share(-sum(c.bound_error for c in checks) / len(checks))},
-        "fit": {"rows": str(fit["rows"]), "groups": str(len(fit["groups"]))},
+        "fit": {
+            "rows": str(fit["rows"]),
+            "groups": str(len(fit["groups"])),
+            "passes": f"{calibrated.elementwise:g}",
+            "honest": share(honest.mape, 1),
+            "honest_bias": units.percent(honest.bias or 0.0),
+            "worst": share(max(honest.groups.values())),
+        },
         "guess": {
             "plain": f"{plain:g}",
             "with": f"{guessed:g}",
             "gain": f"{guessed / plain:.2f}",
             "cost": share(cost),
-            "acceptance": share(_acceptance(guessed / plain, 5, cost)),
+            "guesses": str(GUESSES),
+            "acceptance": share(_acceptance(guessed / plain, GUESSES, cost), 1),
         },
         "breaks": {
             "mha": units.format(caches["mha"], "byte", 3),
@@ -149,8 +181,8 @@ def numbers() -> dict[str, Any]:
             "all": f"{_read(deepseek, 1, 256.0) / _read(deepseek, 1):.0f} times",
             "prefix": share(units.GiB / units.GB - 1, 1),
             "acts": f"{0.80 * units.GiB / units.GB:.3f}",
-            "claim": units.format(claim, "s"),
-            "floor": units.format(weights / catalog.device("H100").memory_bandwidth, "s", 3),
+            "claim": units.format(claim.value.value, "s"),
+            "floor": units.format(2 * claim.inputs["parameters"] / catalog.device("H100").memory_bandwidth, "s", 3),
             "fp8_bound": f"{1 / fp8.time:.0f}",
             "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value.value:g}",
             "tp8": units.format(tp8.time, "s", 3),

@@ -160,7 +160,7 @@ _E3 = Exercise(
     title="How many hold cache?",
     objective=_LITTLE,
     points=1,
-    prompt="{rate} requests arrive per second. On average one waits {wait} for a place, its prompt then takes {prefill}, "
+    prompt="Requests arrive at {rate}. On average one waits {wait} for a place, its prompt then takes {prefill}, "
     "and its {steps} decode steps come every {itl}. A request has cache from the start of its prompt to its last token. "
     "How many requests hold cache, on average?",
     unit="1",
@@ -214,7 +214,7 @@ _E4 = Exercise(
     objective=_LITTLE,
     points=1,
     prompt="{replicas} replicas have {slots} places each. A request that has a replica to itself stays {alone}; in a "
-    "full batch it stays {residence}. {rate} requests arrive per second. What is the utilisation (a fraction, or text "
+    "full batch it stays {residence}. Requests arrive at {rate}. What is the utilisation (a fraction, or text "
     "like '25 %')?",
     unit="1",
     options={
@@ -423,7 +423,7 @@ _E8 = Exercise(
     title="Who waits?",
     objective=_WAIT,
     points=2,
-    prompt="{servers} prompt servers share one queue. {rate} requests arrive per second, at random, and a prompt takes "
+    prompt="{servers} prompt servers share one queue. Requests arrive at random, at {rate}, and a prompt takes "
     "{service_time} on average, exponentially distributed. Which share of the requests must wait (a fraction, or text "
     "like '25 %')?",
     unit="1",
@@ -482,7 +482,7 @@ _E9 = Exercise(
     title="The wait that 99 of 100 keep below",
     objective=_WAIT,
     points=2,
-    prompt="A system completes {capacity} when all places are taken; {rate} arrive, and {delayed} of the requests find "
+    prompt="A system completes {capacity} when all places are taken; requests arrive at {rate}, and {delayed} of the requests find "
     "no place. Completions are memoryless. Which wait do {quantile} of all requests not exceed?",
     unit="s",
     options={
@@ -521,7 +521,7 @@ _E10 = Exercise(
     title="The mean wait",
     objective=_WAIT,
     points=1,
-    prompt="A system completes {capacity} when all places are taken; {rate} arrive, and {delayed} of the requests find "
+    prompt="A system completes {capacity} when all places are taken; requests arrive at {rate}, and {delayed} of the requests find "
     "no place. Completions are memoryless. How long does a request wait on average, those that need not wait included?",
     unit="s",
     options=_QUEUE_OPTIONS,
@@ -563,7 +563,7 @@ _E11 = Exercise(
     objective=_WAIT,
     points=1,
     prompt="One device does nothing but prompts, one at a time. A prompt takes {service_time} on average with a "
-    "standard deviation of {variation} times that, and {rate} arrive at random. How long does one wait on average "
+    "standard deviation of {variation} times that, and prompts arrive at random, at {rate}. How long does one wait on average "
     "before it starts?",
     unit="s",
     options={
@@ -661,7 +661,7 @@ _E13 = Exercise(
     title="Goodput",
     objective=_SIZE,
     points=2,
-    prompt="A system completes {capacity} when all places are taken; {rate} arrive, and {delayed} of the requests find "
+    prompt="A system completes {capacity} when all places are taken; requests arrive at {rate}, and {delayed} of the requests find "
     "no place. Completions are memoryless. A prompt takes {prefill_time} once it has a place; the first token is due "
     "after {ttft}. {in_pace} of the requests get their tokens in pace, independently. How many requests per second "
     "meet both targets?",
@@ -738,7 +738,7 @@ _E14 = Exercise(
     points=3,
     prompt="A replica has {slots} places. A decode step reads {weights} of weights and {cache} per running sequence at "
     "{bandwidth}; a prompt takes {prefill_time}, with a coefficient of variation of {variation}; a request has {output} "
-    "output tokens. {rate} requests arrive per second, at random. With the chapter's model: how many replicas give 99 of "
+    "output tokens. Requests arrive at random, at {rate}. With the chapter's model: how many replicas give 99 of "
     "100 requests their first token within {ttft}?",
     unit="1",
     options={
@@ -750,7 +750,7 @@ _E14 = Exercise(
         "variation": Options((1.0,), "1", "coefficient of variation of the prompts' times"),
         "output": Options((201,), "1", "output tokens of a request"),
         "rate": Options((80.0, 95.0, 110.0), "1/s", "requests per second"),
-        "ttft": Options((0.4, 0.5), "s", "target for the first token"),
+        "ttft": Options((0.5, 0.6), "s", "target for the first token"),
     },
     solve=_count,
     mistakes=(

@@ -35,6 +35,8 @@ class Given:
             if 1e6 <= self.value < 1e8:  # nobody says 1.6e+07 tokens
                 return f"{self.value / 1e6:.10g} million"
             return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
+        if self.unit == "1/s":
+            return f"{self.value:g} per second"
         return units.format(self.value, self.unit)
 
 

@@ -270,22 +270,19 @@ answer = roofline.attainable_flops(g["intensity"], device.peak_flops["bf16"], su
 # 01.4 launches in a decode step
 
 
-def _launches(g: Inputs) -> Num:
-    return roofline.dispatch_time(g["layers"] * g["kernels_per_layer"], g["launch_overhead"])
-
-
-def _step(g: Inputs, dispatch: float, bytes_per_parameter: float = _BF16) -> Num:
+def _device_time(g: Inputs, bytes_per_parameter: float = _BF16) -> Num:
     return roofline.iron_law(
         flops=2 * g["parameters"],
         bytes=bytes_per_parameter * g["parameters"],
         peak_flops=_peak(g),
         memory_bandwidth=_bandwidth(g),
-        dispatch=dispatch,
     )
 
 
-def _share(g: Inputs, dispatch: float, bytes_per_parameter: float = _BF16) -> Num:
-    return dispatch / _step(g, dispatch, bytes_per_parameter)
+def _idle(g: Inputs, kernels: float | None = None, hidden: bool = True, bytes_per_parameter: float = _BF16) -> Num:
+    launched = g["layers"] * g["kernels_per_layer"] if kernels is None else kernels
+    device = _device_time(g, bytes_per_parameter) if hidden else 0.0
+    return roofline.dispatch_time(launched, g["launch_overhead"], device)
 
 
 _E4 = Exercise(
@@ -296,56 +293,58 @@ _E4 = Exercise(
     points=2,
     prompt="One {device} decodes one token of a model with {parameters} parameters in bf16: every weight is read once, "
     "2 FLOP per parameter, at the full bandwidth and peak. The model has {layers} layers of {kernels_per_layer} "
-    "kernels, launched one after the other at {launch_overhead} each, and nothing hides a launch. What share of the "
-    "step is launch overhead (a fraction, or text like '25 %')?",
-    unit="1",
+    "kernels of equal length. The host launches them one after the other, at {launch_overhead} each, into a queue from "
+    "which the device takes them. How long, in the whole step, does the device wait for launches, in seconds (or as "
+    "text, like '1.5 ms')?",
+    unit="s",
     options={
         "device": _DEVICES,
-        "parameters": Options((1e9, 2e9, 4e9), "1", "parameters of the model"),
-        "layers": Options((36, 26, 18), "1", "layers"),
-        "kernels_per_layer": Options((10, 8, 12), "1", "kernels launched per layer"),
-        "launch_overhead": Options((5e-6, 8e-6, 10e-6), "s", "host time per launch"),
+        "parameters": Options((1e9, 0.8e9), "1", "parameters of the model"),
+        "layers": Options((26, 24), "1", "layers"),
+        "kernels_per_layer": Options((9, 8), "1", "kernels launched per layer"),
+        "launch_overhead": Options((8e-6, 6e-6), "s", "host time per launch"),
     },
-    solve=lambda g: _share(g, _launches(g)),
+    solve=_idle,
     mistakes=(
         Mistake(
-            "wrong-base",
-            "You divided by something shorter than the step. Launches that nothing hides come on top of the work: the "
-            "whole step is both.",
+            "nothing-hides",
+            "You counted every launch. While the host launches a kernel, the device works on those before it; it waits "
+            "only for what launching takes longer than the work.",
             (
-                lambda g: _launches(g) / _step(g, 0.0),
-                lambda g: _launches(g) / max(_step(g, 0.0), _launches(g)),
+                lambda g: _idle(g, hidden=False),
+                lambda g: _device_time(g) + _idle(g, hidden=False),
+                lambda g: _device_time(g) + _idle(g),
             ),
         ),
         Mistake(
-            "one-layer",
-            "You launched the kernels of one layer. The model has {layers}.",
-            (lambda g: _share(g, roofline.dispatch_time(g["kernels_per_layer"], g["launch_overhead"])),),
+            "device-time",
+            "That is how long the device works. How long does the host need for its launches?",
+            (_device_time,),
         ),
         Mistake(
-            "one-kernel-per-layer",
-            "You launched one kernel per layer. Each layer has {kernels_per_layer}.",
-            (lambda g: _share(g, roofline.dispatch_time(g["layers"], g["launch_overhead"])),),
+            "too-few-launches",
+            "You let all launches but the first hide, or counted too few of them: {layers} layers launch "
+            "{kernels_per_layer} kernels each, and the host takes longer for that than the device for its work.",
+            (
+                lambda g: _idle(g, kernels=g["kernels_per_layer"]),
+                lambda g: _idle(g, kernels=g["layers"]),
+                lambda g: g["launch_overhead"],
+            ),
         ),
         Mistake(
             "elements",
             "You read one byte per parameter. How many bytes does a bf16 weight take?",
-            (lambda g: _share(g, _launches(g), bytes_per_parameter=1),),
-        ),
-        Mistake(
-            "percent",
-            "That is the share in percent taken as a plain number. Write the fraction, or text with a % sign.",
-            (lambda g: 100 * _share(g, _launches(g)),),
+            (lambda g: _idle(g, bytes_per_parameter=1),),
         ),
     ),
-    nudge="Launch time is (layers x kernels per layer) x overhead. The step is the longer of arithmetic and traffic, "
-    "plus that.",
+    nudge="Two times run side by side: launches x overhead on the host, and the longer of arithmetic and traffic on the "
+    "device. The device waits for the difference, if the host is the slower one.",
     solution="""\
 g = inputs("01.4", seed=SEED)
 device = catalog.device(g["device"])
-launches = roofline.dispatch_time(g["layers"] * g["kernels_per_layer"], g["launch_overhead"])
 peak, bandwidth = device.peak_flops["bf16"], device.memory_bandwidth
-answer = launches / roofline.iron_law(2 * g["parameters"], 2 * g["parameters"], peak, bandwidth, dispatch=launches)""",
+work = roofline.iron_law(2 * g["parameters"], 2 * g["parameters"], peak, bandwidth)
+answer = roofline.dispatch_time(g["layers"] * g["kernels_per_layer"], g["launch_overhead"], work)""",
 )
 
 
@@ -452,7 +451,7 @@ _E6 = Exercise(
     objective=_TIME,
     points=1,
     prompt=f"On one {{device}}: {_GEMM}. One kernel, at the full dense peak and bandwidth; its launch takes "
-    f"{{launch_overhead}} that nothing hides. What takes the longest: 'compute', 'memory' or 'dispatch'?",
+    f"{{launch_overhead}}, and nothing runs before it that could hide it. What takes the longest: 'compute', 'memory' or 'dispatch'?",
     unit="",
     answers=("compute", "memory", "dispatch"),
     options={
@@ -669,8 +668,8 @@ _E9 = Exercise(
     title="What binds attention?",
     objective=_INTENSITY,
     points=2,
-    prompt="Decode: each of {batch} sequences adds one token and attends to {tokens} tokens (itself among them). The layer "
-    "has {heads} query heads and {kv_heads} key-value heads of {head_dim} numbers, all in bf16. The kernel reads the "
+    prompt="Decode with a batch of {batch}: each sequence adds one token and attends to {tokens} tokens (itself among "
+    "them). The layer has {heads} query heads and {kv_heads} key-value heads of {head_dim} numbers, all in bf16. The kernel reads the "
     "queries and the cache once, keeps the scores on the chip and writes one result per query head. What is its "
     "arithmetic intensity in FLOP/byte? (Leave the softmax out.)",
     unit="FLOP/byte",

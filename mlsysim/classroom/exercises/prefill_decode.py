@@ -328,14 +328,19 @@ answer = inference.request_latency(g["ttft"], g["output_len"], g["itl"]) / g["ou
 # 07.6 the crossover
 
 
-def _crossover(g: Inputs, cache: float = 1.0, peak: float = 1.0, flops: float = 1.0) -> Num:
+def _crossover(g: Inputs, cache: float = 0.0, peak: float = 1.0, bits: float | None = None) -> Num:
     return inference.decode_batch_crossover(
-        g["weight_bytes"],
-        flops * g["flops_per_token"],
+        g["parameters"] * (g["bits"] if bits is None else bits) / 8,
+        2 * g["parameters"],
         cache * g["context"] * g["token_bytes"],
         g["memory_bandwidth"],
         peak * g["peak_flops"],
     )
+
+
+def _charged(g: Inputs) -> float:
+    """The cache added to the work of a sequence instead of to its bytes."""
+    return 1 / (2 / float(_crossover(g)) - 1 / float(_crossover(g, cache=1.0)))
 
 
 _E6 = Exercise(
@@ -344,13 +349,14 @@ _E6 = Exercise(
     title="When does decoding turn compute-bound?",
     objective=_CROSS,
     points=3,
-    prompt="A decode step reads {weight_bytes} of weights, {token_bytes} of cache for each of the {context} tokens of a "
-    "sequence, and does {flops_per_token} per sequence. The device has a dense peak of {peak_flops} and {memory_bandwidth}. "
-    "From which batch on is the step compute-bound?",
+    prompt="A decode step multiplies with {parameters} weights, which are stored in {bits} bits each and multiplied in "
+    "16 bits. Attention reads {token_bytes} of cache for each of the {context} tokens of a sequence besides. The device "
+    "has a dense 16-bit peak of {peak_flops} and {memory_bandwidth}. From which batch on do the products with the "
+    "weights take longer than reading the weights?",
     unit="1",
     options={
-        "weight_bytes": Options((16e9, 14e9), "byte", "weights"),
-        "flops_per_token": Options((16.5e9, 15e9), "FLOP", "work per sequence and step"),
+        "parameters": Options((8e9, 7e9, 9e9), "1", "weights that the step meets"),
+        "bits": Options((8, 4), "1", "bits of a stored weight"),
         "token_bytes": Options((65536, 49152), "byte", "cache of one token"),
         "context": Options((256, 320, 200), "1", "tokens of a sequence"),
         "peak_flops": Options((989.5e12,), "FLOP/s", "dense peak"),
@@ -359,29 +365,25 @@ _E6 = Exercise(
     solve=_crossover,
     mistakes=(
         Mistake(
-            "cache-forgotten",
-            "That is the crossover of the weights alone. The cache grows with the batch, so more sequences bring more "
-            "bytes as well, and a step reads all cached tokens of each.",
-            (lambda g: _crossover(g, cache=0.0), lambda g: _crossover(g, cache=1 / g["context"])),
+            "cache-included",
+            "That is the batch at which the arithmetic of the whole step takes as long as all its traffic, or you gave "
+            "the products the cache to read. They read none: attention does, and takes its own time whatever the batch "
+            "does to the weights.",
+            (lambda g: _crossover(g, cache=1.0), _charged),
         ),
         Mistake(
-            "cache-with-the-arithmetic",
-            "Check the sign of the cache: it adds to the time in memory, and so pushes the crossover up, not down.",
-            (
-                lambda g: (
-                    g["weight_bytes"]
-                    / (2 * g["weight_bytes"] / _crossover(g, cache=0.0) - g["weight_bytes"] / _crossover(g))
-                ),
-            ),
+            "ridge-point",
+            "That is the ridge point, FLOP per byte, or the batch at a sparse peak. How many FLOP does a sequence do on a "
+            "byte of these weights, and what is the dense peak?",
+            (lambda g: _crossover(g, bits=16), lambda g: _crossover(g, peak=2.0)),
         ),
     ),
-    nudge="Set (weights + batch x cache)/bandwidth equal to batch x FLOPs/peak and solve for the batch.",
+    nudge="Weights x bytes per weight over the bandwidth is the reading; batch x 2 x weights over the peak is the "
+    "arithmetic. Set them equal. The cache stands in neither.",
     solution="""\
 g = inputs("07.6", seed=SEED)
-cache = g["context"] * g["token_bytes"]
-answer = inference.decode_batch_crossover(
-    g["weight_bytes"], g["flops_per_token"], cache, g["memory_bandwidth"], g["peak_flops"]
-)""",
+stored = g["parameters"] * g["bits"] / 8
+answer = inference.decode_batch_crossover(stored, 2 * g["parameters"], 0, g["memory_bandwidth"], g["peak_flops"])""",
 )
 
 
