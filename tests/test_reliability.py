@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,33 @@ def test_first_order_at_youngs_interval_with_a_restart_as_long_as_a_write(dump: 
 def test_first_order_is_the_limit_and_never_above_the_exact_form() -> None:
     for dump, factor, restart, lag in GRID:
         tau = factor * math.sqrt(2 * dump)
-        assert first_order_goodput(tau, dump, 1.0, restart, lag) < exact_goodput(tau, dump, 1.0, restart, lag)
+        if dump / tau + tau / 2 + restart + lag > 1:  # the losses of the form exceed the whole time
+            with pytest.raises(InputError, match="exact_goodput"):
+                first_order_goodput(tau, dump, 1.0, restart, lag)
+        else:
+            assert first_order_goodput(tau, dump, 1.0, restart, lag) < exact_goodput(tau, dump, 1.0, restart, lag)
     small = 1e-6
     loss = 1 - exact_goodput(math.sqrt(2 * small), small, 1.0, restart=1e-4, lag=2e-4)
     assert 1 - first_order_goodput(math.sqrt(2 * small), small, 1.0, 1e-4, 2e-4) == pytest.approx(loss, rel=2e-3)
-    assert first_order_goodput(1.0, 1.0, 1.0) < 0, "no silent clipping"
+
+
+@pytest.mark.independent
+def test_the_first_order_never_prints_a_negative_share() -> None:
+    """tau = 64 M would lose 32 times the time there is; the exact form gives 1 part in e^64."""
+    with pytest.raises(InputError, match="write_time << interval << mtbf"):
+        first_order_goodput(64.0, 0.01, 1.0)
+    with pytest.raises(InputError, match="exact_goodput"):
+        first_order_goodput(np.array([0.1, 64.0]), 0.01, 1.0)
+    assert first_order_goodput(1.0, 0.5, 1.0) == 0.0, "the edge is a share still"
+    assert exact_goodput(64.0, 0.01, 1.0) == pytest.approx(64 * math.exp(-64.01), rel=1e-9)
+    far = training_goodput(
+        nodes=2000, node_mtbf=3.6e6, restart=600, checkpoint_bytes=1e12, writer_bandwidth=1e9, storage_bandwidth=1e12,
+        interval=115_200.0,
+    )  # fmt: skip
+    assert far.first_order is None and far.to_dict()["goodput_first_order"] is None
+    assert "first-order form (eq-goodput-checkpoint) says nothing here" in str(far.explain())
+    assert not re.search(r"[-−]\d[\d,.]* %", str(far.explain()))
+    assert sum(far.parts.values()) == pytest.approx(1)
 
 
 @pytest.mark.independent
