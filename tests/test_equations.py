@@ -103,7 +103,10 @@ def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
 def test_what_makes_no_sense_together_is_refused(label: str) -> None:
     rng, refused = random.Random(label), 0
     for _ in range(50):
-        values = {n: (d.high if math.isfinite(d.high) else 1e6) * 10 ** rng.uniform(-3, 0) for n, d in REGISTRY[label].domains.items()}
+        values = {
+            n: (d.high if math.isfinite(d.high) else 1e6) * 10 ** rng.uniform(-3, 0)
+            for n, d in REGISTRY[label].domains.items()
+        }
         if not TOGETHER[label](values):
             refused += 1
             with pytest.raises(InputError, match="must be at most"):

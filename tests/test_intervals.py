@@ -107,7 +107,7 @@ def test_coverage_leaves_each_source_out() -> None:
 
 
 def test_too_few_sources_are_refused() -> None:
-    with pytest.raises(InputError, match="too few.*9 are needed"):
+    with pytest.raises(InputError, match=r"too few.*9 are needed"):
         GroupedErrors(((0.1,), (0.2,), (0.3,))).quantiles(0.8)
     eight = tuple((float(i),) for i in range(8))
     with pytest.raises(InputError, match="too few"):

@@ -168,7 +168,9 @@ def test_the_range_is_judged_by_rows_that_no_constant_has_seen(checks: dict[str,
         assert check.unseen() == {group: (sum(rows), len(rows)) for group, rows in held.items()}
         assert sum(n for _, n in check.unseen().values()) == sum(not r.in_sample for r in check.rows) >= 14
     outside = checks["training_step"].unseen()
-    assert sum(h for h, _ in outside.values()) < 0.8 * sum(n for _, n in outside.values()), "the promise fails here: say so"
+    assert sum(h for h, _ in outside.values()) < 0.8 * sum(n for _, n in outside.values()), (
+        "the promise fails here: say so"
+    )
     assert checks["memory"].unseen() == {}  # refused: too few sources
     assert reality.check_class("training_step", "datasheet").unseen() == {}
 
