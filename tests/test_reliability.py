@@ -383,14 +383,22 @@ def test_llama_3_effective_time_is_possible_with_its_storage() -> None:
 
 
 @pytest.mark.published
-def test_rsc_projections_follow_and_the_observation_does_not() -> None:
+def test_rsc_jobs_scale_with_their_nodes_and_fail_more_often_than_nodes_do() -> None:
+    """Kokolis et al.: 47.7 days on 8 GPUs, 7.9 h on 1,024, both observed. 128 times the nodes fail 145 times as often.
+
+    So the law holds over 128 times within 13 %, and what lies between nodes and jobs (3.2 and 3.7 times) is there at
+    every size: jobs end for more reasons than a node's.
+    """
     rows = validation.failures()
     node_days = rows["rsc1-node-rate"].inputs["node_days"]
     node = reliability.observed_mtbf(node_days * DAY, rows["rsc1-node-rate"].value.value)
-    for name, low, high in (("rsc1-mttf-16384", 0.97, 1.03), ("rsc1-mttf-1024", 3.0, 4.5)):
+    for name, low, high in (("rsc1-mttf-16384", 0.97, 1.03), ("rsc1-mttf-1024", 3.6, 3.7), ("rsc1-mttf-8", 3.2, 3.3)):
         row = rows[name]
         ours = cluster_mtbf(node, row.inputs["devices"] / row.inputs["devices_per_node"])
         assert low < ours / row.value.value < high, name
+    small, large = rows["rsc1-mttf-8"], rows["rsc1-mttf-1024"]
+    assert small.value.value / HOUR == pytest.approx(1145, abs=1)
+    assert cluster_mtbf(small.value.value, 128) / large.value.value == pytest.approx(1.13, abs=0.005)
 
 
 @pytest.mark.published
