@@ -342,3 +342,11 @@ def test_the_rule_stands_beside_the_data() -> None:
     for name, most in MOST.items():
         assert f"{name} {most}" in rule
     assert Path(FOLDER / "conversions.py").is_file()
+
+
+def test_the_readme_says_how_many_of_the_figures_are_in_the_fit(checks: dict[str, reality.ClassCheck]) -> None:
+    total = sum(c.summary.n for c in checks.values())
+    in_fit = sum(r.in_sample for c in checks.values() for r in c.rows)
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert re.findall(r"(\d+) published figures", text) == [str(total)] * 2
+    assert re.findall(r"(\d+) of them in the fit", text) == [str(in_fit)] * 2

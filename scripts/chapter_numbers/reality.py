@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mlsysim import catalog, parallelism, units, validation
+from mlsysim import catalog, intervals, parallelism, units, validation
 from mlsysim.validation import peers, reality
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.reality import ClassCheck, simple
@@ -12,6 +12,28 @@ FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2
 
 def share(value: float | None, signed: bool = False) -> str:
     return "–" if value is None else units.percent(value, 0, signed=signed)
+
+
+def _unseen(check: ClassCheck) -> dict[str, str]:
+    """The rows outside the fit: how far off, how far one constant is off on the same rows, and what their ranges held."""
+    assert check.outside is not None
+    ids = {r.row.case.id for r in check.rows if not r.in_sample}
+    one = simple.score_one_constant(reality.case_file(check.name), ids).mape_mean_over_groups
+    ours, held = check.outside.mape_mean_over_groups, check.unseen()
+    inside, n = (sum(side) for side in zip(*held.values(), strict=True))
+    return {
+        "outside": share(ours),
+        "outside_rows": str(n),
+        "outside_groups": str(len(held)),
+        "outside_bias": share(check.outside.bias_mean_over_groups, True),
+        "outside_one": share(one),
+        "outside_taken": share(validation.skill(ours, one)),
+        "outside_least": share(min(s.mape for s in check.outside.groups.values())),
+        "outside_most": share(max(s.mape for s in check.outside.groups.values())),
+        "held": str(inside),
+        "held_share": share(inside / n),
+        "held_by_source": share(sum(h / m for h, m in held.values()) / len(held)),
+    }
 
 
 def _beside_simple(name: str) -> dict[str, str]:
@@ -87,8 +109,9 @@ def _peers() -> dict[str, Any]:
 def numbers() -> dict[str, Any]:
     checks = {c.name: c for c in reality.check_all()}
     rows = [r.row for c in checks.values() for r in c.rows]
-    training = checks["training_step"]
-    fitted = 340.0  # rows of the compilation, about fourteen of each source
+    training, inference = checks["training_step"], checks["inference"]
+    fitted = intervals.error_quantiles()["training_step"]  # rows of the compilation and their sources
+    per_source = fitted.rows / fitted.groups
     return {
         "total": str(len(rows)),
         "classes": str(len(CLASSES)),
@@ -97,11 +120,15 @@ def numbers() -> dict[str, Any]:
         "training": {
             "rows": str(training.summary.n),
             "inside": share(training.inside.mape_mean_over_groups if training.inside else None),
-            "outside": share(training.outside.mape_mean_over_groups if training.outside else None),
+            **_unseen(training),
             "datasheet": _datasheet("training_step"),
             **_beside_simple("training_step"),
         },
-        "inference": _beside_simple("inference"),
+        "inference": {
+            "inside": share(inference.inside.mape_mean_over_groups if inference.inside else None),
+            **_unseen(inference),
+            **_beside_simple("inference"),
+        },
         "gemm": {"honest": share(reality.honest("gemm").mape), "datasheet": _datasheet("gemm")},
         "collective": {"honest": share(reality.honest("collective").mape)},
         "memory": {"rows": str(checks["memory"].summary.n)},
@@ -110,5 +137,11 @@ def numbers() -> dict[str, Any]:
         "pages": {"half": _preset("mlsysim-page-training"), "mfu": _preset("roofline-page-training")},
         "peers": _peers(),
         "bubble64": units.percent(parallelism.bubble_fraction(8, 64), signed=False),
-        "worth": {"rows": f"{fitted:.0f}", "effective": f"{validation.effective_rows(fitted, 14.0, 0.5):.0f}"},
+        "in_fit": str(sum(r.in_sample for c in checks.values() for r in c.rows)),
+        "worth": {
+            "rows": str(fitted.rows),
+            "sources": str(fitted.groups),
+            "per_source": f"{per_source:.0f}",
+            "effective": f"{validation.effective_rows(float(fitted.rows), per_source, 0.5):.0f}",
+        },
     }

@@ -31,7 +31,11 @@ class Given:
     def __str__(self) -> str:
         if self.unit == "":
             return str(self.value)
+        if self.unit == "%":  # a share: the value is the fraction, the prompt says per cent
+            return f"{100 * self.value:.6g} %"
         if self.unit == "1":
+            if 1e6 <= self.value < 1e8 and self.value == int(self.value):  # a count, to its last digit
+                return f"{int(self.value):,}"
             return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
         return units.format(self.value, self.unit)
 
