@@ -85,7 +85,7 @@ _E2 = Exercise(
     objective=_SPREAD,
     points=2,
     prompt="A device of {price} is paid off over {lifetime} in equal yearly payments, at an interest of {rate} a year "
-    "(as a fraction), and is worth nothing at the end. What does it cost per hour (text like '1.2 USD/h', or USD/s)?",
+    "and is worth nothing at the end. What does it cost per hour (text like '1.2 USD/h', or USD/s)?",
     unit="USD/s",
     options={
         "price": Options((30e3, 25e3, 40e3), "USD", "of the device"),
