@@ -5,12 +5,14 @@ import csv
 import json
 import math
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
+from mlsysim._numeric import is_array, is_finite
 from mlsysim.cli.arguments import Commands
 from mlsysim.cli.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
@@ -105,16 +107,16 @@ class _Guarded:
 
     def _answers(self, words: dict[str, Any], vectors: dict[str, Any]) -> Mapping[str, Any]:
         """What the solver answers; an answer that no float can hold is a refusal, as in every other command."""
-        import numpy as np
-
-        try:
-            with np.errstate(all="ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what overflows is said in one sentence
+            try:
                 found = self.known.solve(**words, **vectors)
-        except OverflowError as error:
-            raise InputError("sweep: an answer is larger than any float; narrow the axes") from error
-        for name, value in found.items():
-            if name not in self.known.endless and np.asarray(value).dtype.kind == "f" and not np.isfinite(value).all():
-                raise InputError(f"sweep: {name} is larger than any float; narrow the axes")
+            except OverflowError as error:
+                raise InputError("sweep: an answer is larger than any float; narrow the axes") from error
+            for name, value in found.items():
+                number = isinstance(value, float) or (is_array(value) and value.dtype.kind == "f")
+                if number and name not in self.known.endless and not is_finite(value):
+                    raise InputError(f"sweep: {name} is larger than any float; narrow the axes")
         return found
 
     def _first(self, words: dict[str, Any], vectors: dict[str, Any]) -> InputError | None:
@@ -138,17 +140,13 @@ class _Guarded:
 
 def _joined(halves: Sequence[dict[str, Any] | None], lengths: Sequence[int]) -> dict[str, Any] | None:
     """Both halves one after the other; what was left out takes any value, since its rows are dropped."""
-    import numpy as np
+    from mlsysim.explore.columns import stacked
 
     solved = [half for half in halves if half is not None]
     if not solved:
         return None
-    dropped: dict[str, Any] = {n: np.ravel(v)[0] for n, v in solved[0].items()} | {"left_out": True}
-    parts = [dropped if half is None else half for half in halves]
-    return {
-        name: np.concatenate([np.broadcast_to(part[name], (n,)) for part, n in zip(parts, lengths, strict=True)])
-        for name in solved[0]
-    }
+    dropped = {n: v[0] if is_array(v) else v for n, v in solved[0].items()} | {"left_out": True}
+    return stacked([dropped if half is None else half for half in halves], lengths)
 
 
 class _Answered:

@@ -15,24 +15,27 @@ def share(value: float | None, signed: bool = False) -> str:
 
 
 def _unseen(check: ClassCheck) -> dict[str, str]:
-    """The rows outside the fit: how far off, how far one constant is off on the same rows, and what their ranges held."""
+    """The rows outside the fit: how far off they are, and how far one constant is off on the same rows."""
     assert check.outside is not None
     ids = {r.row.case.id for r in check.rows if not r.in_sample}
     one = simple.score_one_constant(reality.case_file(check.name), ids).mape_mean_over_groups
-    ours, held = check.outside.mape_mean_over_groups, check.unseen()
-    inside, n = (sum(side) for side in zip(*held.values(), strict=True))
+    ours = check.outside.mape_mean_over_groups
     return {
         "outside": share(ours),
-        "outside_rows": str(n),
-        "outside_groups": str(len(held)),
-        "outside_bias": share(check.outside.bias_mean_over_groups, True),
+        "outside_rows": str(len(ids)),
         "outside_one": share(one),
         "outside_taken": share(validation.skill(ours, one)),
-        "outside_least": share(min(s.mape for s in check.outside.groups.values())),
-        "outside_most": share(max(s.mape for s in check.outside.groups.values())),
-        "held": str(inside),
-        "held_share": share(inside / n),
-        "held_by_source": share(sum(h / m for h, m in held.values()) / len(held)),
+    }
+
+
+def _apart(check: ClassCheck) -> dict[str, str]:
+    """How far the groups outside the fit lie apart."""
+    assert check.outside is not None
+    errors = [s.mape for s in check.outside.groups.values()]
+    return {
+        "outside_groups": str(len(errors)),
+        "outside_least": share(min(errors)),
+        "outside_most": share(max(errors)),
     }
 
 
@@ -127,6 +130,7 @@ def numbers() -> dict[str, Any]:
         "inference": {
             "inside": share(inference.inside.mape_mean_over_groups if inference.inside else None),
             **_unseen(inference),
+            **_apart(inference),
             **_beside_simple("inference"),
         },
         "gemm": {"honest": share(reality.honest("gemm").mape), "datasheet": _datasheet("gemm")},
