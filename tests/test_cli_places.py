@@ -137,3 +137,13 @@ def test_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_mistake_is_one_sentence(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(args) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.independent
+def test_a_share_of_the_time_above_one_buys_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Eight devices at 2 USD/h for a year cannot cost more than 8 x 2 x 8766 USD."""
+    rented = ["cost", "--devices", "8", "--time", "1 year", "--rental", "2 USD/h", "--json", "--utilisation"]
+    assert cli.main([*rented, "1.2"]) == 2
+    assert "--utilisation = 1.2 is outside [0, 1]" in capsys.readouterr().err
+    assert cli.main([*rented, "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["rented"]["cost_usd"] == pytest.approx(8 * 2 * 8766, rel=1e-3)

@@ -119,6 +119,103 @@ def test_serving_in_both_modes(run: Any) -> None:
         assert c["ttft_s"][i] == pytest.approx(one.ttft, rel=1e-12)
 
 
+@pytest.mark.independent
+def test_energy_over_places_and_times(run: Any) -> None:
+    """Watts times seconds times PUE by hand, and grams by hand; 56.039 and 661.926 g/kWh stand in the catalogue."""
+    out, _, code = run(
+        "sweep", "energy", "device=H100", "devices=8,16", "time=1 day,2 day", "pue=1.25", "grid=France,Poland",
+        "token_rate=5000 token/s", "embodied=100 kg", "lifetime=1000 day",
+    )  # fmt: skip
+    rows = table(out)
+    assert (code, len(rows)) == (0, 8)
+    for r in rows:
+        kwh = float(r["devices"]) * 0.7 * float(r["time"]) / 3600 * 1.25
+        assert float(r["energy_j"]) == pytest.approx(kwh * 3.6e6)
+        assert float(r["carbon_location_kg"]) == pytest.approx(
+            kwh * {"France": 56.039, "Poland": 661.926}[r["grid"]] / 1e3
+        )
+        assert float(r["energy_per_token_j"]) == pytest.approx(float(r["devices"]) * 700 * 1.25 / 5000)
+        made = 100 * float(r["devices"]) * float(r["time"]) / 86.4e6
+        assert float(r["carbon_embodied_kg"]) == pytest.approx(made)
+    assert "water_site_l" not in rows[0], "nothing was given for it"
+    out, _, _ = run(
+        "sweep", "energy", "power=1 kW", "devices=1", "time=1 h", "pue=1", "nodes=1,2", "host_power=1 kW,3 kW"
+    )
+    assert [float(r["energy_j"]) / 3.6e6 for r in table(out)] == [2.0, 4.0, 3.0, 7.0]
+
+
+@pytest.mark.independent
+def test_cost_of_rent_and_purchase(run: Any) -> None:
+    """One device, everything free but the purchase: 8,766 USD over a year is 1 USD/h, so the break-even share is 1 over the rent."""
+    free = ["power=0", "pue=1", "electricity_price=0", "cooling=0", "building=0", "plant_lifetime=1 year", "salary=0"]
+    rest = [*free, "devices_per_engineer=1", "network=0", "lifetime=1 year", "price=8766"]
+    asked = ["sweep", "cost", "devices=10", "time=1 year", "rental=2 USD/h:4 USD/h:3", "utilisation=0.25,1"]
+    out, _, code = run(*asked, *rest)
+    assert code == 0
+    for r in table(out):
+        rent = float(r["rental"]) * 3600
+        assert float(r["owned_usd"]) == pytest.approx(87_660)
+        assert float(r["rented_usd"]) == pytest.approx(87_660 * rent * float(r["utilisation"]))
+        assert float(r["break_even_utilisation"]) == pytest.approx(1 / rent)
+        assert r["cheaper"] == ("own" if rent * float(r["utilisation"]) > 1 else "rent")
+    named = table(run("sweep", "cost", "devices=1", "time=1 h", "rental=H100-AWS-block-2024,2 USD/h")[0])
+    assert [float(r["rented_usd"]) for r in named] == pytest.approx([4.916, 2.0])
+    assert set(named[0]) == {"devices", "time", "rental", "rented_usd"}
+
+
+def test_a_break_even_that_never_comes_is_null(run: Any) -> None:
+    parts = ["power=1 kW", "pue=1", "electricity_price=1 USD/kWh", "cooling=0", "building=0", "plant_lifetime=1 year"]
+    parts += ["salary=0", "devices_per_engineer=1", "network=0", "lifetime=1 year", "price=8766", "idle_power=0"]
+    out, _, _ = run("sweep", "cost", "devices=1", "time=1 year", "rental=0.5 USD/h,3 USD/h", *parts, "--json")
+    columns = json.loads(out)["columns"]
+    assert columns["break_even_utilisation"] == [None, pytest.approx(0.5)]
+    assert columns["break_even_time_s"][0] is None
+
+
+@pytest.mark.independent
+def test_reliability_over_sizes(run: Any) -> None:
+    """The time between failures by division, and the goodput by Daly's complete cost function, written out here."""
+    out, _, code = run(
+        "sweep", "reliability", "nodes=100,1000", "node_mtbf=100 day", "restart=10 min", "checkpoint_bytes=1 TB",
+        "storage_bandwidth=100 GB/s", "writer_bandwidth=5 GB/s", "interval=30 min,1 h", "duration=30 day",
+    )  # fmt: skip
+    assert (code, len(table(out))) == (0, 4)
+    for r in table(out):
+        mtbf, tau = 100 * 86400 / float(r["nodes"]), float(r["interval"])
+        assert float(r["mtbf_s"]) == pytest.approx(mtbf)
+        assert float(r["write_time_s"]) == pytest.approx(10.0)
+        wanted = tau / (mtbf * math.exp(600 / mtbf) * (math.exp((tau + 10) / mtbf) - 1))
+        assert float(r["goodput"]) == pytest.approx(wanted, rel=1e-9)
+        assert float(r["expected_failures"]) == pytest.approx(30 * 86400 / mtbf)
+    best = table(run(
+        "sweep", "reliability", "nodes=100", "node_mtbf=100 day", "restart=0", "model=Llama-3.1-70B,Llama-3.1-8B",
+        "storage_bandwidth=1 TB/s", "method=waits",
+    )[0])  # fmt: skip
+    assert float(best[0]["write_time_s"]) > float(best[1]["write_time_s"])
+
+
+def test_only_the_number_at_fault_is_left_out(run: Any) -> None:
+    """A vector with one bad value costs the others nothing, and the reason names the value."""
+    out, err, code = run(*TRAIN[:-1], "seq=0,4096,8192", "tp=1,8")
+    good = table(run(*TRAIN[:-1], "seq=4096,8192", "tp=1,8")[0])
+    assert code == 0
+    assert table(out) == good
+    assert "left out 2 of 6 combinations: " in err and "seq = 0.0 is outside" in err
+    assert err.count("\n") == 1
+    many = run(*TRAIN[:-1], "seq=-3:4:8", "tp=1,8", "--chunk", "3")
+    assert len(table(many[0])) == 8 and "left out 8 of 16 combinations in all" not in many[1]
+
+
+@pytest.mark.parametrize("name", ["tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "nodes", "global_batch"])
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_degree_below_one_is_refused_in_one_line(run: Any, name: str, value: str) -> None:
+    asked = [word for word in TRAIN if not word.startswith(name)]
+    out, err, code = run(*asked, f"{name}={value}")
+    assert (out, code) == ("", 2)
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize("chunk", ["1", "7", "1000"])
 def test_chunks_change_nothing(run: Any, chunk: str, tmp_path: Path) -> None:
     asked = ("sweep", "eq-compute-time", "flops=1e9:1e12:10", "peak_flops=1e14,9e14", "efficiency=0.5,1")
@@ -171,6 +268,20 @@ def test_only_what_fits(run: Any) -> None:
         ([*TRAIN[1:], "--out", "no-such-folder/x.csv"], "cannot be written"),
         (["eq-compute-time", "flops=1", "peak_flops=1", "efficiency=0.5,2"], "efficiency"),
         (["eq-compute-time", "flops=1:2:1000000", "peak_flops=1,2", "--json"], "2,000,000 rows are too many for JSON"),
+        (["eq-compute-time", "flops=1:9:9", "peak_flops=1e12,0", "efficiency=0.5"], "peak_flops = 0.0 is outside (0, inf)"),
+        (["eq-queue-wait", "arrival_rate=1:9:9", "service_time=0.5", "servers=4"], "queue"),
+        ([*TRAIN[1:], "tp=inf"], "tp"),
+        ([*TRAIN[1:], "tp=1e999"], "tp"),
+        (["cost", "devices=1", "time=1 h"], "cost needs price to own, rental to rent"),
+        (["cost", "devices=1", "time=1 h", "rental=1 USD/h", "utilisation=0.5,1.2"], "utilisation = 1.2 is outside [0, 1]"),
+        (["cost", "devices=1", "time=1 h", "rental=H100-purchase-2023-high"], "is a price in USD, not in USD/s"),
+        (["cost", "devices=1", "time=1 h", "rental=1 USD/h", "pue=1.2"], "pue belongs to owning"),
+        (["cost", "devices=1", "time=1 h", "price=1", "pue=1.2"], "owning needs lifetime"),
+        (["energy", "devices=1", "time=1 h", "device=H100"], "give pue"),
+        (["energy", "devices=1", "time=1e308", "pue=1.2", "power=1e3", "--json"], "larger than any float"),
+        (["reliability", "nodes=1", "node_mtbf=1 h", "restart=0", "storage_bandwidth=1"], "either model or checkpoint_bytes"),
+        (["reliability", "nodes=8,9", "node_mtbf=-1,3", "restart=0", "storage_bandwidth=1", "checkpoint_bytes=1"],
+         "node_mtbf = -1.0 is outside (0, inf)"),
         (["kernel", "device=H1000", "flops=1", "bytes=1"], "unknown device 'H1000'"),
     ],
 )  # fmt: skip

@@ -29,7 +29,7 @@ def test_published_energies(p: validation.PublishedFootprint) -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("p", [p for p in METHODS if p.has("carbon_intensity")], ids=lambda p: p.name)
+@pytest.mark.parametrize("p", [p for p in METHODS if p.has("carbon_intensity") and p.name != "olmo-2-7b"], ids=lambda p: p.name)
 def test_published_emissions(p: validation.PublishedFootprint) -> None:
     ours = energy.carbon(p.published("energy"), p.published("carbon_intensity"))
     assert ours == pytest.approx(p.published("carbon"), rel=0.01)
@@ -87,11 +87,19 @@ def test_energy_per_token_of_a_metered_server() -> None:
 
 @pytest.mark.published
 def test_a_metered_training_run_from_its_arithmetic() -> None:
-    """OLMo 2 7B: 131 MWh metered. 6ND at 40 % of the dense peak and full power gives the right size, no more."""
+    """OLMo 2 7B: 131 MWh of the GPUs. 6ND at 40 % of the dense peak and full power is 86 MWh, a third too little.
+
+    The source's carbon tells what the 131 are: 131 MWh x 1.2 x 332 g/kWh = 52 t, so the PUE is not in them, and none
+    belongs on our side either.
+    """
     p = validation.published_footprint("olmo-2-7b")
+    carbon = energy.carbon(p.published("energy") * p.published("pue"), p.published("carbon_intensity"))
+    assert carbon == pytest.approx(p.published("carbon"), rel=0.01)
     flops = 6 * p.published("parameters") * p.published("tokens")
-    ours = energy.work_energy(flops, p.published("power"), 989.5e12, 0.4) * p.published("pue")
-    assert ours == pytest.approx(p.published("energy"), rel=0.3)
+    ours = energy.work_energy(flops, p.published("power"), 989.5e12, 0.4)
+    assert ours / 3.6e9 == pytest.approx(6 * 7.3e9 * 4e12 / (0.4 * 989.5e12) * 700 / 3.6e9)
+    assert ours / p.published("energy") - 1 == pytest.approx(-0.34, abs=0.01)
+    assert 0.4 * ours / p.published("energy") == pytest.approx(0.26, abs=0.005)  # the share of the peak that would give it
 
 
 # Identities and limits

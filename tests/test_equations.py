@@ -86,24 +86,49 @@ AT_MOST = {
     "eq-experts-hit": ("top_k", lambda v: v["experts"]),
     "eq-kv-budget": ("weights", lambda v: v["devices"] * (v["usable"] * v["capacity"] - v["reserve"])),
 }
+# Arguments that lie inside their ranges one by one and still make no sense together are refused, and drawn again here.
+TOGETHER = {
+    "eq-effective-rows": lambda a: a["per_group"] <= a["rows"],
+    "eq-goodput-checkpoint": lambda a: (
+        a["write_time"] / a["interval"] + (a["interval"] / 2 + a["restart"] + a["lag"]) / a["mtbf"] <= 1
+    ),
+}
 
 
 def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
     """Random arguments that the equation takes, on a logarithmic scale."""
-    values = {}
-    for name, domain in eq.domains.items():
-        top = domain.high if math.isfinite(domain.high) else 1e6
-        values[name] = top * 10 ** rng.uniform(-3, 0)
-        if domain.whole:
-            values[name] = float(round(values[name]))
-        if name in COUNTED.get(eq.label, ()):
-            values[name] = math.ceil(values[name])
-    if eq.label == "eq-kv-budget":
-        values["reserve"] *= 1e-3 * values["usable"] * values["capacity"] / 1e6
-    if eq.label in AT_MOST:
-        name, bound = AT_MOST[eq.label]
-        values[name] = min(values[name], bound(values))
-    return values
+    for _ in range(1000):
+        values = {}
+        for name, domain in eq.domains.items():
+            top = domain.high if math.isfinite(domain.high) else 1e6
+            values[name] = top * 10 ** rng.uniform(-3, 0)
+            if domain.whole:
+                values[name] = float(round(values[name]))
+            if name in COUNTED.get(eq.label, ()):
+                values[name] = math.ceil(values[name])
+        if eq.label == "eq-kv-budget":
+            values["reserve"] *= 1e-3 * values["usable"] * values["capacity"] / 1e6
+        if eq.label in AT_MOST:
+            name, bound = AT_MOST[eq.label]
+            values[name] = min(values[name], bound(values))
+        if TOGETHER.get(eq.label, lambda a: True)(values):
+            return values
+    raise AssertionError(f"{eq.label}: no arguments that belong together")
+
+
+@pytest.mark.parametrize("label", sorted(TOGETHER))
+def test_what_makes_no_sense_together_is_refused(label: str) -> None:
+    rng, refused = random.Random(label), 0
+    for _ in range(50):
+        values = {
+            n: (d.high if math.isfinite(d.high) else 1e6) * 10 ** rng.uniform(-3, 0)
+            for n, d in REGISTRY[label].domains.items()
+        }
+        if not TOGETHER[label](values):
+            refused += 1
+            with pytest.raises(InputError, match="must be at most"):
+                REGISTRY[label].function(**values)
+    assert refused
 
 
 def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equation) -> None:

@@ -1,6 +1,7 @@
 """Intervals: the quantiles hold what they promise on sources they have not seen, and say so when they cannot."""
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,44 @@ def test_a_new_source_falls_inside_as_often_as_promised(between: float, within: 
         low, high = sources(rng, 15, between, within).quantiles(0.8)
         new = np.array(sources(rng, 1, between, within).groups[0])
         held.append(((low <= new) & (new <= high)).mean())
-    assert 0.77 <= np.mean(held) <= 0.90
+    assert 0.80 <= np.mean(held) <= 0.95  # 14 of 16 ranks when rows of a source do not differ
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("k", [9, 10, 14, 15, 19, 24, 29, 30, 100])
+def test_one_row_a_source_holds_exactly_what_the_ranks_say(k: int) -> None:
+    """A further draw is equally likely to fall into each of the k + 1 gaps between k draws, whatever their distribution.
+
+    So the share held is the number of gaps between the two ends over k + 1: at least 80 %, and at most one gap more at
+    either end than needed. Half of the new source's vote at each end gave 76.0 % for 24 sources and 75.0 % for 15.
+    """
+    low, high = GroupedErrors(tuple((float(i),) for i in range(1, k + 1))).quantiles(0.8)
+    gaps = Fraction(int(high) - int(low), k + 1)
+    assert Fraction(4, 5) <= gaps <= Fraction(4, 5) + Fraction(2, k + 1)
+    assert (low, high) == (k + 1 - math.ceil(Fraction(9, 10) * (k + 1)), math.ceil(Fraction(9, 10) * (k + 1)))
+    if k == 24:
+        assert gaps == Fraction(21, 25)
+
+
+@pytest.mark.independent
+def test_24_sources_hold_84_per_cent_of_new_ones_in_20000_worlds() -> None:
+    """The ends by sorting here: the same worlds, and a share that the half vote (76 %) lies ten deviations below."""
+    rng = np.random.default_rng(24)
+    worlds = rng.lognormal(0.0, 1.0, (20_000, 25))
+    past = np.sort(worlds[:, :24], axis=1)
+    held = (past[:, 1] <= worlds[:, 24]) & (worlds[:, 24] <= past[:, -2])
+    assert abs(held.mean() - 0.84) < 0.01
+    for world in worlds[:20]:
+        ends = GroupedErrors(tuple((float(e),) for e in world[:24])).quantiles(0.8)
+        assert ends == (np.sort(world[:24])[1], np.sort(world[:24])[-2])
+
+
+@pytest.mark.independent
+def test_leaving_out_sources_of_one_row_prints_the_same_for_any_data() -> None:
+    """Why ``coverage`` is no evidence of its own: it counts ranks. 24 draws of anything give 20 of 24."""
+    rng = np.random.default_rng(5)
+    for draws in (rng.normal(3, 1, 24) ** 3, rng.uniform(0, 1, 24), np.arange(24.0)):
+        assert GroupedErrors(tuple((float(e),) for e in draws)).coverage() == pytest.approx(20 / 24)
 
 
 @pytest.mark.independent
@@ -69,15 +107,19 @@ def test_coverage_leaves_each_source_out() -> None:
 
 
 def test_too_few_sources_are_refused() -> None:
-    with pytest.raises(InputError, match="too few"):
+    with pytest.raises(InputError, match=r"too few.*9 are needed"):
         GroupedErrors(((0.1,), (0.2,), (0.3,))).quantiles(0.8)
+    eight = tuple((float(i),) for i in range(8))
+    with pytest.raises(InputError, match="too few"):
+        GroupedErrors(eight).quantiles(0.8)
+    assert GroupedErrors((*eight, (8.0,))).quantiles(0.8) == (0.0, 8.0)
     with pytest.raises(InputError, match="nominal"):
         GroupedErrors(((0.1,),) * 30).quantiles(1.0)
 
 
 @pytest.mark.independent
 def test_the_quantiles_are_order_statistics() -> None:
-    """19 sources of one row: weights 1/20, half of a twentieth beyond each end, 10 % on each side: the second on each side."""
+    """19 sources of one row: weights 1/20, a twentieth beyond each end, 10 % on each side: the second on each side."""
     errors = GroupedErrors(tuple((float(i),) for i in range(19)))
     assert errors.quantiles(0.8) == (1.0, 17.0)
     assert math.isclose(errors.quantiles(0.9)[0], 0.0)
@@ -108,10 +150,10 @@ SHIPPED = intervals.error_quantiles()
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
 def test_the_shipped_ranges_hold_what_they_promise(name: str) -> None:
-    """The issue's bounds: coverage of left-out sources, and the widths of training steps and inference."""
+    """Coverage of left-out sources no lower than promised, no higher than so few ranks allow, and useful widths."""
     q = SHIPPED[name]
     assert q.groups >= MIN_GROUPS
-    assert 0.75 <= q.coverage <= 0.90, f"{name}: {q.coverage:.1%} of left-out sources"
+    assert q.nominal <= q.coverage <= q.nominal + 2 / q.groups + 0.01, f"{name}: {q.coverage:.1%} of left-out sources"
     low, high = q.factors
     assert low < 1 < high or name not in ("training_step", "inference")
     width = {"training_step": 1.5, "inference": 2.0}.get(name, 3.0)

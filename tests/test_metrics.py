@@ -8,7 +8,7 @@ import pytest
 from mlsysim import validation
 from mlsysim.classroom import check, inputs
 from mlsysim.classroom.exercises import EXERCISES
-from mlsysim.errors import UnknownNameError
+from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation.reality import measured, simple
 
 # Equations of the chapter
@@ -28,6 +28,9 @@ def test_what_correlated_rows_are_worth() -> None:
     assert validation.effective_rows(120.0, 8.0, 1.0) == 15.0, "equal rows count once per group"
     assert validation.effective_rows(120.0, 1.0, 1.0) == 120.0
     assert validation.effective_rows(120.0, 8.0, 0.5) == pytest.approx(120 / 4.5)
+    assert validation.effective_rows(10.0, 10.0, 1.0) == 1.0, "one group of equal rows is one row, and never less"
+    with pytest.raises(InputError, match="per_group must be at most rows"):
+        validation.effective_rows(10.0, 100.0, 0.5)
 
 
 @pytest.mark.independent

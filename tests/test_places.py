@@ -95,6 +95,34 @@ def test_facilities_and_prices_are_plausible() -> None:
             assert 0.01 < p.value * 3.6e6 < 0.5, p.name
 
 
+@pytest.mark.published
+def test_prices_of_one_date_belong_together() -> None:
+    """A list price of 2026 for an H100 above that of an H200 by the same seller and month would be a stale one."""
+    by = {p.name: p for p in catalog.prices().values()}
+    h100, h200, b200 = (by[f"{d}-AWS-on-demand-2026"] for d in ("H100", "H200", "B200"))
+    assert h100.date == h200.date == b200.date
+    assert h100.value < h200.value < b200.value
+    cut = 1 - h100.value / by["H100-AWS-on-demand-2025"].value
+    assert cut == pytest.approx(0.44, abs=0.005)  # "44 %" and "up to 45 %" of June 2025
+    rents = [p.value * 3600 for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")]
+    assert (min(rents), max(rents)) == (pytest.approx(1.85), pytest.approx(6.88))
+    for device in ("H100", "H200", "B200"):
+        assert any(p.date >= "2025" for p in catalog.prices_of(device, "purchase")), device
+        assert any(p.date >= "2025" for p in catalog.prices_of(device, "rental")), device
+
+
+@pytest.mark.published
+def test_water_and_power_of_american_data_centres_are_of_one_year_and_report() -> None:
+    """LBNL's report of 2024 on 2023: 66 and about 800 billion litres over 176 TWh, which is 12 to 1."""
+    usa, centre = catalog.grid("USA"), catalog.facility("US-2023")
+    assert usa.fields["water_intensity"].source == centre.fields["wue"].source == "lbnl2024datacenter"
+    assert usa.year == 2023
+    indirect, direct = usa.water_intensity * 3.6e6, centre.wue * 3.6e6
+    assert indirect == pytest.approx(800e9 / 176e9, rel=0.06)
+    assert direct == pytest.approx(66e9 / 176e9, rel=0.06)  # over the facility's energy; per IT energy it is more
+    assert catalog.facility("industry-2025").pue < catalog.facility("industry-2023").pue
+
+
 @pytest.mark.parametrize(
     "table",
     [catalog.grids(), catalog.facilities(), catalog.prices(), validation.published_footprints()],

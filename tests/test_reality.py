@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from support import ROOT
 
-from mlsysim import cli
+from mlsysim import cli, intervals
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import reality
 from mlsysim.validation.cases import CLASSES
@@ -152,6 +153,26 @@ def test_without_shipped_constants_nothing_is_in_the_fit() -> None:
     assert not any(r.in_sample for r in reality.check_class("gemm", "datasheet").rows)
     honest = reality.check_class("gemm", leave_one_group_out=True)
     assert honest.inside is None and honest.outside == honest.summary
+
+
+@pytest.mark.independent
+def test_the_range_is_judged_by_rows_that_no_constant_has_seen(checks: dict[str, reality.ClassCheck]) -> None:
+    """Counted here by logarithms from the shipped quantiles; a row of the fit, or one without a prediction, holds nothing."""
+    for name in ("training_step", "inference"):
+        check, q = checks[name], intervals.error_quantiles()[name]
+        held: dict[str, list[bool]] = {}
+        for r in check.rows:
+            if not r.in_sample:
+                p, m = r.score.predicted, r.score.measured
+                held.setdefault(r.row.case.group, []).append(p is not None and q.low <= math.log(p / m) <= q.high)
+        assert check.unseen() == {group: (sum(rows), len(rows)) for group, rows in held.items()}
+        assert sum(n for _, n in check.unseen().values()) == sum(not r.in_sample for r in check.rows) >= 14
+    outside = checks["training_step"].unseen()
+    assert sum(h for h, _ in outside.values()) < 0.8 * sum(n for _, n in outside.values()), (
+        "the promise fails here: say so"
+    )
+    assert checks["memory"].unseen() == {}  # refused: too few sources
+    assert reality.check_class("training_step", "datasheet").unseen() == {}
 
 
 # Scores
@@ -321,3 +342,11 @@ def test_the_rule_stands_beside_the_data() -> None:
     for name, most in MOST.items():
         assert f"{name} {most}" in rule
     assert Path(FOLDER / "conversions.py").is_file()
+
+
+def test_the_readme_says_how_many_of_the_figures_are_in_the_fit(checks: dict[str, reality.ClassCheck]) -> None:
+    total = sum(c.summary.n for c in checks.values())
+    in_fit = sum(r.in_sample for c in checks.values() for r in c.rows)
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert re.findall(r"(\d+) published figures", text) == [str(total)] * 2
+    assert re.findall(r"(\d+) of them in the fit", text) == [str(in_fit)] * 2

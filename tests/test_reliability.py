@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,33 @@ def test_first_order_at_youngs_interval_with_a_restart_as_long_as_a_write(dump: 
 def test_first_order_is_the_limit_and_never_above_the_exact_form() -> None:
     for dump, factor, restart, lag in GRID:
         tau = factor * math.sqrt(2 * dump)
-        assert first_order_goodput(tau, dump, 1.0, restart, lag) < exact_goodput(tau, dump, 1.0, restart, lag)
+        if dump / tau + tau / 2 + restart + lag > 1:  # the losses of the form exceed the whole time
+            with pytest.raises(InputError, match="exact_goodput"):
+                first_order_goodput(tau, dump, 1.0, restart, lag)
+        else:
+            assert first_order_goodput(tau, dump, 1.0, restart, lag) < exact_goodput(tau, dump, 1.0, restart, lag)
     small = 1e-6
     loss = 1 - exact_goodput(math.sqrt(2 * small), small, 1.0, restart=1e-4, lag=2e-4)
     assert 1 - first_order_goodput(math.sqrt(2 * small), small, 1.0, 1e-4, 2e-4) == pytest.approx(loss, rel=2e-3)
-    assert first_order_goodput(1.0, 1.0, 1.0) < 0, "no silent clipping"
+
+
+@pytest.mark.independent
+def test_the_first_order_never_prints_a_negative_share() -> None:
+    """tau = 64 M would lose 32 times the time there is; the exact form gives 1 part in e^64."""
+    with pytest.raises(InputError, match="write_time << interval << mtbf"):
+        first_order_goodput(64.0, 0.01, 1.0)
+    with pytest.raises(InputError, match="exact_goodput"):
+        first_order_goodput(np.array([0.1, 64.0]), 0.01, 1.0)
+    assert first_order_goodput(1.0, 0.5, 1.0) == 0.0, "the edge is a share still"
+    assert exact_goodput(64.0, 0.01, 1.0) == pytest.approx(64 * math.exp(-64.01), rel=1e-9)
+    far = training_goodput(
+        nodes=2000, node_mtbf=3.6e6, restart=600, checkpoint_bytes=1e12, writer_bandwidth=1e9, storage_bandwidth=1e12,
+        interval=115_200.0,
+    )  # fmt: skip
+    assert far.first_order is None and far.to_dict()["goodput_first_order"] is None
+    assert "first-order form (eq-goodput-checkpoint) says nothing here" in str(far.explain())
+    assert not re.search(r"[-−]\d[\d,.]* %", str(far.explain()))
+    assert sum(far.parts.values()) == pytest.approx(1)
 
 
 @pytest.mark.independent
@@ -360,14 +383,22 @@ def test_llama_3_effective_time_is_possible_with_its_storage() -> None:
 
 
 @pytest.mark.published
-def test_rsc_projections_follow_and_the_observation_does_not() -> None:
+def test_rsc_jobs_scale_with_their_nodes_and_fail_more_often_than_nodes_do() -> None:
+    """Kokolis et al.: 47.7 days on 8 GPUs, 7.9 h on 1,024, both observed. 128 times the nodes fail 145 times as often.
+
+    So the law holds over 128 times within 13 %, and what lies between nodes and jobs (3.2 and 3.7 times) is there at
+    every size: jobs end for more reasons than a node's.
+    """
     rows = validation.failures()
     node_days = rows["rsc1-node-rate"].inputs["node_days"]
     node = reliability.observed_mtbf(node_days * DAY, rows["rsc1-node-rate"].value.value)
-    for name, low, high in (("rsc1-mttf-16384", 0.97, 1.03), ("rsc1-mttf-1024", 3.0, 4.5)):
+    for name, low, high in (("rsc1-mttf-16384", 0.97, 1.03), ("rsc1-mttf-1024", 3.6, 3.7), ("rsc1-mttf-8", 3.2, 3.3)):
         row = rows[name]
         ours = cluster_mtbf(node, row.inputs["devices"] / row.inputs["devices_per_node"])
         assert low < ours / row.value.value < high, name
+    small, large = rows["rsc1-mttf-8"], rows["rsc1-mttf-1024"]
+    assert small.value.value / HOUR == pytest.approx(1145, abs=1)
+    assert cluster_mtbf(small.value.value, 128) / large.value.value == pytest.approx(1.13, abs=0.005)
 
 
 @pytest.mark.published

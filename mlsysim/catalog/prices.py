@@ -103,7 +103,7 @@ def prices_of(device: str | Device, kind: str) -> tuple[Price, ...]:
         No such kind, or no such price: a missing price is an error, never 0.
 
     >>> [p.date for p in prices_of("B200", "purchase")]
-    ['2024-10', '2024-10']
+    ['2024-10', '2024-10', '2026-06']
     """
     entries.choice(kind, ("purchase", "rental"), "kind of price", "prices_of")
     name = hardware.device(device).name

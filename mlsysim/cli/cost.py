@@ -7,6 +7,7 @@ from mlsysim import catalog, cost, units
 from mlsysim.catalog.prices import PRICE_KINDS
 from mlsysim.cli.arguments import Commands, argument, json_option, print_json, quantity
 from mlsysim.cli.catalogues import sourced_fields
+from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
 
 _NEEDED = (
@@ -59,6 +60,8 @@ def _owned(args: argparse.Namespace) -> cost.Ownership:
 
 
 def _cost(args: argparse.Namespace) -> None:
+    # Refused here too, not only where something is owned: a rent times a share above one is a bill for hours that are not.
+    check_argument("cost", "--utilisation", args.utilisation, "1", Domain.of("[0, 1]"))
     if args.price is None and args.rental is None:
         raise InputError("cost: give --price to own, --rental to rent, or both to compare")
     owned = _owned(args) if args.price is not None else None

@@ -82,7 +82,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--nodes", type=quantity("1"), help="servers; with --host-power")
     p.add_argument("--host-power", type=quantity("W"), help="of one server without its accelerators")
     p.add_argument("--network-power", type=quantity("W"), help="of the whole network")
-    p.add_argument("--facility", help="of the catalogue, as in industry-2023; or --pue")
+    p.add_argument("--facility", help="of the catalogue, as in industry-2025; or --pue")
     p.add_argument("--pue", type=quantity("1"), help="power usage effectiveness, at least 1")
     p.add_argument("--wue", type=quantity("L/J"), help='litres per IT kilowatt-hour, as in "0.4 L/kWh"')
     p.add_argument("--grid", help="of the catalogue, as in France ('mlsysim grids' lists them)")

@@ -37,6 +37,13 @@ def _print_class(check: ClassCheck) -> None:
         rows += _means("  rows in the fit", check.inside, total)
         rows += _means("  rows outside it", check.outside, 0)
     print(table(["group", "rows", "in fit", "bias", "MAPE", "within"], rows))
+    if unseen := check.unseen():
+        held, n = (sum(side) for side in zip(*unseen.values(), strict=True))
+        sources = sum(h / rows for h, rows in unseen.values()) / len(unseen)
+        print(
+            f"80 % range: holds {held} of the {n} rows outside the fit ({_share(held / n)}); {_share(sources)} where "
+            f"each of their {len(unseen)} groups has one vote"
+        )
     for r in check.worst():
         print(f"furthest off: {_line(r)} ({r.reason})")
     for why, n in Counter(r.score.reason for r in check.rows if not r.score.supported).most_common(3):

@@ -63,8 +63,8 @@ def add(commands: Commands) -> None:
         parents=[json_option()],
         help="goodput of a training job that fails, saves, restarts and waits for nodes",
         epilog="JSON: mtbf_s, write_time_s, stall_s, lag_s, interval_s, lost_work_per_failure_s, goodput (of the job), "
-        "goodput_first_order, availability, fleet_goodput (of all node-hours), parts (they sum to 1), inputs, "
-        "expected_failures.",
+        "goodput_first_order (null where that form says nothing), availability, fleet_goodput (of all node-hours), parts "
+        "(they sum to 1), inputs, expected_failures.",
     )
     p.add_argument("--nodes", required=True, type=quantity("1"), help="nodes that the job needs")
     p.add_argument("--node-mtbf", type=quantity("s"), metavar="TIME", help='of one node, as in "264 day"')

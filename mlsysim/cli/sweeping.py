@@ -5,13 +5,14 @@ import csv
 import json
 import math
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
-from mlsysim import units
+from mlsysim._numeric import is_array, is_finite
 from mlsysim.cli.arguments import Commands
 from mlsysim.cli.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
@@ -34,7 +35,7 @@ def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
         if name in known.words:
             found[name] = values.split(",")
         else:
-            found[name] = _numbers(name, values, known.numbers.get(name, "1"))
+            found[name] = _numbers(name, values, known)
             if name in known.whole:
                 found[name] = [_whole(name, value) for value in found[name]]
     missing = [name for name in known.required if name not in found]
@@ -43,13 +44,13 @@ def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
     return found
 
 
-def _numbers(name: str, text: str, unit: str) -> list[float]:
+def _numbers(name: str, text: str, known: Swept) -> list[float]:
     if ":" not in text:
-        return [units.parse(value, unit, name) for value in text.split(",")]
+        return [known.parse(name, value) for value in text.split(",")]
     parts = text.split(":")
     if len(parts) not in (3, 4) or (len(parts) == 4 and parts[3] != "log"):
         raise InputError(f"sweep: {name} = {text!r} is not FROM:TO:COUNT or FROM:TO:COUNT:log")
-    start, stop = units.parse(parts[0], unit, name), units.parse(parts[1], unit, name)
+    start, stop = known.parse(name, parts[0]), known.parse(name, parts[1])
     if not parts[2].isdecimal() or not 2 <= (count := int(parts[2])) <= _LARGEST_RANGE:
         raise InputError(f"sweep: the count {parts[2]!r} of {name} must be a whole number in [2, {_LARGEST_RANGE:,}]")
     if len(parts) == 3:
@@ -62,7 +63,7 @@ def _numbers(name: str, text: str, unit: str) -> list[float]:
 
 
 def _whole(name: str, value: float) -> str:
-    if value != int(value):
+    if not math.isfinite(value) or value != int(value):
         raise InputError(f"sweep: {name} = {value:g} must be a whole number")
     return str(int(value))
 
@@ -70,8 +71,9 @@ def _whole(name: str, value: float) -> str:
 class _Guarded:
     """A solver that leaves out the combinations it refuses, and counts them by reason.
 
-    Words and whole numbers come one at a time, so a plan that the model does not allow costs no other its answer. A
-    solver that takes numbers alone stops at the first value out of range.
+    Words and whole numbers come one at a time, so a plan that the model does not allow costs no other its answer. Where
+    a number of a vector is refused, the vector is halved until the ones at fault stand alone: they are left out, and no
+    others. A solver without whole numbers stops at the first value that it refuses, and names it.
     """
 
     def __init__(self, known: Swept) -> None:
@@ -82,13 +84,48 @@ class _Guarded:
         words = {n: int(v) if n in self.known.whole else v for n, v in given.items() if isinstance(v, str)}
         vectors = {n: v for n, v in given.items() if not isinstance(v, str)}
         length = len(next(iter(vectors.values()))) if vectors else 1
+        found = self._solve(words, vectors, length)
+        return {**dict.fromkeys(self.known.answers, math.nan), "left_out": True} if found is None else found
+
+    def _solve(self, words: dict[str, Any], vectors: dict[str, Any], length: int) -> dict[str, Any] | None:
+        """The answers with a mark on what was left out, or nothing where all was."""
         try:
-            return {**self.known.solve(**words, **vectors), "left_out": False}
+            return {**self._answers(words, vectors), "left_out": False}
         except InputError as error:
-            if not self.known.whole:
+            alone = self._first(words, vectors) if vectors else error
+            if alone is not None and (length == 1 or str(alone) == str(error)):  # whatever the numbers are
+                if not self.known.whole:
+                    raise alone from error
+                self.refused[str(alone)] += length
+                return None
+            if length == 1:
                 raise
-            self.refused[str(error)] += length
-        return {**dict.fromkeys(self.known.answers, math.nan), "left_out": True}  # of every combination of the vectors
+        cut = length // 2
+        sides = (0, cut), (cut, length)
+        halves = [self._solve(words, {n: v[a:b] for n, v in vectors.items()}, b - a) for a, b in sides]
+        return _joined(halves, [b - a for a, b in sides])
+
+    def _answers(self, words: dict[str, Any], vectors: dict[str, Any]) -> Mapping[str, Any]:
+        """What the solver answers; an answer that no float can hold is a refusal, as in every other command."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what overflows is said in one sentence
+            try:
+                found = self.known.solve(**words, **vectors)
+            except OverflowError as error:
+                raise InputError("sweep: an answer is larger than any float; narrow the axes") from error
+            for name, value in found.items():
+                number = isinstance(value, float) or (is_array(value) and value.dtype.kind == "f")
+                if number and name not in self.known.endless and not is_finite(value):
+                    raise InputError(f"sweep: {name} is larger than any float; narrow the axes")
+        return found
+
+    def _first(self, words: dict[str, Any], vectors: dict[str, Any]) -> InputError | None:
+        """What the solver says of the first combination alone, in plain numbers, so that it can be read."""
+        try:
+            self._answers(words, {n: float(v[0]) for n, v in vectors.items()})
+        except InputError as error:
+            return error
+        return None
 
     def report(self, total: int) -> None:
         """Say on standard error what was left out and why; raise when nothing else is left."""
@@ -99,6 +136,17 @@ class _Guarded:
             print(f"mlsysim: left out {n:,} of {total:,} combinations: {reason}", file=sys.stderr)
         if len(self.refused) > 3:
             print(f"mlsysim: left out {count:,} in all, for {len(self.refused)} reasons", file=sys.stderr)
+
+
+def _joined(halves: Sequence[dict[str, Any] | None], lengths: Sequence[int]) -> dict[str, Any] | None:
+    """Both halves one after the other; what was left out takes any value, since its rows are dropped."""
+    from mlsysim.explore.columns import stacked
+
+    solved = [half for half in halves if half is not None]
+    if not solved:
+        return None
+    dropped = {n: v[0] if is_array(v) else v for n, v in solved[0].items()} | {"left_out": True}
+    return stacked([dropped if half is None else half for half in halves], lengths)
 
 
 class _Answered:
@@ -134,7 +182,10 @@ class _Writer:
 
 def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
     columns = {n: [int(v) for v in c] if n in known.whole else c for n, c in found.to_dict().items()}
-    return json.dumps({"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}, indent=2)
+    for name in {*known.endless} & {*columns}:
+        columns[name] = [None if v == math.inf else v for v in columns[name]]
+    answer = {"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}
+    return json.dumps(answer, indent=2, allow_nan=False)
 
 
 def _sweep(args: argparse.Namespace) -> None:
@@ -197,14 +248,15 @@ def add(commands: Commands) -> None:
         help="a solver over every combination of lists and ranges, as CSV or JSON",
         epilog="VALUES: one value or several, as in tp=1,2,4 and device=H100,H200; FROM:TO:COUNT for evenly spaced numbers, "
         "FROM:TO:COUNT:log for evenly spaced ratios; units as everywhere, as in inter_bandwidth='100 Gbit/s':'800 Gbit/s':8. "
-        "Solvers and what they take: "
+        "Solvers and what they take (answers that nothing was given for have no column; a price may be a name of 'mlsysim "
+        "prices'): "
         + "; ".join(f"{name}: {', '.join(s.arguments)} -> {', '.join(s.answers)}" for name, s in SOLVERS.items())
         + ". In train, dp takes the devices that the other degrees leave. CSV: a header, then a row per combination in the order "
         "given, the last number varying fastest, words and whole numbers slowest; SI units. JSON: solver, rows, left_out "
         "(combinations by the reason of their refusal), columns (a list for each). Combinations that a model or a machine does "
         "not allow are left out and counted on standard error.",
     )
-    p.add_argument("solver", help="train, serve, kernel, or the label of an equation, as in eq-kv-cache")
+    p.add_argument("solver", help=f"{', '.join(SOLVERS)}, or the label of an equation, as in eq-kv-cache")
     p.add_argument("values", nargs="+", metavar="NAME=VALUES", help="what to set, and what to vary")
     p.add_argument("--best", type=int, metavar="N", help="keep the N rows that are smallest in the column --by")
     p.add_argument("--by", metavar="COLUMN", help="as in time_s")

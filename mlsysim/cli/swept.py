@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim import catalog, inference, roofline, training
+from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
 from mlsysim.cli.arguments import pick_model
 from mlsysim.cli.training import MODES, pick_efficiencies
+from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
 
@@ -21,6 +22,19 @@ class Swept:
     words: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
+
+    def parse(self, name: str, text: str) -> float:
+        """A number of the command line in SI units; a price may be the name of one in the catalogue."""
+        unit = self.numbers.get(name, "1")
+        if unit.startswith("USD") and text in catalog.prices():
+            price = catalog.price(text)
+            if price.fields[price.kind].unit != unit:
+                raise InputError(
+                    f"sweep: {name} = {text!r} is a price in {price.fields[price.kind].unit}, not in {unit}"
+                )
+            return price.value
+        return units.parse(text, unit, name)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -54,6 +68,7 @@ def _train(
     **split: Any,
 ) -> Mapping[str, Any]:
     m, cluster = pick_model(model), catalog.cluster(node, nodes)
+    Plan(**{axis: split[axis] for axis in ("tp", "pp", "cp") if axis in split})  # whole numbers of at least 1
     group = split.get("tp", 1) * split.get("pp", 1) * split.get("cp", 1)
     if cluster.devices % group:
         raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
@@ -111,6 +126,103 @@ def _serve(
     }
 
 
+def _energy(
+    devices: Any, time: Any, power: Any = None, device: str | None = None, embodied: Any = None, **given: Any
+) -> Mapping[str, Any]:
+    of_all = None if embodied is None else devices * embodied  # as in mlsysim energy: of one device with its share
+    result = energy.run(devices, time, device=device, peak_power=power, embodied=of_all, **given)
+    found = {name: value for name, value in result.to_dict().items() if name in _ENERGY_ANSWERS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+_ENERGY_ANSWERS = (
+    *("it_power_w", "energy_j", "carbon_location_kg", "carbon_market_kg", "carbon_embodied_kg", "water_site_l"),
+    *("water_source_l", "energy_per_token_j"),
+)
+
+
+def _cost(
+    devices: Any,
+    time: Any,
+    price: Any = None,
+    rental: Any = None,
+    utilisation: Any = 1.0,
+    token_rate: Any = None,
+    interest: Any = None,
+    **parts: Any,
+) -> Mapping[str, Any]:
+    check_argument("cost", "utilisation", utilisation, "1", Domain.of("[0, 1]"))
+    if price is None and rental is None:
+        raise InputError("sweep: cost needs price to own, rental to rent, or both to compare")
+    if price is None and parts:
+        raise InputError(f"sweep: {next(iter(parts))} belongs to owning; add price=..., or leave it out")
+    found: dict[str, Any] = {}
+    rates: dict[str, Any] = {}
+    if price is not None:
+        missing = [name for name in COST_PARTS if name not in parts]
+        if missing:
+            raise InputError(
+                f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
+            )
+        owned = cost.own(devices, price=price, utilisation=utilisation, rate=interest, **parts)
+        rates["owned"] = owned.rate
+        found["owned_usd"] = owned.cost(time)
+    if rental is not None:
+        rates["rented"] = cost.rental_cost(devices, utilisation, rental)
+        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental)
+        if price is not None:
+            choice = cost.own_or_rent(owned, rental, utilisation)
+            found["break_even_utilisation"] = choice.break_even_utilisation
+            found["break_even_time_s"] = choice.break_even_time
+            found["cheaper"] = choice.cheaper
+    if token_rate is not None:
+        for name, rate in rates.items():
+            found[f"{name}_usd_per_token"] = cost.cost_per_token(rate, token_rate, utilisation)
+    return found
+
+
+COST_PARTS = (
+    *("lifetime", "power", "pue", "electricity_price", "cooling", "building", "plant_lifetime"),
+    *("devices_per_engineer", "salary", "network"),
+)
+
+
+def _reliability(
+    nodes: Any,
+    restart: Any,
+    storage_bandwidth: Any,
+    node_mtbf: Any,
+    model: str | None = None,
+    checkpoint_bytes: Any = None,
+    duration: Any = None,
+    **given: Any,
+) -> Mapping[str, Any]:
+    if (model is None) == (checkpoint_bytes is None):
+        raise InputError("sweep: reliability needs either model or checkpoint_bytes")
+    if model is not None:
+        size = transformer.parameter_count(pick_model(model)).total
+        checkpoint_bytes = memory.checkpoint_bytes(size, 2, 4, 4, 4)
+    given = {"writer_bandwidth": 5e9} | given  # as in mlsysim reliability
+    result = reliability.training_goodput(
+        nodes=nodes,
+        node_mtbf=node_mtbf,
+        restart=restart,
+        checkpoint_bytes=checkpoint_bytes,
+        storage_bandwidth=storage_bandwidth,
+        **given,
+    )
+    found = {
+        "mtbf_s": result.mtbf,
+        "write_time_s": result.write_time,
+        "interval_s": result.interval,
+        "lost_work_per_failure_s": result.lost_work,
+        "goodput": result.goodput,
+        "availability": result.availability,
+        "fleet_goodput": result.fleet,
+    }
+    return found if duration is None else found | {"expected_failures": result.failures(duration)}
+
+
 SOLVERS: Mapping[str, Swept] = {
     "kernel": Swept(
         _kernel,
@@ -151,6 +263,84 @@ SOLVERS: Mapping[str, Swept] = {
         words=("model", "device", "precision", "weights", "kv", "mode"),
         whole=("tp", "pp", "dp", "ep"),
         required=("model", "device", "input_len", "output_len"),
+    ),
+    "energy": Swept(
+        _energy,
+        {
+            "devices": "1",
+            "time": "s",
+            "power": "W",
+            "idle_power": "W",
+            "utilisation": "1",
+            "nodes": "1",
+            "host_power": "W",
+            "network_power": "W",
+            "pue": "1",
+            "wue": "L/J",
+            "carbon_intensity": "kg/J",
+            "water_intensity": "L/J",
+            "covered": "1",
+            "residual_intensity": "kg/J",
+            "embodied": "kg",
+            "lifetime": "s",
+            "token_rate": "token/s",
+        },
+        _ENERGY_ANSWERS,
+        words=("device", "facility", "grid"),
+        required=("devices", "time"),
+    ),
+    "cost": Swept(
+        _cost,
+        {
+            "devices": "1",
+            "time": "s",
+            "utilisation": "1",
+            "rental": "USD/s",
+            "price": "USD",
+            "power": "W",
+            "idle_power": "W",
+            "lifetime": "s",
+            "interest": "1",
+            "salvage": "USD",
+            "network": "USD",
+            "pue": "1",
+            "electricity_price": "USD/J",
+            "cooling": "USD/W",
+            "building": "USD/W",
+            "plant_lifetime": "s",
+            "devices_per_engineer": "1",
+            "salary": "USD/s",
+            "token_rate": "token/s",
+        },
+        (
+            *("owned_usd", "rented_usd", "break_even_utilisation", "break_even_time_s", "cheaper"),
+            *("owned_usd_per_token", "rented_usd_per_token"),
+        ),
+        required=("devices", "time"),
+        endless=("break_even_utilisation", "break_even_time_s"),
+    ),
+    "reliability": Swept(
+        _reliability,
+        {
+            "nodes": "1",
+            "node_mtbf": "s",
+            "restart": "s",
+            "checkpoint_bytes": "byte",
+            "writer_bandwidth": "byte/s",
+            "storage_bandwidth": "byte/s",
+            "writers": "1",
+            "interval": "s",
+            "copy_bandwidth": "byte/s",
+            "spares": "1",
+            "repair": "s",
+            "duration": "s",
+        },
+        (
+            *("mtbf_s", "write_time_s", "interval_s", "lost_work_per_failure_s", "goodput", "availability"),
+            *("fleet_goodput", "expected_failures"),
+        ),
+        words=("model", "method"),
+        required=("nodes", "node_mtbf", "restart", "storage_bandwidth"),
     ),
 }
 

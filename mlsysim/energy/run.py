@@ -157,9 +157,9 @@ def run(
     check_argument("run", "time", time, "s", Domain.of(NON_NEGATIVE))
     idle = 0.0 if idle_power is None else idle_power
     device_power = power.device_power(idle, peak_power, utilisation)
-    hosts = 0.0 if nodes is None or host_power is None else nodes * host_power
     network = 0.0 if network_power is None else network_power
-    it_power = power.it_power(devices, device_power, nodes or 0.0, host_power or 0.0, network)
+    servers, of_a_server = (0.0, 0.0) if nodes is None or host_power is None else (nodes, host_power)
+    it_power = power.it_power(devices, device_power, servers, of_a_server, network)
     it_energy = power.facility_energy(it_power, time, 1.0)
     energy = power.facility_energy(it_power, time, pue)
 
@@ -170,7 +170,7 @@ def run(
         parts["devices, at rest"] = devices * idle * time
         parts["devices, working"] = devices * (device_power - idle) * time
     notes = []
-    for name, value, given in (("hosts", hosts, host_power), ("network", network, network_power)):
+    for name, value, given in (("hosts", servers * of_a_server, host_power), ("network", network, network_power)):
         if given is None:
             notes.append(f"not counted: {name}")
         else:
@@ -183,8 +183,8 @@ def run(
     it_arguments = {
         "devices": devices,
         "device_power": device_power,
-        "nodes": nodes or 0.0,
-        "host_power": host_power or 0.0,
+        "nodes": servers,
+        "host_power": of_a_server,
         "network_power": network,
     }
     terms = [

@@ -114,6 +114,16 @@ class Columns:
 Keep = Callable[[Columns], Columns]
 
 
+def stacked(parts: Sequence[Mapping[str, Any]], lengths: Sequence[int]) -> dict[str, Any]:
+    """The answers of several stretches one after the other; a plain value stands for its whole stretch.
+
+    >>> stacked([{"tp": 8, "time": np.array([1.0, 2.0])}, {"tp": 4, "time": 3.0}], [2, 1])["time"].tolist()
+    [1.0, 2.0, 3.0]
+    """
+    whole = [{name: np.broadcast_to(v, (n,)) for name, v in part.items()} for part, n in zip(parts, lengths, strict=True)]
+    return {name: np.concatenate([part[name] for part in whole]) for name in whole[0]}
+
+
 def _needed(module: str) -> Any:
     import importlib
 

@@ -5,8 +5,9 @@ A failure, Poisson with mean ``mtbf``, throws it back to the last checkpoint tha
 it runs again. A checkpoint that is written in the background is complete only ``lag`` seconds after it was taken.
 """
 
-from mlsysim._numeric import Num, exp, expm1, maximum, minimum, where
+from mlsysim._numeric import Num, all_true, exp, expm1, maximum, minimum, where
 from mlsysim.equations import POSITIVE, equation
+from mlsysim.errors import InputError
 
 _COUNT = "[1, inf)"
 _CYCLE = {"interval": "s", "write_time": "s", "mtbf": "s"}
@@ -231,7 +232,7 @@ def restart_share(restart: Num, mtbf: Num) -> Num:
     where="pp. 530-531",
 )
 def first_order_goodput(interval: Num, write_time: Num, mtbf: Num, restart: Num = 0.0, lag: Num = 0.0) -> Num:
-    """Share of the time that is work that lasts, to first order; below zero where the form means nothing.
+    """Share of the time that is work that lasts, to first order; refused where the losses would take all of the time.
 
     Formula: G = 1 - delta/tau - (tau/2 + R + lag)/M.
 
@@ -255,16 +256,22 @@ def first_order_goodput(interval: Num, write_time: Num, mtbf: Num, restart: Num 
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; losses that add up to more than the whole time.
 
-    Assumptions: delta far below tau far below M, and at most one failure at a time. Not clipped at zero.
+    Assumptions: delta far below tau far below M, and at most one failure at a time. Nothing is clipped at zero.
 
     >>> round(first_order_goodput(1000.0, 10.0, 50_000.0, restart=500.0), 4)
     0.97
 
     Source: young1974first, pp. 530-531; with restart and lag added.
     """
-    return 1 - write_time / interval - (interval / 2 + restart + lag) / mtbf
+    share = 1 - write_time / interval - (interval / 2 + restart + lag) / mtbf
+    if not all_true(share >= 0):
+        raise InputError(
+            "first_order_goodput: write_time / interval + (interval / 2 + restart + lag) / mtbf must be at most 1, or the "
+            "losses are more than the whole time; the form holds for write_time << interval << mtbf. Use exact_goodput"
+        )
+    return share
 
 
 @equation(

@@ -79,7 +79,7 @@ class Goodput:
     lag: Num
     interval: Num
     goodput: Num  # of the job's time while it has its nodes
-    first_order: Num
+    first_order: Num | None  # None where its losses would exceed the whole time
     lost_work: Num  # seconds per failure
     availability: Num
     fleet: Num  # of all node-hours
@@ -109,7 +109,6 @@ class Goodput:
     def explain(self) -> Explanation:
         """Each step with its equation and numbers, the source of each input, and where the node-hours go."""
         shares = ", ".join(f"{name} {_percent(value)}" for name, value in self.parts.items())
-        gap = self.first_order - self.goodput
         return Explanation(
             title=f"goodput {_percent(self.fleet)} of all node-hours; checkpoints: training {_WORDS[self.method]}",
             terms=self.terms,
@@ -118,7 +117,10 @@ class Goodput:
             ),
             notes=(
                 f"Of all node-hours: {shares}.",
-                f"To first order the job's goodput is {_percent(self.first_order)} (off by {_points(gap)}).",
+                _FAR_OFF
+                if self.first_order is None
+                else f"To first order the job's goodput is {_percent(self.first_order)} "
+                f"(off by {_points(self.first_order - self.goodput)}).",
                 "Assumed: failures at a constant rate, independent, noticed at once unless restart says otherwise; "
                 "no silent corruption.",
             ),
@@ -143,6 +145,10 @@ class Goodput:
         }
 
 
+_FAR_OFF = (
+    "The first-order form (eq-goodput-checkpoint) says nothing here: its losses would add up to more than the whole time. "
+    "It holds where a write is much shorter than the interval, and the interval than the time between failures."
+)
 _WORDS = {"waits": "waits for the write", "background": "goes on while it is written"}
 _UNITS = {
     "nodes": "1",
@@ -270,7 +276,7 @@ def training_goodput(
         terms.append(Term("training waits", stall, "eq-checkpoint-stall", waiting))
     cycle = {"interval": chosen, "write_time": stall, "mtbf": mtbf}
     lost, gone = lost_work(**cycle, lag=lag), {**cycle, "restart": restart, "lag": lag}
-    goodput, first = exact_goodput(**gone), first_order_goodput(**gone)
+    goodput, first = exact_goodput(**gone), _first_order(gone)
     down = {"node_mtbf": node_mtbf, "repair": repair}
     away = unavailability(**down)
     standing = {"nodes": nodes, "spares": spares, "unavailability": away}
@@ -284,7 +290,7 @@ def training_goodput(
         Term("lost per failure", lost, "eq-lost-work", {**cycle, "lag": lag}),
         Term("restarts", restart_share(**coming_back), "eq-restart-share", coming_back),
         Term("goodput of the job", goodput, "eq-goodput-exact", gone),
-        Term("the same, first order", first, "eq-goodput-checkpoint", gone),
+        *([] if first is None else [Term("the same, first order", first, "eq-goodput-checkpoint", gone)]),
         Term("a node is away", away, "eq-unavailability", down),
         Term("nodes at hand", availability, "eq-spares", standing),
         Term("goodput of the fleet", fleet, "eq-fleet-goodput", whole),
@@ -317,3 +323,11 @@ def training_goodput(
         given=given,
         origins=dict(origins or {}),
     )
+
+
+def _first_order(gone: Mapping[str, Num]) -> Num | None:
+    """What the first-order form says, or nothing where it refuses."""
+    try:
+        return first_order_goodput(**gone)
+    except InputError:
+        return None

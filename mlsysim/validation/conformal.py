@@ -1,10 +1,12 @@
 """Split-conformal quantiles of signed log errors, one vote per source, and the coverage that they really have.
 
 Rows of one source err together, so they cannot count as independent: the next measurement comes from a *new* source. Each
-of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source, half
-of it beyond either end.
+of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source. A
+range has two ends, and each is a statement of its own: at each end the whole vote of the new source counts as if it lay
+beyond it. So both statements hold, and the range holds at least what it says.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +17,7 @@ from mlsysim.intervals import log_error
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.scoring import Report
 
-MIN_GROUPS = 8
+MIN_GROUPS = 9  # for 80 %: below, one vote is more than a tenth and an end would be infinite
 NOMINAL = 0.8
 
 
@@ -79,7 +81,10 @@ class GroupedErrors:
         return sum(map(len, self.groups))
 
     def quantiles(self, nominal: float = NOMINAL) -> tuple[float, float]:
-        """The two errors between which a share ``nominal`` of a new source's errors should lie.
+        """The two errors between which at least a share ``nominal`` of a new source's errors should lie.
+
+        With one row a source these are the order statistics ceil((1 + nominal) / 2 (k + 1)) and its mirror, which hold
+        between ``nominal`` and ``nominal + 2 / (k + 1)`` of the draws of one more exchangeable source.
 
         Raises
         ------
@@ -93,9 +98,11 @@ class GroupedErrors:
             raise InputError(f"quantiles: nominal = {nominal!r} must lie in (0, 1), as in 0.8")
         k = len(self.groups)
         tail = (1 - nominal) / 2
-        beyond = 0.5 / (k + 1)  # of the new source, at either end
-        if beyond >= tail:
-            raise InputError(f"quantiles: {k} sources are too few for a range of {nominal:.0%}")
+        beyond = 1 / (k + 1)  # the new source, at either end
+        if beyond > tail * (1 + 1e-12):
+            raise InputError(
+                f"quantiles: {k} sources are too few for a range of {nominal:.0%}; {math.ceil(1 / tail * (1 - 1e-12)) - 1} are needed"
+            )
         weighted = sorted((error, row_weight(k, len(group))) for group in self.groups for error in group)
         return _reach(weighted, tail - beyond), -_reach([(-e, w) for e, w in reversed(weighted)], tail - beyond)
 
@@ -116,6 +123,6 @@ def _reach(weighted: Sequence[tuple[float, float]], share: float) -> float:
     total = 0.0
     for error, weight in weighted:
         total += weight
-        if total > share * (1 + 1e-12):
+        if total > share + 1e-12:
             return error
     return weighted[-1][0]

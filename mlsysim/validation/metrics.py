@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from mlsysim._numeric import Num, maximum
+from mlsysim._numeric import Num, all_true, maximum
 from mlsysim.equations import POSITIVE, equation
+from mlsysim.errors import InputError
 
 
 @equation(
@@ -113,7 +114,7 @@ def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; a group of more rows than there are in all.
 
     Assumptions: groups of equal size, and no correlation between them.
 
@@ -122,6 +123,10 @@ def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
 
     Source: kish1965survey, design effect of clusters.
     """
+    if not all_true(per_group <= rows):
+        raise InputError(
+            "effective_rows: per_group must be at most rows, since a group is a part of them all; give the rows of one group"
+        )
     return rows / (1 + (per_group - 1) * correlation)
 
 

@@ -7,6 +7,10 @@ from mlsysim import catalog, cost, units, validation
 RULE = catalog.price("roofline-page")
 LOW, HIGH = (catalog.price(f"H100-purchase-2023-{end}").value for end in ("low", "high"))
 TDP = catalog.device("H100").tdp
+NODE = validation.published_footprint("hgx-h100-training")
+METERED = NODE.published("power") / NODE.published("devices")  # a device with its share of the server, at work
+PLANT_LIFE = 15 * units.year  # of cooling plant and building: an assumption of ours
+BUILT = catalog.price("US-building-2025")["building"]  # per watt, plant included
 
 
 def _multiplier(price: float, payments: float, staff_share: float | None = None) -> float:
@@ -25,21 +29,20 @@ def _multiplier(price: float, payments: float, staff_share: float | None = None)
     )
 
 
-def _owned(price: float, network: float = 0.0, life: float | None = None) -> cost.Ownership:
-    return cost.own(
-        1,
-        price=price,
-        lifetime=life or RULE["lifetime"],
-        power=TDP,
-        pue=RULE["pue"],
-        electricity_price=RULE["electricity"],
-        cooling=RULE["cooling"],
-        building=RULE["building"],
-        plant_lifetime=RULE["lifetime"],
-        devices_per_engineer=RULE["devices_per_engineer_low"],
-        salary=RULE["salary"],
-        network=network,
-    )
+def _owned(price: float, network: float = 0.0, **changes: float) -> cost.Ownership:
+    """Under the assumptions of the rule, but with the server's watts and a plant that outlives the device."""
+    given = {
+        "lifetime": RULE["lifetime"],
+        "power": METERED,
+        "pue": RULE["pue"],
+        "electricity_price": RULE["electricity"],
+        "cooling": RULE["cooling"],
+        "building": RULE["building"],
+        "plant_lifetime": PLANT_LIFE,
+        "devices_per_engineer": RULE["devices_per_engineer_low"],
+        "salary": RULE["salary"],
+    }
+    return cost.own(1, price=price, network=network, **(given | changes))
 
 
 def numbers() -> dict[str, Any]:
@@ -61,10 +64,13 @@ def numbers() -> dict[str, Any]:
     owned = _owned(HIGH)
     dsv3 = validation.published_costs()["deepseek-v3"]
     mlperf = validation.published_footprint("mlperf-h200-llama-2-70b")
-    rent = 8 * catalog.price("H200-AWS-block-2024").value
+    rent = 8 * catalog.price("H200-Spheron-2026").value
+    listed = 8 * catalog.price("H200-AWS-on-demand-2026").value
     rate = mlperf.published("token_rate")
     electricity = cost.power_cost(mlperf.published("power"), 1.0, catalog.price("US-industrial-2023").value)
-    rentals = {p.name: p.value for p in catalog.prices_of("H100", "rental")}
+    rentals = {p.name: p.value for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")}
+    by_the_rule = _owned(HIGH, power=TDP, plant_lifetime=RULE["lifetime"])
+    built = _owned(HIGH, cooling=0.0, building=BUILT)
     cheap, middle = rentals["H100-Lambda-reserved-2026"], rentals["H100-RunPod-2026"]
     with_server = _owned(HIGH, network=0.5 * HIGH)
     wrong_tco = HIGH / 3 + owned.rates["power"] * 30 * units.day
@@ -74,13 +80,27 @@ def numbers() -> dict[str, Any]:
         return share(cost.break_even_utilisation(o.rate, rental))
 
     return {
-        "price": {"low": usd(LOW), "high": usd(HIGH), "date": catalog.price("H100-purchase-2023-low").date},
+        "price": {
+            "low": usd(LOW),
+            "high": usd(HIGH),
+            "date": catalog.price("H100-purchase-2023-low").date,
+            **{name: usd(catalog.price(f"{name.upper()}-purchase-2026").value) for name in ("h100", "h200", "b200")},
+            "used_low": usd(catalog.price("H100-used-2026-low").value),
+            "used_high": usd(catalog.price("H100-used-2026-high").value),
+        },
         "capital": {
             "three": f"{three:.2f} USD",
             "six": f"{six:.2f} USD",
             "interest": share(interest),
             "share": share(owned.rates["capital"] / owned.rate),
             "power": share(owned.rates["power"] / owned.rate, 1),
+            "power_rule": share(by_the_rule.rates["power"] / by_the_rule.rate, 1),
+            "metered": units.format(METERED, "W", 4),
+            "plant_years": f"{PLANT_LIFE / units.year:g}",
+            "built": f"{BUILT:.1f} USD/W",
+            "rule_built": f"{RULE['cooling'] + RULE['building']:.2f} USD/W",
+            "built_share": share(built.rates["building"] / built.rate, 1),
+            "built_power": share(built.rates["power"] / built.rate, 1),
         },
         "rule": {
             "electricity": units.format(RULE["electricity"], "USD/J"),
@@ -113,6 +133,8 @@ def numbers() -> dict[str, Any]:
             "full": f"{cost.cost_per_token(rent, rate) * 1e6:.2f} USD",
             "tenth": f"{cost.cost_per_token(rent, rate, 0.1) * 1e6:.2f} USD",
             "rent": usd(rent / 8 * units.hour, 2),
+            "listed": usd(listed / 8 * units.hour, 2),
+            "listed_full": f"{cost.cost_per_token(listed, rate) * 1e6:.2f} USD",
             "rate": f"{rate:,.0f}",
             "electricity": f"{cost.cost_per_token(electricity, rate) * 1e6:.4f} USD",
             "electricity_share": share(electricity / rent, 1),
@@ -121,6 +143,7 @@ def numbers() -> dict[str, Any]:
             "low": f"{min(rentals.values()) * units.hour:.2f} USD",
             "high": f"{max(rentals.values()) * units.hour:.2f} USD",
             "ratio": f"{max(rentals.values()) / min(rentals.values()):.1f}",
+            "before": f"{catalog.price('H100-AWS-on-demand-2025').value * units.hour:.2f} USD",
             "cheap": use(owned, cheap),
             "middle": use(owned, middle),
             "middle_rental": f"{middle * units.hour:.2f} USD",

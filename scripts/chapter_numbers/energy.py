@@ -50,8 +50,7 @@ def numbers() -> dict[str, Any]:
     olmo_work = 6 * olmo.published("parameters") * olmo.published("tokens")
 
     def olmo_at(mfu: float) -> float:
-        joules = energy.work_energy(olmo_work, olmo.published("power"), h100.peak_flops["bf16"], mfu)
-        return float(joules * olmo.published("pue"))
+        return float(energy.work_energy(olmo_work, olmo.published("power"), h100.peak_flops["bf16"], mfu))
 
     made = bloom.published("servers") * bloom.published("server_embodied")
     made += bloom.published("devices") * bloom.published("device_embodied")
@@ -62,7 +61,7 @@ def numbers() -> dict[str, Any]:
     gpt3_ours = energy.facility_energy(gpt3.published("power"), gpt3.device_time, gpt3.published("pue"))
     it = gpt3.published("energy") / gpt3.published("pue")
     us = catalog.facility("US-2023")
-    rents = [p.value for p in catalog.prices_of("H100", "rental")]
+    rents = [p.value for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")]
     water = 700e3  # litres, abstract of li2023thirsty
     computed_power = node.published("power") / (node.published("devices") * h100.tdp)
     return {
@@ -136,6 +135,9 @@ def numbers() -> dict[str, Any]:
             "forty": _mwh(olmo_at(0.4)),
             "error": units.percent(olmo_at(0.4) / olmo.published("energy") - 1, 0),
             "mfu": share(0.4 * olmo_at(0.4) / olmo.published("energy")),
+            "pue": f"{olmo.published('pue'):g}",
+            "intensity": intensity(olmo.published("carbon_intensity")),
+            "carbon": _tonnes(olmo.published("carbon"), 0),
         },
         "token": {
             "one": units.format(per_token("splitwise-llama-2-70b-tp2-b1"), "J", 3),
@@ -154,12 +156,17 @@ def numbers() -> dict[str, Any]:
             "poland": intensity(poland.carbon_intensity),
             "poland_year": str(poland.year),
             "norway": intensity(catalog.grid("Norway").carbon_intensity, 2),
+            "oldest": str(min(g.year for g in catalog.grids().values() if g.kind == "country")),
+            "newest": str(max(g.year for g in catalog.grids().values() if g.kind == "country")),
             "ratio_claimed": f"{820 / 20:.0f}",
             "ratio_poland": f"{poland.carbon_intensity / (20 / 3.6e9):.0f}",
             "ratio_catalogue": f"{max(g.carbon_intensity for g in catalog.grids().values() if g.kind == 'country') / catalog.grid('Iceland').carbon_intensity:.0f}",
             "kg_slip": f"{1e3:,.0f}",
         },
-        "facilities": {"industry": f"{catalog.facility('industry-2023').pue:g}"},
+        "facilities": {
+            "industry": f"{catalog.facility('industry-2025').pue:g}",
+            "industry_2023": f"{catalog.facility('industry-2023').pue:g}",
+        },
         "catalogue": {
             "grids": str(len(catalog.grids())),
             "prices": str(len(catalog.prices())),
@@ -168,5 +175,7 @@ def numbers() -> dict[str, Any]:
         },
         "water": {
             "wrong": units.percent(us.pue - 1, 0),
+            "grid": f"{usa.water_intensity * units.kWh:.2f} L/kWh",
+            "times": f"{usa.water_intensity * us.pue / us.wue:.0f}",
         },
     }

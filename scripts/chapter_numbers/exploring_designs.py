@@ -7,7 +7,8 @@ from mlsysim import catalog, intervals, sensitivity, training, units, validation
 from mlsysim.catalog import Model
 from mlsysim.explore import plan
 from mlsysim.parallelism import Plan
-from mlsysim.validation.conformal import MIN_GROUPS
+from mlsysim.validation import reality
+from mlsysim.validation.conformal import MIN_GROUPS, GroupedErrors
 from mlsysim.validation.searched import Searched, search_published
 
 _JOBS = {
@@ -101,6 +102,45 @@ def _leaving() -> float:
     return float(1 - times[0] / times[1])
 
 
+def _ranks(groups: int) -> dict[str, str]:
+    """What the rule holds of a new source when every source has one row, and what leaving one out then prints for any data."""
+    one_row = GroupedErrors(tuple((float(i),) for i in range(1, groups + 1)))
+    low, high = one_row.quantiles()
+    halved = (0.1 * (groups + 1) - 0.5) // 1 + 1  # the error at which half a vote and the votes below it pass a tenth
+    return {
+        "exact": _share((high - low) / (groups + 1), 0),
+        "halved": _share((groups + 1 - 2 * halved) / (groups + 1), 0),
+        "identity": _share(one_row.coverage(), 0),
+    }
+
+
+def _unseen(name: str) -> dict[str, str]:
+    """Of the rows outside the fit, those within their range."""
+    groups = reality.check_class(name).unseen()
+    held, rows = (sum(side) for side in zip(*groups.values(), strict=True))
+    return {
+        "held": str(held),
+        "rows": str(rows),
+        "share": _share(held / rows, 0),
+        "by_source": _share(sum(h / n for h, n in groups.values()) / len(groups), 0),
+    }
+
+
+def _free_network() -> dict[str, str]:
+    """Why the last per cent of the network is dear: the fastest ring is as fast as the links inside a node."""
+    link = catalog.cluster("DGX-H100", 2).node.scale_up_bandwidth
+    efficiencies = replace(validation.datasheet_efficiencies("H100"), dp_overlap=0.0)
+
+    def time(bandwidth: float) -> float:
+        plan = Plan(tp=8, dp=16)
+        job: dict[str, Any] = {"global_batch": 128, "seq": 4096, "inter_bandwidth": bandwidth}
+        return float(training.training_step("Llama-3.1-70B", plan, "H100", efficiencies=efficiencies, **job).time)
+
+    if time(link) != time(1e15):
+        raise AssertionError("chapter 13 says that a ring runs no faster than the links inside a node")
+    return {"link": units.format(link, "byte/s"), "share": _share(time(link / 2) / time(link) - 1, 1)}
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 13."""
     h100 = validation.datasheet_efficiencies("H100")
@@ -143,6 +183,8 @@ def numbers() -> dict[str, Any]:
             "inference_high": f"{serving.factors[1]:.2f}",
             "inference_held": _share(serving.coverage, 0),
             "needed": str(MIN_GROUPS),
+            **_ranks(q.groups),
+            "unseen": {name: _unseen(name) for name in ("training_step", "inference")},
             "llama_low": f"{bound.interval().low:.2f}",
             "llama_high": f"{bound.interval().high:.2f} s",
         },
@@ -162,6 +204,7 @@ def numbers() -> dict[str, Any]:
             "leaving": _share(_leaving(), 0),
             "hidden": _share(calibrated.tp_overlap, 0),
         },
+        "free": _free_network(),
         "kept": _kept(llama),
         "moved": {
             "peak": f"{-moved['peak']:.2f}",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mlsysim import catalog, parallelism, units, validation
+from mlsysim import catalog, intervals, parallelism, units, validation
 from mlsysim.validation import peers, reality
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.reality import ClassCheck, simple
@@ -12,6 +12,31 @@ FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2
 
 def share(value: float | None, signed: bool = False) -> str:
     return "–" if value is None else units.percent(value, 0, signed=signed)
+
+
+def _unseen(check: ClassCheck) -> dict[str, str]:
+    """The rows outside the fit: how far off they are, and how far one constant is off on the same rows."""
+    assert check.outside is not None
+    ids = {r.row.case.id for r in check.rows if not r.in_sample}
+    one = simple.score_one_constant(reality.case_file(check.name), ids).mape_mean_over_groups
+    ours = check.outside.mape_mean_over_groups
+    return {
+        "outside": share(ours),
+        "outside_rows": str(len(ids)),
+        "outside_one": share(one),
+        "outside_taken": share(validation.skill(ours, one)),
+    }
+
+
+def _apart(check: ClassCheck) -> dict[str, str]:
+    """How far the groups outside the fit lie apart."""
+    assert check.outside is not None
+    errors = [s.mape for s in check.outside.groups.values()]
+    return {
+        "outside_groups": str(len(errors)),
+        "outside_least": share(min(errors)),
+        "outside_most": share(max(errors)),
+    }
 
 
 def _beside_simple(name: str) -> dict[str, str]:
@@ -87,8 +112,9 @@ def _peers() -> dict[str, Any]:
 def numbers() -> dict[str, Any]:
     checks = {c.name: c for c in reality.check_all()}
     rows = [r.row for c in checks.values() for r in c.rows]
-    training = checks["training_step"]
-    fitted = 340.0  # rows of the compilation, about fourteen of each source
+    training, inference = checks["training_step"], checks["inference"]
+    fitted = intervals.error_quantiles()["training_step"]  # rows of the compilation and their sources
+    per_source = fitted.rows / fitted.groups
     return {
         "total": str(len(rows)),
         "classes": str(len(CLASSES)),
@@ -97,11 +123,16 @@ def numbers() -> dict[str, Any]:
         "training": {
             "rows": str(training.summary.n),
             "inside": share(training.inside.mape_mean_over_groups if training.inside else None),
-            "outside": share(training.outside.mape_mean_over_groups if training.outside else None),
+            **_unseen(training),
             "datasheet": _datasheet("training_step"),
             **_beside_simple("training_step"),
         },
-        "inference": _beside_simple("inference"),
+        "inference": {
+            "inside": share(inference.inside.mape_mean_over_groups if inference.inside else None),
+            **_unseen(inference),
+            **_apart(inference),
+            **_beside_simple("inference"),
+        },
         "gemm": {"honest": share(reality.honest("gemm").mape), "datasheet": _datasheet("gemm")},
         "collective": {"honest": share(reality.honest("collective").mape)},
         "memory": {"rows": str(checks["memory"].summary.n)},
@@ -110,5 +141,11 @@ def numbers() -> dict[str, Any]:
         "pages": {"half": _preset("mlsysim-page-training"), "mfu": _preset("roofline-page-training")},
         "peers": _peers(),
         "bubble64": units.percent(parallelism.bubble_fraction(8, 64), signed=False),
-        "worth": {"rows": f"{fitted:.0f}", "effective": f"{validation.effective_rows(fitted, 14.0, 0.5):.0f}"},
+        "in_fit": str(sum(r.in_sample for c in checks.values() for r in c.rows)),
+        "worth": {
+            "rows": str(fitted.rows),
+            "sources": str(fitted.groups),
+            "per_source": f"{per_source:.0f}",
+            "effective": f"{validation.effective_rows(float(fitted.rows), per_source, 0.5):.0f}",
+        },
     }

@@ -75,7 +75,7 @@ def numbers() -> dict[str, Any]:
 
     daly, bloom = rows["daly-15min"], rows["bloom-checkpoint-time"]
     daly_write, daly_mtbf = daly.inputs["write_min"] * MINUTE, daly.inputs["mtbf_h"] * HOUR
-    rsc, seen = rows["rsc1-node-rate"], rows["rsc1-mttf-1024"]
+    rsc, seen, small = rows["rsc1-node-rate"], rows["rsc1-mttf-1024"], rows["rsc1-mttf-8"]
     rsc_node = reliability.observed_mtbf(rsc.inputs["node_days"] * DAY, rsc.value.value)
     projected = reliability.cluster_mtbf(rsc_node, seen.inputs["devices"] / seen.inputs["devices_per_node"])
     opt, together = rows["opt175b-machines-per-day"], rows["opt175b-common-failure"]
@@ -101,7 +101,9 @@ def numbers() -> dict[str, Any]:
             "exact": f"{exact / MINUTE:.1f} minutes",
             "best": _share(goodput(exact)),
             "at_young": _share(goodput(young)),
-            "double": _share(goodput(exact) - goodput(2 * exact)),
+            "double": f"{100 * (goodput(exact) - goodput(2 * exact)):.1f} percentage points",
+            "double_share": _share(1 - goodput(2 * exact) / goodput(exact)),
+            "at_double": _share(goodput(2 * exact)),
         },
         "error": {"one": error(0.01), "two": error(0.02), "five": error(0.05), "ten": error(0.1)},
         "daly": {
@@ -126,6 +128,12 @@ def numbers() -> dict[str, Any]:
             "projected": f"{projected / HOUR:.1f} h",
             "seen": f"{seen.value.value / HOUR:.1f} h",
             "times": f"{projected / seen.value.value:.1f}",
+            "small": f"{small.value.value / DAY:.1f} days",
+            "small_projected": f"{rsc_node / DAY:.0f} days",
+            "small_times": f"{rsc_node / small.value.value:.1f}",
+            "scaled": f"{reliability.cluster_mtbf(small.value.value, 128) / HOUR:.1f} h",
+            "off": _share(reliability.cluster_mtbf(small.value.value, 128) / seen.value.value - 1, 0),
+            "more": f"{seen.inputs['devices'] / small.inputs['devices']:.0f}",
         },
         "opt": {
             "per_day": f"{opt.value.value:g}",

@@ -85,12 +85,12 @@ _E2 = Exercise(
     objective=_SPREAD,
     points=2,
     prompt="A device of {price} is paid off over {lifetime} in equal yearly payments, at an interest of {rate} a year "
-    "(as a fraction), and is worth nothing at the end. What does it cost per hour (text like '1.2 USD/h', or USD/s)?",
+    "and is worth nothing at the end. What does it cost per hour (text like '1.2 USD/h', or USD/s)?",
     unit="USD/s",
     options={
         "price": Options((30e3, 25e3, 40e3), "USD", "of the device"),
         "lifetime": Options((3 * _YEAR, 4 * _YEAR, 5 * _YEAR), "s", "over which it is paid off"),
-        "rate": Options((0.08, 0.1, 0.12, 0.15), "1", "interest per year"),
+        "rate": Options((0.08, 0.1, 0.12, 0.15), "%", "interest per year"),
     },
     solve=_annuity,
     mistakes=(
@@ -330,7 +330,7 @@ _E6 = Exercise(
         "parameters": Options((8e9, 70e9, 13e9), "1", "parameters"),
         "tokens": Options((2e12, 15e12), "1", "training tokens"),
         "peak_flops": Options((989.5e12, 312e12), "FLOP/s", "dense peak of a device"),
-        "mfu": Options((0.35, 0.4, 0.45), "1", "share of the peak that is reached"),
+        "mfu": Options((0.35, 0.4, 0.45), "%", "share of the peak that is reached"),
         "rental": Options((2.0 / _HOUR, 2.69 / _HOUR, 4.916 / _HOUR), "USD/s", "per device"),
     },
     solve=_run,
@@ -378,7 +378,7 @@ _E7 = Exercise(
         "devices": Options((8, 16), "1", "devices"),
         "rental": Options((2.0 / _HOUR, 2.69 / _HOUR, 4.916 / _HOUR), "USD/s", "per device"),
         "token_rate": Options((2500.0, 9000.0, 25000.0), "token/s", "of all devices, while busy"),
-        "busy_share": Options((0.3, 0.6, 0.4), "1", "share of the paid time"),
+        "busy_share": Options((0.3, 0.6, 0.4), "%", "share of the paid time"),
     },
     solve=_token,
     mistakes=(
@@ -473,7 +473,7 @@ _E9 = Exercise(
     options={
         "price": Options((30e3, 25e3, 40e3), "USD", "of the device"),
         "rental": Options((2.69 / _HOUR, 4.916 / _HOUR, 3.5 / _HOUR), "USD/s", "only while used"),
-        "use": Options((0.5, 0.6, 0.75, 0.8), "1", "share of the time"),
+        "use": Options((0.5, 0.6, 0.75, 0.8), "%", "share of the time"),
         "running": Options((0.15 / _HOUR, 0.25 / _HOUR), "USD/s", "of owning it, all the time"),
     },
     solve=_until,

@@ -31,6 +31,8 @@ class Given:
     def __str__(self) -> str:
         if self.unit == "":
             return str(self.value)
+        if self.unit == "%":  # a share: the value is the fraction, the prompt says per cent
+            return f"{100 * self.value:.6g} %"
         if self.unit == "1":
             if 1e6 <= self.value < 1e8:  # nobody says 1.6e+07 tokens
                 return f"{self.value / 1e6:.10g} million"

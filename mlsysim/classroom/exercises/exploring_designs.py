@@ -184,14 +184,14 @@ _E3 = Exercise(
     points=2,
     prompt="{model} trains with TP {tp} and DP {dp} on H100s in nodes of eight (`zero1`, 4,096 tokens per sequence, eight "
     "sequences per replica and step, micro-batches of one, `training_step` at datasheet rates). Which network bandwidth per "
-    "device, one way, makes a step {longer} longer than with a network that costs no time (take 1e15 byte/s for that; in "
+    "device, one way, makes a step {longer} longer than with a network that never binds (take 1e15 byte/s for that; in "
     "byte/s, or text like '40 GB/s')?",
     unit="byte/s",
     options={
         "model": Options(("Llama-3.1-70B", "Llama-3.1-8B", "Llama-2-13B"), "", "model"),
         "tp": Options((8,), "1", "tensor-parallel degree"),
         "dp": Options((16, 32, 64, 128), "1", "data-parallel degree"),
-        "longer": Options((0.05, 0.08, 0.1), "1", "how much longer the step may be"),
+        "longer": Options((0.05, 0.08, 0.1), "%", "how much longer the step may be"),
     },
     solve=_network,
     mistakes=(
@@ -355,8 +355,8 @@ _E6 = Exercise(
     options={
         "first": Options((-0.6, -0.7), "1", "elasticity to the products' rate"),
         "second": Options((-0.3, -0.25), "1", "elasticity to the links' rate"),
-        "first_spread": Options((0.08, 0.1), "1", "relative standard deviation of the first"),
-        "second_spread": Options((0.2, 0.25), "1", "relative standard deviation of the second"),
+        "first_spread": Options((0.08, 0.1), "%", "relative standard deviation of the first"),
+        "second_spread": Options((0.2, 0.25), "%", "relative standard deviation of the second"),
         "correlation": Options((0.5, 0.4), "1", "correlation of the two"),
     },
     solve=_spread,
@@ -494,7 +494,7 @@ _E9 = Exercise(
     | {
         "nodes": Options((2,), "1", "DGX-H100 nodes of 8 devices"),
         "seq": Options((4096,), "1", "tokens per sequence"),
-        "share": Options((0.1, 0.15, 0.2, 0.25), "1", "how much longer"),
+        "share": Options((0.1, 0.15, 0.2, 0.25), "%", "how much longer"),
     },
     solve=lambda g: float(_search(g).within(1 + g["share"])),
     mistakes=(

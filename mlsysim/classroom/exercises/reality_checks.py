@@ -117,11 +117,11 @@ _E2 = Exercise(
     unit="1",
     options={
         "rows_first": Options((8, 12), "1", "rows of the first source"),
-        "first": Options((0.10, 0.12), "1", "mean absolute error there"),
+        "first": Options((0.10, 0.12), "%", "mean absolute error there"),
         "rows_second": Options((174, 130), "1", "rows of the second source"),
-        "second": Options((0.05, 0.06), "1", "mean absolute error there"),
+        "second": Options((0.05, 0.06), "%", "mean absolute error there"),
         "rows_third": Options((2, 4), "1", "rows of the third source"),
-        "third": Options((0.30, 0.36), "1", "mean absolute error there"),
+        "third": Options((0.30, 0.36), "%", "mean absolute error there"),
     },
     solve=_by_group,
     mistakes=(
@@ -302,8 +302,8 @@ _E6 = Exercise(
     "the simple estimate's error does the model take away (a fraction, or text like '25 %')?",
     unit="1",
     options={
-        "error": Options((0.10, 0.12, 0.16, 0.08, 0.14, 0.18), "1", "mean absolute error of the model"),
-        "reference": Options((0.30, 0.38, 0.44, 0.27, 0.33, 0.50), "1", "mean absolute error of the simple estimate"),
+        "error": Options((0.10, 0.12, 0.16, 0.08, 0.14, 0.18), "%", "mean absolute error of the model"),
+        "reference": Options((0.30, 0.38, 0.44, 0.27, 0.33, 0.50), "%", "mean absolute error of the simple estimate"),
     },
     solve=lambda g: validation.skill(g["error"], g["reference"]),
     mistakes=(

@@ -583,7 +583,7 @@ _E10 = Exercise(
         "spares": Options((3, 4), "1", "nodes that stand by"),
         "node_days": Options((60, 75, 90), "1", "days that a node works"),
         "repair_days": Options((2, 3), "1", "days of a repair"),
-        "goodput": Options((0.94, 0.91), "1", "goodput of the job while it has its nodes"),
+        "goodput": Options((0.94, 0.91), "%", "goodput of the job while it has its nodes"),
     },
     solve=_fleet,
     mistakes=(
@@ -641,7 +641,7 @@ _E11 = Exercise(
     options={
         "failures": Options((419, 300, 360), "1", "failures that were counted"),
         "days": Options((54, 40), "1", "days that they were counted in"),
-        "claim": Options((0.85, 0.78, 0.73), "1", "effective training time as claimed"),
+        "claim": Options((0.85, 0.78, 0.73), "%", "effective training time as claimed"),
         "write": Options((12.0, 20.0), "s", "time that a checkpoint takes"),
         "interval": Options((8, 11), "1", "minutes of work between two checkpoints"),
     },

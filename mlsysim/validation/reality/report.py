@@ -7,6 +7,7 @@ from importlib.resources import as_file, files
 from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
+from mlsysim.intervals import interval, refusals
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.predictors import shipped_fit
 from mlsysim.validation.reality.published import CATEGORIES, Row, case_file, rows
@@ -52,6 +53,27 @@ class ClassCheck:
     def in_sample(self, group: str) -> int:
         """Rows of a group that a constant they use was fitted on."""
         return sum(r.in_sample for r in self.rows if r.row.case.group == group)
+
+    def unseen(self) -> dict[str, tuple[int, int]]:
+        """The test that a range can fail: of each group, the rows outside the fit that lie in their range, and all of them.
+
+        Nothing where no row was fitted (closed forms need no range), where a class has no range, and in another mode. A
+        row without a prediction has no range that could hold it: it counts as not held.
+        """
+        if self.inside is None or self.name in refusals():
+            return {}
+        found: dict[str, tuple[int, int]] = {}
+        for r in self.rows:
+            if not r.in_sample:
+                held, n = found.get(r.row.case.group, (0, 0))
+                found[r.row.case.group] = held + self._within(r), n + 1
+        return found
+
+    def _within(self, r: CheckedRow) -> bool:
+        if not r.score.supported or r.score.predicted is None:
+            return False
+        expected = interval(self.name, r.score.predicted)
+        return bool(expected.low <= r.score.measured <= expected.high)
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON of one class."""

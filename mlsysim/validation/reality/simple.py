@@ -6,7 +6,8 @@ that device in *other* groups, so that no group grades itself.
 """
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -124,8 +125,8 @@ def share_within(file: CaseFile, efficiency: float, tolerance: float) -> float:
     return mean([mean(found) for found in errors.values()])
 
 
-def score_one_constant(file: CaseFile) -> Summary:
-    """Score the roofline over one efficiency per device, taken from the other groups."""
+def score_one_constant(file: CaseFile, among: Collection[str] | None = None) -> Summary:
+    """Score the roofline over one efficiency per device, taken from the other groups; of some rows only, by their ids."""
     name = file.case_class.name
     shares = [(c, roofline(name, c.inputs) / c.measured) for c in file.cases]
 
@@ -134,7 +135,8 @@ def score_one_constant(file: CaseFile) -> Summary:
         alike = [share for c, share in others if c.inputs.get("device") == case.inputs.get("device")]
         return roofline(name, case.inputs) / statistics.median(alike or [share for _, share in others])
 
-    return _score(file, predicted)
+    rows = tuple(c for c in file.cases if among is None or c.id in among)
+    return _score(replace(file, cases=rows), predicted)
 
 
 def _score(file: CaseFile, predicted: Callable[[Case], float]) -> Summary:
