@@ -232,7 +232,7 @@ def test_a_file_that_is_truncated_binary_or_too_large_is_refused(tmp_path: Path)
         (b"\xff\xfe" + text, "not UTF-8"),
         (b"ML\xefR" + text, "bytecode"),
         (b"\x80" * 1000, "not UTF-8"),
-        (b" " * (64 * 2**20 + 1), "size in bytes"),
+        (b" " * (64 * 2**20 + 1), "larger than 67,108,864 bytes"),
     ):
         path.write_bytes(raw)
         with pytest.raises(InputError, match=says):

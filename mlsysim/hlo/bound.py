@@ -21,7 +21,9 @@ def _written(pieces: Sequence[Piece]) -> set[int]:
     }
 
 
-def _outside(pieces: Sequence[Piece], seen: frozenset[int] | None = None) -> Iterator[tuple[Kernel, frozenset[int] | None]]:
+def _outside(
+    pieces: Sequence[Piece], seen: frozenset[int] | None = None
+) -> Iterator[tuple[Kernel, frozenset[int] | None]]:
     """Every kernel, with the values that loops around it take from outside (None: there is no loop). What a loop carries is not
     among them: it may stay on the chip from turn to turn."""
     for piece in pieces:

@@ -15,8 +15,7 @@ from mlsysim.hlo.program import TensorType
 
 # What a caller knows of a target: FLOPs and bytes of one call, or a function of its attributes, operands and results that says
 CallPrice: TypeAlias = (
-    tuple[float, float]
-    | Callable[[Mapping[str, Any], Sequence[TensorType], Sequence[TensorType]], tuple[float, float]]
+    tuple[float, float] | Callable[[Mapping[str, Any], Sequence[TensorType], Sequence[TensorType]], tuple[float, float]]
 )
 
 _FREE = frozenset(
@@ -32,7 +31,9 @@ _FUSED_ATTENTION = "__cudnn$fmha"
 # Targets of kernels that somebody wrote, and the dimension of (batch, ..., width) that holds the tokens in the ones that JAX ships:
 # batch, heads, tokens, width on a TPU; batch, tokens, heads, width in its Triton kernel
 _WRITTEN = {"tpu_custom_call": 2, "__gpu$xla.gpu.triton": 1, "triton_kernel_call": 1}
-_BACKWARD = 5 / 2  # products of an attention's gradient over those of the attention: dao2023flashbenchmark, function flops
+_BACKWARD = (
+    5 / 2
+)  # products of an attention's gradient over those of the attention: dao2023flashbenchmark, function flops
 _RANDOM = frozenset(("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32_ffi"))
 
 
@@ -149,7 +150,11 @@ def _written(attributes: Mapping[str, Any], operands: Sequence[TensorType]) -> A
     where = _WRITTEN[str(attributes["target"])]
     tokens, seen, heads = queries.shape[where], keys.shape[where], queries.shape[3 - where]
     flops = _fused(queries, heads, tokens, seen, values.shape[-1], False, False)
-    return None if flops is None else Assumed(flops, 0.0, None, f"our attention kernel by its name ({name[:40]}), without a mask")
+    return (
+        None
+        if flops is None
+        else Assumed(flops, 0.0, None, f"our attention kernel by its name ({name[:40]}), without a mask")
+    )
 
 
 def assumed(attributes: Mapping[str, Any], operands: Sequence[TensorType]) -> Assumed | None:

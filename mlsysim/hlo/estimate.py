@@ -141,7 +141,7 @@ class Estimate:
             row("communicating", self.comm_s, "s"),
             row("  of it exposed", self.exposed_comm_s, "s"),
             row("total, at least" if self.at_least else "total", self.total_s, "s"),
-            *([] if self.bound_s is None else [row("no kernel can beat", self.bound_s, "s")]),
+            *([] if self.bound_s is None else [row("bound (one kernel)", self.bound_s, "s")]),
             f"  {self.kernels} kernels in {self.regions} regions, {self.unique_regions} of them different",
             *str(self.pricing).splitlines(),
         ]

@@ -154,6 +154,4 @@ def read_bounded(path: str | Path) -> str:
             raise
         if cause.object[:4] == b"ML\xefR":
             raise InputError(f"{path.name}: is bytecode; give the text, as `lowered.as_text()` prints it") from None
-        raise InputError(
-            f"{path.name}: not UTF-8 text (byte {cause.start}); give the text form of StableHLO"
-        ) from None
+        raise InputError(f"{path.name}: not UTF-8 text (byte {cause.start}); give the text form of StableHLO") from None

@@ -355,7 +355,8 @@ class _Fuser:
         carries = bool(self.heavy) and any(v in self.heavy for v in node.reads if v in self.inputs)
         if carries or node.base not in LIGHT:
             reader = self.only_reader[value]
-            alone = readers == 1 and not written and not node.cost.matrix_flops
+            # Nobody can put a reader into the code of a custom call
+            alone = readers == 1 and not written and not node.cost.matrix_flops and node.base != "custom_call"
             held = {v for v in reader.reads if v in self.heavy and v != value}
             if alone and not held and reader.base in SAME_SIZE and reader.elements == node.elements:
                 self.heavy.add(value)

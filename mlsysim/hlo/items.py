@@ -95,7 +95,9 @@ class Graph:
     unknown: Counter[str] = field(default_factory=Counter)
     ops: int = 0
     kept: frozenset[int] = frozenset()  # values that may not be written over: arguments that are not donated
-    assumed: Counter[str] = field(default_factory=Counter)  # custom calls whose price was given or assumed, and on what ground
+    assumed: Counter[str] = field(
+        default_factory=Counter
+    )  # custom calls whose price was given or assumed, and on what ground
 
     def collectives(self) -> Iterator[tuple[Collective, int]]:
         """Every collective with the times it runs, those in loops included."""
