@@ -342,6 +342,19 @@ def test_a_cholesky_by_hand() -> None:
     assert costs.op_cost("stablehlo.cholesky", types, types, {}).flops == pytest.approx(by_hand, rel=0.01)
 
 
+@pytest.mark.independent
+def test_a_complex_product_by_hand() -> None:
+    """(a + bi)(c + di) + (e + fi): four products and four sums of real numbers, in each of 64^3 multiply-adds."""
+    found = hlo.estimate(product(64, 64, 64, "complex<f32>"), H100)
+    assert found.matrix_flops == 64**3 * (4 + 4)
+    layouts = (("b", "0", "f"), ("0", "i", "o"), ("b", "0", "f"))
+    types = [TensorType("complex<f32>", shape) for shape in ((1, 8, 2), (3, 2, 5), (1, 6, 5))]
+    assert costs.op_cost("stablehlo.convolution", types[:2], types[2:], {"layouts": layouts}).flops == 8 * 6 * 3 * 2 * 5
+    (node,) = build(product(64, 32, 16, "complex<f32>")).items
+    assert isinstance(node, Node) and node.product is not None
+    assert (node.product.m, node.product.n, node.product.k) == (64, 32, 16)
+
+
 # Custom calls
 
 Q, KV = TensorType("bf16", (2, 1024, 8, 64)), TensorType("bf16", (2, 1024, 2, 64))

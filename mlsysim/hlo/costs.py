@@ -66,6 +66,11 @@ def _contracted(operands: Sequence[TensorType], attributes: Mapping[str, Any]) -
         raise InputError(f"a dot contracts dimension {max(dims)} of tensor<{operands[0]}>") from None
 
 
+def flops_per_mac(operands: Sequence[TensorType]) -> float:
+    """FLOPs of a multiply-add: 2, and of complex numbers 8 (four products and four sums of real ones)."""
+    return 8.0 if any(t.dtype.startswith("complex") for t in operands[:2]) else equations.REAL_MAC
+
+
 def _matrix(
     flops: float, operands: Sequence[TensorType], results: Sequence[TensorType], gemm: products.Gemm | None
 ) -> Cost:
@@ -76,14 +81,15 @@ def _matrix(
 
 def _dot(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
     contracted = _contracted(o, a)
-    flops = equations.dot_flops(r[0].elements, contracted)
+    flops = equations.dot_flops(r[0].elements, contracted, flops_per_mac(o))
     cost = _matrix(flops, o[:2], r, products.of_dot(o[0], r[0], contracted, a))
     return replace(cost, matrix_dtype="f32 exact") if cost.matrix_dtype == "f32" and a.get("precision") else cost
 
 
 def _convolution(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
     shapes = o[0].shape, o[1].shape, r[0].shape
-    return _matrix(convolution_flops(*shapes, a), o[:2], r, products.of_convolution(*shapes, a))
+    work = convolution_flops(*shapes, a) / equations.REAL_MAC * flops_per_mac(o)
+    return _matrix(work, o[:2], r, products.of_convolution(*shapes, a))
 
 
 def _touched(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls, trips
-from mlsysim.hlo.costs import Cost, body_cost, call_cost, op_cost
+from mlsysim.hlo.costs import Cost, body_cost, call_cost, flops_per_mac, op_cost
 from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, Product, alive, reads_of, weigh
 from mlsysim.hlo.limits import MAX_DEPTH, MAX_OPS, check
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, FREE, TOUCHING
@@ -336,7 +336,7 @@ def _kind(name: str) -> tuple[str, _Control | None]:
 def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
     """Sizes of a product, from its work and the elements of its three matrices."""
     left, right, result = types
-    k = round(cost.matrix_flops / (2 * max(1, result.elements)))
+    k = round(cost.matrix_flops / (flops_per_mac(types) * max(1, result.elements)))
     if not k or not left.elements or not right.elements:
         return None
     rows, columns = left.elements // k, right.elements // k  # each times the batch
