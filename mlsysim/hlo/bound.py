@@ -2,7 +2,8 @@
 
 Such a kernel does the program's work at the device's peaks, reads of each argument once what the program reads of it, and writes
 each result once. Nothing between goes through memory: not the scores of an attention, not the activations of a network. So
-the time is a bound for every compiler, and mostly a loose one. The roofline of our fusion (:mod:`mlsysim.hlo.estimate`) is none:
+the time is a bound for every compiler, and mostly a loose one. The program's loops and branches are as everywhere: a loop without a
+count runs once, and of branches the heaviest is taken. The roofline of our fusion (:mod:`mlsysim.hlo.estimate`) is none:
 it is the time of the kernels that our rule makes, and better kernels can be faster.
 """
 

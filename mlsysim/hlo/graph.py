@@ -244,7 +244,7 @@ class _Builder:
             into.append(Fused(nodes, tuple(dict.fromkeys(env[v] for v in op.results))))
 
     def case(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
-        """The branch with the most work, as the bound must hold whichever is taken."""
+        """The branch with the most work: what a step takes when it is taken (chapter 19, A4)."""
         best: tuple[float, float] = (-1.0, -1.0)
         chosen: list[Item] = []
         ends: tuple[int, ...] = ()

@@ -4,7 +4,7 @@ import itertools
 from statistics import fmean
 from typing import Any
 
-from mlsysim import catalog, hlo, roofline, units
+from mlsysim import catalog, hlo, memory, parallelism, roofline, training, units
 from mlsysim.hlo.estimators import array
 from mlsysim.network.equations import hidden_share
 from mlsysim.validation import case_runs, case_studies, comparing, metrics
@@ -37,6 +37,19 @@ def _raw() -> float:
     return hlo.estimate(
         case_runs.program("llama3-100m"), device, fuse=False, network=case_runs.all_to_all(device)
     ).total_s
+
+
+def _bound() -> float:
+    """What no fusion of the 100M step on A100 can beat, in s."""
+    least = case_runs.generation("llama3-100m", "a100").bound_s
+    assert least is not None  # the roofline priced it
+    return least
+
+
+def _memory(recompute: str) -> memory.TrainingMemory:
+    """Llama 2 7B on one of 16 GH200, two sequences, nothing sharded."""
+    plan = parallelism.Plan(dp=16, micro_batch=2, sharding="none", recompute=recompute)
+    return training.training_memory("Llama-2-7B", plan, "GH200", seq=4096, global_batch=32)
 
 
 def _steps() -> dict[str, Any]:
@@ -76,6 +89,9 @@ def _steps() -> dict[str, Any]:
         "tool_error": _error(
             metrics.signed_error(figure("tool-roofline-step").value.value, first.measured.value.value)
         ),
+        "tool_compute": _ms(figure("tool-roofline-compute").value.value),
+        "bound": _ms(_bound()),
+        "bound_share": _share(_bound() / first.predicted),
         "tool_raw": _ms(figure("tool-roofline-raw").value.value),
         "raw": _ms(_raw()),
         "launch": units.format(_LAUNCH, "s"),
@@ -181,6 +197,9 @@ def _scale() -> dict[str, Any]:
         "efficiency_heavy": efficiency(heavy[16].total_s, heavy[128].total_s),
         "direct": units.format(direct.total_s, "s", 2),
         "gradients": units.format(sum(c.bytes * c.count for c in many.collectives), "byte", 3),
+        "memory": units.format(_memory("none").total, "byte", 3),
+        "memory_recompute": units.format(_memory("full").total, "byte", 3),
+        "capacity": units.format(_memory("none").capacity, "byte"),
         "claim_16": _claim("gh200-16-roofline"),
         "claim_128": _claim("gh200-128-roofline"),
         "claim_16_profiling": _claim("gh200-16-profiling"),
