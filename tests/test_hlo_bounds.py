@@ -426,6 +426,7 @@ def test_the_pairs_that_a_mask_leaves(mask: str, seen: int, pairs: float) -> Non
         ({"target": "__cudnn$fmhaSoftmax", "config": config()}, (Q, Q)),
         ({"target": "tpu_custom_call", "kernel": "_flash_attention_dkv_kernel"}, (Q, Q, Q)),
         ({"target": "tpu_custom_call", "kernel": "rms_norm"}, (Q, Q, Q)),
+        ({"target": "tpu_custom_call", "cost": (1.0, math.nan, -5)}, (Q, Q, Q)),
         ({"target": "__gpu$xla.gpu.triton", "kernel": "mha_forward"}, (TensorType("f32", (8,)),) * 3),
         ({"target": "my_attention"}, (Q, Q, Q)),
     ],
@@ -466,7 +467,10 @@ def test_a_price_may_be_a_function_of_the_shapes() -> None:
         return 5.0 * operands[0].elements, 3.0 * results[0].bytes
 
     found = hlo.estimate(called(), H100, custom_calls={"mine": price})
-    assert (found.matrix_flops, found.bytes) == (5000, 12000 + 8000)  # the addition reads one array, twice, and writes one
+    assert (found.matrix_flops, found.bytes) == (
+        5000,
+        12000 + 8000,
+    )  # the addition reads one array, twice, and writes one
     # What the table would make free or priced, the caller may price too
     assert hlo.estimate(called("Sharding"), H100, custom_calls={"Sharding": (1e6, 0)}).flops == 1e6 + 1000
 

@@ -31,10 +31,8 @@ _FUSED_ATTENTION = "__cudnn$fmha"
 # Targets of kernels that somebody wrote, and the dimension of (batch, ..., width) that holds the tokens in the ones that JAX ships:
 # batch, heads, tokens, width on a TPU; batch, tokens, heads, width in its Triton kernel
 _WRITTEN = {"tpu_custom_call": 2, "__gpu$xla.gpu.triton": 1, "triton_kernel_call": 1}
-_BACKWARD = (
-    5 / 2
-)  # products of an attention's gradient over those of the attention: dao2023flashbenchmark, function flops
-_RANDOM = frozenset(("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32_ffi"))
+# Products of an attention's gradient over those of the attention: dao2023flashbenchmark, function flops
+_BACKWARD = 5 / 2
 
 
 def _contracted(config: str, operands: Sequence[TensorType], result: TensorType) -> float:
@@ -137,9 +135,9 @@ def _cudnn(attributes: Mapping[str, Any], operands: Sequence[TensorType]) -> Ass
 def _written(attributes: Mapping[str, Any], operands: Sequence[TensorType]) -> Assumed | None:
     """A kernel that somebody wrote: by the cost that it declares, or as an attention if it is called one."""
     declared = attributes.get("cost", ())
-    if len(declared) == 3:
-        flops, roots, moved = (float(n) for n in declared)
-        return Assumed(flops, roots, moved, "what the kernel declares of itself")
+    if len(declared) == 3 and all(type(n) is int and n >= 0 for n in declared):
+        work, roots, moved = (float(n) for n in declared)
+        return Assumed(work, roots, moved, "what the kernel declares of itself")
     name = str(attributes.get("kernel", "")).lower()
     forward = not any(word in name for word in ("backward", "bwd", "_dq", "_dkv"))
     called = any(word in name for word in ("attention", "mha", "flash"))
@@ -150,11 +148,9 @@ def _written(attributes: Mapping[str, Any], operands: Sequence[TensorType]) -> A
     where = _WRITTEN[str(attributes["target"])]
     tokens, seen, heads = queries.shape[where], keys.shape[where], queries.shape[3 - where]
     flops = _fused(queries, heads, tokens, seen, values.shape[-1], False, False)
-    return (
-        None
-        if flops is None
-        else Assumed(flops, 0.0, None, f"our attention kernel by its name ({name[:40]}), without a mask")
-    )
+    if flops is None:
+        return None
+    return Assumed(flops, 0.0, None, f"our attention kernel by its name ({name[:40]}), without a mask")
 
 
 def assumed(attributes: Mapping[str, Any], operands: Sequence[TensorType]) -> Assumed | None:

@@ -19,8 +19,8 @@ _INLINE = frozenset(("manual_computation", "named_computation"))
 
 
 class _Builder:
-    def __init__(self, program: Program, prices: Mapping[str, calls.CallPrice]) -> None:
-        self.program, self.prices = program, prices
+    def __init__(self, program: Program, prices: Mapping[str, calls.CallPrice] | None = None) -> None:
+        self.program, self.prices = program, prices or {}
         self.assumed: Counter[str] = Counter()
         self.bytes: list[int] = []
         self.unknown: Counter[str] = Counter()
@@ -372,7 +372,7 @@ def build(program: Program, prices: Mapping[str, calls.CallPrice] | None = None)
     InputError
         For a program that calls itself, or is too large once its calls are expanded.
     """
-    builder = _Builder(program, prices or {})
+    builder = _Builder(program, prices)
     main = program.functions[program.main]
     env: dict[int, int] = {}
     builder.new_all(main.arguments, env)
