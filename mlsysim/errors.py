@@ -19,8 +19,10 @@ class UnknownNameError(MlsysimError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str], hint: str = "") -> UnknownNameError:
-    """An UnknownNameError that suggests the nearest known names.
+def unknown_name(
+    kind: str, name: object, known: Iterable[str], hint: str = "", things: int | None = None
+) -> UnknownNameError:
+    """An UnknownNameError that suggests the nearest known names. ``things`` is how many they name, if some have several.
 
     >>> str(unknown_name("device", "H10", ["H100", "A100"]))
     "unknown device 'H10'; did you mean 'H100', 'A100'?"
@@ -34,5 +36,5 @@ def unknown_name(kind: str, name: object, known: Iterable[str], hint: str = "") 
     elif len(known) <= 12:
         advice = "known: " + ", ".join(map(repr, known))
     else:
-        advice = f"{len(known)} are known"
+        advice = f"{len(known) if things is None else things} are known"
     return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))

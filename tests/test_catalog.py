@@ -39,6 +39,8 @@ def test_what_is_not_known_raises_and_nothing_falls_back() -> None:
         catalog.device("H100-SXM5-80")
     with pytest.raises(UnknownNameError, match="unknown device"):
         catalog.device(None)  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match=f"; {len(catalog.devices())} are known"):  # devices, not names of them
+        catalog.device("zzzz")
 
 
 def test_fp32_on_an_h100_is_not_the_tensor_core_rate() -> None:

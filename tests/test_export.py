@@ -274,6 +274,8 @@ def test_what_jax_refuses_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ({"model": "mlp", "devices": 0}, "at least 1"),
         ({"model": "mlp", "devices": 10**6}, "at most"),
+        ({"model": NAME, "layers": 10**6}, "must be at most 500 written out: .* one loop"),
+        ({"model": NAME, "layers": 501}, "at most 500"),
         ({"model": "mlp", "batch": -1}, "whole number"),
         ({"model": "mlp", "batch": 1.5}, "whole number"),
         ({"model": "mlp", "widths": (4,)}, "two or more"),

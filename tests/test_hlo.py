@@ -414,8 +414,8 @@ def test_regions_come_after_what_they_read(name: str, split: str) -> None:
 
 def test_the_linear_split_alternates() -> None:
     program = load("tf1l_train_fsdp8.spmd")
-    for fuse, count in ((False, 28), (True, 14)):  # fifteen gathers become one
-        regions = hlo.estimate(program, "A100", split="linear", fuse=fuse).parts
+    for join, count in ((False, 28), (True, 14)):  # fifteen gathers become one
+        regions = hlo.estimate(program, "A100", split="linear", join=join).parts
         assert [r.kind for r in regions] == ["compute", "comm"] * count + ["compute"]
 
 
@@ -604,12 +604,17 @@ def test_the_command_prints_the_keys_and_the_text(capsys: pytest.CaptureFixture[
         "unique_regions",
         "collectives",
         "unknown_ops",
+        "bound_s",
+        "at_least",
     }
-    assert data["regions"] == 29
+    assert data["regions"] == 57
+    assert 0 < data["bound_s"] <= data["total_s"] and data["at_least"] is False
     assert len(data["collectives"]) == 28
     assert data["unknown_ops"] == {}
     assert cli.main(["hlo", "estimate", file, "--device", "H100", "--bandwidth", "50", "--latency", "500"]) == 0
     assert "15 x all_gather over 8" in capsys.readouterr().out
+    assert cli.main(["hlo", "estimate", file, "--device", "H100", "--split", "linear", "--join", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["regions"] == 29  # its messages joined
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The reader of StableHLO text, which needs jaxlib: every form we meet, and files that are wrong by accident or on purpose."""
 
 import csv
+import os
 import random
 import re
 import resource
@@ -232,11 +233,39 @@ def test_a_file_that_is_truncated_binary_or_too_large_is_refused(tmp_path: Path)
         (b"\xff\xfe" + text, "not UTF-8"),
         (b"ML\xefR" + text, "bytecode"),
         (b"\x80" * 1000, "not UTF-8"),
-        (b" " * (64 * 2**20 + 1), "size in bytes"),
+        (b" " * (64 * 2**20 + 1), "larger than 67,108,864 bytes"),
     ):
         path.write_bytes(raw)
         with pytest.raises(InputError, match=says):
             hlo.read(path)
+
+
+def test_a_pipe_is_refused_before_anybody_waits_for_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "p.mlir"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(InputError, match="not a file"):
+            hlo.read(path)
+
+
+@pytest.mark.parametrize("before", ["", "// a comment\n", "\n  "])
+def test_hlo_is_recognised_and_named(before: str) -> None:
+    """What ``compiled.as_text()`` and ``as_text("hlo")`` print, given by mistake."""
+    text = before + "HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}\n\nENTRY main { ... }\n"
+    with pytest.raises(InputError, match=r"f.txt: is HLO, .* give StableHLO: .*lower\(...\).as_text\(\)"):
+        hlo.parse(text, "f.txt")
+
+
+def test_a_cost_that_a_kernel_declares_is_read_behind_its_code() -> None:
+    """A kernel's code stands before its cost, and is longer than what is kept of a configuration."""
+    text = (DATA / "attention_tpu.mlir").read_text().replace(r"body\22: \22", r"body\22: \22" + "A" * 100_000)
+    program = hlo.parse(text, "attention_tpu.mlir")
+    (call,) = (op for op in program.ops() if op.base == "custom_call")
+    assert call.attributes["cost"] == (8640266240, 16777216, 16777216)
+    assert len(call.attributes["config"]) <= 4096
+    none = text.replace(r"\22flops\22:8640266240", r"\22flops\22:-1")
+    (call,) = (op for op in hlo.parse(none, "p").ops() if op.base == "custom_call")
+    assert "cost" not in call.attributes
 
 
 def test_any_damage_is_an_error_of_ours_or_a_program() -> None:

@@ -257,5 +257,6 @@ def device(name: "str | Device") -> Device:
             name,
             [*entries, *(a for d in entries.values() for a in d.aliases)],
             "'mlsysim devices' lists them; a TOML file of yours can add one",
+            len(entries),
         )
     return entries[index[_fold(name)]]

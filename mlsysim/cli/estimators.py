@@ -3,11 +3,13 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from mlsysim import units
 from mlsysim.catalog import Device
 from mlsysim.cli.arguments import efficiency, quantity
 from mlsysim.errors import InputError
 
 if TYPE_CHECKING:
+    from mlsysim.hlo.calls import CallPrice
     from mlsysim.hlo.estimators import Estimator, SystolicArray
 
 NAMES = ("roofline", "systolic", "scalesim", "profile", "composite")
@@ -30,7 +32,10 @@ def program_options(parser: argparse.ArgumentParser) -> None:
         help="fuse operations: where no compiler has (auto), always, or never",
     )
     parser.add_argument(
-        "--efficiency", default=1.0, type=efficiency, help="fraction of the dense peak (default: 1, the bound)"
+        "--efficiency",
+        default=1.0,
+        type=efficiency,
+        help="fraction of the dense peak (default: 1, the roofline itself)",
     )
     parser.add_argument(
         "--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)"
@@ -42,12 +47,25 @@ def program_options(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE=PRECISION",
         help="precision of products of a type, as in f32=fp32 (default for f32: TF32, else FP32, else BF16)",
     )
+    parser.add_argument(
+        "--join",
+        action="store_true",
+        help="also join and cut products and pack messages, as a compiler for the device does (moves more bytes; never faster)",
+    )
+    parser.add_argument(
+        "--custom-call",
+        action="append",
+        default=[],
+        metavar="TARGET=FLOPS,BYTES",
+        help="price of one call of a custom call's target, as in 'my_kernel=2.1 TFLOP,80 MB'; again for another target. Without: "
+        "attention of cuDNN and of Pallas by our attention kernel, a few library calls by a table, others reported as unknown",
+    )
     group = parser.add_argument_group("what prices compute regions")
     group.add_argument(
         "--estimator",
         default="roofline",
         choices=NAMES,
-        help="roofline: bounds of the device (default); systolic: products on systolic arrays by closed forms, the rest by the "
+        help="roofline: what the device's peaks allow (default); systolic: products on systolic arrays by closed forms, the rest by the "
         "roofline; scalesim: the same with products simulated by SCALE-Sim; profile: compile and run every region here with JAX; "
         "composite: products by --products, the rest by --rest",
     )
@@ -70,6 +88,22 @@ def program_options(parser: argparse.ArgumentParser) -> None:
 def fused(args: argparse.Namespace) -> bool | None:
     """Whether to fuse operations, as ``hlo.estimate`` takes it."""
     return None if args.fusion == "auto" else bool(args.fusion == "on")
+
+
+def custom_calls(args: argparse.Namespace) -> dict[str, "CallPrice"]:
+    """Prices of custom calls by target, as ``hlo.estimate`` takes them."""
+    found: dict[str, CallPrice] = {}
+    for text in args.custom_call:
+        target, sign, price = text.rpartition("=")
+        flops, comma, moved = price.partition(",")
+        if not (sign and comma and target):
+            raise InputError(
+                f"--custom-call {text[:60]!r} is not TARGET=FLOPS,BYTES, as in 'my_kernel=2.1 TFLOP,80 MB'"
+            )
+        if target in found:
+            raise InputError(f"--custom-call {target[:60]!r} is priced twice; give one price per target")
+        found[target] = units.parse(flops, "FLOP", "FLOPs"), units.parse(moved, "byte", "bytes")
+    return found
 
 
 def _run_as(pairs: list[str]) -> dict[str, str]:

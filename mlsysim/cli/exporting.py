@@ -46,7 +46,12 @@ def add(verbs: Commands) -> None:
     p.add_argument("--devices", default=1, type=int, help="devices that share the step (default: 1)")
     p.add_argument("--batch", default=1, type=int, help="samples per device; with tp, of all together (default: 1)")
     p.add_argument("--sequence", default=4096, type=int, help="tokens of a sample of a transformer (default: 4096)")
-    p.add_argument("--layers", default=0, type=int, help="layers of a transformer (default: the catalogue's)")
+    p.add_argument(
+        "--layers",
+        default=0,
+        type=int,
+        help="layers of a transformer, at most 500 unless --scan (default: the catalogue's)",
+    )
     p.add_argument("--widths", type=_widths, help="of the MLP, first its inputs and last its classes")
     p.add_argument("--dtype", default="", help="bf16, fp16 or fp32 (default: fp32 for the MLP, bf16 otherwise)")
     p.add_argument(

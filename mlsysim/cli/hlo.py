@@ -8,7 +8,7 @@ from mlsysim.catalog import Device
 from mlsysim.cli import exporting, tracing
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
 from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
-from mlsysim.cli.estimators import fused, pick_estimator, program_options
+from mlsysim.cli.estimators import custom_calls, fused, pick_estimator, program_options
 from mlsysim.errors import InputError
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
 
@@ -56,6 +56,8 @@ def _estimate(args: argparse.Namespace) -> None:
         network=_network(args, device),
         estimator=pick_estimator(args, device),
         cache=args.cache,
+        join=args.join,
+        custom_calls=custom_calls(args),
     )
     if args.json:
         print_json(result.to_dict())
@@ -72,7 +74,8 @@ def add(commands: Commands) -> None:
         parents=[device_options()],
         help="FLOPs, bytes, regions and time of a program, by the roofline of its kernels or another estimator",
         epilog="JSON: flops (without transcendentals and collectives), matrix_flops, transcendentals, bytes, compute_s, "
-        "comm_s, exposed_comm_s, total_s, regions, unique_regions, kernels, collectives (a list), unknown_ops (name: count), "
+        "comm_s, exposed_comm_s, total_s (the roofline of our fusion), bound_s (all in one kernel; null for another estimator), regions, unique_regions, kernels, collectives (a list), unknown_ops (name: count), "
+        "at_least (whether something is unknown), "
         "pricing (estimator, regions, distinct, evaluated, saved, low_s, high_s, seconds by estimator), from_cache.",
     )
     program_options(p)

@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
-from mlsysim.cli.estimators import fused, pick_estimator, program_options
+from mlsysim.cli.estimators import custom_calls, fused, pick_estimator, program_options
 from mlsysim.hlo.chakra.steps import MAX_STEPS, ROUNDINGS
 
 
@@ -19,6 +19,8 @@ def _trace(args: argparse.Namespace) -> None:
         estimator=pick_estimator(args, device),
         rounding=args.rounding,
         most=args.max_nodes,
+        join=args.join,
+        custom_calls=custom_calls(args),
     )
     paths = chakra.write(traces, args.output, args.name, args.force)
     summary = traces.to_dict()

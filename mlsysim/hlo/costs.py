@@ -11,7 +11,7 @@ from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls, equations, products
-from mlsysim.hlo.convolution import convolution_flops
+from mlsysim.hlo.convolution import convolution_flops, valid_positions
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, ELEMENTWISE, EXPANDED, FREE, MOVES, TOUCHING, TRANSCENDENTAL
 from mlsysim.hlo.program import Block, TensorType
 
@@ -27,6 +27,8 @@ class Cost:
     matrix_dtype: str = ""  # input type of the matrix work
     known: bool = True
     gemm: products.Gemm | None = None  # its matrix work as a product
+    ground: str = ""  # of a custom call whose price is the caller's or assumed: whose
+    moves: float | None = None  # bytes that such a price fixes, whatever the sizes of its operands
 
     def times(self, count: float) -> "Cost":
         return Cost(
@@ -37,6 +39,8 @@ class Cost:
             self.matrix_dtype,
             self.known,
             self.gemm,
+            self.ground,
+            None if self.moves is None else self.moves * count,
         )
 
 
@@ -62,6 +66,11 @@ def _contracted(operands: Sequence[TensorType], attributes: Mapping[str, Any]) -
         raise InputError(f"a dot contracts dimension {max(dims)} of tensor<{operands[0]}>") from None
 
 
+def flops_per_mac(operands: Sequence[TensorType]) -> float:
+    """FLOPs of a multiply-add: 2, and of complex numbers 8 (four products and four sums of real ones)."""
+    return 8.0 if any(t.dtype.startswith("complex") for t in operands[:2]) else equations.REAL_MAC
+
+
 def _matrix(
     flops: float, operands: Sequence[TensorType], results: Sequence[TensorType], gemm: products.Gemm | None
 ) -> Cost:
@@ -72,14 +81,15 @@ def _matrix(
 
 def _dot(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
     contracted = _contracted(o, a)
-    flops = equations.dot_flops(r[0].elements, contracted)
+    flops = equations.dot_flops(r[0].elements, contracted, flops_per_mac(o))
     cost = _matrix(flops, o[:2], r, products.of_dot(o[0], r[0], contracted, a))
     return replace(cost, matrix_dtype="f32 exact") if cost.matrix_dtype == "f32" and a.get("precision") else cost
 
 
 def _convolution(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
     shapes = o[0].shape, o[1].shape, r[0].shape
-    return _matrix(convolution_flops(*shapes, a), o[:2], r, products.of_convolution(*shapes, a))
+    work = convolution_flops(*shapes, a) / equations.REAL_MAC * flops_per_mac(o)
+    return _matrix(work, o[:2], r, products.of_convolution(*shapes, a))
 
 
 def _touched(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
@@ -114,8 +124,9 @@ def _fft(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any])
 
 
 def _solve(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
+    # Of a row: as many multiply-adds as unknowns before it, and a division; n^2 for each right side
     side = o[0].shape[-1] if o[0].shape else 1
-    return Cost(flops=2.0 * side * o[1].elements, bytes=o[0].bytes / 2 + o[1].bytes + r[0].bytes)
+    return Cost(flops=float(side * o[1].elements), bytes=o[0].bytes / 2 + o[1].bytes + r[0].bytes)
 
 
 def _cholesky(o: Sequence[TensorType]) -> Cost:
@@ -129,8 +140,62 @@ def _batch_norm(per_element: float, o: Sequence[TensorType], r: Sequence[TensorT
     return Cost(per_element * o[0].elements + 4.0 * features, 0.0, float(features), _traffic(o, r))
 
 
-def _window_elements(a: Mapping[str, Any]) -> int:
-    return math.prod(a.get("window_dimensions", ()))
+def _call(
+    flops: float, roots: float, moves: float | None, traffic: float, o: Sequence[TensorType], ground: str
+) -> Cost:
+    """A custom call that is priced as a whole: FLOPs on the matrix units, at the widest of its first operands."""
+    widest = max(o[:3], key=lambda t: t.bytes / max(1, t.elements)).dtype if o else "f32"
+    moved = traffic if moves is None else moves
+    return Cost(flops, flops, roots, moved, widest if flops else "", ground=ground, moves=moves)
+
+
+def call_cost(
+    price: calls.CallPrice, operands: Sequence[TensorType], results: Sequence[TensorType], attributes: Mapping[str, Any]
+) -> Cost:
+    """Cost of a custom call by the caller's price: (FLOPs, bytes), or a function that returns them."""
+    flops, moves = calls.priced(price, attributes, operands, results)
+    return _call(flops, 0.0, moves, moves, operands, "the price that you gave")
+
+
+def _taps(source: TensorType, windows: TensorType, a: Mapping[str, Any]) -> float:
+    """Elements of the input that windows hold, all windows together: what lies in the padding is nobody's work. A program that
+    was written down without its padding has full windows."""
+    sizes = a.get("window_dimensions", ())
+    if "padding" not in a or not len(sizes) == len(source.shape) == len(windows.shape):
+        return float(windows.elements * math.prod(sizes))
+    ones = (1,) * len(sizes)
+    strides, base, spread = (a.get(f"{key}", ones) for key in ("window_strides", "base_dilations", "window_dilations"))
+    low = [sides[0] for sides in a["padding"]]
+    found = 1
+    for d in range(len(sizes)):
+        of_one = sizes[d], windows.shape[d], source.shape[d], strides[d], low[d], base[d], spread[d]
+        found *= valid_positions(*of_one)
+    return float(found)
+
+
+def _scanned(source: TensorType, result: TensorType, a: Mapping[str, Any]) -> float | None:
+    """Elements along the one dimension over which a window is a running sum: the window is as long as the dimension, and padded
+    on one side only, so that each window holds one element more than its neighbour. None for any other window."""
+    sizes, padding = a.get("window_dimensions", ()), a.get("padding", ())
+    if not len(sizes) == len(padding) == len(source.shape) or source.shape != result.shape:
+        return None
+    if any(set(a.get(key, (1,))) - {1} for key in ("window_strides", "base_dilations", "window_dilations")):
+        return None
+    along = [d for d, size in enumerate(sizes) if size != 1]
+    if len(along) != 1 or any(tuple(padding[d]) != (0, 0) for d in range(len(sizes)) if d not in along):
+        return None
+    n = source.shape[along[0]]
+    running = sizes[along[0]] == n and tuple(padding[along[0]]) in ((n - 1, 0), (0, n - 1))
+    return float(n) if running else None
+
+
+def _reduce_window(body: Cost, o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
+    """One application less than a window has elements. A running sum goes up a tree and down again, twice a reduction."""
+    length = _scanned(o[0], r[0], a)
+    if length is not None:
+        up_and_down = 2 * equations.reduction_flops(o[0].elements, o[0].elements / length)
+        return _applied(body, up_and_down, _traffic(o, r))
+    return _applied(body, equations.reduction_flops(_taps(o[0], r[0], a), r[0].elements), _traffic(o, r))
 
 
 def op_cost(
@@ -180,11 +245,11 @@ def op_cost(
         # Each application takes one element in; every operand of a variadic reduce is part of the same application
         return _applied(body, equations.reduction_flops(operands[0].elements, results[0].elements), traffic)
     if base == "reduce_window":
-        return _applied(body, results[0].elements * (_window_elements(attributes) - 1), traffic)
+        return _reduce_window(body, operands, results, attributes)
     if base == "select_and_scatter":
         gather = bodies[1] if len(bodies) > 1 else body
-        source, window = operands[1].elements, _window_elements(attributes)
-        select = _applied(body, source * (window - 1), traffic)
+        source = operands[1].elements
+        select = _applied(body, _taps(operands[0], operands[1], attributes) - source, traffic)
         put = _applied(gather, source, 0.0)
         return Cost(select.flops + put.flops, 0.0, select.transcendentals + put.transcendentals, traffic)
     if base == "scatter":
@@ -198,6 +263,9 @@ def op_cost(
     if base in COLLECTIVES:  # their time is that of the network
         return FREE_COST
     if base == "custom_call":
+        taken = calls.assumed(attributes, operands)
+        if taken is not None:
+            return _call(taken.flops, taken.transcendentals, taken.bytes, traffic, operands, taken.ground)
         found = calls.custom_call(attributes, operands, results)
         if found is None:
             return Cost(bytes=traffic, known=False)

@@ -4,7 +4,7 @@ from mlsysim._numeric import Num, all_true, maximum
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
-_MAC = 2.0  # FLOPs of one multiplication and one addition
+REAL_MAC = 2.0  # FLOPs of one multiplication and one addition
 _ANY = "(-inf, inf)"
 
 
@@ -15,7 +15,7 @@ _ANY = "(-inf, inf)"
     source="stablehlo2026spec",
     where="dot_general",
 )
-def dot_flops(result_elements: Num, contracted: Num, flops_per_mac: Num = _MAC) -> Num:
+def dot_flops(result_elements: Num, contracted: Num, flops_per_mac: Num = REAL_MAC) -> Num:
     """Work of a dot product of two tensors, with any number of batch, free and contracting dimensions.
 
     Formula: FLOPs = 2 |result| K.
@@ -72,7 +72,7 @@ def convolution_flops(
     output_features: Num,
     feature_groups: Num = 1.0,
     batch_groups: Num = 1.0,
-    flops_per_mac: Num = _MAC,
+    flops_per_mac: Num = REAL_MAC,
 ) -> Num:
     """Work of a convolution, from the products that meet an element of the input.
 

@@ -12,6 +12,8 @@ from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo import slicing
+from mlsysim.hlo.bound import bound
+from mlsysim.hlo.calls import CallPrice
 from mlsysim.hlo.estimators.base import Estimator
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
 from mlsysim.hlo.estimators.pricing import Prices, Pricing
@@ -20,7 +22,7 @@ from mlsysim.hlo.form import read_bounded
 from mlsysim.hlo.fusion import kernels
 from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Collective
-from mlsysim.hlo.joining import Machine
+from mlsysim.hlo.joining import Machine, copy_kept
 from mlsysim.hlo.limits import no_collection
 from mlsysim.hlo.program import Program
 from mlsysim.hlo.roofline import Roofline
@@ -70,7 +72,7 @@ class Estimate:
     """What :func:`estimate` returns: totals of one device in SI units.
 
     ``flops`` are without transcendentals and without the additions of collectives. ``exposed_comm_s`` is the time that
-    nothing computes: ``total_s - compute_s``.
+    nothing computes: ``total_s - compute_s``. ``total_s`` is the roofline of our fusion; ``bound_s`` is what no fusion can beat.
     """
 
     program: str
@@ -97,14 +99,20 @@ class Estimate:
     parts: tuple[Region, ...]
     timeline: Timeline
     pricing: Pricing
+    bound_s: float | None = None  # of the roofline: all in one kernel; see :mod:`mlsysim.hlo.bound`
     from_cache: bool = False  # read back as a whole; then ``parts`` is empty
+
+    @property
+    def at_least(self) -> bool:
+        """Whether something of the program is not counted in full: an operation without a rule, or a loop without a count."""
+        return bool(self.unknown_ops)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the regions and when they run, for JSON."""
         shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
         shown["collectives"] = [asdict(m) for m in self.collectives]
         shown["pricing"] = self.pricing.to_dict()
-        return shown | {"unknown_ops": dict(self.unknown_ops), "notes": list(self.notes)}
+        return shown | {"unknown_ops": dict(self.unknown_ops), "at_least": self.at_least, "notes": list(self.notes)}
 
     @classmethod
     def from_dict(cls, held: Mapping[str, Any]) -> "Estimate":
@@ -132,7 +140,8 @@ class Estimate:
             row("computing", self.compute_s, "s"),
             row("communicating", self.comm_s, "s"),
             row("  of it exposed", self.exposed_comm_s, "s"),
-            row("total", self.total_s, "s"),
+            row("total, at least" if self.at_least else "total", self.total_s, "s"),
+            *([] if self.bound_s is None else [row("bound (one kernel)", self.bound_s, "s")]),
             f"  {self.kernels} kernels in {self.regions} regions, {self.unique_regions} of them different",
             *str(self.pricing).splitlines(),
         ]
@@ -191,9 +200,13 @@ def estimate(
     run_as: Mapping[str, str] | None = None,
     estimator: Estimator | None = None,
     cache: Cache | str | Path | None = None,
-    join: bool | None = None,
+    join: bool = False,
+    custom_calls: Mapping[str, CallPrice] | None = None,
 ) -> Estimate:
     """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
+
+    The total is the roofline of *our fusion*: kernels one after another, none faster than its roofs. A fusion that keeps more on
+    the chip, as a fused attention does, can be faster. ``bound_s`` of the result is what nothing can beat.
 
     Parameters
     ----------
@@ -207,7 +220,7 @@ def estimate(
     network : callable, optional
         Time of a collective; by default rings at the device's scale-up bandwidth, without latency.
     efficiency, memory_efficiency : float
-        Fractions of the peaks of matrix units and memory. At 1 the estimate is a bound.
+        Fractions of the peaks of matrix units and memory. At 1 each kernel takes the least time that its roofs allow.
     run_as : mapping, optional
         Precision that products of a type run at, as in ``{"f32": "fp32"}``.
     estimator : Estimator, optional
@@ -215,8 +228,12 @@ def estimate(
     cache : Cache or folder, optional
         Where prices of regions are kept, and results for files as a whole: then a second run does not even parse.
     join : bool, optional
-        Whether fusing joins products and collectives and cuts products, as a compiler for the device would; without, every
-        operation stays as the program wrote it. By default, unless the estimator runs the operations.
+        Whether fusing also joins products and collectives, and cuts products, as a compiler for the device would. That models the
+        compiler's program: its partial sums and packed messages move more bytes, for an occupancy and a latency that a roofline
+        does not charge, so the estimate can only be longer for it. Not for an estimator that runs the operations.
+    custom_calls : mapping, optional
+        Prices of custom calls by target: (FLOPs, bytes) of one call, or a function of its attributes, operands and results that
+        returns them. They go before our own table (:mod:`mlsysim.hlo.calls`).
 
     Returns
     -------
@@ -232,12 +249,13 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
-    join = not _runs_operations(estimator) if join is None else join
+    if join and _runs_operations(estimator):
+        raise InputError(f"join: the estimator {estimator.name} runs the program's operations as they are written")
     if cache is None:
         with no_collection():
-            return _estimate(_loaded(program), device, split, fuse, network, estimator, join)
+            return _estimate(_loaded(program), device, split, fuse, network, estimator, join, custom_calls)
     cache = cache if isinstance(cache, Cache) else Cache(cache)
-    key = _key(program, device, [split, fuse, join], network, estimator)
+    key = _key(program, device, [split, fuse, join], network, estimator, custom_calls)
     held = cache.get(key) if key else None
     if held is not None:
         try:
@@ -246,7 +264,7 @@ def estimate(
             cache.reject(key, "is no estimate")
     with no_collection():
         cached = CachedEstimator(estimator, cache, device.name)
-        result = _estimate(_loaded(program), device, split, fuse, network, cached, join)
+        result = _estimate(_loaded(program), device, split, fuse, network, cached, join, custom_calls)
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))
@@ -262,8 +280,9 @@ def _key(
     options: Sequence[str | bool | None],
     network: Network | None,
     estimator: Estimator,
+    custom_calls: Mapping[str, CallPrice] | None,
 ) -> str:
-    """Key of a whole result; empty for a program that is no file, and for a network that cannot be described."""
+    """Key of a whole result; empty for a program that is no file, and for a network or a price that cannot be described."""
     if isinstance(program, Program):
         return ""
     try:
@@ -274,6 +293,7 @@ def _key(
             "options": list(options),
             "network": described(network),
             "toolchain": toolchain_of(estimator),
+            "custom calls": described(custom_calls),
         }
     except NotDescribed:
         return ""
@@ -301,9 +321,12 @@ def _estimate(
     network: Network | None,
     estimator: Estimator,
     join: bool,
+    custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
-    graph = build(program)
+    graph = build(program, custom_calls)
     fused = (not graph.optimised) if fuse is None else fuse
+    if fused and not join and not _runs_operations(estimator):
+        graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
     pieces = kernels(graph, fused, _machine(device) if join else None)
     regions = slicing.slices(pieces, split)
     if network is None and any(True for _ in graph.collectives()):
@@ -329,6 +352,8 @@ def _estimate(
             return fsum(message_time(p) for p in region.pieces if isinstance(p, Collective))
         return prices.of(region).seconds
 
+    inner = getattr(estimator, "estimator", estimator)  # of one with a cache
+    least = bound(pieces, graph, inner.clock) if isinstance(inner, RooflineEstimator) else None
     timeline = schedule(regions, region_time)
     messages = [
         Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
@@ -341,6 +366,7 @@ def _estimate(
     notes = _notes(
         program, messages, estimator, not graph.optimised, fused, domain if isinstance(network, Links) else None
     )
+    notes += [f"{n} x custom_call @{name[:160]}" for name, n in graph.assumed.items()]
     notes += getattr(network, "notes", ())
     return Estimate(
         program=program.name,
@@ -367,4 +393,5 @@ def _estimate(
         parts=regions,
         timeline=timeline,
         pricing=prices.summary(),
+        bound_s=None if least is None else max(least, comm),
     )

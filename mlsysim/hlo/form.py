@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.errors import InputError
+from mlsysim.files import read_text
 from mlsysim.hlo.limits import MAX_BYTES, MAX_DEPTH, MAX_OPS, check
 from mlsysim.hlo.program import Block, Op, Program, TensorType
 
@@ -141,18 +142,16 @@ def read_bounded(path: str | Path) -> str:
     Raises
     ------
     InputError
-        For a file that cannot be read, is too large, is bytecode, or is not UTF-8.
+        For what is no plain file, cannot be read, is too large, is bytecode, or is not UTF-8.
     """
     path = Path(path)
+    hint = "the path of a StableHLO program as text, or of its JSON form"
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from None
-    check(len(raw), MAX_BYTES, f"{path.name}: its size in bytes", "split the program")
-    if raw[:4] == b"ML\xefR":
-        raise InputError(f"{path.name}: is bytecode; give the text, as `lowered.as_text()` prints it")
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: not UTF-8 text (byte {error.start}); give the text form of StableHLO") from None
+        return read_text(path, MAX_BYTES, hint, "split the program, or keep its loops rolled")
+    except InputError as error:
+        cause = error.__cause__
+        if not isinstance(cause, UnicodeDecodeError):
+            raise
+        if cause.object[:4] == b"ML\xefR":
+            raise InputError(f"{path.name}: is bytecode; give the text, as `lowered.as_text()` prints it") from None
+        raise InputError(f"{path.name}: not UTF-8 text (byte {cause.start}); give the text form of StableHLO") from None

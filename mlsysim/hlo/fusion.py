@@ -5,6 +5,7 @@ always, inside several when they all run in one kernel anyway, or when reading t
 than reading them once, writing the value, and reading that once for each. A matrix product is a call of a library: it reads its operands from memory, transposed or sliced where
 they stand, and writes its result. A reduction, a scatter or a sort writes its result too, unless its only reader is an
 elementwise operation of the same size, which then runs in its epilogue.
+A value runs inside its readers only if it is not worked out again and again there: see :meth:`_Fuser.find_apart`.
 What reduces rows joins its only reader when that runs over the same rows, as the exponentials of a softmax do: a row stays
 in the multiprocessor. Kernels that do not depend on each other, run over the same number of elements and read the same array
 become one.
@@ -22,7 +23,13 @@ from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, reads_
 from mlsysim.hlo.joining import Machine
 from mlsysim.hlo.opset import LAYOUT, LIBRARY, LIGHT, SAME_SIZE
 
+# Times that a kernel works out one value at different positions, as XLA allows: kAllowedCodeDuplication in
+# xla/service/fusion_node_indexing_evaluation.cc. There too, what is put together from parts runs inside once or not at all.
+MAX_TIMES = 15
 MAX_READS = 96  # arrays that one kernel reads; a bound on the search, and the limit of XLA's GPU compiler
+
+
+_ASSEMBLING = frozenset(("pad", "concatenate"))
 
 
 @dataclass(slots=True)
@@ -47,7 +54,7 @@ class Kernel:
 
     @property
     def bytes(self) -> float:
-        return sum(self.reads.values()) + sum(self.writes.values())
+        return sum(self.reads.values()) + sum(self.writes.values()) + sum(n.extra for n in self.nodes)
 
     def matrix(self) -> dict[str, float]:
         """Matrix FLOPs by input type."""
@@ -220,6 +227,7 @@ class _Fuser:
         self.light_made: set[int] = set()
         self.layout: set[int] = set()  # values that are only another layout of what is in memory
         self.sole: set[int] = set()  # values whose readers all run inside one kernel
+        self.apart: set[int] = set()  # values that would be worked out at too many positions
         self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
 
     def run(self) -> list[Piece]:
@@ -241,6 +249,7 @@ class _Fuser:
                     self.only_reader[value] = item
             else:
                 self.must_write.update(reads_of(item))
+        self.find_apart()
         self.find_sole()
         pieces: list[Piece] = []
         owned: set[int] = set()
@@ -256,6 +265,43 @@ class _Fuser:
             pieces.append(self.kernel(item, reads, owned))
         return _merged(_rows(pieces, set(self.graph.results)))
 
+    def find_apart(self) -> None:
+        """Find the values that their readers may not work out for themselves.
+
+        A reader of the same shape asks for the value at its own position, so that several such readers share one evaluation. A
+        slice, a pad, a transpose asks at a position of its own: two slices of a value are two evaluations, and each asks again for
+        all that the value is made from. Levels of a scan by halves, which slices, adds and interleaves, would double the work
+        from level to level. So a value is written out that one kernel would evaluate more than ``MAX_TIMES`` times, or more than
+        once if it is put together from parts (a pad or a concatenation, or what is computed from one at the same positions).
+        """
+        parts: set[int] = set()
+        for item in self.graph.items:
+            if isinstance(item, Node) and len(item.writes) == 1 and item.base in LIGHT:
+                same = item.base in SAME_SIZE and item.base != "transpose"
+                if item.base in _ASSEMBLING or (same and not parts.isdisjoint(item.reads)):
+                    parts.update(item.writes)
+        asked: dict[int, dict[int, dict[int, int]]] = {}  # by value and kernel, how often each position is asked for
+        for item in reversed(self.graph.items):
+            if not isinstance(item, Node):
+                continue
+            own = {id(item): {id(item): 1}}
+            value = item.writes[0] if len(item.writes) == 1 else -1
+            if item.base in LIGHT and value not in self.must_write and value in asked:
+                times = max(sum(positions.values()) for positions in asked[value].values())
+                if times > (1 if value in parts else MAX_TIMES) and "broadcast" not in item.base:
+                    self.apart.add(value)
+                else:
+                    own = asked[value]
+            same = item.base in SAME_SIZE and item.base != "transpose"
+            for read in dict.fromkeys(item.reads):
+                kernels_of = asked.setdefault(read, {})
+                for kernel, positions in own.items():
+                    there = kernels_of.setdefault(kernel, {})
+                    if same:
+                        there.update(positions)
+                    else:
+                        there[id(item)] = sum(positions.values())
+
     def find_sole(self) -> None:
         """Find the values whose readers all end up in one kernel: those run inside it, however many there are."""
         ends: dict[int, int] = {}  # by value, the kernel that its readers are in; 0 for several
@@ -265,7 +311,7 @@ class _Fuser:
             mine = id(item)
             if item.base in LIGHT and len(item.writes) == 1 and item.writes[0] not in self.must_write:
                 only = ends.get(item.writes[0], 0)
-                if only:
+                if only and item.writes[0] not in self.apart:
                     self.sole.add(item.writes[0])
                     mine = only
             for value in item.reads:
@@ -301,13 +347,16 @@ class _Fuser:
         if len(node.writes) != 1 or len(reads) > MAX_READS or node.updates is not None:
             return False
         value = node.writes[0]
+        if value in self.apart:
+            return False
         readers, written = self.readers.get(value, 0), value in self.must_write
         if not readers:
             return False
         carries = bool(self.heavy) and any(v in self.heavy for v in node.reads if v in self.inputs)
         if carries or node.base not in LIGHT:
             reader = self.only_reader[value]
-            alone = readers == 1 and not written and not node.cost.matrix_flops
+            # Nobody can put a reader into the code of a custom call
+            alone = readers == 1 and not written and not node.cost.matrix_flops and node.base != "custom_call"
             held = {v for v in reader.reads if v in self.heavy and v != value}
             if alone and not held and reader.base in SAME_SIZE and reader.elements == node.elements:
                 self.heavy.add(value)

@@ -1,13 +1,13 @@
 """A program as one graph: calls inlined, loops held with their count, every operation with its cost."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.hlo import calls, trips
-from mlsysim.hlo.costs import Cost, body_cost, op_cost
+from mlsysim.hlo.costs import Cost, body_cost, call_cost, flops_per_mac, op_cost
 from mlsysim.hlo.items import Collective, Fused, Graph, Item, Loop, Node, Product, alive, reads_of, weigh
 from mlsysim.hlo.limits import MAX_DEPTH, MAX_OPS, check
 from mlsysim.hlo.opset import COLLECTIVES, DIALECTS, FREE, TOUCHING
@@ -19,8 +19,9 @@ _INLINE = frozenset(("manual_computation", "named_computation"))
 
 
 class _Builder:
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, prices: Mapping[str, calls.CallPrice] | None = None) -> None:
+        self.program, self.prices = program, prices or {}
+        self.assumed: Counter[str] = Counter()
         self.bytes: list[int] = []
         self.unknown: Counter[str] = Counter()
         self.rules: dict[Any, tuple[int, Cost]] = {}
@@ -60,8 +61,13 @@ class _Builder:
                 bodies = [body_cost(b, self.type_of) for b in op.blocks]
                 operands, results = ([self.type_of(v) for v in ids] for ids in (op.operands, op.results))
                 try:
-                    cost = op_cost(op.name, operands, results, op.attributes, bodies)
-                except (IndexError, TypeError, ValueError) as error:
+                    price = self.prices.get(str(op.attributes.get("target", ""))) if op.base == "custom_call" else None
+                    cost = (
+                        op_cost(op.name, operands, results, op.attributes, bodies)
+                        if price is None
+                        else call_cost(price, operands, results, op.attributes)
+                    )
+                except (IndexError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
                     if isinstance(error, InputError):
                         raise
                     raise InputError(f"{op.name} has operands or attributes that its rule cannot take") from None
@@ -88,7 +94,7 @@ class _Builder:
         if control is not None:
             control(self, op, env, into, depth)
             return
-        if base == "custom_call" and calls.is_free(op.attributes):
+        if base == "custom_call" and calls.is_free(op.attributes) and op.attributes.get("target") not in self.prices:
             self.alias(op, env, into, depth)
             return
         if base in _IDENTITIES and len(op.operands) == 2 and self.identity(op, base, env):
@@ -97,6 +103,8 @@ class _Builder:
         if not cost.known:
             target = op.attributes.get("target")
             self.unknown[f"{op.name} @{str(target)[:80]}" if target is not None else op.name[:80]] += self.weight
+        elif cost.ground:
+            self.assumed[f"{op.attributes['target']}: {cost.ground}"] += self.weight
         reads = tuple([env[v] for v in op.operands])
         size, index, types = self.bytes, self.program.values, self.program.types
         made = len(size)
@@ -111,6 +119,8 @@ class _Builder:
         elif base in _SPREADS and reads[0] in self.splat:
             self.splat[made] = self.splat[reads[0]]
         into.append(node)
+        if cost.moves is not None:
+            node.extra = cost.moves - sum(size[v] for v in dict.fromkeys((*reads, *writes)))
         if base == "custom_call" and len(writes) == 1 and self.type_of(op.results[0]).dtype == "none":
             self.bundles[made] = node, op
 
@@ -185,6 +195,9 @@ class _Builder:
         """A value taken out of the tuple that a call returns: the call wrote it, and its first tells what the call did."""
         node.writes += (env[op.results[0]],)
         operands, kind = [self.type_of(v) for v in made_by.operands], self.type_of(op.results[0])
+        if node.cost.moves is not None:
+            node.extra -= kind.bytes
+            return
         cost = op_cost(made_by.name, operands, [kind], made_by.attributes) if index == 0 else node.cost
         node.cost = replace(cost, bytes=node.cost.bytes + kind.bytes)
 
@@ -231,7 +244,7 @@ class _Builder:
             into.append(Fused(nodes, tuple(dict.fromkeys(env[v] for v in op.results))))
 
     def case(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
-        """The branch with the most work, as the bound must hold whichever is taken."""
+        """The branch with the most work: what a step takes when it is taken (chapter 19, A4)."""
         best: tuple[float, float] = (-1.0, -1.0)
         chosen: list[Item] = []
         ends: tuple[int, ...] = ()
@@ -323,7 +336,7 @@ def _kind(name: str) -> tuple[str, _Control | None]:
 def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
     """Sizes of a product, from its work and the elements of its three matrices."""
     left, right, result = types
-    k = round(cost.matrix_flops / (2 * max(1, result.elements)))
+    k = round(cost.matrix_flops / (flops_per_mac(types) * max(1, result.elements)))
     if not k or not left.elements or not right.elements:
         return None
     rows, columns = left.elements // k, right.elements // k  # each times the batch
@@ -351,15 +364,15 @@ def _frozen(op: Op, index: Sequence[int]) -> Any:
     return tuple(sorted(op.attributes.items())), tuple(block(b) for b in op.blocks)
 
 
-def build(program: Program) -> Graph:
-    """The graph of a program's main function.
+def build(program: Program, prices: Mapping[str, calls.CallPrice] | None = None) -> Graph:
+    """The graph of a program's main function; ``prices`` are the caller's, of custom calls by target.
 
     Raises
     ------
     InputError
         For a program that calls itself, or is too large once its calls are expanded.
     """
-    builder = _Builder(program)
+    builder = _Builder(program, prices)
     main = program.functions[program.main]
     env: dict[int, int] = {}
     builder.new_all(main.arguments, env)
@@ -373,4 +386,4 @@ def build(program: Program) -> Graph:
     items = alive(items, results)
     donated = set(program.donated)
     kept = frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
-    return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops, kept)
+    return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops, kept, builder.assumed)

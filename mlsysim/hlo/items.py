@@ -38,6 +38,7 @@ class Node:
     elements: int = 0  # of its first result
     space: int = 0  # elements that it runs over: those of its result, or of what it reduces
     product: Product | None = None
+    extra: float = 0.0  # bytes that a priced call moves beyond its operands and results; negative where it moves less
     rows: bool = False  # of a reduction: over the last dimensions, so that a row of the input gives an element
 
 
@@ -94,6 +95,9 @@ class Graph:
     unknown: Counter[str] = field(default_factory=Counter)
     ops: int = 0
     kept: frozenset[int] = frozenset()  # values that may not be written over: arguments that are not donated
+    assumed: Counter[str] = field(
+        default_factory=Counter
+    )  # custom calls whose price was given or assumed, and on what ground
 
     def collectives(self) -> Iterator[tuple[Collective, int]]:
         """Every collective with the times it runs, those in loops included."""

@@ -22,6 +22,9 @@ _OPENS, _CLOSES = b"([{<", b")]}>"
 _STEP = {**dict.fromkeys(_OPENS, 1), **dict.fromkeys(_CLOSES, -1)}
 _NOT_BRACKETS = bytes(set(range(256)) - set(_OPENS) - set(_CLOSES))
 _PLACED = re.compile(r'sdy\.sharding\s*=\s*#sdy\.sharding<[^>]*\{"|sharding\s*=\s*"\{devices=|in_shardings=\[[^\n]*\{"')
+_HLO = re.compile(r"\s*(?://[^\n]*\n\s*)*HloModule\b")
+_DECLARED = re.compile(r'"cost_estimate"\s*:\s*\{([^{}]{0,400})\}')  # what a Pallas kernel says that it does
+_COSTS = ("flops", "transcendentals", "bytes_accessed")
 _TRIPS = re.compile(r"known_trip_count\W*n\W*(\d+)")
 
 
@@ -240,7 +243,13 @@ class _Walker:
         return found
 
     def window(self, op: Any) -> dict[str, Any]:
-        return {key: self.ints(op.attributes[key]) for key in ("window_dimensions",) if key in op.attributes}
+        held = op.attributes
+        keys = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+        found: dict[str, Any] = {key: self.ints(held[key]) for key in keys if key in held}
+        found["padding"] = (
+            self.rows(held["padding"]) if "padding" in held else ((0, 0),) * len(found["window_dimensions"])
+        )
+        return found
 
     def collective(self, op: Any) -> dict[str, Any]:
         held = op.attributes
@@ -291,7 +300,16 @@ class _Walker:
         for key in ("backend_config", "mhlo.backend_config"):
             if key in held:
                 attribute = held[key]
-                found["config"] = (attribute.value if hasattr(attribute, "value") else str(attribute))[:4096]
+                text = attribute.value if hasattr(attribute, "value") else str(attribute)
+                found["config"] = text[:4096]
+                if declared := _DECLARED.search(text):
+                    sizes = [re.search(rf'"{key}"\s*:\s*(\d{{1,18}})\b', declared[1]) for key in _COSTS]
+                    if all(sizes):
+                        found["cost"] = tuple(int(size[1]) for size in sizes if size)
+                if isinstance(attribute, self.ir.DictAttr) and "name" in attribute:  # of a Triton kernel
+                    found["kernel"] = str(attribute["name"].value)[:200]
+        if "kernel_name" in held:  # of a Pallas kernel on a TPU
+            found["kernel"] = str(held["kernel_name"].value)[:200]
         return found
 
     def loop(self, op: Any) -> dict[str, Any]:
@@ -356,6 +374,11 @@ def parse(text: str, name: str = "program") -> Program:
     InputError
         For text that does not parse, is too deep or too large, or has dynamic shapes; and without jaxlib.
     """
+    if _HLO.match(text):
+        raise InputError(
+            f"{name}: is HLO, the compiler's own form; give StableHLO: jax.jit(f).lower(...).as_text() prints it, "
+            "as_text('hlo') and compile().as_text() do not"
+        )
     lexical_check(text, name)
     ir, context = _bindings()
     try:

@@ -49,21 +49,31 @@ class Chase:
             return op.blocks[0]
         return self.program.functions.get(op.attributes.get("callee", "")) if op.base == "call" else None
 
-    def condition(self, value: int, known: dict[int, Any]) -> tuple[str, Any, Any] | None:
-        """The comparison that a condition returns."""
+    def conditions(self, value: int, known: dict[int, Any]) -> list[tuple[str, Any, Any]] | None:
+        """The comparisons that must all hold for a condition to hold; None when anything else decides it."""
         self.steps += 1
         if value not in self.defined or self.steps > _MAX_STEPS:
             return None
         op, position = self.defined[value]
         if op.base == "compare" and len(op.operands) == 2:
             left, right = (self.linear(v, known) for v in op.operands)
-            return str(op.attributes.get("direction", "")), left, right
+            truth = self.program.type_of(op.operands[0]).dtype == "i1"
+            if truth and op.attributes.get("direction") == "NE" and right == ("const", 0):
+                return self.conditions(op.operands[0], known)  # a truth value that is not false
+            return [(str(op.attributes.get("direction", "")), left, right)]
+        if op.base == "and" and len(op.operands) == 2:
+            one, other = (self.conditions(v, known) for v in op.operands)
+            return None if one is None or other is None else one + other
+        if op.base == "constant" and op.attributes.get("value"):
+            return []  # always true
         if op.base in _SAME and op.operands:
-            return self.condition(op.operands[0], known)
+            return self.conditions(op.operands[0], known)
         body = self.body(op)
         if body is not None and position < len(body.results):
+            if body.results[position] in body.arguments:
+                return self.conditions(op.operands[body.arguments.index(body.results[position])], known)
             inner = {a: self.linear(v, known) for a, v in zip(body.arguments, op.operands, strict=False)}
-            return self.condition(body.results[position], inner)
+            return self.conditions(body.results[position], inner)
         return None
 
 
@@ -84,11 +94,12 @@ def trip_count(op: Op, chase: Chase) -> int | None:
     """Times that the body of a while loop runs, or None when its counter does not tell.
 
     The count is what the compiler wrote beside the loop, or follows from a counter that starts at a constant, grows
-    by a constant, and is compared with a constant.
+    by a constant, and is compared with a constant. Of several comparisons that must all hold, the first to fail ends the loop:
+    the count is the least of theirs, and unknown if one of them is.
     """
     if isinstance(op.attributes.get("trips"), int):
-        known: int = op.attributes["trips"]
-        return max(0, known)
+        written: int = op.attributes["trips"]
+        return max(0, written)
     chase.steps = 0
     condition, body = op.blocks
     if len(condition.results) != 1:
@@ -101,10 +112,16 @@ def trip_count(op: Op, chase: Chase) -> int | None:
         step = ("carry", i, 0) if value == body.arguments[i] else chase.linear(value, carried)
         steps.append(step)
     chase.steps = 0
-    found = chase.condition(condition.results[0], {a: ("carry", k, 0) for k, a in enumerate(condition.arguments)})
-    if found is None:
-        return None
-    direction, left, right = found
+    known_as = {a: ("carry", k, 0) for k, a in enumerate(condition.arguments)}
+    found = chase.conditions(condition.results[0], known_as)
+    counts = [_turns(one, starts, steps) for one in found or ()]
+    known = [count for count in counts if count is not None]
+    return min(known) if known and len(known) == len(counts) else None
+
+
+def _turns(comparison: tuple[str, Any, Any], starts: list[Any], steps: list[Any]) -> int | None:
+    """Turns before one comparison fails for the first time."""
+    direction, left, right = comparison
 
     def settle(side: Any) -> Any:
         """A carried value that the body returns unchanged is a constant."""

@@ -113,7 +113,7 @@ class Comparison:
 
     @property
     def is_below(self) -> bool:
-        """Whether the prediction is not above the measurement with its rounding, as a bound must not be."""
+        """Whether the prediction is not above the measurement with its rounding, as a roofline of the kernels that ran must not be."""
         return self.predicted <= self.measured.high
 
 

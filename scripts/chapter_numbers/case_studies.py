@@ -39,6 +39,13 @@ def _raw() -> float:
     ).total_s
 
 
+def _bound() -> float:
+    """What no fusion of the 100M step on A100 can beat, in s."""
+    least = case_runs.generation("llama3-100m", "a100").bound_s
+    assert least is not None  # the roofline priced it
+    return least
+
+
 def _steps() -> dict[str, Any]:
     runs = case_runs.comparisons()
     first = runs["a100-llama3-100m"]
@@ -76,6 +83,9 @@ def _steps() -> dict[str, Any]:
         "tool_error": _error(
             metrics.signed_error(figure("tool-roofline-step").value.value, first.measured.value.value)
         ),
+        "tool_compute": _ms(figure("tool-roofline-compute").value.value),
+        "bound": _ms(_bound()),
+        "bound_share": _share(_bound() / first.predicted),
         "tool_raw": _ms(figure("tool-roofline-raw").value.value),
         "raw": _ms(_raw()),
         "launch": units.format(_LAUNCH, "s"),

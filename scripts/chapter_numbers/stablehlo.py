@@ -1,5 +1,6 @@
 """Chapter 19, StableHLO."""
 
+import math
 from typing import Any
 
 from mlsysim import catalog, hlo, roofline, units
@@ -10,6 +11,7 @@ from mlsysim.hlo.graph import build
 from mlsysim.hlo.items import Node
 
 _STEPS = {"mlp": "mlp_train_dp8", "dp8": "tf1l_train_dp8", "fsdp8": "tf1l_train_fsdp8", "tp4": "tf1l_train_dp2tp4"}
+_TOKENS = (32768, 64)  # of a router: tokens and experts
 _SPLITS = ("linear", "dependency")
 _OPTIMISED = "gpuopt_a100_sxm_40"
 
@@ -42,6 +44,15 @@ def _saved(result: Estimate) -> str:
     return _share(equations.reuse_share(len(computing), len(set(computing))))
 
 
+def _running_sum(length: int, width: int) -> hlo.Program:
+    """A cumulative sum down the columns of a matrix, as JAX writes it: a window as long as the column, padded above."""
+    types = (hlo.TensorType("f32", (length, width)), hlo.TensorType("f32"))
+    held = {"window_dimensions": (length, 1), "padding": ((length - 1, 0), (0, 0))}
+    add = hlo.Block((3, 4), (hlo.Op("stablehlo.add", (3, 4), (5,), {}),), (5,))
+    op = hlo.Op("stablehlo.reduce_window", (0, 1), (2,), held, (add,))
+    return hlo.Program("cumsum", types, (0, 1, 0, 1, 1, 1), {"main": hlo.Block((0, 1), (op,), (2,))})
+
+
 def _combining() -> float:
     """Traffic of the kernels of the compiled MLP step that only put arrays side by side or take them apart."""
     pieces = kernels(build(hlo.sample(f"mlp_train_dp8.{_OPTIMISED}")), False)
@@ -62,14 +73,19 @@ def numbers() -> dict[str, Any]:
 
     apart: dict[str, Estimate] = {}
     fused: dict[str, Estimate] = {}
+    joined: dict[str, Estimate] = {}
     theirs: dict[str, Estimate] = {}
     for key, name in _STEPS.items():
         raw = hlo.sample(f"{name}.spmd")
         apart[key], fused[key] = (hlo.estimate(raw, device, fuse=fuse) for fuse in (False, True))
+        joined[key] = hlo.estimate(raw, device, join=True)
         theirs[key] = hlo.estimate(hlo.sample(f"{name}.{_OPTIMISED}"), device)
     llama = ("dp8", "fsdp8", "tp4")
     over = [apart[k].bytes / fused[k].bytes for k in llama]
-    off = [fused[k].bytes / theirs[k].bytes - 1 for k in llama]
+    off = [joined[k].bytes / theirs[k].bytes - 1 for k in llama]
+    below = [1 - fused[k].bytes / theirs[k].bytes for k in llama]
+    cumsum = hlo.estimate(_running_sum(*_TOKENS), "H100")
+    windows = equations.reduction_flops(_TOKENS[1] * math.comb(_TOKENS[0] + 1, 2), _TOKENS[0] * _TOKENS[1])
     linear, dependent = (hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), device, split=s) for s in _SPLITS)
 
     same = [counts.xla_count(f"mlp_train_dp8.{s}").flops for s in ("sm", "spmd", "opt", _OPTIMISED)]
@@ -122,17 +138,31 @@ def numbers() -> dict[str, Any]:
             "dp8": f"{over[0]:.1f}",
             "kernels_apart": str(apart["dp8"].kernels),
             "kernels_fused": str(fused["dp8"].kernels),
+            "kernels_joined": str(joined["dp8"].kernels),
             "kernels_xla": str(theirs["dp8"].kernels),
+            "below_least": _share(min(below), 0),
+            "below_most": _share(max(below), 0),
             "intensity_apart": f"{roofline.arithmetic_intensity(apart['dp8'].flops, apart['dp8'].bytes):.1f}",
             "intensity_fused": f"{roofline.arithmetic_intensity(fused['dp8'].flops, fused['dp8'].bytes):.1f}",
             "low": units.percent(min(off), 0),
             "high": units.percent(max(off), 0),
-            "mlp": units.percent(fused["mlp"].bytes / theirs["mlp"].bytes - 1, 0),
+            "mlp": units.percent(joined["mlp"].bytes / theirs["mlp"].bytes - 1, 0),
             "mlp_combining": _moved(_combining()),
             "mlp_xla": _moved(theirs["mlp"].bytes),
             "more_work": units.percent(theirs["dp8"].flops / fused["dp8"].flops - 1),
         },
+        "windows": {
+            "tokens": f"{_TOKENS[0]:,}",
+            "width": str(_TOKENS[1]),
+            "as_windows": units.format(windows, "FLOP", 3),
+            "as_scan": units.format(cumsum.flops, "FLOP", 3),
+            "time": units.format(cumsum.total_s, "s", 2),
+            "window_time": units.format(windows / catalog.device("H100").vector_flops["fp32"], "s", 2),
+        },
         "loop": {
+            "scan_bytes": _moved(scans["scan"].bytes),
+            "sm_bytes": _moved(scans["sm"].bytes),
+            "slower": units.percent(scans["scan"].compute_s / scans["sm"].compute_s - 1, 0),
             "turns": f"{equations.trip_count(0, 7, 1):g}",
             "xla": units.format(scanned.flops, "FLOP", 4),
             "right": units.format(unrolled.flops, "FLOP", 4),

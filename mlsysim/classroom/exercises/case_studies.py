@@ -10,7 +10,7 @@ from mlsysim.validation import comparing
 from mlsysim.validation.metrics import signed_error
 
 SLUG = "22-case-studies"
-_BOUND = "Put a bound beside a printed measurement, and say how much its rounding leaves open."
+_BOUND = "Put a roofline beside a printed measurement, and say how much its rounding leaves open."
 _SPEEDUP = "Predict a speed-up between generations, and say why its error is not the error of the times."
 _PEAK = "Say what a peak that is taken too high does to a predicted time and to a speed-up."
 _SCALE = "Compare what a device does in a small system with what it does in a large one."
@@ -72,7 +72,7 @@ def _against(g: Inputs, side: float) -> Num:
 _E2 = Exercise(
     id="22.2",
     slug=SLUG,
-    title="The best that a bound may have done",
+    title="The best that a roofline may have done",
     objective=_BOUND,
     points=2,
     prompt="A roofline predicts {predicted} for a step whose measured time is printed as {printed}; one unit of its last "
@@ -98,7 +98,7 @@ _E2 = Exercise(
         ),
         Mistake(
             "unsigned",
-            "A signed error is predicted over measured, minus one: a bound that is too short has a negative one.",
+            "A signed error is predicted over measured, minus one: a roofline that is too short has a negative one.",
             (lambda g: -_against(g, -1.0),),
         ),
     ),

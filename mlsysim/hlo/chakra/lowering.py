@@ -13,6 +13,7 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
+from mlsysim.hlo.calls import CallPrice
 from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet, Value
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
 from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
@@ -51,12 +52,14 @@ def trace(
     estimator: Estimator | None = None,
     rounding: str = "carried",
     most: int = MAX_STEPS,
+    join: bool = False,
+    custom_calls: Mapping[str, CallPrice] | None = None,
 ) -> TraceSet:
     """The Chakra traces of a program whose compute regions run on one kind of device.
 
     Parameters
     ----------
-    program, device, split, fuse, network, estimator
+    program, device, split, fuse, network, estimator, join, custom_calls
         As for :func:`mlsysim.hlo.estimate`. The network gives the time of a broadcast, which ASTRA-sim does not simulate.
     rounding : str
         ``carried`` or ``nearest``: how times become whole microseconds.
@@ -71,7 +74,7 @@ def trace(
     """
     chip = catalog.device(device)
     pricing = _Once(estimator or RooflineEstimator(chip))
-    found = estimate(program, chip, split, fuse, network, estimator=pricing)
+    found = estimate(program, chip, split, fuse, network, estimator=pricing, join=join, custom_calls=custom_calls)
     if found.shapes == "global":
         raise InputError(f"{found.program}: its shapes are those of the whole mesh; partition it, and trace one device")
     steps = unroll(found.parts, lambda region: pricing.get_run_time_estimate(region).seconds, most)

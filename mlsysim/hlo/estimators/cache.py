@@ -96,7 +96,8 @@ def _piece(piece: Piece) -> Any:
         for n in piece.nodes
         for c in (n.cost,)
     ]
-    return ["kernel", nodes, sorted(piece.reads.values()), sorted(piece.writes.values())]
+    extra = [n.extra for n in piece.nodes if n.extra]
+    return ["kernel", nodes, sorted(piece.reads.values()), sorted(piece.writes.values()), *extra]
 
 
 class Cache:

@@ -30,7 +30,7 @@ def kernels_of(region: Region, owner: str) -> list[tuple[Kernel, int]]:
 
 
 class RooflineEstimator:
-    """The sum of its kernels' bounds. ``efficiency`` and ``memory_efficiency`` are fractions of the peaks; at 1 it is a bound."""
+    """The sum of its kernels' rooflines. ``efficiency`` and ``memory_efficiency`` are fractions of the peaks; at 1 no kernel is faster."""
 
     name = "roofline"
 

@@ -6,11 +6,16 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim.catalog import Convnet, Model
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.hlo.limits import MAX_OPS
 
 PARALLELISMS = ("dp", "fsdp", "tp")
 STAGES = ("partitioned", "annotated")
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 MAX_DEVICES = 4096
+OPS_OF_A_LAYER = (
+    1000  # a transformer's layer with its gradient and its optimizer is six hundred operations, split over devices more
+)
+MAX_LAYERS = MAX_OPS // OPS_OF_A_LAYER  # written out; in a loop they do not make the program longer
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,11 @@ class Recipe:
             raise InputError("export: a residual network is exported with dp or fsdp, not with tp")
 
     def _check_llama(self) -> None:
+        if self.layers > MAX_LAYERS and not self.scan:
+            raise InputError(
+                f"export: layers = {self.layers} must be at most {MAX_LAYERS} written out: a layer is up to {OPS_OF_A_LAYER:,} "
+                f"operations, and a program of more than {MAX_OPS:,} is not read; keep them as one loop (--scan, scan=True)"
+            )
         m = self.transformer()
         other = {
             "a mixture of experts": m.is_moe,
