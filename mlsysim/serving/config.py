@@ -55,7 +55,7 @@ class Config:
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     gpu_memory_utilization: float = USABLE
-    prefix_caching: bool = False
+    prefix_caching: bool = True
     block_tokens: int = BLOCK_TOKENS
     max_model_len: int | None = None
     kv_blocks: int | None = None
@@ -88,7 +88,7 @@ class Limits:
     sequences: int  # that run at a time
     blocks: int  # of cache
     block_tokens: int
-    prefix_caching: bool = False
+    prefix_caching: bool = True
     model_len: int | None = None
     window: int = 0  # tokens that a sliding-window layer looks back; 0 without one
 
