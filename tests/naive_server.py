@@ -45,7 +45,9 @@ def serve(
 
     free = list(range(blocks))
     common: list[int] = []  # blocks of the longest prefix that a running job has: the others' are its beginnings
-    holds: dict[int, tuple[int, int]] = {}  # by block: whose tokens it holds, and the place of the block among that job's
+    holds: dict[
+        int, tuple[int, int]
+    ] = {}  # by block: whose tokens it holds, and the place of the block among that job's
 
     def take() -> int:
         found = free.pop(0)

@@ -41,13 +41,14 @@ class Config:
     gpu_memory_utilization : float
         Share of the device memory that the server takes.
     prefix_caching : bool
-        Whether cached leading tokens are used. vLLM's own default is yes; here a trace must say what is cached.
+        Whether a free block keeps what it holds until it is taken: cached leading tokens are used, and a sequence that was
+        thrown out finds its own blocks again. What is cached of a prompt when it first comes, its trace must say.
     block_tokens : int
         Tokens in a block of cache.
     max_model_len : int, optional
         Longest prompt and answer together; none unless given.
     kv_blocks : int, optional
-        Blocks of cache; from the memory of the device unless given.
+        Blocks of cache, as a server prints them; from the memory of the device unless given.
     reserve : float, byte, optional
         Activations and workspaces on each device; eq-activation-reserve unless given.
     """

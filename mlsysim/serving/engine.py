@@ -20,6 +20,7 @@ The state of the sequences that decode is kept in sums, since all of them advanc
 of what changes in it, not of what runs.
 """
 
+import math
 from collections import deque
 
 from mlsysim.fidelity import Batch
@@ -82,7 +83,7 @@ class Engine:
         self.free = limits.blocks
         self._queue = deque([Freed(limits.blocks)])  # of the free blocks: the next to be taken first
         self.step = 0
-        self.busy = 0.0  # s
+        self._edges: list[float] = []  # where the periods without rest begin (negative) and end
         self.prompt_tokens = self.decode_tokens = self.preemptions = 0
         self.most_blocks = 0
         self._prefixes: dict[int, int] = {}  # sequences that run, by the blocks of their prefix
@@ -98,6 +99,11 @@ class Engine:
     @property
     def idle(self) -> bool:
         return not (self.running or self.waiting)
+
+    @property
+    def busy(self) -> float:
+        """Time with a step under way, s: rounded once, so that it never exceeds the time from first to last."""
+        return math.fsum(self._edges)
 
     def submit(self, sequence: Sequence) -> None:
         self.waiting.append(sequence)
@@ -145,7 +151,11 @@ class Engine:
             budget -= chunk
         duration = float(self.steps.time(self._batch(chunks)))
         self._advance(chunks)
-        self.busy += duration
+        if self._edges and self._edges[-1] == now:
+            self._edges.pop()
+        else:
+            self._edges.append(-now)
+        self._edges.append(now + duration)
         self.most_blocks = max(self.most_blocks, limits.blocks - self.free)
         return duration
 
@@ -258,7 +268,7 @@ class Engine:
             pairs += chunk * past + chunk * (chunk + 1) / 2
             read += past + chunk
             if window:
-                windowed_pairs += _seen(past + chunk, window) - _seen(past, window)
+                windowed_pairs += seen(past + chunk, window) - seen(past, window)
                 windowed_read += min(past + chunk, chunk + window)
         decodes = self._decodes
         context = self._bases + decodes * self.step
@@ -331,7 +341,10 @@ class Engine:
             sequence.known = sequence.request.prompt_tokens + sequence.generated
             sequence.computed = sequence.known - 1  # of its newest token there are no keys and values yet
             sequence.blocks = -(-sequence.computed // self.limits.block_tokens) - sequence.shared
-        sequence.start, sequence.whole = sequence.shared, sequence.computed // self.limits.block_tokens - sequence.shared
+        sequence.start, sequence.whole = (
+            sequence.shared,
+            sequence.computed // self.limits.block_tokens - sequence.shared,
+        )
         sequence.freed = self._give(sequence.blocks, wanted=self.limits.prefix_caching)
         self._unshare(sequence)
         sequence.blocks = sequence.computed = 0
@@ -340,7 +353,7 @@ class Engine:
         self.waiting.appendleft(sequence)
 
 
-def _seen(tokens: int, window: int) -> float:
+def seen(tokens: int, window: int) -> float:
     """Query-key pairs of the first tokens of a sequence whose queries see at most ``window`` keys."""
     short = min(tokens, window)
     return short * (short + 1) / 2 + (tokens - short) * window
