@@ -86,6 +86,12 @@ def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
         found = simulate(Steps(service), serving.load(arrivals, 8, 1), Config(max_num_seqs=1, kv_blocks=100))
         waits.append(found.summary()["queue_s"]["mean"])
         assert found.utilisation == pytest.approx(rho, rel=0.03)
+        # request by request: Lindley's recursion, from the times of arrival alone
+        wait, last = 0.0, arrivals[0]
+        for record, at in zip(found.records, arrivals, strict=True):
+            wait = max(0.0, wait + service - (at - last)) if record is not found.records[0] else 0.0
+            last = at
+            assert record.queue_s == pytest.approx(wait, abs=1e-8)
     assert statistics.mean(w for w in waits if w is not None) == pytest.approx(
         capacity.mg1_wait(service, rho, variation=0.0), rel=0.06
     )

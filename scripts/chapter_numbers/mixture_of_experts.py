@@ -63,7 +63,7 @@ def numbers() -> dict[str, Any]:
         return float(ours), measured_collective(f"deepep-{what}-{devices}").value.value
 
     kinds = ("dispatch", "combine")
-    far = min(x / y - 1 for what in kinds for n in (16, 32, 64, 128) for x, y in [deepep(what, n)])
+    far = [x / y - 1 for what in kinds for n in (16, 32, 64, 128) for x, y in [deepep(what, n)]]
     near = [y / x for what in kinds for x, y in [deepep(what, 8)]]
     reach = [160e9 * x / y for what in kinds for x, y in [deepep(what, 8)]]
     return {
@@ -122,7 +122,8 @@ def numbers() -> dict[str, Any]:
             "rings_8": f"{experts.exchange_ratio(8, 8, 4):.2f}",
             "own_8": f"{experts.exchange_ratio(1, 8, 4):.2f}",
             "taken": f"{round((1 - NORMAL_UNITS) * 132):g}",
-            "far": share(-far),
+            "far_low": units.percent(min(far), 0),
+            "far_high": units.percent(max(far), 0),
             "near": " and ".join(f"{x:.1f}" for x in near),
             "reach": " and ".join(units.format(x, "byte/s", 2) for x in reach),
             "gib": f"{infersim.GIGA / units.GB:.2f}",
