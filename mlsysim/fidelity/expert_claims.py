@@ -109,7 +109,7 @@ def padded_crossover(devices: int) -> float:
     """
     w = deployed(devices).work
     sustained = rates(DEVICE).grouped_products.compute
-    return constant_crossover(devices, sustained) - TILE / 2 * w.n_experts / (devices * w.top_k)
+    return constant_crossover(devices, float(sustained)) - float(TILE / 2 * w.n_experts / (devices * w.top_k))
 
 
 def dense_share(rows: float, k: float, n: float) -> float:

@@ -32,7 +32,9 @@ class Given:
         if self.unit == "":
             return str(self.value)
         if self.unit == "1":
-            return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
+            if self.value >= 1e8:
+                return f"{self.value / 1e9:g} billion"
+            return f"{self.value / 1e6:g} million" if self.value >= 1e6 else f"{self.value:g}"
         return units.format(self.value, self.unit)
 
 
