@@ -517,6 +517,14 @@ def test_windows_latents_and_experts_have_their_kernels() -> None:
 
 
 @pytest.mark.independent
+def test_explain_says_when_the_model_does_not_fit() -> None:
+    """A step is priced whatever the memory: 812 GB of weights on one device of 80 GB are named, not refused."""
+    large = step_model(deploy("Llama-3.1-405B", "H100"))
+    assert "does not fit: " in str(large.explain(DECODE)) and " of 80 GB" in str(large.explain(DECODE))
+    assert "\n  fits: " in str(SEVEN.explain(DECODE))
+
+
+@pytest.mark.independent
 def test_explain_shows_every_kernel_with_its_origin() -> None:
     text = str(model(tp=2).explain(MIXED))
     for part in (

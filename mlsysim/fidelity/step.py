@@ -173,6 +173,8 @@ class StepModel:
             "a kernel's own line is one run of it; the terms of the step hold all of them",
             f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
         ]
+        if longest is not None:
+            notes.append(d.reason(d.split.dp, float(batch.context + batch.prefill_read)))
         title = f"One step of {self.model.name} on {d.split.tp:g} x {d.device.name}"
         return Explanation(title, rows, inputs, notes)
 
