@@ -1,4 +1,8 @@
-"""A server written down token by token, in the order of vLLM's scheduler: slow, plain, and apart from the package."""
+"""A server written down token by token, in the order of vLLM's scheduler: slow, plain, and apart from the package.
+
+Here every block of cache is a thing of its own: it is held by a job or by the prefix that jobs share, or it stands in a
+list of free ones, the next to be taken first, with a label that says what it still holds.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +17,7 @@ class Job:
     request: Request
     tokens: int = 0  # prompt and answer so far
     cached: int = 0  # with keys and values
-    blocks: int = 0  # those of its prefix included
+    blocks: list[int] = field(default_factory=list)  # its own, in order, after those of its prefix
     shared: int = 0  # blocks of its prefix
     first: float = -1.0
     last: float = -1.0
@@ -39,9 +43,44 @@ def serve(
     coming = sorted(jobs, key=lambda j: j.request.arrival)
     waiting: list[Job] = []
 
-    def room() -> int:
-        """Blocks that nobody holds: a prefix that several hold counts once, the longest for all."""
-        return blocks - sum(j.blocks - j.shared for j in running) - max((j.shared for j in running), default=0)
+    free = list(range(blocks))
+    common: list[int] = []  # blocks of the longest prefix that a running job has: the others' are its beginnings
+    holds: dict[
+        int, tuple[int, int]
+    ] = {}  # by block: whose tokens it holds, and the place of the block among that job's
+
+    def take() -> int:
+        found = free.pop(0)
+        holds.pop(found, None)
+        return found
+
+    def settle_prefix() -> None:
+        longest = max((j.shared for j in running), default=0)
+        while len(common) < longest:
+            common.append(take())
+        while len(common) > longest:
+            free.append(common.pop())
+
+    def give_up(job: Job) -> None:
+        """It is in ``running`` no more. The last block goes first."""
+        for place, block_of_its in reversed(list(enumerate(job.blocks, job.shared))):
+            if (place + 1) * block <= job.cached:
+                holds[block_of_its] = (id(job), place)
+            free.append(block_of_its)
+        job.blocks, job.shared, job.cached = [], 0, 0
+        settle_prefix()
+
+    def found_again(job: Job) -> tuple[int, list[int]]:
+        """Whole blocks of the shared prefix, and free blocks after them that hold what it computed before."""
+        if not prefix:
+            return 0, []
+        places = {place: at for at, (whose, place) in holds.items() if whose == id(job) and at in free}
+        shared = place = min(job.request.prefix_tokens, job.tokens - 1) // block
+        own = []
+        while place in places and (place + 1) * block <= job.tokens - 1:
+            own.append(places[place])
+            place += 1
+        return shared, own
 
     running: list[Job] = []
     now = 0.0
@@ -56,15 +95,15 @@ def serve(
             job = running[position]
             new = min(job.tokens - job.cached, left)
             while True:
-                more = -(-(job.cached + new) // block) - job.blocks
-                if more <= room():
-                    job.blocks += more
+                more = -(-(job.cached + new) // block) - len(job.blocks) - job.shared
+                if more <= len(free):
+                    job.blocks += [take() for _ in range(more)]
                     chosen.append((job, new))
                     left -= new
                     break
                 victim = running.pop()
                 thrown = True
-                victim.blocks = victim.shared = victim.cached = 0
+                give_up(victim)
                 victim.preemptions += 1
                 victim.decoding = False
                 for pair in [p for p in chosen if p[0] is victim]:
@@ -76,14 +115,19 @@ def serve(
             position += 1
         while not thrown and waiting and left and len(running) < most:
             job = waiting[0]
-            job.cached = min(job.request.prefix_tokens, job.tokens - 1) // block * block if prefix else 0
-            new = min(job.tokens - job.cached, left)
-            job.blocks, job.shared = -(-(job.cached + new) // block), job.cached // block
-            running.append(job)
-            if room() < 0:
-                running.pop()
-                job.cached = job.blocks = job.shared = 0
+            shared, own = found_again(job)
+            cached = (shared + len(own)) * block
+            new = min(job.tokens - cached, left)
+            whole = -(-(cached + new) // block) - shared
+            if whole + max(0, shared - len(common)) > len(free):
                 break
+            for one in own:
+                free.remove(one)
+                del holds[one]
+            job.blocks = own + [take() for _ in range(whole - len(own))]
+            job.cached, job.shared = cached, shared
+            running.append(job)
+            settle_prefix()
             waiting.pop(0)
             chosen.append((job, new))
             left -= new
@@ -104,5 +148,7 @@ def serve(
                 job.decoding = True
                 if len(job.times) == job.request.output_tokens:
                     running.remove(job)
-        assert 0 <= room() <= blocks
+                    give_up(job)
+        held = [b for j in running for b in j.blocks]
+        assert sorted(held + common + free) == list(range(blocks))
     return jobs

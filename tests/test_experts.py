@@ -23,6 +23,7 @@ from mlsysim.fidelity.measured import kernel_tables
 from mlsysim.fidelity.rates import DATASHEET
 from mlsysim.fidelity.rungs import Rungs
 from mlsysim.inference import Deployment, decode_step, deploy, experts_hit, prefill
+from mlsysim.validation.collective_checks import measured_collective
 
 us = 1e-6
 NETWORK = 50e9
@@ -342,6 +343,30 @@ def test_rates_of_deepseek_in_service() -> None:
 
 
 @pytest.mark.independent
+def test_where_an_expert_has_less_than_a_tile_reading_decides() -> None:
+    """eq-grouped-share halves a tile that is one eighth full; with whole tiles of 128 rows reading still takes longer."""
+    peak, read = rates("H800").grouped_products.compute * 1979e12, rates("H800").grouped_products.memory * 3.35e12
+    for tokens in (1, 16, 64, 256, 500):
+        work = expert_layer(v3(8), tokens=tokens).work
+        assert 2 * work.hit * 128 * work.params / peak < work.hit * work.params / read
+
+
+@pytest.mark.published
+def test_combine_takes_twice_the_bytes_of_dispatch() -> None:
+    """deepep2025, low-latency kernels: both of 128 tokens, over nodes."""
+    for devices in (16, 32, 64, 128):
+        layer = expert_layer(v3(devices), tokens=128)
+        for ours, what in ((layer.dispatch_time, "dispatch"), (layer.combine_time, "combine")):
+            measured = measured_collective(f"deepep-{what}-{devices}").value.value
+            assert 0.75 < ours / measured < 1.05
+    # the bandwidth that the source prints, to its two digits: 74 and 39 GB/s
+    for devices, printed in ((16, 74e9), (128, 39e9)):
+        row = measured_collective(f"deepep-combine-{devices}")
+        sent = row.inputs["tokens"] * row.inputs["copies"] * row.inputs["token_bytes"]
+        assert sent / row.value.value == pytest.approx(printed, rel=0.03)
+
+
+@pytest.mark.independent
 def test_one_crossover_at_a_constant_share() -> None:
     d = rates("H800").grouped_products
     b = expert_claims.constant_crossover(8, d.compute)
@@ -349,6 +374,13 @@ def test_one_crossover_at_a_constant_share() -> None:
     arithmetic = layer.work.flops / (d.compute * 1979e12)
     reading = layer.work.hit * layer.work.params / (d.memory * 3.35e12)
     assert arithmetic == pytest.approx(reading)
+    # half a tile of rows for each of a device's 32 experts, of which a token brings 8, is arithmetic at any batch
+    padded = expert_claims.padded_crossover(8)
+    assert padded == pytest.approx(b - 64 * 32 / 8)
+    rows = 8 * 8 * padded / 256
+    work = 2 * 32 * (rows + 64) * layer.work.params
+    assert work / (d.compute * 1979e12) == pytest.approx(reading)
     mine = expert_claims.own_crossover(8)
+    assert mine > padded  # activations are read too
     assert expert_layer(v3(8), tokens=mine - 1).reading_binds and not expert_layer(v3(8), tokens=mine).reading_binds
     assert TILE == 128 and catalog.model("DeepSeek-V3").n_experts == 256

@@ -86,6 +86,12 @@ def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
         found = simulate(Steps(service), serving.load(arrivals, 8, 1), Config(max_num_seqs=1, kv_blocks=100))
         waits.append(found.summary()["queue_s"]["mean"])
         assert found.utilisation == pytest.approx(rho, rel=0.03)
+        # request by request: Lindley's recursion, from the times of arrival alone
+        wait, last = 0.0, arrivals[0]
+        for record, at in zip(found.records, arrivals, strict=True):
+            wait = max(0.0, wait + service - (at - last)) if record is not found.records[0] else 0.0
+            last = at
+            assert record.queue_s == pytest.approx(wait, abs=1e-8)
     assert statistics.mean(w for w in waits if w is not None) == pytest.approx(
         capacity.mg1_wait(service, rho, variation=0.0), rel=0.06
     )
@@ -117,7 +123,7 @@ def test_a_cached_prefix_is_computed_from_its_last_whole_block() -> None:
         found = simulate(Steps(1.0), [Request(0.0, prompt, 1, prefix)], Config(prefix_caching=True, kv_blocks=20))
         blocks = min(prefix, prompt - 1) // 16
         assert found.prompt_tokens == prompt - 16 * blocks == serving.prompt_computed(float(prompt), float(prefix))
-        off = simulate(Steps(1.0), [Request(0.0, prompt, 1, prefix)], Config(kv_blocks=20))
+        off = simulate(Steps(1.0), [Request(0.0, prompt, 1, prefix)], Config(kv_blocks=20, prefix_caching=False))
         assert off.prompt_tokens == prompt
 
 
@@ -125,13 +131,56 @@ def test_a_cached_prefix_is_computed_from_its_last_whole_block() -> None:
 def test_the_last_to_start_is_thrown_out_and_starts_again() -> None:
     # 4 blocks of 16: two prompts of 31 tokens take 2 each, and both want a third after two tokens
     load = [Request(0.0, 31, 10), Request(0.0, 31, 10)]
-    found = simulate(Steps(1.0), load, Config(kv_blocks=4, max_num_seqs=4))
-    first, second = found.records
-    assert (first.preemptions, second.preemptions) == (0, 1)
-    assert first.e2e_s == 10.0
-    # the second had its first two tokens by step 2, waits for the first, computes 33 tokens in step 11, then seven more
-    assert second.ttft_s == 1.0 and second.e2e_s == 18.0
-    assert found.prompt_tokens == 31 + 31 + 33
+    # it has 33 tokens then, 32 of them in two whole blocks; the first takes the last of these, so that the one before is
+    # found again with the prefix cache
+    for caching, again in ((False, 33), (True, 17)):
+        found = simulate(Steps(1.0), load, Config(kv_blocks=4, max_num_seqs=4, prefix_caching=caching))
+        first, second = found.records
+        assert (first.preemptions, second.preemptions) == (0, 1)
+        assert first.e2e_s == 10.0
+        # the second had its first two tokens by step 2, waits for the first, computes again in step 11, then seven more
+        assert second.ttft_s == 1.0 and second.e2e_s == 18.0
+        assert found.prompt_tokens == 31 + 31 + again
+
+
+@independent
+@pytest.mark.parametrize(
+    ("blocks", "again", "cold"),
+    [
+        # The first has 5 blocks, a sixth in step 3, a seventh in step 19, and ends with step 20. The second has 3, and
+        # wants a fourth in step 4 and a fifth in step 20.
+        (12, 0, 0),  # there are enough
+        (
+            11,
+            1,
+            65,
+        ),  # thrown out in step 20 with 64 tokens in 4 whole blocks; nobody takes one: its newest token is left
+        (10, 16, 64),  # thrown out in step 19 with 63; the first takes the fourth block, which was not full
+        (9, 17, 49),  # thrown out in step 4 with 48; in step 19 the first takes the third
+    ],
+)
+def test_a_sequence_that_was_thrown_out_computes_what_others_took(blocks: int, again: int, cold: int) -> None:
+    load = [Request(0.0, 79, 20), Request(0.0, 46, 40)]
+    for caching, missing in ((True, again), (False, cold)):
+        config = Config(kv_blocks=blocks, max_num_seqs=4, prefix_caching=caching)
+        found = simulate(Steps(1.0), load, config)
+        assert [r.preemptions for r in found.records] == [0, int(missing > 0)]
+        assert found.prompt_tokens == 79 + 46 + missing
+        # with a price on prompt tokens the difference is time: nothing runs beside it then
+        slow = simulate(Steps(1.0, prompt=1.0), load, config).records[1]
+        steps = found.records[1].e2e_s
+        assert steps is not None and slow.e2e_s == steps + 79 + 46 + missing
+
+
+@independent
+def test_only_whole_blocks_of_a_prompt_under_way_are_found_again() -> None:
+    # Steps of 22 tokens, 4 blocks. The long prompt gets 12 tokens, then 21 beside the other's one: 33, in 3 blocks. In
+    # step 3 it wants a fourth, which the other has, and goes; its third block held one token. The other ends, and it
+    # finds 32 tokens again: 22 and 6 are left.
+    config = Config(max_num_batched_tokens=22, max_num_seqs=4, kv_blocks=4)
+    found = simulate(Steps(1.0), [Request(0.0, 10, 3), Request(0.0, 60, 1)], config)
+    assert [r.preemptions for r in found.records] == [0, 1]
+    assert found.prompt_tokens == 10 + 12 + 21 + 22 + 6 and found.records[1].ttft_s == 5.0
 
 
 @independent
@@ -321,6 +370,12 @@ def test_arguments_that_make_no_sense() -> None:
         serving.constant(1.0, -3)
     with pytest.raises(InputError, match="cv"):
         serving.lengths(1.0, 3, cv=-1.0)
+    for odd in (math.nan, math.inf, 0.0, 1e-7, 101.0):
+        with pytest.raises(InputError, match="cv"):
+            serving.gamma(1.0, 3, cv=odd)
+    for least in (1e-6, 100.0):
+        assert all(t >= 0 and math.isfinite(t) for t in serving.gamma(1e-3, 50, cv=least))
+        assert all(n >= 1 for n in serving.lengths(20.0, 50, cv=least))
     with pytest.raises(InputError, match="2 output_tokens for 3 arrivals"):
         serving.load((0.0, 1.0, 2.0), 5, (1, 2))
     with pytest.raises(UnknownNameError, match="metric"):
@@ -388,6 +443,71 @@ def test_a_trace_is_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         serving.read_trace(path)
 
 
+# What a full server completes
+
+
+@independent
+def test_saturation_is_that_of_the_mean_step() -> None:
+    bounds = serving.limits(Config(max_num_seqs=64, max_num_batched_tokens=512, kv_blocks=10_000), Steps(1.0))
+    load = serving.load((0.0, 0.5, 1.0), 1000, 200)
+    found = serving.saturation(Steps(0.01, 1e-5, 1e-4), load, bounds)
+    assert found is not None
+    # 64 places, 199 steps of decoding: 64/199 prompts of 1,000 tokens begin in a step
+    step = 0.01 + 1e-5 * 1000 * 64 / 199 + 1e-4 * 64
+    assert found.running == 64 and found.step_time == pytest.approx(step)
+    assert found.rate == pytest.approx(64 / 199 / step)
+    assert found.offered == pytest.approx(2.0) and found.growth == 0
+    assert serving.saturation(Steps(0.01, 1e-5, 1e-4), load, bounds, replicas=3).rate == pytest.approx(
+        3 * 64 / 199 / step
+    )  # type: ignore[union-attr]
+    # 100 blocks: a sequence that decodes attends to 1,100 tokens in the mean, 68.75 blocks and half of its last: one place
+    tight = serving.saturation(Steps(0.01), load, replace(bounds, blocks=100))
+    assert tight is not None and tight.running == 1 and tight.rate == pytest.approx(1 / 199 / 0.01)
+    # a cached prefix shares its blocks and leaves less to compute: 38 blocks shared, 31.2 of its own, and 408 tokens
+    shared = serving.saturation(
+        Steps(0.01, 1e-5), serving.load((0.0, 0.5), 1000, 200, 608), replace(bounds, blocks=100)
+    )
+    assert shared is not None and shared.running == 1
+    assert shared.step_time == pytest.approx(0.01 + 1e-5 * (1000 - 608) / 199)
+    # the budget lets in less: 512 - 500 tokens of prompts a step
+    narrow = serving.saturation(Steps(0.01), load, replace(bounds, sequences=500))
+    assert narrow is not None and narrow.running == 144  # 10,000 blocks over 68.75 + 15/32
+    assert narrow.rate == pytest.approx(min(144 / 199, (512 - 144) / 1000) / 0.01)
+
+
+@independent
+def test_saturation_beside_a_server_that_is_full() -> None:
+    for rate, says in ((3.0, False), (40.0, True)):
+        load = serving.load(
+            serving.poisson(rate, 1500, 5), serving.lengths(300, 1500, 0.6, 6), serving.lengths(150, 1500, 0.6, 7)
+        )
+        config = Config(max_num_seqs=32, max_num_batched_tokens=512, kv_blocks=2000)
+        model = MODELS["Llama-2-7B"]
+        played = simulate(model, load, config)
+        found = serving.saturation(model, load, played.limits)
+        assert found is not None and (found.growth > 0) == says
+        if says:
+            assert played.requests_per_s == pytest.approx(found.rate, rel=0.1)
+            assert found.growth == pytest.approx(found.offered / found.rate - 1)
+            assert played.records[-1].queue_s == pytest.approx(
+                found.growth * played.records[-1].request.arrival, rel=0.15
+            )
+
+
+@independent
+def test_where_there_is_no_saturation_rate() -> None:
+    bounds = serving.limits(Config(kv_blocks=20, max_num_seqs=4), Steps(1.0))
+    assert serving.saturation(Steps(1.0), [], bounds) is None
+    assert serving.saturation(Steps(1.0), [Request(0.0, 5, 1)], bounds) is None  # nothing decodes
+    assert serving.saturation(Steps(1.0), [Request(0.0, 5, 9)], replace(bounds, tokens=1)) is None
+    assert serving.saturation(Steps(1.0), [Request(0.0, 5000, 9)], bounds) is None  # refused
+    once = serving.saturation(Steps(1.0), [Request(0.0, 5, 9)] * 2, bounds)
+    assert once is not None and once.offered == math.inf == once.growth
+    assert once.to_dict()["offered_per_s"] is None is once.to_dict()["wait_growth"]
+    with pytest.raises(InputError, match="replicas"):
+        serving.saturation(Steps(1.0), [], bounds, replicas=0)
+
+
 # Correction and command line
 
 
@@ -399,6 +519,7 @@ def test_a_correction_moves_the_first_and_the_last_token() -> None:
         return {"ttft_s": 1.5, "e2e_s": 4.5, "ignored": 0.0}
 
     after = found.corrected(later)
+    assert after.utilisation == found.utilisation == 1  # of the steps as they were played
     r = after.records[0]
     assert (r.ttft_s, r.e2e_s, r.itl_s, r.queue_s, r.e2e_per_token_s) == (1.5, 4.5, 1.5, 0.0, 1.5)
     assert after.records[1] == found.records[1] and after.records[1].rejected
@@ -414,7 +535,9 @@ def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     args = ["simulate", "--model", "Llama-2-7B", "--device", "H100", "--tp", "1", "--trace", trace(tmp_path), "--json"]
     assert cli.main(args) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"requests", "summary"}
+    assert set(found) == {"requests", "summary", "rates", "saturation"}
+    assert "H100-SXM5-80GB, measured on it" in found["rates"]
+    assert found["saturation"]["rate_per_s"] > 0
     first, second, third = found["requests"]
     assert set(first) == set(serving.METRICS) == set(found["summary"])
     assert 5e-3 < first["itl_s"] < 7e-3 and 10e-3 < first["ttft_s"] < 20e-3
@@ -437,6 +560,32 @@ def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.
     assert "20 requests served" in capsys.readouterr().out
 
 
+def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = [
+        "simulate",
+        "--model",
+        "Llama-3.1-8B",
+        "--requests",
+        "60",
+        "--prompt-tokens",
+        "300",
+        "--output-tokens",
+        "20",
+    ]
+    assert cli.main([*drawn, "--device", "H100", "--rate", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("\nrates: ") == 1 and "H100-SXM5-80GB, measured on it" in text and "'serve' is faster" in text
+    assert text.count("\noffered ") == 1 and "by eq-saturation-rate" in text and "too many" not in text
+    assert cli.main([*drawn, "--device", "B200", "--rate", "1e4", "--kv-blocks", "77"]) == 0
+    text = capsys.readouterr().out
+    assert "measured on other devices" in text and "77 blocks of 16" in text and "too many, the wait grows by" in text
+    assert cli.main([*drawn, "--device", "H100", "--rate", "2", "--no-prefix-caching"]) == 0
+    assert ", prefix cache" not in capsys.readouterr().out
+
+
+DRAWN = ["--rate", "2", "--requests", "9", "--prompt-tokens", "50", "--output-tokens", "5"]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -447,6 +596,16 @@ def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.
         (["--trace", "x.csv", "--tier", "1"], "--tier 1 needs --calibration"),
         (["--trace", "x.csv", "--calibration", "c.json"], "add --tier 1"),
         (["--trace", "x.csv", "--tier", "2"], "invalid choice"),
+        ([*DRAWN, "--requests", "100000000"], "above 2,097,152, as many as a trace may have"),
+        ([*DRAWN, "--requests", "1" + 30 * "0"], "more than 10^15"),
+        ([*DRAWN, "--arrival-cv", "1e308"], "between 1e-06 and 100"),
+        ([*DRAWN, "--arrival-cv", "5e-324"], "between 1e-06 and 100"),
+        ([*DRAWN, "--length-cv", "5e-324"], "or be 0 for equal lengths"),
+        ([*DRAWN, "--prompt-tokens", "1e308"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--prompt-tokens", "0.3"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--prompt-tokens", "1e7", "--length-cv", "1"], "give a smaller mean or cv"),
+        ([*DRAWN, "--rate", "1e-320"], "beyond any float"),
+        ([*DRAWN, "--kv-blocks", "0"], "kv_blocks = 0"),
     ],
 )
 def test_simulate_says_what_is_wrong(more: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -522,7 +681,12 @@ def test_nothing_is_lost_and_nothing_overflows(
         assert found.prompt_tokens == computed and found.decode_tokens == made - len(requests)
     if not config.prefix_caching:
         assert found.prompt_tokens >= computed
-    assert 0 <= found.utilisation <= 1 + 1e-12
+    assert 0 <= found.utilisation <= 1
+    rested = max((r.finished for r in found.records), default=0.0) - min(
+        (r.request.arrival for r in found.records), default=0.0
+    )
+    assert all(b <= rested for b in found.busy)
+    assert sum(found.busy) == pytest.approx(sum(s.duration for s in found.log))
 
 
 @independent

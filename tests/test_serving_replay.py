@@ -5,7 +5,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,33 @@ class Point:
         }
 
 
+SECOND = ROOT.parent / "shared" / "reference" / "serving_second"
+needs_second_runs = pytest.mark.skipif(
+    not SECOND.is_dir(), reason="the measured runs are not beside this checkout (../shared/reference/serving_second)"
+)
+
+
+@needs_second_runs
+@pytest.mark.published
+def test_a_server_whose_cache_is_too_small() -> None:
+    """22 requests at once for 2,537 blocks: with the prefix cache a preempted request finds its own blocks again."""
+    requests = serving.read_trace(SECOND / "codellama-34b-train-1.csv")
+    with (SECOND / "codellama-34b-train-1.measured.csv").open(encoding="utf-8", newline="") as file:
+        measured = list(csv.DictReader(file))
+    model = step_model(deploy("CodeLlama-34B", "H100"))
+    config = Config(max_num_batched_tokens=4096, max_num_seqs=256, kv_blocks=2537)
+    found = simulate(model, requests, config)
+    assert found.preemptions > 0
+    e2e = [(r.e2e_s, float(row["e2e_s"])) for r, row in zip(found.records, measured, strict=True)]
+    assert all(ours is not None for ours, _ in e2e)
+    each = [ours / theirs - 1 for ours, theirs in e2e if ours is not None]
+    assert mape(each) < 0.05 and max(abs(error) for error in each) < 0.10
+    assert abs(sum(ours for ours, _ in e2e if ours) / sum(theirs for _, theirs in e2e) - 1) < 0.05
+    # without it the server computes the same prompts again and again, and takes twice as long
+    cold = simulate(model, requests, replace(config, prefix_caching=False))
+    assert cold.makespan > 1.8 * found.makespan
+
+
 def rows(name: str) -> list[dict[str, str]]:
     with (MEASURED / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -63,12 +90,11 @@ def points() -> Iterable[Point]:
     for p in rows("points.csv"):
         model = step_model(deploy(NAMES[p["model"]], "H100", tp=int(p["tp"])))
         mine = sent.get((p["experiment"], str(int(float(p["sweep_index"] or -1)))), [])
-        # the runs whose prompts share their first 1024 tokens had vLLM's prefix cache on; its first request found it empty
+        # the prompts of some runs share their first 1024 tokens, which only the first request did not find in the prefix cache
         shared = 1024 if "prefix1024" in p["workload"] else 0
         config = Config(
             max_num_batched_tokens=int(float(p["max_num_batched_tokens"] or 8192)),
             max_num_seqs=int(float(p["max_num_seqs"] or 256)),
-            prefix_caching=shared > 0,
         )
         if mine:
             start = min(float(r["arrival_s"]) for r in mine)

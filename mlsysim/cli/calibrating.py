@@ -119,7 +119,12 @@ def add(commands: Commands) -> None:
     p.add_argument("--max-num-seqs", type=int, help="sequences that run at a time (default: the server's)")
     p.add_argument("--gpu-memory-utilization", type=float, default=0.9, help="share of memory taken (default: 0.9)")
     p.add_argument("--kv-blocks", type=int, help="blocks of cache (default: from the memory)")
-    p.add_argument("--prefix-caching", action="store_true", help="use the column prefix_tokens")
+    p.add_argument(
+        "--prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="use the column prefix_tokens, and find a preempted request's own blocks again",
+    )
     p.add_argument("--constant-only", action="store_true", help="fit the constant and no slopes")
     p.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the coefficients go")
     p.set_defaults(run=_calibrate)

@@ -1,12 +1,14 @@
 """``mlsysim simulate``: a trace of requests, or random ones, on a simulated server."""
 
 import argparse
+import math
+from dataclasses import fields
 from typing import Any
 
 from mlsysim import inference, serving, units
 from mlsysim.cli.arguments import Commands, device_options, pick_device, pick_model, print_json, quantity
 from mlsysim.errors import InputError
-from mlsysim.fidelity import step_model
+from mlsysim.fidelity import StepModel, step_model
 
 _DRAWN = ("rate", "requests", "prompt_tokens", "output_tokens")
 
@@ -48,6 +50,7 @@ def _simulate(args: argparse.Namespace) -> None:
         gpu_memory_utilization=args.gpu_memory_utilization,
         prefix_caching=args.prefix_caching,
         max_model_len=args.max_model_len,
+        kv_blocks=args.kv_blocks,
     )
     calibration: Any = None
     if args.tier == 1:
@@ -55,20 +58,50 @@ def _simulate(args: argparse.Namespace) -> None:
 
         calibration = load_calibration(args.calibration)
         calibration.check(model=model.name, device=device.name, tp=args.tp, engine_version=args.engine_version)
+    steps = step_model(deployment)
     found = serving.simulate(
-        step_model(deployment), requests, config, replicas=args.replicas, routing=args.routing, progress=args.progress
+        steps, requests, config, replicas=args.replicas, routing=args.routing, progress=args.progress
     )
+    full = serving.saturation(steps, requests, found.limits, args.replicas)
+    rates = _rates(steps) + (f", and its latencies corrected by {args.calibration}" if calibration is not None else "")
     if calibration is not None:
         found = found.corrected(calibration.apply)
     if args.json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"rates": rates, "saturation": full.to_dict() if full else None})
         return
-    _print(found, f"{model.name} on {args.replicas} x {deployment.devices} {device.name}, tier {args.tier}")
+    _print(
+        found, full, rates, f"{model.name} on {args.replicas} x {deployment.devices} {device.name}, tier {args.tier}"
+    )
 
 
-def _print(found: serving.Simulation, title: str) -> None:
+def _rates(steps: StepModel) -> str:
+    """Whose rates the steps are priced at, in a line."""
+    device = steps.deployment.device.name
+    own = [
+        kind for kind in fields(steps.rates) if not getattr(steps.rates, kind.name).origin.startswith("not measured")
+    ]
+    measured = "measured on it" if own else "measured on other devices"
+    return f"what kernels reach of the datasheet of {device}, {measured} (mlsysim.fidelity.rates)"
+
+
+def _saturated(full: serving.Saturation) -> str:
+    """The load beside what a full server completes of it, in a line."""
+    each = f"{full.running} decoding in a step of {units.format(full.step_time, 's', 3)}"
+    limit = f"a full server completes about {full.rate:.4g}/s by eq-saturation-rate ({each})"
+    if math.isinf(full.offered):
+        return f"all requests come at once; {limit}"
+    line = f"offered {full.offered:.4g} requests/s; {limit}"
+    if full.growth > 0:
+        line += f": too many, the wait grows by {full.growth:.3g} s in every second that they come"
+    return line
+
+
+def _print(found: serving.Simulation, full: serving.Saturation | None, rates: str, title: str) -> None:
     bounds = found.limits
     print(title)
+    print(
+        f"rates: {rates}; 'serve' is faster: the datasheet's own rates unless --calibrated, no kernel starts, and nothing waits"
+    )
     print(
         f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
         + (", prefix cache" if bounds.prefix_caching else "")
@@ -86,6 +119,8 @@ def _print(found: serving.Simulation, title: str) -> None:
         f"{found.mean_batch:.4g} decoding in a step, {found.preemptions} preemptions, "
         f"{found.most_blocks / bounds.blocks:.1%} of the cache at most"
     )
+    if full is not None:
+        print(_saturated(full))
 
 
 def add(commands: Commands) -> None:
@@ -97,7 +132,8 @@ def add(commands: Commands) -> None:
         epilog="The trace has the columns arrival_s, prompt_tokens, output_tokens and, if you like, prefix_tokens (leading "
         "tokens of the prompt that are cached). JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
-        "can never fit; summary, by metric: mean, p50, p90, p99.",
+        "can never fit; summary, by metric: mean, p50, p90, p99; rates, whose the steps have; saturation, null where all answers have "
+        "one token: offered_per_s (null when all come at once), rate_per_s, wait_growth (s per s), running, step_time_s.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
@@ -113,7 +149,15 @@ def add(commands: Commands) -> None:
         "--gpu-memory-utilization", type=float, default=0.9, metavar="F", help="share of memory (default: 0.9)"
     )
     p.add_argument("--max-model-len", type=int, metavar="N", help="longest prompt and answer together")
-    p.add_argument("--prefix-caching", action="store_true", help="do not compute the prefix_tokens of the trace again")
+    p.add_argument(
+        "--kv-blocks", type=int, metavar="N", help="blocks of cache of one server (default: from the memory)"
+    )
+    p.add_argument(
+        "--prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="do not compute what is cached again: the prefix_tokens of the trace, and a preempted request's own blocks",
+    )
     p.add_argument("--replicas", type=int, default=1, help="servers of the same kind (default: 1)")
     p.add_argument("--routing", default="round-robin", choices=tuple(serving.ROUTING), help="between them")
     p.add_argument(

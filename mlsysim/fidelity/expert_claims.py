@@ -13,7 +13,7 @@ from mlsysim import transformer
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.fidelity import infersim
 from mlsysim.fidelity.batches import Batch
-from mlsysim.fidelity.expert_layer import NORMAL_UNITS, ExpertLayer, expert_layer, expert_work
+from mlsysim.fidelity.expert_layer import NORMAL_UNITS, TILE, ExpertLayer, expert_layer, expert_work
 from mlsysim.fidelity.experts import moe_crossover, two_batch_time
 from mlsysim.fidelity.hypotheses import Criterion, Hypothesis
 from mlsysim.fidelity.infersim import Answer, Setup, answer, shape_of
@@ -95,6 +95,21 @@ def constant_crossover(devices: int, share: float) -> float:
     w = m.work
     peak, read = m.machine.peak_flops, m.machine.memory_bandwidth
     return float(moe_crossover(w.n_experts, w.top_k, devices, m.split.expert_bytes, peak, read, share, d.memory))
+
+
+def padded_crossover(devices: int) -> float:
+    """The same with the share of eq-grouped-share: its half tile of rows for each expert is work at every batch.
+
+    Setting rows (rows + tile / 2) / rows for the work of an expert in eq-moe-crossover takes tile / 2 rows for each
+    expert off what a device can have, and tile / 2 x experts / (devices x top_k) off its tokens. Like the constant
+    one it leaves out the bytes of activations, which own_crossover counts.
+
+    >>> round(padded_crossover(8))
+    617
+    """
+    w = deployed(devices).work
+    sustained = rates(DEVICE).grouped_products.compute
+    return constant_crossover(devices, float(sustained)) - float(TILE / 2 * w.n_experts / (devices * w.top_k))
 
 
 def dense_share(rows: float, k: float, n: float) -> float:

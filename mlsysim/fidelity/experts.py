@@ -57,7 +57,7 @@ def tokens_per_expert(tokens: Num, top_k: Num, experts: Num) -> Num:
     where="sec. 3.1",
 )
 def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
-    """Share of the peak that a grouped product reaches when its experts hold so many rows each.
+    """Share of the peak that a grouped product reaches when its experts hold so many rows each, a tile's worth or more.
 
     Formula: e_c = e_inf m / (m + tile / 2).
 
@@ -80,7 +80,9 @@ def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
         A value outside its range.
 
     Assumptions: every expert works on whole tiles, and the last of them is half empty on average, because the counts
-    of tokens are spread over more than one tile. For the arithmetic alone: with few rows memory decides, not this.
+    of tokens are spread over more than one tile. With fewer rows than a tile all of them lie in one, and a kernel that
+    keeps tiles of that size reaches e_inf m / tile, down to half of this; kernels take smaller tiles there, and on the
+    devices that this was fitted to memory decides. For the arithmetic alone.
 
     >>> grouped_share(64, 0.6)
     0.3
@@ -320,21 +322,21 @@ def exchange_ratio(
 ) -> Num:
     """Bytes that all-reduces of everybody's tokens would send, over those of sending tokens to their experts and back.
 
-    Formula: r = passes w e / (k (e_d + e_c)).
+    Formula: r = q n s_a / (k (s_d + s_c)).
 
     Parameters
     ----------
     ranks : float or array, 1
-        Devices w that share the experts.
+        Devices n that share the experts.
     top_k : float or array, 1
         Experts k per token.
     passes : float or array, 1
-        How often the tokens of the whole group are sent: 4 for two ring all-reduces, 2 for gathering the tokens and
+        How often q the tokens of the whole group are sent: 4 for two ring all-reduces, 2 for gathering the tokens and
         reduce-scattering the results (and for the two all-reduces of InferSim, which send everything once).
     element_bytes : float or array, byte
-        Of one number in the all-reduces.
+        Of one number in the all-reduces, s_a.
     dispatch_bytes, combine_bytes : float or array, byte
-        Of one number on its way to an expert and back.
+        Of one number on its way to an expert and back, s_d and s_c.
 
     Returns
     -------
@@ -345,7 +347,7 @@ def exchange_ratio(
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: the same link carries both, the factor (w - 1)/w cancels, and every copy of a token travels.
+    Assumptions: the same link carries both, the factor (n - 1)/n cancels, and every copy of a token travels.
 
     >>> round(exchange_ratio(8, 8), 2), round(exchange_ratio(16, 8), 2)
     (1.33, 2.67)

@@ -14,6 +14,7 @@ from mlsysim.serving.equations import (
     saturation_rate,
 )
 from mlsysim.serving.requests import Request, number, read_trace, rows
+from mlsysim.serving.saturation import Saturation, saturation
 from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Limits",
     "Record",
     "Request",
+    "Saturation",
     "Simulation",
     "Step",
     "StepTimes",
@@ -43,6 +45,7 @@ __all__ = [
     "read_trace",
     "rows",
     "sample_quantile",
+    "saturation",
     "saturation_rate",
     "simulate",
     "summarise",

@@ -5,15 +5,30 @@ import random
 from collections.abc import Sequence
 
 from mlsysim.errors import InputError
-from mlsysim.serving.requests import MAX_TOKENS, Request
+from mlsysim.serving.requests import MAX_ROWS, MAX_TOKENS, Request
+
+# A coefficient of variation outside this leaves no sample that a float can hold: gaps that are all equal to the last
+# digit below it, gaps of which nine in ten round to zero above it.
+SPREAD = (1e-6, 100.0)
 
 
 def _check(owner: str, count: int, **positive: float) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise InputError(f"{owner}: count = {count!r} must be a whole number, zero or more")
+    if count > MAX_ROWS:
+        raise InputError(
+            f"{owner}: count = {count if count < 10**15 else 'more than 10^15'} is above {MAX_ROWS:,}, as many as a trace may have: each "
+            "request and its record stay in memory; play fewer, and several runs with other seeds"
+        )
     for name, value in positive.items():
         if not (math.isfinite(value) and value > 0):
             raise InputError(f"{owner}: {name} = {value!r} must be a number above zero")
+
+
+def _check_spread(owner: str, cv: float, others: str) -> None:
+    low, high = SPREAD
+    if not low <= cv <= high:  # also false for nan
+        raise InputError(f"{owner}: cv = {cv!r} must lie between {low:g} and {high:g}{others}")
 
 
 def constant(rate: float, count: int) -> tuple[float, ...]:
@@ -23,7 +38,7 @@ def constant(rate: float, count: int) -> tuple[float, ...]:
     (0.0, 0.5, 1.0)
     """
     _check("constant", count, rate=rate)
-    return tuple(i / rate for i in range(count))
+    return _finite("constant", rate, tuple(i / rate for i in range(count)))
 
 
 def poisson(rate: float, count: int, seed: int = 0) -> tuple[float, ...]:
@@ -34,7 +49,7 @@ def poisson(rate: float, count: int, seed: int = 0) -> tuple[float, ...]:
     """
     _check("poisson", count, rate=rate)
     draw = random.Random(seed)
-    return _cumulative([-math.log(1.0 - draw.random()) / rate for _ in range(count)])
+    return _cumulative("poisson", rate, [-math.log(1.0 - draw.random()) / rate for _ in range(count)])
 
 
 def gamma(rate: float, count: int, cv: float, seed: int = 0) -> tuple[float, ...]:
@@ -43,17 +58,26 @@ def gamma(rate: float, count: int, cv: float, seed: int = 0) -> tuple[float, ...
     >>> len(gamma(rate=2.0, count=5, cv=3.0))
     5
     """
-    _check("gamma", count, rate=rate, cv=cv)
+    _check("gamma", count, rate=rate)
+    _check_spread("gamma", cv, "; 'constant' has arrivals without spread")
     draw, shape = random.Random(seed), cv**-2
-    return _cumulative([draw.gammavariate(shape, 1.0 / (shape * rate)) for _ in range(count)])
+    return _cumulative("gamma", rate, [draw.gammavariate(shape, 1.0 / shape) / rate for _ in range(count)])
 
 
-def _cumulative(gaps: Sequence[float]) -> tuple[float, ...]:
+def _cumulative(owner: str, rate: float, gaps: Sequence[float]) -> tuple[float, ...]:
     found, now = [], 0.0
     for gap in gaps:
         now += gap
         found.append(now)
-    return tuple(found)
+    return _finite(owner, rate, tuple(found))
+
+
+def _finite(owner: str, rate: float, times: tuple[float, ...]) -> tuple[float, ...]:
+    if times and not math.isfinite(times[-1]):
+        raise InputError(
+            f"{owner}: rate = {rate!r} sets the last of {len(times):,} arrivals beyond any float; give a higher rate"
+        )
+    return times
 
 
 def lengths(mean: float, count: int, cv: float = 0.0, seed: int = 0) -> tuple[int, ...]:
@@ -62,13 +86,20 @@ def lengths(mean: float, count: int, cv: float = 0.0, seed: int = 0) -> tuple[in
     >>> lengths(mean=200, count=3)
     (200, 200, 200)
     """
-    _check("lengths", count, mean=mean)
-    if not (math.isfinite(cv) and cv >= 0):
-        raise InputError(f"lengths: cv = {cv!r} must be a number, zero or more")
+    _check("lengths", count)
+    if not 1 <= mean <= MAX_TOKENS:  # also false for nan
+        raise InputError(f"lengths: mean = {mean!r} must lie between 1 and {MAX_TOKENS:,} tokens")
     if cv == 0:
-        return (max(1, round(mean)),) * count
+        return (round(mean),) * count
+    _check_spread("lengths", cv, ", or be 0 for equal lengths")
     draw, shape = random.Random(seed), cv**-2
-    return tuple(min(MAX_TOKENS, max(1, round(draw.gammavariate(shape, mean / shape)))) for _ in range(count))
+    found = tuple(max(1, round(draw.gammavariate(shape, mean / shape))) for _ in range(count))
+    if found and max(found) > MAX_TOKENS:
+        raise InputError(
+            f"lengths: mean = {mean!r} with cv = {cv!r} draws {max(found):,} tokens, above the {MAX_TOKENS:,} that a request may "
+            "have; give a smaller mean or cv"
+        )
+    return found
 
 
 def load(

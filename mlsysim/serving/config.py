@@ -38,13 +38,14 @@ class Config:
     gpu_memory_utilization : float
         Share of the device memory that the server takes.
     prefix_caching : bool
-        Whether cached leading tokens are used. vLLM's own default is yes; here a trace must say what is cached.
+        Whether a free block keeps what it holds until it is taken: cached leading tokens are used, and a sequence that was
+        thrown out finds its own blocks again. What is cached of a prompt when it first comes, its trace must say.
     block_tokens : int
         Tokens in a block of cache.
     max_model_len : int, optional
         Longest prompt and answer together; none unless given.
     kv_blocks : int, optional
-        Blocks of cache; from the memory of the device unless given.
+        Blocks of cache, as a server prints them; from the memory of the device unless given.
     reserve : float, byte, optional
         Activations and workspaces on each device; eq-activation-reserve unless given.
     """
@@ -52,7 +53,7 @@ class Config:
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     gpu_memory_utilization: float = USABLE
-    prefix_caching: bool = False
+    prefix_caching: bool = True
     block_tokens: int = BLOCK_TOKENS
     max_model_len: int | None = None
     kv_blocks: int | None = None
@@ -85,7 +86,7 @@ class Limits:
     sequences: int  # that run at a time
     blocks: int  # of cache
     block_tokens: int
-    prefix_caching: bool = False
+    prefix_caching: bool = True
     model_len: int | None = None
     window: int = 0  # tokens that a sliding-window layer looks back; 0 without one
 

@@ -5,22 +5,36 @@
    So at most one prompt is unfinished at the end of a step, and its sequence is the last of those that run.
 2. No more sequences run at a time than the server is told.
 3. A sequence takes blocks of cache as its tokens need them. When no block is free for one that runs, the one that
-   started last loses its blocks, goes back to the head of the queue, and computes prompt and answer so far again; no
-   waiting request is taken in during that step. A waiting request that finds too few free blocks waits.
-4. With the prefix cache, whole blocks of the cached prefix are not computed, but at least the last token is. All
+   started last loses its blocks and goes back to the head of the queue; no waiting request is taken in during that
+   step. A waiting request comes in when the blocks of its first part are free, those that it finds again among them.
+4. Free blocks stand in a queue: they are taken from its head, and what a sequence gives up is put at its end, the last
+   block first. With the prefix cache a free block keeps what it holds until somebody takes it. So a sequence that was
+   thrown out finds its own whole blocks again, from the first up to where the next one has been taken, and computes
+   the rest of prompt and answer; without the prefix cache it computes all of them.
+5. With the prefix cache, whole blocks of the cached prefix are not computed, but at least the last token is. All
    prefixes are taken for beginnings of the same text, so that sequences that run share those blocks: the longest
    prefix among them counts once. A prefix that nobody uses makes room for others and is still found later.
-5. The first token comes at the end of the step that finishes the prompt, every other at the end of a step.
+6. The first token comes at the end of the step that finishes the prompt, every other at the end of a step.
 
 The state of the sequences that decode is kept in sums, since all of them advance together: the cost of a step is that
 of what changes in it, not of what runs.
 """
 
+import math
 from collections import deque
 
 from mlsysim.fidelity import Batch
 from mlsysim.serving.config import Limits, StepTimes
 from mlsysim.serving.requests import Request
+
+
+class Freed:
+    """Neighbours in the queue of free blocks: how many are left of them, and whether somebody may want them back."""
+
+    __slots__ = ("count", "wanted")
+
+    def __init__(self, count: int, wanted: bool = False) -> None:
+        self.count, self.wanted = count, wanted
 
 
 class Sequence:
@@ -33,12 +47,15 @@ class Sequence:
         "finish",
         "finished",
         "first",
+        "freed",
         "generated",
         "known",
         "preemptions",
         "request",
         "scheduled",
         "shared",
+        "start",
+        "whole",
     )
 
     def __init__(self, request: Request) -> None:
@@ -48,6 +65,8 @@ class Sequence:
         self.generated = 0  # output tokens when it last entered a prompt pass
         self.blocks = 0  # of its own, while its prompt is under way
         self.shared = 0  # blocks of its prefix
+        self.freed: Freed | None = None  # where its own blocks stand since it was thrown out
+        self.start = self.whole = 0  # they began at that block, and so many of them were full
         self.base = 0  # while it decodes: context in step s is base + s
         self.finish = -1  # the step with its last token; -1 unless it decodes
         self.scheduled = self.first = self.finished = -1.0
@@ -62,8 +81,9 @@ class Engine:
         self.waiting: deque[Sequence] = deque()
         self.running: dict[Sequence, None] = {}  # in the order in which they started
         self.free = limits.blocks
+        self._queue = deque([Freed(limits.blocks)])  # of the free blocks: the next to be taken first
         self.step = 0
-        self.busy = 0.0  # s
+        self._edges: list[float] = []  # where the periods without rest begin (negative) and end
         self.prompt_tokens = self.decode_tokens = self.preemptions = 0
         self.most_blocks = 0
         self._prefixes: dict[int, int] = {}  # sequences that run, by the blocks of their prefix
@@ -80,6 +100,11 @@ class Engine:
     def idle(self) -> bool:
         return not (self.running or self.waiting)
 
+    @property
+    def busy(self) -> float:
+        """Time with a step under way, s: rounded once, so that it never exceeds the time from first to last."""
+        return math.fsum(self._edges)
+
     def submit(self, sequence: Sequence) -> None:
         self.waiting.append(sequence)
 
@@ -93,7 +118,7 @@ class Engine:
         while self._needs[self.step % block] > self.free:
             self._preempt()
             preempted = True
-        self.free -= self._needs[self.step % block]
+        self._take(self._needs[self.step % block])
         budget = limits.tokens - self._decodes
         chunks = []
         if (partial := self._partial) is not None:
@@ -107,12 +132,15 @@ class Engine:
         while not preempted and budget > 0 and self.waiting and len(self.running) < limits.sequences:
             sequence = self.waiting[0]
             shared = self._shareable(sequence)
-            chunk = min(sequence.known - shared * block, budget)
-            blocks = -(-(shared * block + chunk) // block) - shared
-            if blocks + max(0, shared - self._resident) > self.free:
+            found = self._own(sequence, shared)
+            sequence.computed = (shared + found) * block
+            chunk = min(sequence.known - sequence.computed, budget)
+            sequence.blocks = -(-(sequence.computed + chunk) // block) - shared
+            # the blocks that it finds again are free blocks too, and must still be there when the others are taken
+            if sequence.blocks + max(0, shared - self._resident) > self.free:
                 break
-            sequence.computed, sequence.blocks = shared * block, blocks
-            self.free -= blocks
+            self._take_back(sequence, found)
+            self._take(sequence.blocks - found)
             self._share(sequence, shared)
             self.waiting.popleft()
             self.running[sequence] = None
@@ -123,7 +151,11 @@ class Engine:
             budget -= chunk
         duration = float(self.steps.time(self._batch(chunks)))
         self._advance(chunks)
-        self.busy += duration
+        if self._edges and self._edges[-1] == now:
+            self._edges.pop()
+        else:
+            self._edges.append(-now)
+        self._edges.append(now + duration)
         self.most_blocks = max(self.most_blocks, limits.blocks - self.free)
         return duration
 
@@ -133,6 +165,8 @@ class Engine:
         for sequence in self._finishing.pop(self.step, ()):
             if sequence.finish == self.step:
                 self._leave(sequence, self.step)
+                self._give(-(-(sequence.base + self.step) // self.limits.block_tokens) - sequence.shared)
+                self._unshare(sequence)
                 del self.running[sequence]
                 finished.append(sequence)
         for sequence in self._done:
@@ -143,7 +177,7 @@ class Engine:
             if left:
                 self._enter(sequence, left)
             else:
-                self.free += sequence.blocks
+                self._give(sequence.blocks)
                 self._unshare(sequence)
                 del self.running[sequence]
                 finished.append(sequence)
@@ -163,7 +197,7 @@ class Engine:
         if shared:
             self._prefixes[shared] = self._prefixes.get(shared, 0) + 1
             if shared > self._resident:
-                self.free -= shared - self._resident
+                self._take(shared - self._resident)
                 self._resident = shared
 
     def _unshare(self, sequence: Sequence) -> None:
@@ -173,15 +207,55 @@ class Engine:
                 del self._prefixes[shared]
                 if shared == self._resident:
                     self._resident = max(self._prefixes, default=0)
-                    self.free += shared - self._resident
+                    self._give(shared - self._resident)
             sequence.shared = 0
+
+    # The queue of free blocks
+
+    def _take(self, blocks: int) -> None:
+        """Blocks from the head of the queue; what they held is lost."""
+        self.free -= blocks
+        while blocks:
+            head = self._queue[0]
+            taken = min(blocks, head.count)
+            head.count -= taken
+            blocks -= taken
+            if not head.count:
+                self._queue.popleft()
+
+    def _give(self, blocks: int, wanted: bool = False) -> Freed | None:
+        """Put blocks at the end of the queue, the last of a sequence first."""
+        self.free += blocks
+        if wanted:
+            freed = Freed(blocks, wanted)
+            self._queue.append(freed)
+            return freed
+        if self._queue and not self._queue[-1].wanted:
+            self._queue[-1].count += blocks
+        else:
+            self._queue.append(Freed(blocks))
+        return None
+
+    def _own(self, sequence: Sequence, shared: int) -> int:
+        """Whole blocks of its own after the shared ones that a sequence which was thrown out finds again."""
+        if sequence.freed is None:
+            return 0
+        return max(0, sequence.start + min(sequence.freed.count, sequence.whole) - shared)
+
+    def _take_back(self, sequence: Sequence, found: int) -> None:
+        """Take those out of the queue, from where they stand."""
+        if sequence.freed is not None:
+            sequence.freed.count -= found
+            sequence.freed.wanted = False
+            self.free -= found
+            sequence.freed = None
 
     def _extend(self, sequence: Sequence, chunk: int) -> bool:
         """Take the blocks that the next chunk of a prompt needs, if they are free."""
         more = -(-(sequence.computed + chunk) // self.limits.block_tokens) - sequence.shared - sequence.blocks
         if more > self.free:
             return False
-        self.free -= more
+        self._take(more)
         sequence.blocks += more
         return True
 
@@ -194,7 +268,7 @@ class Engine:
             pairs += chunk * past + chunk * (chunk + 1) / 2
             read += past + chunk
             if window:
-                windowed_pairs += _seen(past + chunk, window) - _seen(past, window)
+                windowed_pairs += seen(past + chunk, window) - seen(past, window)
                 windowed_read += min(past + chunk, chunk + window)
         decodes = self._decodes
         context = self._bases + decodes * self.step
@@ -245,37 +319,41 @@ class Engine:
             self._outgrowing.setdefault(window + 1 - base, []).append(sequence)
 
     def _leave(self, sequence: Sequence, step: int) -> None:
-        """Take it out of the sums and its blocks back; ``step`` is the last in which it took part."""
-        base, block = sequence.base, self.limits.block_tokens
+        """Take it out of the sums; ``step`` is the last in which it took part."""
+        base = sequence.base
         self._decodes -= 1
         self._bases -= base
-        self._needs[(1 - base) % block] -= 1
-        self.free += -(-(base + step) // block) - sequence.shared
-        self._unshare(sequence)
+        self._needs[(1 - base) % self.limits.block_tokens] -= 1
         if self.limits.window and base + step <= self.limits.window and sequence.known < self.limits.window:
             self._short -= 1
             self._short_bases -= base
         sequence.finish = -1
 
     def _preempt(self) -> None:
-        """Throw out the sequence that started last; it computes everything again."""
+        """Throw out the sequence that started last."""
         sequence, _ = self.running.popitem()
         if sequence is self._partial:
             self._partial = None
-            self.free += sequence.blocks
-            self._unshare(sequence)
         else:
             left = sequence.finish - (self.step - 1)
             self._leave(sequence, self.step - 1)
             sequence.generated = sequence.request.output_tokens - left
             sequence.known = sequence.request.prompt_tokens + sequence.generated
+            sequence.computed = sequence.known - 1  # of its newest token there are no keys and values yet
+            sequence.blocks = -(-sequence.computed // self.limits.block_tokens) - sequence.shared
+        sequence.start, sequence.whole = (
+            sequence.shared,
+            sequence.computed // self.limits.block_tokens - sequence.shared,
+        )
+        sequence.freed = self._give(sequence.blocks, wanted=self.limits.prefix_caching)
+        self._unshare(sequence)
         sequence.blocks = sequence.computed = 0
         sequence.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(sequence)
 
 
-def _seen(tokens: int, window: int) -> float:
+def seen(tokens: int, window: int) -> float:
     """Query-key pairs of the first tokens of a sequence whose queries see at most ``window`` keys."""
     short = min(tokens, window)
     return short * (short + 1) / 2 + (tokens - short) * window

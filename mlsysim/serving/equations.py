@@ -160,7 +160,7 @@ def activation_reserve(
 def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_time: Num) -> Num:
     """Requests per second that a full server completes: what its sequences finish, or what its prompts' share lets in.
 
-    Formula: X = min(d / n, (T - d) / p) / t.
+    Formula: X = min(d / n, (T - d) / p) / t_step.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
     prompt : float or array, 1
         Tokens p of a prompt that are not cached.
     step_time : float or array, s
-        Time of a step with those sequences and with their share of prompt tokens.
+        Time t_step of the mean step, with those sequences and the prompt tokens that begin beside them.
 
     Returns
     -------

@@ -12,7 +12,7 @@ from mlsysim.errors import InputError
 from mlsysim.files import read_text
 
 MAX_FILE_BYTES = 1 << 28
-MAX_ROWS = 1 << 21
+MAX_ROWS = 1 << 21  # requests of a trace, drawn ones too: with its record each takes about half a kilobyte
 MAX_TOKENS = 10**7  # of one prompt or answer: beyond any model, and a bound on what an unknown file can ask for
 _NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
 _OPTIONAL = ("prefix_tokens",)

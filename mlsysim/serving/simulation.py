@@ -92,6 +92,7 @@ class Simulation:
     decode_tokens: int
     preemptions: int
     most_blocks: int  # in use at a time on one replica
+    clock: float = 0.0  # s, from the first arrival to the end of the last step as they were played
     log: tuple[Step, ...] = ()
 
     @property
@@ -106,9 +107,11 @@ class Simulation:
 
     @property
     def utilisation(self) -> float:
-        """Share of the makespan in which a replica has a step under way, on average."""
-        span = self.makespan
-        return sum(self.busy) / (self.replicas * span) if span else 0.0
+        """Share of the time from the first arrival to the last token in which a replica has a step under way.
+
+        The mean over the replicas, of the steps as they were played: a correction of the latencies leaves it alone.
+        """
+        return math.fsum(self.busy) / (self.replicas * self.clock) if self.clock else 0.0
 
     @property
     def requests_per_s(self) -> float:
@@ -278,6 +281,7 @@ def simulate(
         Record(r, rejected=refusal) if s is None else Record(r, place, s.scheduled, s.first, s.finished, s.preemptions)
         for r, s, refusal, place in zip(requests, sequences, refusals, places, strict=True)
     )
+    served = [r for r in records if not r.rejected]
     return Simulation(
         records=records,
         limits=bounds,
@@ -288,6 +292,7 @@ def simulate(
         decode_tokens=sum(e.decode_tokens for e in engines),
         preemptions=sum(e.preemptions for e in engines),
         most_blocks=max(e.most_blocks for e in engines),
+        clock=max(r.finished for r in served) - min(r.request.arrival for r in served) if served else 0.0,
         log=tuple(log),
     )
 

@@ -232,7 +232,6 @@ def config_of(run: ServingRun) -> serving.Config:
     return serving.Config(
         max_num_batched_tokens=run.max_num_batched_tokens,
         max_num_seqs=run.max_num_seqs,
-        prefix_caching=run.prefix_tokens > 0,
         kv_blocks=None if run.cache_tokens is None else run.cache_tokens // block,
     )
 

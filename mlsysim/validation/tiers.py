@@ -41,7 +41,6 @@ def replayed(name: str) -> tuple[calibration.Request, ...]:
     config = Config(
         max_num_batched_tokens=run.max_num_batched_tokens,
         max_num_seqs=run.max_num_seqs,
-        prefix_caching=run.prefix_tokens > 0,
         kv_blocks=run.cache_tokens // 16 if run.cache_tokens else None,
     )
     steps = step_model(deploy(run.model, run.device, tp=run.tp))

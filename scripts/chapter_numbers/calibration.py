@@ -90,6 +90,7 @@ def numbers() -> dict[str, Any]:
             "tier0": _share(_mean(full, "tier0_error")),
             "tier1": _share(_mean(full, "tier1_error")),
             "worst": _share(max(s.tier1_error for s in full)),
+            "constant_seconds": _share(_mean(scores["e2e_s", False, False], "tier1_error")),
             "constant_only": _share(_mean(scores["e2e_s", False, True], "tier1_error")),
             "itl_tier0": _share(_mean(scores["itl_s", False, True], "tier0_error")),
             "itl_constant": _share(_mean(scores["itl_s", False, True], "tier1_error")),

@@ -1,12 +1,14 @@
 """Chapter 16, mixture of experts."""
 
+import math
 from typing import Any
 
 from mlsysim import inference, transformer, units
 from mlsysim.fidelity import Batch, expert_claims, experts, infersim, step_model
 from mlsysim.fidelity.expert_claims import PUBLISHED, SETTING, both, own_rate
-from mlsysim.fidelity.expert_layer import NORMAL_UNITS, expert_layer
+from mlsysim.fidelity.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS, TILE, ExpertLayer, expert_layer
 from mlsysim.inference import deploy
+from mlsysim.validation.collective_checks import measured_collective
 
 
 def _pieces() -> float:
@@ -43,6 +45,27 @@ def numbers() -> dict[str, Any]:
     first, theirs = both(8, 1)
     setup = infersim.Setup(infersim.shape_of("DeepSeek-V3"), "H800", devices=8, tokens=64, fp8=True)
     eight = claims["H7e"]
+    tiled = one.rates.grouped_products.compute * experts.tokens_per_expert(512, w.top_k, w.n_experts) / TILE
+    looked_up = 16.0
+
+    def arithmetic(layer: ExpertLayer, share: float | None = None) -> float:
+        return float(layer.work.flops / ((layer.share if share is None else share) * d.machine.peak_flops))
+
+    def worth(devices: int, tokens: float) -> ExpertLayer:
+        """A layer with the messages that a server would choose for so many tokens."""
+        mode = "low-latency" if tokens <= LOW_LATENCY_TOKENS else "normal"
+        return expert_layer(expert_claims.deployed(devices), tokens=tokens, mode=mode)
+
+    def deepep(what: str, devices: int) -> tuple[float, float]:
+        """Ours and the makers' time of 128 tokens."""
+        layer = expert_layer(expert_claims.deployed(devices), tokens=128)
+        ours = layer.dispatch_time if what == "dispatch" else layer.combine_time
+        return float(ours), measured_collective(f"deepep-{what}-{devices}").value.value
+
+    kinds = ("dispatch", "combine")
+    far = [x / y - 1 for what in kinds for n in (16, 32, 64, 128) for x, y in [deepep(what, n)]]
+    near = [y / x for what in kinds for x, y in [deepep(what, 8)]]
+    reach = [160e9 * x / y for what in kinds for x, y in [deepep(what, 8)]]
     return {
         "predict": {
             "total": f"{v3.total / 1e9:.0f}",
@@ -56,9 +79,12 @@ def numbers() -> dict[str, Any]:
             "rows": f"{experts.tokens_per_expert(512, w.top_k, w.n_experts):g}",
             "sustained": f"{one.rates.grouped_products.compute:.2f}",
             "at_64": share(experts.grouped_share(64, one.rates.grouped_products.compute)),
+            "at_rows": share(sixty.share, 1),
+            "one_tile": share(tiled, 1),
         },
         "time": {
-            "arithmetic": units.format(sixty.work.flops / (sixty.share * d.machine.peak_flops), "s", 3),
+            "arithmetic": units.format(arithmetic(sixty), "s", 3),
+            "arithmetic_tile": units.format(arithmetic(sixty, tiled), "s", 3),
             "reading": units.format(
                 sixty.work.bytes / (sixty.rates.grouped_products.memory * d.machine.memory_bandwidth), "s", 3
             ),
@@ -66,7 +92,14 @@ def numbers() -> dict[str, Any]:
         },
         "cross": {
             "constant": f"{expert_claims.constant_crossover(8, 0.35):.0f}",
+            "sustained": f"{expert_claims.constant_crossover(8, one.rates.grouped_products.compute):.0f}",
+            "padded": f"{expert_claims.padded_crossover(8):.0f}",
             "own": str(expert_claims.own_crossover(8)),
+            "looked_at": f"{looked_up:g}",
+            "looked_share": f"{infersim.grouped_share(expert_claims.setup(8, looked_up), False):.2f}",
+            "looked_time": units.format(both(8, looked_up)[1].routed_compute, "s", 3),
+            "looked_load": units.format(both(8, looked_up)[1].experts_load, "s", 3),
+            "looked_real": units.format(arithmetic(both(8, looked_up)[0]), "s", 3),
             "first": str(ends[0]),
             "last": str(ends[-1] - 1),
             "sides": str(len(ends)),
@@ -89,6 +122,12 @@ def numbers() -> dict[str, Any]:
             "rings_8": f"{experts.exchange_ratio(8, 8, 4):.2f}",
             "own_8": f"{experts.exchange_ratio(1, 8, 4):.2f}",
             "taken": f"{round((1 - NORMAL_UNITS) * 132):g}",
+            "far_low": units.percent(min(far), 0),
+            "far_high": units.percent(max(far), 0),
+            "near": " and ".join(f"{x:.1f}" for x in near),
+            "reach": " and ".join(units.format(x, "byte/s", 2) for x in reach),
+            "gib": f"{infersim.GIGA / units.GB:.2f}",
+            "reached_distinct": f"{15 * (1 - math.comb(240, 8) / math.comb(256, 8)):.1f}",
             "reached_16": f"{expert_layer(expert_claims.deployed(128), tokens=64, mode='normal').dispatch['remote_nodes']:.1f}",
             "normal_gap": f"{1 + float(eight['normal']):.1f}",  # type: ignore[arg-type]
             "several": share(float(eight["several_nodes"])),  # type: ignore[arg-type]
@@ -105,6 +144,8 @@ def numbers() -> dict[str, Any]:
             "pieces_error": units.percent(_pieces() / PUBLISHED["prefill"][1] - 1),
             "busy": units.format(own_rate("prefill")[1], "s", 3),
             "sent": units.format(own_rate("prefill")[2], "s", 3),
+            "busy_left": units.format(own_rate("prefill")[1] / NORMAL_UNITS, "s", 3),
+            "added": units.format(infersim.STEP_S, "s"),
             "prefill_devices": str(SETTING["prefill"][0]),
             "decode_devices": str(SETTING["decode"][0]),
         },
@@ -123,6 +164,15 @@ def numbers() -> dict[str, Any]:
             "compute": share(1 - 1e12 / infersim.TERA, 2),
             "bytes": share(1 - units.GB / infersim.GIGA, 2),
             "acts": f"{infersim.expert_bytes(setup) * 32 / infersim.expert_load_time(setup) / 3430e9:.3f}",
+        },
+        "worth": {
+            f"{name}_{at}": units.format(value, "s", 3)
+            for at, b in (("64", 64.0), ("many", 16384.0))
+            for name, value in (
+                ("alone", worth(1, b).routed_time),
+                ("eight", worth(8, b).routed_time),
+                ("sent", worth(8, b).message_time),
+            )
         },
         "growth": units.percent(many.routed_time / sixty.routed_time - 1, signed=False),
         "h7c_gap": share(float(claims["H7c"]["layer_gap"])),  # type: ignore[arg-type]

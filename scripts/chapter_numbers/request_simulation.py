@@ -78,6 +78,22 @@ def numbers() -> dict[str, Any]:
             "last": units.percent(closed[rate].e2e / last - 1, 0, signed=False),
         }
 
+    early = {
+        rate: serving.quantile([v for seed in (1, 2, 3) for v in played(rate, 2000, 10 * seed).values("ttft_s")], 0.99)
+        for rate in (0.5, 1.0)
+    }
+
+    def more(rate: float) -> str:
+        """By how much more sequences run in the closed form."""
+        done = at[rate]
+        inside = sum(r.finished - r.scheduled for r in done.served) / done.makespan
+        return units.percent(closed[rate].running / inside - 1, 0, signed=False)
+
+    step = float(small.time(Batch.steady(64, 1000, 200)))
+    full = float(serving.saturation_rate(64.0, 199.0, 8192.0, 1000.0, step))
+    crowd_of_equals = serving.load(serving.constant(1.3 * full, 1200), 1000, 200)
+    burst = serving.simulate(small, crowd_of_equals, serving.Config(max_num_seqs=64)).records
+    done_rate = 400 / (burst[799].finished - burst[399].finished)
     samples = [played(4.0, 1000, 10 * k).values("ttft_s")[:50] for k in (1, 2, 3, 4)]
     few = [serving.quantile(values, 0.99) for values in samples]
     short = [r for r in played(5.5, 1000, 1).served if 2 <= r.request.output_tokens < 20]
@@ -98,10 +114,19 @@ def numbers() -> dict[str, Any]:
             "slow_2": slow(2.0),
             "slow_4": slow(4.0),
             "target": time(aims["ttft"]),
+            "more_2": more(2.0),
+            "more_5": more(5.0),
+            "p99_half": time(early[0.5]),
+            "p99_one": time(early[1.0]),
             "p99_2": time(at[2.0].summary()["ttft_s"]["p99"]),
             "closed_2": time(closed[2.0].ttft_quantile),
             "p99_5": time(at[5.0].summary()["ttft_s"]["p99"]),
             "closed_5": time(closed[5.0].ttft_quantile),
+        },
+        "full": {
+            "step": time(step),
+            "rate": f"{full:.1f}",
+            "above": units.percent(full / done_rate - 1, 0, signed=False),
         },
         "few": {"low": time(min(few)), "high": time(max(few))},
         "tpot": {"ratio": f"{both[0] / both[1]:.1f}"},

@@ -301,7 +301,7 @@ _E7 = Exercise(
     title="An hour of overload",
     objective=_LOAD,
     points=1,
-    prompt="A server completes {capacity} requests per second. From nine o'clock on {rate} come, and the queue was empty. "
+    prompt="A server completes requests at {capacity}. From nine o'clock on they come at {rate}, and the queue was empty. "
     "How long does the request wait that comes {time} later?",
     unit="s",
     options={
@@ -345,7 +345,7 @@ _E8 = Exercise(
     objective=_LOAD,
     points=1,
     prompt="To test a simulator you let it run one sequence at a time, with answers of one token and steps of exactly "
-    "{step_time}. {rate} requests per second arrive as a Poisson process. Which mean wait must it report?",
+    "{step_time}. Requests arrive as a Poisson process, at {rate} on average. Which mean wait must it report?",
     unit="s",
     options={
         "step_time": Options((0.1, 0.11, 0.12, 0.13), "s", "time of every step"),

@@ -1,0 +1,117 @@
+"""What a full server completes of a given load, in closed form: to stand beside what a simulation of it shows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlsysim.errors import InputError
+from mlsysim.fidelity import Batch
+from mlsysim.serving.config import Limits, StepTimes
+from mlsysim.serving.engine import seen
+from mlsysim.serving.equations import overload_wait, prompt_computed, saturation_rate
+from mlsysim.serving.requests import MAX_TOKENS, Request
+
+_UNSEEN = 2 * MAX_TOKENS  # a window that no sequence outgrows
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """A load beside the rate at which servers that are full of it complete requests."""
+
+    offered: float  # 1/s, between the first arrival and the last; infinite when all come at once
+    rate: float  # 1/s, of all replicas (eq-saturation-rate)
+    running: int  # sequences that decode in a step of one replica
+    step_time: float  # s
+
+    @property
+    def growth(self) -> float:
+        """Seconds by which the wait grows in each second of this load (eq-overload-wait)."""
+        return math.inf if math.isinf(self.offered) else float(overload_wait(self.offered, self.rate, 1.0))
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Plain numbers in SI units, for JSON; nothing in place of infinity."""
+        rates = {"offered_per_s": self.offered, "rate_per_s": self.rate, "wait_growth": self.growth}
+        found: dict[str, float | None] = {k: v if math.isfinite(v) else None for k, v in rates.items()}
+        return found | {"running": self.running, "step_time_s": self.step_time}
+
+
+def saturation(
+    step_times: StepTimes, requests: Sequence[Request], bounds: Limits, replicas: int = 1
+) -> Saturation | None:
+    """The offered rate and the saturation rate of a load.
+
+    None where no sequence decodes beside a prompt: answers of single tokens, or a budget of one token.
+
+    Parameters
+    ----------
+    step_times : StepModel
+        Times of steps.
+    requests : sequence of Request
+        The load; requests that can never be served are left out.
+    bounds : Limits
+        Of one server, as from :func:`mlsysim.serving.limits`.
+    replicas : int
+        Servers of the kind.
+
+    Raises
+    ------
+    InputError
+        No replica.
+
+    Assumptions: a full server decodes as many sequences as its places, its budget and its blocks allow for at the
+    mean number of tokens that a running sequence holds, and every step has the mean share of prompts. Real steps
+    differ from the mean one, so a played server completes less, most so where long prompts take steps for themselves.
+
+    >>> from mlsysim.fidelity import step_model
+    >>> from mlsysim.inference import deploy
+    >>> from mlsysim.serving import Config, limits, load
+    >>> model = step_model(deploy("Llama-3.1-8B", "H100"))
+    >>> found = saturation(model, load((0.0, 0.1, 0.2), 1000, 200), limits(Config(max_num_seqs=64), model))
+    >>> found.running, round(found.offered, 3), round(found.rate, 1)
+    (64, 10.0, 21.8)
+    """
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
+        raise InputError(f"saturation: replicas = {replicas!r} must be a whole number of at least 1")
+    served = [r for r in requests if not bounds.refusal(r.prompt_tokens, r.output_tokens)]
+    steps = sum(r.output_tokens - 1 for r in served)
+    if not steps or bounds.tokens < 2:
+        return None
+    count, block, window = len(served), bounds.block_tokens, bounds.window or _UNSEEN
+
+    def decoded(width: int) -> float:
+        """Tokens that the sequences attend to in all their steps of decoding."""
+        return sum(seen(r.prompt_tokens + r.output_tokens - 1, width) - seen(r.prompt_tokens, width) for r in served)
+
+    new = [
+        int(float(prompt_computed(r.prompt_tokens, r.prefix_tokens if bounds.prefix_caching else 0, block)))
+        for r in served
+    ]
+    past = [r.prompt_tokens - n for r, n in zip(served, new, strict=True)]
+    held = decoded(_UNSEEN) / steps  # by a sequence that decodes, on average over time
+    cached = sum(p * (r.output_tokens - 1) for p, r in zip(past, served, strict=True)) / steps
+    own = (held - cached) / block + (block - 1) / (2 * block)  # blocks; the last one is filled in part
+    room = (bounds.blocks - max(past) // block) / own
+    running = max(1, min(bounds.sequences, bounds.tokens - 1, int(room)))
+    # Prompts begun in a step: one for each sequence that ends, as far as the budget lets them in
+    prompt = sum(new) / count
+    begun = min(running * count / steps, (bounds.tokens - running) / prompt)
+    pairs, near = (
+        begun * sum(seen(n + p, w) - seen(p, w) for n, p in zip(new, past, strict=True)) / count
+        for w in (_UNSEEN, window)
+    )
+    mean = Batch(
+        prefill_tokens=begun * prompt,
+        prefill_pairs=pairs,
+        prefill_read=begun * sum(r.prompt_tokens for r in served) / count,
+        prefills=begun,
+        decodes=float(running),
+        context=running * held,
+        windowed_pairs=near,
+        windowed_read=begun * sum(min(r.prompt_tokens, n + window) for n, r in zip(new, served, strict=True)) / count,
+        windowed_context=running * decoded(window) / steps,
+    )
+    time = float(step_times.time(mean))
+    rate = float(saturation_rate(running, steps / count, bounds.tokens, prompt, time))
+    first, last = min(r.arrival for r in served), max(r.arrival for r in served)
+    offered = (count - 1) / (last - first) if last > first else math.inf
+    return Saturation(offered, replicas * rate, running, time)
