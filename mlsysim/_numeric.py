@@ -4,6 +4,7 @@ The same equation then serves a pocket calculation without NumPy and a sweep ove
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, TypeAlias
@@ -21,6 +22,33 @@ def _numpy() -> Any:
     import numpy
 
     return numpy
+
+
+def widened(x: Num) -> Num:
+    """The same number, or array of numbers, in a type that calculations neither wrap around nor shorten.
+
+    Arrays of integers and of short floats become doubles (exact up to 2^53), and so do NumPy's scalars, ``Decimal`` and
+    ``Fraction``. Python's own integers and floats stay; so does a quantity with a unit, around a widened magnitude.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        Truth values, complex numbers, dates, objects: whatever is no real number.
+    """
+    if type(x) is float or type(x) is int:
+        return x
+    if hasattr(x, "magnitude"):
+        inner = widened(x.magnitude)
+        return x if inner is x.magnitude else type(x)(inner, x.units)
+    if hasattr(x, "dtype"):
+        if getattr(x.dtype, "kind", "") not in "iuf":
+            raise TypeError(f"{x.dtype} is no type of real numbers")
+        if not is_array(x):
+            return float(x)
+        return x if x.dtype == "float64" else x.astype("float64")
+    if isinstance(x, (bool, complex)):
+        raise TypeError("no real number")
+    return x + 0 if isinstance(x, int) else float(x)  # of a subclass such as IntEnum, the bare integer
 
 
 def maximum(*xs: Num) -> Num:
@@ -112,7 +140,7 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 def is_finite(x: Num) -> bool:
     """Whether every element is a finite number; also works for quantities that carry a unit."""
     if isinstance(x, (int, float)):
-        return math.isfinite(x)
+        return abs(x) <= sys.float_info.max
     return all_true(x - x == 0)  # inf - inf and nan - nan are nan
 
 

@@ -6,15 +6,18 @@ declaration come the checks on input, the units in ``explain()``, the equation i
 """
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import wraps
+from sys import float_info
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
-from mlsysim._numeric import all_true, is_finite
+from mlsysim._numeric import Num, all_true, is_array, is_finite, widened
 from mlsysim.errors import InputError, unknown_name
 
 P = ParamSpec("P")
@@ -30,6 +33,14 @@ class Domain:
     low_open: bool
     high_open: bool
     text: str
+    least: float = field(init=False, repr=False, compare=False)  # the smallest and the largest float inside
+    most: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        least = math.nextafter(self.low, math.inf) if self.low_open else self.low
+        most = math.nextafter(self.high, -math.inf) if self.high_open else self.high
+        object.__setattr__(self, "least", max(least, -float_info.max))
+        object.__setattr__(self, "most", min(most, float_info.max))
 
     @classmethod
     def of(cls, text: str) -> "Domain":
@@ -39,13 +50,18 @@ class Domain:
         return cls(float(match[2]), float(match[3]), match[1] == "(", match[4] == ")", text)
 
     def contains(self, x: Any) -> bool:
-        """Whether every element lies inside; bounds of 0 also compare with quantities that carry a unit."""
-        if self.low == float("-inf") and self.high == float("inf"):
+        """Whether every element is finite and lies inside; bounds of 0 also compare with quantities that carry a unit."""
+        if isinstance(x, (int, float)):
+            return self.least <= x <= self.most
+        if hasattr(x, "magnitude"):  # a quantity: only a bound of 0 means the same in every unit
+            return is_finite(x) and self._bounds(x)
+        if x.size == 0:
             return True
-        above = x > self.low if self.low_open else x >= self.low
-        if self.high == float("inf"):
-            return all_true(above)
-        below = x < self.high if self.high_open else x <= self.high
+        return bool(self.least <= x.min() and x.max() <= self.most)  # NaN passes neither
+
+    def _bounds(self, x: Any) -> bool:
+        above = self.low == float("-inf") or (x > self.low if self.low_open else x >= self.low)
+        below = self.high == float("inf") or (x < self.high if self.high_open else x <= self.high)
         return all_true(above) and all_true(below)
 
 
@@ -80,7 +96,8 @@ class Equation:
 
 _registry: dict[str, Equation] = {}
 REGISTRY: Mapping[str, Equation] = MappingProxyType(_registry)
-_recorders: list[set[str]] = []
+# Who is listening. Of a context, not of the process: what another thread computes meanwhile is not written down here.
+_recorders: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
 
 
 def lookup(label: str) -> Equation:
@@ -97,7 +114,7 @@ def lookup(label: str) -> Equation:
 
 @contextmanager
 def recording() -> Iterator[set[str]]:
-    """Collect the labels of the equations that are really evaluated inside the block.
+    """Collect the labels of the equations that are really evaluated inside the block, by this thread.
 
     >>> from mlsysim import roofline
     >>> with recording() as called:
@@ -106,29 +123,54 @@ def recording() -> Iterator[set[str]]:
     {'eq-ridge-point'}
     """
     called: set[str] = set()
-    _recorders.append(called)
+    token = _recorders.set((*_recorders.get(), called))
     try:
         yield called
     finally:
-        _recorders[:] = [r for r in _recorders if r is not called]
+        _recorders.reset(token)
 
 
-def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> None:
-    """Raise an InputError that names argument, value, range and fix unless value is a number inside domain."""
+def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> Num:
+    """The value as a number to calculate with, or an InputError that names argument, value, range and fix.
+
+    Integers of any width and short floats in arrays become doubles, so that no product wraps around or loses digits; a
+    ``Decimal`` or a ``Fraction`` becomes the nearest float. Python's integers and floats stay what they are.
+    """
     if isinstance(value, (bool, str, bytes, list, tuple, dict, set, complex)) or value is None:
         if isinstance(value, str):
             fix = f"parse it first: mlsysim.units.parse({value[:40]!r}, '{unit}')"
         else:
             fix = "wrap it: numpy.array(...)" if isinstance(value, (list, tuple)) else f"give a number in {unit}"
-        raise InputError(f"{owner}: {name} = {str(value)[:40]!r} is not a number; {fix}")
+        raise InputError(f"{owner}: {name} = {shown(value)!r} is not a number; {fix}")
     try:
-        good = is_finite(value) and domain.contains(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{owner}: {name} = {str(value)[:40]!r} cannot be compared with a number in {unit}") from error
+        number = widened(value)
+        good = domain.contains(number)
+    except OverflowError:  # a Fraction beyond every float
+        number, good = value, False
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{owner}: {name} = {shown(value)!r} is no number, and no array of numbers, in {unit}; give floats or integers"
+        ) from error
     if not good:
         raise InputError(
-            f"{owner}: {name} = {str(value)[:80]} is outside {domain.text}; give a finite value in {unit} inside it"
+            f"{owner}: {name} = {shown(value, 80)} is outside {domain.text}; give a finite value in {unit} inside it"
         )
+    return number
+
+
+def shown(value: Any, most: int = 40) -> str:
+    """A value in an error: in one line, and cut."""
+    if isinstance(value, int) and abs(value) > 1e30:  # Python refuses to write integers of thousands of digits
+        return f"an integer of {value.bit_length()} bits"
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _refusal(owner: str, error: ArithmeticError, given: Mapping[str, Any]) -> InputError:
+    """What to say when arguments that lie inside their ranges one by one have no answer together."""
+    why = "is larger than any float" if isinstance(error, OverflowError) else "does not exist (a division by zero)"
+    values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items())
+    return InputError(f"{owner}: the result for {values} {why}; change one of them")
 
 
 def equation(
@@ -166,26 +208,32 @@ def equation(
                 f"units: {function.__name__} needs a unit for exactly {[*names, 'return']}, got {list(units)}"
             )
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
-        inner = {name: (d.low, d.high) for name, d in domains.items()}
+        bounds = [(d.least, d.most) for d in domains.values()]
+        inner = dict(zip(names, bounds, strict=True))
         owner = function.__name__
 
-        def check(name: str, value: Any) -> None:
-            if type(value) is float:  # the common case, decided by one comparison; its edges go the long way
-                low, high = inner[name]
-                if low < value < high:
-                    return
-            check_argument(owner, name, value, units[name], domains[name])
+        def checked_one(name: str, value: Any) -> Any:
+            return check_argument(owner, name, value, units[name], domains[name])
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name, value in zip(names, args, strict=False):
-                check(name, value)
+            # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
+            for (least, most), value in zip(bounds, args, strict=False):
+                if (type(value) is not float and type(value) is not int) or not least <= value <= most:
+                    args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
+                    break
             for name, value in kwargs.items():
                 if name in inner:  # Python itself reports an unexpected keyword
-                    check(name, value)
-            for called in _recorders:
+                    least, most = inner[name]
+                    if (type(value) is not float and type(value) is not int) or not least <= value <= most:
+                        kwargs[name] = checked_one(name, value)
+            for called in _recorders.get():
                 called.add(label)
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except (ZeroDivisionError, OverflowError) as error:
+                given = dict(zip(names, args, strict=False)) | kwargs
+                raise _refusal(owner, error, given) from error
 
         _registry[label] = Equation(
             label=label,
