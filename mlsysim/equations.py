@@ -17,7 +17,7 @@ from sys import float_info
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
-from mlsysim._numeric import Num, all_true, is_array, is_finite, widened
+from mlsysim._numeric import Num, all_true, is_finite, widened
 from mlsysim.errors import InputError, unknown_name
 
 P = ParamSpec("P")
@@ -166,11 +166,20 @@ def shown(value: Any, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _refusal(owner: str, error: ArithmeticError, given: Mapping[str, Any]) -> InputError:
+_ANY = Domain.of("(-inf, inf)")
+
+
+def _is_answer(result: Any) -> bool:
+    """Whether a result is a number: neither NaN nor infinite nor complex, in no element."""
+    return not isinstance(result, complex) and _ANY.contains(result)
+
+
+def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
     """What to say when arguments that lie inside their ranges one by one have no answer together."""
-    why = "is larger than any float" if isinstance(error, OverflowError) else "does not exist (a division by zero)"
     values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items())
-    return InputError(f"{owner}: the result for {values} {why}; change one of them")
+    return InputError(
+        f"{owner}: {values} have no finite result (they divide by zero, or it is larger than any float); change one of them"
+    )
 
 
 def equation(
@@ -210,7 +219,7 @@ def equation(
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
         bounds = [(d.least, d.most) for d in domains.values()]
         inner = dict(zip(names, bounds, strict=True))
-        owner = function.__name__
+        owner, largest = function.__name__, float_info.max
 
         def checked_one(name: str, value: Any) -> Any:
             return check_argument(owner, name, value, units[name], domains[name])
@@ -230,10 +239,12 @@ def equation(
             for called in _recorders.get():
                 called.add(label)
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
             except (ZeroDivisionError, OverflowError) as error:
-                given = dict(zip(names, args, strict=False)) | kwargs
-                raise _refusal(owner, error, given) from error
+                raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs) from error
+            if (type(result) is not float or not -largest <= result <= largest) and not _is_answer(result):
+                raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
+            return result
 
         _registry[label] = Equation(
             label=label,
