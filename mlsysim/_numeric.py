@@ -5,9 +5,14 @@ The same equation then serves a pocket calculation without NumPy and a sweep ove
 
 import math
 import sys
-from collections.abc import Sequence
-from functools import reduce
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import reduce, wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_PLAIN = (float, int, str, bool, type(None))
 
 # A float (or int), or an array that broadcasts. NumPy is optional, so the type checker sees Any.
 Num: TypeAlias = Any
@@ -49,6 +54,31 @@ def widened(x: Num) -> Num:
     if isinstance(x, (bool, complex)):
         raise TypeError("no real number")
     return x + 0 if isinstance(x, int) else float(x)  # of a subclass such as IntEnum, the bare integer
+
+
+def widening(function: Callable[P, R]) -> Callable[P, R]:
+    """A solver whose arguments are :func:`widened` where they are arrays or foreign numbers, before it multiplies any.
+
+    >>> from fractions import Fraction
+    >>> widening(lambda tokens: tokens * tokens)(Fraction(1, 2))
+    0.25
+    """
+
+    def wide(x: Any) -> Any:
+        if type(x) in _PLAIN:
+            return x
+        if hasattr(x, "dtype") or type(x).__module__ in ("decimal", "fractions"):  # not imported for this question
+            with suppress(
+                TypeError, ValueError, ArithmeticError
+            ):  # the equation that is asked with it names the argument
+                return widened(x)
+        return x
+
+    @wraps(function)
+    def with_numbers(*args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*map(wide, args), **{name: wide(value) for name, value in kwargs.items()})
+
+    return with_numbers
 
 
 def maximum(*xs: Num) -> Num:

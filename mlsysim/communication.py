@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, collectives, units
-from mlsysim._numeric import Num, all_true, is_array, where
+from mlsysim._numeric import Num, all_true, is_array, where, widening
 from mlsysim.catalog import Node, Protocol
 from mlsysim.equations import NON_NEGATIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
@@ -131,6 +131,7 @@ def _next_power_of_two(ranks: int) -> int:
     return 1 << (ranks - 1).bit_length()
 
 
+@widening
 def collective(
     op: str,
     algorithm: str,
@@ -234,6 +235,7 @@ def _checked_ranks(algorithm: str, ranks: Num) -> Num:
     return padded if algorithm in _TREES else ranks
 
 
+@widening
 def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Protocol | str) -> CollectiveTime:
     """All-reduce inside one node with the latencies and bandwidths that NCCL itself plans with.
 
@@ -279,6 +281,7 @@ def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Proto
     )
 
 
+@widening
 def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bool = True) -> CollectiveTime:
     """The protocol that NCCL's plan makes fastest for this size, as the library itself chooses.
 

@@ -239,12 +239,12 @@ def equation(
             for called in _recorders.get():
                 called.add(label)
             try:
-                result = function(*args, **kwargs)
+                result: Any = function(*args, **kwargs)
             except (ZeroDivisionError, OverflowError) as error:
                 raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs) from error
             if (type(result) is not float or not -largest <= result <= largest) and not _is_answer(result):
                 raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
-            return result
+            return result  # type: ignore[no-any-return]
 
         _registry[label] = Equation(
             label=label,
