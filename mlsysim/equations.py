@@ -8,13 +8,13 @@ declaration come the checks on input, the units in ``explain()``, the equation i
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from sys import float_info
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
@@ -65,6 +65,40 @@ class Domain:
         return all_true(above) and all_true(below)
 
 
+_ROUNDING = 1e-9  # relative, of sums that were rounded before they are compared
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What the arguments of an equation owe each other, as in ``running < budget``: one of ours, written beside the formula."""
+
+    text: str
+    left: CodeType
+    sign: str
+    right: CodeType
+
+    @classmethod
+    def of(cls, text: str) -> "Relation":
+        match = re.fullmatch(r"(.+?) (<=|<|!=) (.+)", text)
+        if match is None:
+            raise InputError(f"relation: {text!r} compares nothing; write for example 'cached_len <= input_len'")
+        return cls(text, compile(match[1], text, "eval"), match[2], compile(match[3], text, "eval"))
+
+    def holds(self, given: Mapping[str, Any]) -> bool:
+        """Whether it holds, in every element of arrays."""
+        left, right = (eval(side, {"__builtins__": {}}, dict(given)) for side in (self.left, self.right))
+        if self.sign == "<=":
+            return all_true(left <= right + _ROUNDING * abs(right))
+        return all_true(left < right if self.sign == "<" else left != right)
+
+    def check(self, owner: str, given: Mapping[str, Any]) -> None:
+        """Raise an InputError that names the values unless it holds."""
+        if not self.holds(given):
+            used = {*self.left.co_names, *self.right.co_names}
+            values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items() if name in used)
+            raise InputError(f"{owner}: {values}, but it needs {self.text}; change one of them")
+
+
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
 
 
@@ -78,6 +112,7 @@ class Equation:
     units: Mapping[str, str]
     result: str
     domains: Mapping[str, Domain]
+    relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
     source: str
     where: str
 
@@ -190,6 +225,7 @@ def equation(
     source: str,
     where: str,
     domain: Mapping[str, str] | None = None,
+    relations: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the one implementation of an equation of the book.
 
@@ -206,10 +242,14 @@ def equation(
         Key in ``references.bib``, and the place in that source.
     domain : mapping, optional
         Interval per argument; ``[0, inf)`` unless given.
+    relations : sequence of str, optional
+        What arguments owe each other: two expressions over their names with ``<=`` (which forgives rounding), ``<`` or
+        ``!=`` between them.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
-        names = list(inspect.signature(function).parameters)
+        signature = inspect.signature(function)
+        names = list(signature.parameters)
         if label in _registry or not label.startswith("eq-"):
             raise InputError(f"label: {label!r} is taken or does not start with 'eq-'; choose another")
         if {*names, "return"} != set(units):
@@ -220,9 +260,15 @@ def equation(
         bounds = [(d.least, d.most) for d in domains.values()]
         inner = dict(zip(names, bounds, strict=True))
         owner, largest = function.__name__, float_info.max
+        owed = [Relation.of(text) for text in relations]
 
         def checked_one(name: str, value: Any) -> Any:
             return check_argument(owner, name, value, units[name], domains[name])
+
+        def bound_to(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            found = signature.bind(*args, **kwargs)
+            found.apply_defaults()
+            return found.arguments
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -236,6 +282,10 @@ def equation(
                     least, most = inner[name]
                     if (type(value) is not float and type(value) is not int) or not least <= value <= most:
                         kwargs[name] = checked_one(name, value)
+            if owed:
+                given = bound_to(*args, **kwargs)
+                for relation in owed:
+                    relation.check(owner, given)
             for called in _recorders.get():
                 called.add(label)
             try:
@@ -253,6 +303,7 @@ def equation(
             units=MappingProxyType({n: units[n] for n in names}),
             result=units["return"],
             domains=MappingProxyType(domains),
+            relations=tuple(relations),
             source=source,
             where=where,
         )

@@ -31,7 +31,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     training,
     validation,
 )
-from mlsysim.equations import REGISTRY, Equation, equation, recording
+from mlsysim.equations import REGISTRY, Equation, Relation, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 
 EVERY = sorted(REGISTRY.values(), key=lambda e: e.label)
@@ -79,12 +79,16 @@ PRINTED_DIGITS = {"eq-spares": 1e-8}
 
 
 def inside(eq: Equation, rng: random.Random) -> dict[str, float]:
-    """Random arguments inside the declared domains, on a logarithmic scale."""
-    values = {}
-    for name, domain in eq.domains.items():
-        top = domain.high if math.isfinite(domain.high) else 1e6
-        values[name] = top * 10 ** rng.uniform(-3, 0)
-    return values
+    """Random arguments inside the declared domains, on a logarithmic scale, that keep the declared relations."""
+    owed = [Relation.of(text) for text in eq.relations]
+    for attempt in range(3000):
+        values = {}
+        for name, domain in eq.domains.items():
+            top = domain.high if math.isfinite(domain.high) else 1e6
+            values[name] = top * 10 ** rng.uniform(-3 - attempt // 500, 0)  # wider where a relation leaves little room
+        if all(eq.domains[n].contains(v) for n, v in values.items()) and all(r.holds(values) for r in owed):
+            return values
+    raise AssertionError(f"{eq.name}: no arguments keep {eq.relations}")
 
 
 def test_the_formula_that_explain_prints_is_what_the_function_computes(eq: Equation) -> None:
