@@ -98,21 +98,20 @@ def check_writable(path: str | Path, option: str) -> None:
         A folder, a file without right, a folder that does not exist or may not be written to.
     """
     path = Path(path)
-    shown = str(path)[:_SHOWN]
-    advice = "give a file in a folder of yours"
+    problem = "no path"
     try:
-        if path.is_dir():
-            raise InputError(f"{option} {shown!r} cannot be written (it is a folder); {advice}")
-        if path.exists():
-            if not os.access(path, os.W_OK):
-                raise InputError(f"{option} {shown!r} cannot be written (no permission); {advice}")
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            handle, made = mkstemp(dir=path.parent, prefix=".new-")
+            os.close(handle)
+            os.unlink(made)
             return
-        handle, made = mkstemp(dir=path.parent, prefix=".new-")
+        if not stat.S_ISDIR(mode) and os.access(path, os.W_OK):
+            return
+        problem = "it is a folder" if stat.S_ISDIR(mode) else "no permission"
     except OSError as error:
-        raise InputError(f"{option} {shown!r} cannot be written ({error.strerror}); {advice}") from error
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{option} {shown!r} cannot be written (no path); {advice}") from error
-    os.close(handle)
-    os.unlink(made)
+        problem = error.strerror or str(error)
+    except ValueError:  # a character that no path has
+        pass
+    raise InputError(f"{option} {str(path)[:_SHOWN]!r} cannot be written ({problem}); give a file in a folder of yours")

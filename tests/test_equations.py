@@ -175,7 +175,7 @@ def flat(value: Any) -> dict[str, Any]:
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {f"{key}.{k}": v for key, inner in value.items() for k, v in flat(inner).items()}
-    return {"": value} if isinstance(value, (int, float)) or getattr(value, "dtype", None) == float else {}
+    return {"": value} if isinstance(value, (int, float)) or str(getattr(value, "dtype", "")) == "float64" else {}
 
 
 def step_of(tp: Any, dp: Any, pp: Any, micro_batch: Any, global_batch: Any, seq: Any) -> Any:
