@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
@@ -28,6 +29,9 @@ class Parser(argparse.ArgumentParser):
         if len(message) > _LONGEST_ERROR:  # argparse repeats whatever it was given
             message = f"{message[: _LONGEST_ERROR // 2]} … {message[-_LONGEST_ERROR // 4 :]}"
         raise InputError(f"{message} (see '{self.prog} --help')")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse would keep quiet about a full disk
 
 
 def _whole(text: str) -> int:
