@@ -290,7 +290,11 @@ def equation(
                 called.add(label)
             try:
                 result: Any = function(*args, **kwargs)
-            except (ZeroDivisionError, OverflowError) as error:
+            except InputError:
+                raise
+            except (ZeroDivisionError, OverflowError, ValueError) as error:
+                if isinstance(error, ValueError) and "math domain" not in str(error):
+                    raise
                 raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs) from error
             if (type(result) is not float or not -largest <= result <= largest) and not _is_answer(result):
                 raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
