@@ -213,7 +213,7 @@ def _sweep_values(rng: random.Random, solver: str) -> list[str]:
             if name in known.words:
                 values = ",".join(rng.sample(list(POOL.get(name, ("bf16", "x"))), k=1))
             elif rng.random() < 0.2 and name not in known.whole:
-                values = f"{rng.choice((1, 100))}:{rng.choice((4096, 1e6))}:{rng.choice((2, 5, 1000))}" + rng.choice(
+                values = f"{rng.choice((1, 100))}:{rng.choice((4096, 1e6))}:{rng.choice((2, 5, 30))}" + rng.choice(
                     ("", ":log")
                 )
             else:

@@ -28,6 +28,7 @@ GROUPS = {
     "sweeping": ("sweep",),
     "checking": ("validate", "grade"),
 }
+_LONGEST = 1000  # characters of an error
 _REPEATED = ("run_as",)  # options that may be given any number of times, also none
 
 
@@ -84,8 +85,11 @@ def _check_given(args: Namespace) -> None:
 
 
 def _fail(message: str, code: int) -> int:
+    message = " ".join(message.split())
+    if len(message) > _LONGEST:  # it repeats what it was given
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 4 :]}"
     with suppress(OSError):
-        print("mlsysim: " + " ".join(message.splitlines()), file=sys.stderr)
+        print(f"mlsysim: {message}", file=sys.stderr)
     return code
 
 

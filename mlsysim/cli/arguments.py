@@ -25,7 +25,6 @@ class Parser(argparse.ArgumentParser):
         self.register("type", float, _finite)
 
     def error(self, message: str) -> NoReturn:
-        message = " ".join(message.split())
         if len(message) > _LONGEST_ERROR:  # argparse repeats whatever it was given
             message = f"{message[: _LONGEST_ERROR // 2]} … {message[-_LONGEST_ERROR // 4 :]}"
         raise InputError(f"{message} (see '{self.prog} --help')")
