@@ -219,6 +219,7 @@ def test_a_store_tells_values_apart_that_look_alike(tmp_path: Path) -> None:
     ("before", "after", "same"),
     [
         ("def f(x): return x", "def f(x): return 2 * x", False),
+        ("def f(x): return 2 * x", "def f(x): return 3 * x", False),
         ("def f(x): return x", "# a comment moves every line\ndef f(x): return x", True),
         ("def f(x, k=1): return x * k", "def f(x, k=3): return x * k", False),
         ("def g(x): return x\ndef f(x): return g(x)", "def g(x): return -x\ndef f(x): return g(x)", False),
@@ -265,6 +266,9 @@ DAMAGES: dict[str, Any] = {
     "one bit": lambda path, other: path.write_bytes(path.read_bytes()[:-9] + b"!" + path.read_bytes()[-8:]),
     "another chunk": lambda path, other: path.write_bytes(other.read_bytes()),
     "no header": lambda path, other: path.write_bytes(path.read_bytes().partition(b"\n")[2]),
+    "other values": lambda path, other: path.write_bytes(
+        path.read_bytes().partition(b"\n")[0] + b"\n" + other.read_bytes().partition(b"\n")[2]
+    ),
     "fewer rows": lambda path, other: _shortened(path),
     "a pipe": lambda path, other: (path.unlink(), os.mkfifo(path)),
     "a link to a device": lambda path, other: (path.unlink(), path.symlink_to("/dev/zero")),

@@ -1,7 +1,8 @@
 """Results on disk, keyed by all that decides them: the target, the toolchain and the canonical region, or a whole program's file.
 
 An entry is a small JSON file under the SHA-256 of its key. It holds its own digest; one that does not match, does not parse or is
-too large is reported, priced again and overwritten. Nothing but JSON values is ever read.
+too large is reported, priced again and overwritten, and so is one whose values no program has. Nothing but JSON values is ever
+read. The digest finds damage; it keeps nobody out who may write to the folder, so share one only with people you trust.
 """
 
 import json
