@@ -20,15 +20,15 @@ class UnknownNameError(MlsysimError, KeyError):
 
 
 def unknown_name(
-    kind: str, name: object, known: Iterable[str], hint: str = "", things: int | None = None
+    kind: str, name: object, known: Iterable[str], hint: str = "", aliases: Iterable[str] = ()
 ) -> UnknownNameError:
-    """An UnknownNameError that suggests the nearest known names. ``things`` is how many they name, if some have several.
+    """An UnknownNameError that suggests the nearest known names; aliases are suggested too, but neither counted nor listed.
 
     >>> str(unknown_name("device", "H10", ["H100", "A100"]))
     "unknown device 'H10'; did you mean 'H100', 'A100'?"
     """
     known = list(known)
-    folded = {k.casefold(): k for k in reversed(known)}
+    folded = {k.casefold(): k for k in reversed([*known, *aliases])}
     text = str(name)[:80]
     close = [folded[c] for c in get_close_matches(text.casefold(), list(folded), n=3, cutoff=0.5)]
     if close:
@@ -36,5 +36,5 @@ def unknown_name(
     elif len(known) <= 12:
         advice = "known: " + ", ".join(map(repr, known))
     else:
-        advice = f"{len(known) if things is None else things} are known"
+        advice = f"{len(known)} are known"
     return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))

@@ -1,7 +1,7 @@
 """Single kernels: their work, their traffic, and their time with the efficiencies that real kernels reach."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import FRACTION, POSITIVE, check_whole, equation
+from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 
 _SHAPE = {"m": "1", "n": "1", "k": "1"}
 
@@ -88,7 +88,7 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     "eq-tile-padding",
     formula="-(-size // tile) * tile",
     units={"size": "1", "tile": "1", "return": "1"},
-    domain={"tile": POSITIVE},
+    domain={"size": "[0, inf) whole", "tile": COUNT},
     source="nvidia2023matmul",
     where="sec. 3.1",
 )
@@ -120,8 +120,6 @@ def tile_padding(size: Num, tile: Num) -> Num:
 
     Source: nvidia2023matmul, sec. 3.1.
     """
-    check_whole("tile_padding", "size", size)
-    check_whole("tile_padding", "tile", tile)
     return -(-size // tile) * tile
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
-from mlsysim.equations import FRACTION, POSITIVE, check_whole, equation
+from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficiency": FRACTION}
@@ -138,7 +138,7 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     "eq-dispatch",
     formula="launch_overhead + (kernels - 1) * max(0, launch_overhead - device_time / kernels)",
     units={"kernels": "1", "launch_overhead": "s", "device_time": "s", "return": "s"},
-    domain={"kernels": "[1, inf)"},
+    domain={"kernels": COUNT},
     source="reddi2026mathpage",
     where="sec. 1",
 )
@@ -176,7 +176,6 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
 
     Source: reddi2026mathpage, sec. 1, for the time of a launch; the queue is derived in the chapter.
     """
-    check_whole("dispatch_time", "kernels", kernels)
     return launch_overhead + (kernels - 1) * maximum(0, launch_overhead - device_time / kernels)
 
 
@@ -495,6 +494,7 @@ class KernelTime:
         }
 
 
+@widening
 def kernel_time(
     device: Device | str,
     flops: Num,
@@ -568,9 +568,7 @@ def kernel_time(
         memory_time=memory,
         dispatch_time=dispatch,
         time=iron_law(flops, bytes, peak, bandwidth, efficiency, dispatch),
-        bound=where(
-            kernels * launch_overhead > work, "dispatch", where(compute > memory, "compute", "memory")
-        ),
+        bound=where(kernels * launch_overhead > work, "dispatch", where(compute > memory, "compute", "memory")),
         intensity=intensity,
         ridge_point=ridge_point(peak, bandwidth),
         attainable_flops=attainable_flops(intensity, peak, bandwidth, efficiency),

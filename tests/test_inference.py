@@ -432,9 +432,7 @@ def test_a_sequence_beyond_the_learned_positions_is_refused() -> None:
         lambda: decode_step(d, context=np.array([10.0, 100_000.0])),
         lambda: inference.generate(d, input_len=1000, output_len=26),
         lambda: memory.training_memory("GPT-2-124M", "H100", seq=100_000),
-        lambda: training.training_step(
-            "GPT-2-124M", Plan(), catalog.cluster("DGX-H100", 1), global_batch=8, seq=2048
-        ),
+        lambda: training.training_step("GPT-2-124M", Plan(), catalog.cluster("DGX-H100", 1), global_batch=8, seq=2048),
     ):
         with pytest.raises(InputError, match="beyond the 1,024 positions that GPT-2-124M has learned"):
             run()

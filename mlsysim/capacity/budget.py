@@ -1,9 +1,8 @@
 """How many sequences run at the same time: what memory is left for cache, over what one sequence holds."""
 
 from mlsysim import units
-from mlsysim._numeric import Num, all_true
+from mlsysim._numeric import Num
 from mlsysim.equations import FRACTION, POSITIVE, equation
-from mlsysim.errors import InputError
 
 AT_LEAST_ONE = "[1, inf)"
 
@@ -24,6 +23,7 @@ def _shown(value: Num, unit: str) -> str:
         "return": "byte",
     },
     domain={"devices": AT_LEAST_ONE, "usable": FRACTION},
+    relations=("weights <= devices * (usable * capacity - reserve)",),
     source="kwon2023vllm",
     where="fig. 1 and table 1",
 )
@@ -52,7 +52,7 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range; weights that do not fit.
+        A value that is not finite or lies outside its range; weights that do not fit: use more devices, or smaller weights.
 
     Assumptions: weights and cache are spread evenly; what the engine does not take, it never uses.
 
@@ -61,14 +61,7 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
 
     Source: kwon2023vllm, fig. 1 and table 1.
     """
-    budget = devices * (usable * capacity - reserve) - weights
-    if not all_true(budget >= 0):
-        raise InputError(
-            f"kv_budget: weights = {_shown(weights, 'byte')} leave no room for cache in {_shown(devices, '1')} x "
-            f"({_shown(usable, '1')} x {_shown(capacity, 'byte')} - {_shown(reserve, 'byte')}); use more devices or smaller "
-            "weights"
-        )
-    return budget
+    return devices * (usable * capacity - reserve) - weights
 
 
 @equation(

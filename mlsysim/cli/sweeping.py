@@ -2,7 +2,6 @@
 
 import argparse
 import csv
-import json
 import math
 import sys
 import warnings
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mlsysim._numeric import is_array, is_finite
-from mlsysim.cli.arguments import Commands
+from mlsysim.cli.arguments import Commands, to_json
 from mlsysim.cli.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
@@ -185,7 +184,7 @@ def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
     for name in {*known.endless} & {*columns}:
         columns[name] = [None if v == math.inf else v for v in columns[name]]
     answer = {"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}
-    return json.dumps(answer, indent=2, allow_nan=False)
+    return to_json(answer)
 
 
 def _sweep(args: argparse.Namespace) -> None:

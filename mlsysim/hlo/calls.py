@@ -27,6 +27,7 @@ _MOVES = frozenset(("MoveToHost", "MoveToDevice", "SliceToDynamic", "PadToStatic
 _MATRIX = ("__cublas$gemm", "__cublas$lt$matmul", "__onednn$matmul")
 _CONVOLUTION = "__cudnn$conv"
 _SORTS = frozenset(("TopK", "mhlo.topk", "__cub$DeviceRadixSort", "ApproxTopK"))
+_RANDOM = frozenset(("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32_ffi"))
 _FUSED_ATTENTION = "__cudnn$fmha"
 # Targets of kernels that somebody wrote, and the dimension of (batch, ..., width) that holds the tokens in the ones that JAX ships:
 # batch, heads, tokens, width on a TPU; batch, tokens, heads, width in its Triton kernel

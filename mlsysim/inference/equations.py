@@ -2,9 +2,8 @@
 
 import math
 
-from mlsysim._numeric import Num, all_true, maximum, where
+from mlsysim._numeric import Num, maximum, where
 from mlsysim.equations import POSITIVE, equation
-from mlsysim.errors import InputError
 
 AT_LEAST_ONE = "[1, inf)"
 
@@ -23,6 +22,7 @@ AT_LEAST_ONE = "[1, inf)"
         "flops_per_mac": "FLOP",
         "return": "FLOP",
     },
+    relations=("cached_len <= input_len",),
     source="pope2023inference",
     where="inference cost tradeoffs",
 )
@@ -61,7 +61,7 @@ def prefill_flops(
     Raises
     ------
     InputError
-        A value that is not finite or negative.
+        A value that is not finite or negative; more tokens cached than the prompt has.
 
     Assumptions: full causal attention in every layer; a query sees itself and all that precede it.
 
@@ -134,6 +134,7 @@ def time_to_first_token(
     formula="experts * (1 - (1 - top_k / experts) ** tokens)",
     units={"experts": "1", "top_k": "1", "tokens": "1", "return": "1"},
     domain={"experts": AT_LEAST_ONE},
+    relations=("top_k <= experts",),
     source="jiang2024mixtral",
     where="sec. 2.1",
 )
@@ -168,8 +169,6 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
 
     Source: jiang2024mixtral, sec. 2.1, for the routing; the expectation is derived in the chapter.
     """
-    if not all_true(top_k <= experts):
-        raise InputError(f"experts_hit: top_k = {top_k} must be at most experts = {experts}: a token picks different ones")
     missed = (1 - top_k / experts) ** tokens
     return experts * (1 - missed)
 
@@ -286,6 +285,7 @@ def inter_token_latency(
         "return": "1",
     },
     domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "flops_per_token": POSITIVE},
+    may_be_infinite=True,
     source="pope2023inference",
     where="inference cost tradeoffs",
 )

@@ -5,9 +5,8 @@ A failure, Poisson with mean ``mtbf``, throws it back to the last checkpoint tha
 it runs again. A checkpoint that is written in the background is complete only ``lag`` seconds after it was taken.
 """
 
-from mlsysim._numeric import Num, all_true, exp, expm1, maximum, minimum, where
+from mlsysim._numeric import Num, exp, expm1, maximum, minimum, where
 from mlsysim.equations import POSITIVE, equation
-from mlsysim.errors import InputError
 
 _COUNT = "[1, inf)"
 _CYCLE = {"interval": "s", "write_time": "s", "mtbf": "s"}
@@ -228,6 +227,7 @@ def restart_share(restart: Num, mtbf: Num) -> Num:
     formula="1 - write_time / interval - (interval / 2 + restart + lag) / mtbf",
     units={**_CYCLE, "restart": "s", "lag": "s", "return": "1"},
     domain={"interval": POSITIVE, "mtbf": POSITIVE},
+    relations=("write_time / interval + (interval / 2 + restart + lag) / mtbf <= 1",),
     source="young1974first",
     where="pp. 530-531",
 )
@@ -256,7 +256,8 @@ def first_order_goodput(interval: Num, write_time: Num, mtbf: Num, restart: Num 
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range; losses that add up to more than the whole time.
+        A value that is not finite or lies outside its range; losses that add up to more than the whole time. The form
+        holds for write_time << interval << mtbf; use exact_goodput beyond.
 
     Assumptions: delta far below tau far below M, and at most one failure at a time. Nothing is clipped at zero.
 
@@ -265,13 +266,7 @@ def first_order_goodput(interval: Num, write_time: Num, mtbf: Num, restart: Num 
 
     Source: young1974first, pp. 530-531; with restart and lag added.
     """
-    share = 1 - write_time / interval - (interval / 2 + restart + lag) / mtbf
-    if not all_true(share >= 0):
-        raise InputError(
-            "first_order_goodput: write_time / interval + (interval / 2 + restart + lag) / mtbf must be at most 1, or the "
-            "losses are more than the whole time; the form holds for write_time << interval << mtbf. Use exact_goodput"
-        )
-    return share
+    return 1 - write_time / interval - (interval / 2 + restart + lag) / mtbf
 
 
 @equation(

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from mlsysim._numeric import Num, all_true, maximum
+from mlsysim._numeric import Num, maximum
 from mlsysim.equations import POSITIVE, equation
-from mlsysim.errors import InputError
 
 
 @equation(
@@ -90,6 +89,7 @@ def error_factor(predicted: Num, measured: Num) -> Num:
     formula="rows / (1 + (per_group - 1) * correlation)",
     units={"rows": "1", "per_group": "1", "correlation": "1", "return": "1"},
     domain={"rows": "[1, inf)", "per_group": "[1, inf)", "correlation": "[0, 1]"},
+    relations=("per_group <= rows",),
     source="kish1965survey",
     where="design effect of clusters",
 )
@@ -123,10 +123,6 @@ def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
 
     Source: kish1965survey, design effect of clusters.
     """
-    if not all_true(per_group <= rows):
-        raise InputError(
-            "effective_rows: per_group must be at most rows, since a group is a part of them all; give the rows of one group"
-        )
     return rows / (1 + (per_group - 1) * correlation)
 
 
