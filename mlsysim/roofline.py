@@ -568,9 +568,7 @@ def kernel_time(
         memory_time=memory,
         dispatch_time=dispatch,
         time=iron_law(flops, bytes, peak, bandwidth, efficiency, dispatch),
-        bound=where(
-            kernels * launch_overhead > work, "dispatch", where(compute > memory, "compute", "memory")
-        ),
+        bound=where(kernels * launch_overhead > work, "dispatch", where(compute > memory, "compute", "memory")),
         intensity=intensity,
         ridge_point=ridge_point(peak, bandwidth),
         attainable_flops=attainable_flops(intensity, peak, bandwidth, efficiency),

@@ -651,6 +651,7 @@ def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 # The exercises' public demo, by hand: nothing of the library stands on the right side.
 
+
 def step_of_the_demo(replicas: int) -> float:
     """Of 08.14: the step of the batch that a replica runs on average, each on its own, by Little's law."""
     running = 1.0

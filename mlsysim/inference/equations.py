@@ -169,7 +169,9 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     Source: jiang2024mixtral, sec. 2.1, for the routing; the expectation is derived in the chapter.
     """
     if not all_true(top_k <= experts):
-        raise InputError(f"experts_hit: top_k = {top_k} must be at most experts = {experts}: a token picks different ones")
+        raise InputError(
+            f"experts_hit: top_k = {top_k} must be at most experts = {experts}: a token picks different ones"
+        )
     missed = (1 - top_k / experts) ** tokens
     return experts * (1 - missed)
 
