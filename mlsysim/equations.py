@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.units import format as quantity
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,11 +98,11 @@ class Relation:
             return all_true(left <= right + _ROUNDING * abs(right))
         return all_true(left < right if self.sign == "<" else left != right)
 
-    def check(self, owner: str, given: Mapping[str, Any]) -> None:
+    def check(self, owner: str, given: Mapping[str, Any], units: Mapping[str, str]) -> None:
         """Raise an InputError that names the values unless it holds."""
         if not self.holds(given):
             used = {*self.left.co_names, *self.right.co_names}
-            values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items() if name in used)
+            values = ", ".join(f"{name} = {_said(value, units[name])}" for name, value in given.items() if name in used)
             raise InputError(f"{owner}: {values}, but it needs {self.text}; change one of them")
 
 
@@ -209,6 +210,10 @@ def shown(value: Any, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def _said(value: Any, unit: str) -> str:
+    return quantity(value, unit) if isinstance(value, (int, float)) and unit not in ("", "1") else shown(value, 24)
+
+
 _ANY = Domain.of("(-inf, inf)")
 
 
@@ -302,7 +307,7 @@ def equation(
             if owed:
                 given = bound_to(*args, **kwargs)
                 for relation in owed:
-                    relation.check(owner, given)
+                    relation.check(owner, given, units)
             for called in _recorders.get():
                 called.add(label)
             try:

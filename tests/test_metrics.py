@@ -29,7 +29,7 @@ def test_what_correlated_rows_are_worth() -> None:
     assert validation.effective_rows(120.0, 1.0, 1.0) == 120.0
     assert validation.effective_rows(120.0, 8.0, 0.5) == pytest.approx(120 / 4.5)
     assert validation.effective_rows(10.0, 10.0, 1.0) == 1.0, "one group of equal rows is one row, and never less"
-    with pytest.raises(InputError, match="per_group must be at most rows"):
+    with pytest.raises(InputError, match="it needs per_group <= rows"):
         validation.effective_rows(10.0, 100.0, 0.5)
 
 

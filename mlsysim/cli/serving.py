@@ -67,7 +67,7 @@ def add(commands: Commands) -> None:
         "(output_len - 1) itl_s, interval_s (with --calibrated, the two ends of the range of e2e_s in which 80 % of measurements are "
         "expected, else null; in prefill and decode that of time_s), e2e_per_token_s, tokens_per_s and tokens_per_s_per_device (new tokens over e2e_s), "
         "weights_bytes and memory_bytes (fullest device, weights; with the cache at the end), capacity_bytes, fits, "
-        "efficiencies; prefill and decode, each with time_s = the sum of terms_s, binding, bound, compute_time_s, "
+        "efficiencies and rates (their name, and which they are in a sentence); prefill and decode, each with time_s = the sum of terms_s, binding, bound, compute_time_s, "
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits. With --rate "
         "also load: replicas, slots of each, capacity_per_s, utilisation, ttft_s, ttft_quantile_s, itl_s, e2e_s, running, "
         "late and in_pace (shares), goodput_per_s.",

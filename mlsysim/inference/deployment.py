@@ -96,6 +96,16 @@ class Deployment:
         layers = rest * s.weight_bytes / s.tp + count.experts * s.expert_bytes / shards
         return float(fullest * layers + ends * s.head_bytes / s.tp)
 
+    @property
+    def rates(self) -> str:
+        """Which rates the times rest on, in a sentence."""
+        if self.efficiencies == DATASHEET:
+            return (
+                "Rates: the datasheet's, and no overhead: a bound that no measurement beats. 'serve --calibrated' and "
+                "'simulate' take what real kernels and servers reach, so their times are longer."
+            )
+        return f"Rates: {self.efficiencies.name} ({self.efficiencies.source}). Those of the datasheet would give the bound."
+
     def kv_memory(self, batch: Num, tokens: Num) -> Num:
         """Cache on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
         s, m = self.split, self.model

@@ -35,6 +35,14 @@ def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
     return [f"range: {_interval(deployment, predicted)}"] if known else []
 
 
+def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
+    if is_array(batch) or is_array(tokens):
+        return "several batches at once"
+    reason = deployment.reason(batch, tokens)
+    fits = deployment.fits(batch, tokens)
+    return reason if fits else f"{reason.upper()[:13] + reason[13:]}; no real server takes these times"
+
+
 def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
     return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
 
@@ -117,6 +125,11 @@ class Pass:
     def fits(self) -> Any:
         return self.deployment.fits(self.batch, self.past + self.new)
 
+    @property
+    def verdict(self) -> str:
+        """Whether weights and cache fit after the pass, in a sentence."""
+        return _verdict(self.deployment, self.batch, self.past + self.new)
+
     def interval(self) -> Interval:
         """The range in which the measured time is expected, from the errors of past predictions.
 
@@ -143,13 +156,13 @@ class Pass:
         overhead = self.cost.starts
         terms.append(Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead"))
         shown = sum(t.value for t in terms)
-        notes = [f"total {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]
+        what = "prompt pass" if self.phase == "prefill" else "decode step"
+        notes = [f"one {what}: {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]
         notes += _outlook(d, self.time)
         if not all_true(abs(self.time - shown) <= 1e-9 * self.time):
             difference = units.format(_first(self.time - shown), "s")
             notes.append(f"waiting of later micro-batches, less messages that interleaving hides: {difference}")
-        if not is_array(self.batch) and not is_array(self.past + self.new):
-            notes.append(d.reason(self.batch, self.past + self.new))
+        notes.append(self.verdict)
         peak = f"peak_flops.{d.precision}"
         inputs = [
             Input("batch", self.batch, "1"),
@@ -335,6 +348,11 @@ class Generation:
     def fits(self) -> Any:
         return self.prefill.deployment.fits(self.batch, self.input_len + self.output_len)
 
+    @property
+    def verdict(self) -> str:
+        """Whether weights and cache fit when the last token is made, in a sentence."""
+        return _verdict(self.prefill.deployment, self.batch, self.input_len + self.output_len)
+
     def interval(self) -> Interval:
         """The range in which the measured end-to-end time is expected; that of a phase is ``prefill.interval()``.
 
@@ -355,12 +373,12 @@ class Generation:
             for t in x.terms
         ]
         d = self.prefill.deployment
-        of_step = _outlook(d, self.decode.time)
+        of_step = (*_outlook(d, self.decode.time), self.decode.verdict)
         return Explanation(
-            title=f"{d.model.name} on {d.devices} x {d.device.name}: prompt and answer",
+            title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step)),
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), d.rates),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -385,6 +403,7 @@ class Generation:
             "capacity_bytes": d.device.usable_memory,
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
+            "rates": d.rates,
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }
