@@ -34,6 +34,7 @@ _FUSED_ATTENTION = "__cudnn$fmha"
 _WRITTEN = {"tpu_custom_call": 2, "__gpu$xla.gpu.triton": 1, "triton_kernel_call": 1}
 # Products of an attention's gradient over those of the attention: dao2023flashbenchmark, function flops
 _BACKWARD = 5 / 2
+_RANDOM = frozenset(("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32_ffi"))
 
 
 def _contracted(config: str, operands: Sequence[TensorType], result: TensorType) -> float:

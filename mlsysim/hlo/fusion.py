@@ -290,7 +290,7 @@ class _Fuser:
                 times = max(sum(positions.values()) for positions in asked[value].values())
                 if times > (1 if value in parts else MAX_TIMES) and "broadcast" not in item.base:
                     self.apart.add(value)
-                else:
+                elif len(asked[value]) <= MAX_READS:  # what more kernels read is written out as it is
                     own = asked[value]
             same = item.base in SAME_SIZE and item.base != "transpose"
             for read in dict.fromkeys(item.reads):
