@@ -505,6 +505,18 @@ def test_the_plan_over_nodes_against_the_source_and_measurements() -> None:
         assert fastest_all_reduce(size, 32, "P6-B200").time == pytest.approx(measured, rel=0.06)
 
 
+@pytest.mark.published
+def test_a_bandwidth_of_one_digit_is_a_range_of_times() -> None:
+    """0.01 GB/s for 32 KiB on 32 devices, printed to a hundredth, is anything from 4.2 to 12.7 ms."""
+    row = check_nodes("bekman-b200-4-nodes-32k")
+    moved = 2 * 31 / 32 * 32768
+    assert row.printed_range == pytest.approx((moved / 0.015e9, moved / 0.005e9))
+    assert row.printed_range[0] < row.measured < row.printed_range[1]
+    low, high = check_nodes("bekman-b200-4-nodes-1g").printed_range
+    assert high / low < 1.0001
+    assert check_nodes("bekman-b200-4-nodes-256k").measured < row.printed_range[0] / 10, "a latency does not shrink"
+
+
 def test_nodes_are_whole_and_only_rings_and_trees_know_them() -> None:
     with pytest.raises(InputError, match=r"ranks = 12 must be a multiple of ranks_per_node = 8"):
         collective("all_reduce", "ring", 1e6, 12, GB, 1e-6, ranks_per_node=8)

@@ -1,6 +1,7 @@
 """The plan search: everything that may be tried is tried, and the best is what slow loops over single plans find."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,14 @@ def test_the_front_holds_the_best_and_nothing_that_is_beaten() -> None:
         beats = (s.fitting["time"] <= row["time"]) & (s.fitting["memory"] <= row["memory"])
         beats &= (s.fitting["time"] < row["time"]) | (s.fitting["memory"] < row["memory"])
         assert not beats.any()
+
+
+def test_a_gathering_is_not_found_among_rings() -> None:
+    s = search()
+    ring = explore.plan_of(next(s.rows.row(i) for i in range(len(s.rows)) if s.rows["cp"][i] > 1))
+    assert s.find(ring)["cp"] == ring.cp
+    with pytest.raises(InputError, match="was not among"):
+        s.find(replace(ring, cp_comm_type="all_gather"))
 
 
 @pytest.mark.independent

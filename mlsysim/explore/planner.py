@@ -226,7 +226,8 @@ class PlanSearch:
         InputError
             When the search did not try it.
         """
-        mask: Any = np.full(len(self.rows), wanted.sequence_parallel == self.sequence_parallel)
+        tried = wanted.cp == 1 or wanted.cp_comm_type == Plan.cp_comm_type  # every row passes keys round a ring
+        mask: Any = np.full(len(self.rows), tried and wanted.sequence_parallel == self.sequence_parallel)
         for name in (*DEGREES, *CHOICES):
             mask &= self.rows[name] == getattr(wanted, name)
         found = np.flatnonzero(mask)

@@ -87,7 +87,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
         sourced = sourced_gemm_efficiency(generation) * clock
         return Efficiencies(
             name="datasheet",
-            source="measured products and STREAM, counted traffic",
+            source="measured products and STREAM, counted traffic, NCCL's steps",
             gemm=sourced,
             head=sourced,
             attention=sourced,
@@ -99,7 +99,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
     gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
     return Efficiencies(
         name="calibrated",
-        source="fitted to published steps (scripts/fit_constants.py); memory as STREAM was measured",
+        source="fitted to published steps (scripts/fit_constants.py); memory as STREAM was measured, NCCL's steps",
         gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if narrow else 1.0),
         head=gemm,
         attention=attention.get(family, attention["other"]) * clock,
