@@ -29,7 +29,9 @@ def test_published_energies(p: validation.PublishedFootprint) -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("p", [p for p in METHODS if p.has("carbon_intensity") and p.name != "olmo-2-7b"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "p", [p for p in METHODS if p.has("carbon_intensity") and p.name != "olmo-2-7b"], ids=lambda p: p.name
+)
 def test_published_emissions(p: validation.PublishedFootprint) -> None:
     ours = energy.carbon(p.published("energy"), p.published("carbon_intensity"))
     assert ours == pytest.approx(p.published("carbon"), rel=0.01)
@@ -99,7 +101,9 @@ def test_a_metered_training_run_from_its_arithmetic() -> None:
     ours = energy.work_energy(flops, p.published("power"), 989.5e12, 0.4)
     assert ours / 3.6e9 == pytest.approx(6 * 7.3e9 * 4e12 / (0.4 * 989.5e12) * 700 / 3.6e9)
     assert ours / p.published("energy") - 1 == pytest.approx(-0.34, abs=0.01)
-    assert 0.4 * ours / p.published("energy") == pytest.approx(0.26, abs=0.005)  # the share of the peak that would give it
+    assert 0.4 * ours / p.published("energy") == pytest.approx(
+        0.26, abs=0.005
+    )  # the share of the peak that would give it
 
 
 # Identities and limits

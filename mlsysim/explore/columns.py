@@ -120,7 +120,9 @@ def stacked(parts: Sequence[Mapping[str, Any]], lengths: Sequence[int]) -> dict[
     >>> stacked([{"tp": 8, "time": np.array([1.0, 2.0])}, {"tp": 4, "time": 3.0}], [2, 1])["time"].tolist()
     [1.0, 2.0, 3.0]
     """
-    whole = [{name: np.broadcast_to(v, (n,)) for name, v in part.items()} for part, n in zip(parts, lengths, strict=True)]
+    whole = [
+        {name: np.broadcast_to(v, (n,)) for name, v in part.items()} for part, n in zip(parts, lengths, strict=True)
+    ]
     return {name: np.concatenate([part[name] for part in whole]) for name in whole[0]}
 
 
