@@ -31,7 +31,7 @@ def _multiplier(price: float, payments: float, staff_share: float | None = None)
 
 def _owned(price: float, network: float = 0.0, **changes: float) -> cost.Ownership:
     """Under the assumptions of the rule, but with the server's watts and a plant that outlives the device."""
-    given = {
+    given: dict[str, Any] = {
         "lifetime": RULE["lifetime"],
         "power": METERED,
         "pue": RULE["pue"],
