@@ -252,6 +252,7 @@ def test_memory_is_weights_and_whole_blocks() -> None:
     shape = replace(TOY, layers=1)
     h100 = deploy(shape, binary)
     room = 79.11 * 2**30 - h100.weight_memory
+    assert "the datasheet prints 80 GB" in str(prefill(h100, input_len=16).explain())
     assert h100.kv_room == pytest.approx(room, rel=1e-12)
     tokens = 16.0
     between = (81e9 - h100.weight_memory) // h100.kv_memory(1, tokens)
