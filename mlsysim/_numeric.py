@@ -41,13 +41,13 @@ def minimum(*xs: Num) -> Num:
     return reduce(_numpy().minimum, xs) if any(map(is_array, xs)) else min(xs)
 
 
-def log2(x: Num) -> Num:
-    """Binary logarithm, elementwise for an array; exact for powers of two.
+def doublings(x: Num) -> Num:
+    """How often one has to be doubled to reach x: the binary logarithm rounded up, elementwise for an array.
 
-    >>> log2(8)
-    3.0
+    >>> [doublings(n) for n in (1, 2, 5, 8, 9)]
+    [0, 1, 3, 3, 4]
     """
-    return _numpy().log2(x) if is_array(x) else math.log2(x)
+    return _numpy().ceil(_numpy().log2(x)) if is_array(x) else math.ceil(math.log2(x))
 
 
 def exp(x: Num) -> Num:

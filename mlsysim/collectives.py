@@ -5,8 +5,9 @@ all-gather. ``bandwidth`` is what one rank can send in one direction, ``latency`
 takes a float or an array (broadcasting) in SI units. With one rank every collective costs nothing.
 """
 
-from mlsysim._numeric import Num, log2, maximum, minimum
+from mlsysim._numeric import Num, all_true, doublings, maximum, minimum
 from mlsysim.equations import POSITIVE, equation
+from mlsysim.errors import InputError
 
 _RANKS = "[1, inf)"
 _UNITS = {"bytes": "byte", "ranks": "1", "bandwidth": "byte/s", "latency": "s", "return": "s"}
@@ -246,9 +247,8 @@ def ring_bandwidth(ranks_per_node: Num, node_bandwidth: Num, network_bandwidth: 
 def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_latency: Num) -> Num:
     """Mean cost of a step of a ring that visits several nodes: the latency to give to the ring equations there.
 
-    Of the N - 1 steps in which a piece goes round, it crosses from one node to the next in n - 1; NCCL charges the network's
-    latency for those and the node's for the other N - n. (It takes the larger of the node's and three times the overhead
-    of posting to the network, which is the node's except behind an AMD processor.)
+    A ring enters each of n nodes once. While a piece goes round in N - 1 steps, the library charges the network's latency
+    for n - 1 of them and the node's for the other N - n.
 
     Parameters
     ----------
@@ -259,18 +259,28 @@ def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_lat
     node_latency, network_latency : float or array, s
         Of a step inside a node, and between nodes.
 
+    Raises
+    ------
+    InputError
+        More ranks per node than ranks.
+
     Source: nccl2026tuning, tuning.cc, nInterSteps.
 
     >>> round(2 * 1023 * ring_latency(1024, 8, 3.4e-6, 14e-6) * 1e3, 2)  # ms of an all-reduce
     9.65
     """
+    if not all_true(ranks_per_node <= ranks):
+        raise InputError(
+            f"ring_latency: ranks_per_node = {str(ranks_per_node)[:40]} exceeds ranks = {str(ranks)[:40]}; give how many of "
+            "the group's own ranks share a node"
+        )
     crossings = ranks / ranks_per_node - 1
     return ((ranks - 1 - crossings) * node_latency + crossings * network_latency) / maximum(1, ranks - 1)
 
 
 @equation(
     "eq-tree-allreduce",
-    formula="2 * log2(ranks) * (latency + bytes / bandwidth)",
+    formula="2 * ceil(log2(ranks)) * (latency + bytes / bandwidth)",
     units=_UNITS,
     domain=_DOMAIN,
     source="mpich2016collectives",
@@ -279,7 +289,7 @@ def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_lat
 def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce as a reduction up a binomial tree and a broadcast down: few steps, each with the whole buffer.
 
-    Formula: T = 2 log2(N) (latency + M / bandwidth).
+    Formula: T = 2 ceil(log2 N) (latency + M / bandwidth).
 
     Parameters
     ----------
@@ -301,40 +311,46 @@ def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: N is a power of two (otherwise round log2 up); the buffer is not cut into chunks; the addition is
-    free.
+    Assumptions: the buffer is not cut into chunks; the addition is free. Three ranks need as many steps as four: every
+    step at most doubles how many ranks a sum is made of.
 
-    >>> round(tree_all_reduce(1e6, 8, 50e9, 5e-6), 9)
-    0.00015
+    >>> [round(tree_all_reduce(1e6, n, 50e9, 5e-6), 9) for n in (5, 8)]
+    [0.00015, 0.00015]
 
     Source: mpich2016collectives, reduce.c, MPIR_Reduce_binomial for one of the two passes.
     """
-    return 2 * log2(ranks) * (latency + bytes / bandwidth)
+    return 2 * doublings(ranks) * (latency + bytes / bandwidth)
 
 
 @equation(
     "eq-pipelined-tree-allreduce",
-    formula="2 * (log2(ranks) * latency + min(1, ranks - 1) * bytes / bandwidth)",
-    units=_UNITS,
-    domain=_DOMAIN,
+    formula="2 * (ceil(log2(ranks)) * latency + (chain - 1) * chain_latency + min(1, ranks * chain - 1) * bytes / bandwidth)",
+    units={**{k: v for k, v in _UNITS.items() if k != "return"}, "chain": "1", "chain_latency": "s", "return": "s"},
+    domain={**_DOMAIN, "chain": _RANKS},
     source="nccl2026tuning",
     where="tuning.cc, latency and bandwidth of the tree",
 )
-def pipelined_tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
+def pipelined_tree_all_reduce(
+    bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0, chain: Num = 1.0, chain_latency: Num = 0.0
+) -> Num:
     """All-reduce on trees with the buffer cut so finely that all levels work at once: NCCL's pair of binary trees.
 
-    Formula: T = 2 log2(N) latency + 2 M / bandwidth (nothing for N = 1).
+    Formula: T = 2 (ceil(log2 n) latency + (g - 1) chain latency + M / bandwidth) (nothing for one device).
 
     Parameters
     ----------
     bytes : float or array, byte
         Size M of the whole buffer.
     ranks : float or array, 1
-        Number of devices N that take part, at least 1.
+        Members n of the tree, at least 1: NCCL's are nodes, not devices.
     bandwidth : float or array, byte/s
-        What one rank can send in one direction.
+        What one member can send in one direction.
     latency : float or array, s
-        Cost of one step, whatever its size.
+        Cost of one step between members, whatever its size.
+    chain : float or array, 1
+        Devices g behind each member, which hand the buffer on one after the other; 1 when the members are devices.
+    chain_latency : float or array, s
+        Cost of one step along that chain.
 
     Returns
     -------
@@ -345,20 +361,25 @@ def pipelined_tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: N
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: N is a power of two; chunks so small that filling the pipeline costs only the latencies; two
-    trees share the links, so that every rank sends M up and M down.
+    Assumptions: chunks so small that filling the pipeline costs only the latencies; two trees share the links, so that
+    every member sends M up and M down. NCCL rounds the logarithm down; its trees are as deep as the logarithm rounded
+    up says.
 
     >>> round(pipelined_tree_all_reduce(1e6, 8, 50e9, 5e-6), 9)
     7e-05
+    >>> round(pipelined_tree_all_reduce(0, 128, 50e9, 14e-6, chain=8, chain_latency=4e-6) * 1e6)  # 1024 devices
+    252
 
     Source: nccl2026tuning, tuning.cc, latency and bandwidth of the tree.
     """
-    return 2 * (log2(ranks) * latency + minimum(1, ranks - 1) * bytes / bandwidth)
+    return 2 * (
+        doublings(ranks) * latency + (chain - 1) * chain_latency + minimum(1, ranks * chain - 1) * bytes / bandwidth
+    )
 
 
 @equation(
     "eq-halving-doubling",
-    formula="2 * (log2(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
+    formula="2 * (ceil(log2(ranks)) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
     units=_UNITS,
     domain=_DOMAIN,
     source="mpich2016collectives",
@@ -367,7 +388,7 @@ def pipelined_tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: N
 def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce by recursive halving and doubling: partners at distance 1, 2, 4 … exchange a half, a quarter, an eighth …
 
-    Formula: T = 2 (log2(N) latency + (N - 1) / N x M / bandwidth).
+    Formula: T = 2 (ceil(log2 N) latency + (N - 1) / N x M / bandwidth).
 
     Parameters
     ----------
@@ -389,14 +410,15 @@ def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency:
     InputError
         A value that is not finite or lies outside its range.
 
-    Assumptions: N is a power of two; every pair of ranks has a free path at the full bandwidth; the addition is free.
+    Assumptions: N is a power of two, and ``communication.collective`` refuses another; for other N this is what no
+    all-reduce of two halves goes below. Every pair of ranks has a free path at the full bandwidth; the addition is free.
 
     >>> halving_doubling_all_reduce(8e9, 8, 400e9)
     0.035
 
     Source: mpich2016collectives, allreduce.c, power-of-two case (Rabenseifner's algorithm).
     """
-    return 2 * (log2(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)
+    return 2 * (doublings(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)
 
 
 @equation(

@@ -37,7 +37,7 @@ _TABLE: Mapping[str, Mapping[str, tuple[str, Callable[..., Any], float]]] = {
 ALGORITHMS: Mapping[str, tuple[str, ...]] = {op: tuple(table) for op, table in _TABLE.items()}
 PHASES: Mapping[str, float] = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
 _POWERS_OF_TWO = ("halving_doubling",)
-_TREES = ("tree", "pipelined_tree")
+_OVER_NODES = ("ring", "pipelined_tree")  # whose steps inside a node and between nodes can be charged apart
 _OVERHEAD = Domain.of(NON_NEGATIVE)
 
 
@@ -57,6 +57,8 @@ class CollectiveTime:
     time: Num
     bound: Any  # "latency" (with the overhead) or "bandwidth"; an array of them for an array
     origins: Mapping[str, str]
+    ranks_per_node: Num = 1
+    node_latency: Num = 0.0
 
     @property
     def algorithm_bandwidth(self) -> Num:
@@ -72,7 +74,18 @@ class CollectiveTime:
         """Each part with its equation, the numbers in it, and the source of each input."""
         label = _TABLE[self.op][self.algorithm][0]
         share = _TABLE[self.op][self.algorithm][2]
-        given = {"bytes": self.bytes, "ranks": self.ranks, "bandwidth": self.bandwidth, "latency": self.latency}
+        given = {"bytes": self.bytes, "bandwidth": self.bandwidth} | _steps(
+            self.algorithm, self.ranks, self.latency, self.ranks_per_node, self.node_latency
+        )
+        silent = {name: 0.0 for name in given if name.endswith("latency")}
+        levels = (
+            []
+            if all_true(self.ranks_per_node == 1)
+            else [
+                ("ranks_per_node", self.ranks_per_node, "1"),
+                ("node_latency", self.node_latency, "s"),
+            ]
+        )
         notes = [] if share == 1.0 else [f"{self.op} is {share:g} of the all-reduce by {self.algorithm}"]
         if not all_true(self.overhead == 0):
             notes.append(f"time with the overhead of the call: {units.format(self.time, 's')}")
@@ -80,9 +93,7 @@ class CollectiveTime:
             title=f"{self.op}, {self.algorithm}, {_count(self.ranks)} ranks: {_bound_in_words(self.bound)}",
             terms=(
                 Term("latency part", self.latency_time, label, {**given, "bytes": 0.0}, self.bound == "latency"),
-                Term(
-                    "bandwidth part", self.bandwidth_time, label, {**given, "latency": 0.0}, self.bound == "bandwidth"
-                ),
+                Term("bandwidth part", self.bandwidth_time, label, {**given, **silent}, self.bound == "bandwidth"),
                 Term("both", self.latency_time + self.bandwidth_time, label, given),
             ),
             inputs=tuple(
@@ -92,6 +103,7 @@ class CollectiveTime:
                     ("ranks", self.ranks, "1"),
                     ("bandwidth", self.bandwidth, "byte/s"),
                     ("latency", self.latency, "s"),
+                    *levels,
                     ("overhead", self.overhead, "s"),
                 )
             ),
@@ -107,6 +119,8 @@ class CollectiveTime:
             "ranks": self.ranks,
             "bandwidth_bytes_per_s": self.bandwidth,
             "latency_s": self.latency,
+            "ranks_per_node": self.ranks_per_node,
+            "node_latency_s": self.node_latency,
             "overhead_s": self.overhead,
             "latency_time_s": self.latency_time,
             "bandwidth_time_s": self.bandwidth_time,
@@ -127,8 +141,18 @@ def _bound_in_words(bound: Any) -> str:
     return ", ".join(f"{int((bound == b).sum())} {b}-bound" for b in ("latency", "bandwidth") if (bound == b).any())
 
 
-def _next_power_of_two(ranks: int) -> int:
-    return 1 << (ranks - 1).bit_length()
+def _steps(algorithm: str, ranks: Num, latency: Num, ranks_per_node: Num, node_latency: Num) -> dict[str, Num]:
+    """Ranks and latencies as the algorithm's equation wants them, when the steps inside a node cost less than the others."""
+    if all_true(ranks_per_node == 1):
+        return {"ranks": ranks, "latency": latency}
+    if algorithm == "ring":
+        return {"ranks": ranks, "latency": collectives.ring_latency(ranks, ranks_per_node, node_latency, latency)}
+    return {
+        "ranks": ranks / ranks_per_node,
+        "latency": latency,
+        "chain": ranks_per_node,
+        "chain_latency": node_latency,
+    }
 
 
 def collective(
@@ -140,6 +164,8 @@ def collective(
     latency: Num = 0.0,
     overhead: Num = 0.0,
     origins: Mapping[str, str] | None = None,
+    ranks_per_node: Num = 1,
+    node_latency: Num = 0.0,
 ) -> CollectiveTime:
     """Time of a collective by the equation of its algorithm.
 
@@ -162,6 +188,11 @@ def collective(
         Cost of the call itself, added once.
     origins : mapping, optional
         Where the numbers came from, by name, for ``explain()``.
+    ranks_per_node : int or array of int
+        Devices of a node, for a ring or a pipelined tree over nodes: steps inside a node cost ``node_latency``, those
+        between nodes ``latency``.
+    node_latency : float or array, s
+        Cost of one step inside a node.
 
     Returns
     -------
@@ -172,13 +203,16 @@ def collective(
     ------
     InputError, UnknownNameError
         A value out of range; an unknown operation or algorithm; recursive halving on a number of ranks that is not a
-        power of two (trees are padded with idle leaves instead).
+        power of two (a tree of five ranks needs the steps of one of eight instead); ranks that do not fill their nodes.
 
     Assumptions: those of the equation; nothing else uses the links.
 
     >>> r = collective("all_reduce", "ring", bytes=1e9, ranks=8, bandwidth=50e9, latency=500e-9)
     >>> round(r.time, 6), r.bound
     (0.035007, 'bandwidth')
+    >>> r = collective("all_reduce", "ring", 1e9, 1024, 50e9, latency=14e-6, ranks_per_node=8, node_latency=3.4e-6)
+    >>> round(r.latency_time, 5)
+    0.00965
     """
     if op not in _TABLE:
         raise unknown_name("operation", op, _TABLE)
@@ -186,10 +220,14 @@ def collective(
         raise unknown_name(f"algorithm of {op}", algorithm, _TABLE[op])
     _, function, share = _TABLE[op][algorithm]
     check_argument("collective", "overhead", overhead, "s", _OVERHEAD)
-    steps_of = _checked_ranks(algorithm, ranks)
-    given = {"ranks": steps_of, "bandwidth": bandwidth}
-    bandwidth_time = share * function(bytes=bytes, latency=0.0, **given)
-    latency_time = share * function(bytes=0.0, latency=latency, **given)
+    _check_ranks(algorithm, ranks)
+    _check_nodes(algorithm, ranks, ranks_per_node)
+    check_argument("collective", "node_latency", node_latency, "s", _OVERHEAD)
+    check_argument("collective", "latency", latency, "s", _OVERHEAD)
+    steps = _steps(algorithm, ranks, latency, ranks_per_node, node_latency)
+    silent = {name: 0.0 if name.endswith("latency") else value for name, value in steps.items()}
+    bandwidth_time = share * function(bytes=bytes, bandwidth=bandwidth, **silent)
+    latency_time = share * function(bytes=0.0, bandwidth=bandwidth, **steps)
     fixed = latency_time + overhead
     return CollectiveTime(
         op=op,
@@ -204,90 +242,152 @@ def collective(
         time=fixed + bandwidth_time,
         bound=where(fixed > bandwidth_time, "latency", "bandwidth"),
         origins=dict(origins or {}),
+        ranks_per_node=ranks_per_node,
+        node_latency=node_latency,
     )
 
 
-def _checked_ranks(algorithm: str, ranks: Num) -> Num:
-    """The ranks that the equation of an algorithm is to be asked for: whole numbers, a power of two where it needs one."""
+def _check_ranks(algorithm: str, ranks: Num, name: str = "ranks") -> None:
+    """Whole numbers of at least one, and a power of two where the algorithm needs one."""
     if is_array(ranks):
         if not all_true(ranks == ranks.round()):
-            raise InputError("collective: ranks holds a value that is not a whole number; give counts of devices")
-        if algorithm in (*_POWERS_OF_TWO, *_TREES) and not all_true((ranks.astype(int) & (ranks.astype(int) - 1)) == 0):
+            raise InputError(f"collective: {name} holds a value that is not a whole number; give counts of devices")
+        if not all_true(ranks >= 1):
+            raise InputError(f"collective: {name} holds a value below 1; give counts of devices")
+        if algorithm in _POWERS_OF_TWO and not all_true((ranks.astype(int) & (ranks.astype(int) - 1)) == 0):
             raise InputError(
-                f"collective: ranks must be powers of two in an array for {algorithm}; pass them one by one"
+                f"collective: {name} must be powers of two in an array for {algorithm}; use ring, or a tree, for others"
             )
-        return ranks
+        return
     if (
         isinstance(ranks, bool)
         or not isinstance(ranks, (int, float))
         or ranks != ranks
         or ranks != int(min(ranks, 1e9))
     ):
-        raise InputError(f"collective: ranks = {str(ranks)[:20]!r} must be a whole number in [1, 1e9]")
+        raise InputError(f"collective: {name} = {str(ranks)[:20]!r} must be a whole number in [1, 1e9]")
     if ranks < 1:
-        raise InputError(f"collective: ranks = {ranks} must be at least 1")
-    padded = _next_power_of_two(int(ranks))
-    if algorithm in _POWERS_OF_TWO and padded != ranks:
+        raise InputError(f"collective: {name} = {ranks} must be at least 1")
+    if algorithm in _POWERS_OF_TWO and int(ranks) & (int(ranks) - 1):
         raise InputError(
             f"collective: ranks = {ranks:g} is not a power of two, which {algorithm} needs; use ring, or a tree"
         )
-    return padded if algorithm in _TREES else ranks
+
+
+def _check_nodes(algorithm: str, ranks: Num, ranks_per_node: Num) -> None:
+    _check_ranks("", ranks_per_node, "ranks_per_node")
+    if all_true(ranks_per_node == 1):
+        return
+    if algorithm not in _OVER_NODES:
+        raise InputError(
+            f"collective: ranks_per_node = {str(ranks_per_node)[:40]} goes with {' and '.join(_OVER_NODES)}, not with "
+            f"{algorithm}; leave it out, or see collectives.hierarchical_all_reduce"
+        )
+    if not all_true(ranks % ranks_per_node == 0):
+        raise InputError(
+            f"collective: ranks = {str(ranks)[:40]} must be a multiple of ranks_per_node = {str(ranks_per_node)[:40]}; "
+            "give whole nodes"
+        )
 
 
 def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Protocol | str) -> CollectiveTime:
-    """All-reduce inside one node with the latencies and bandwidths that NCCL itself plans with.
+    """All-reduce inside one node, or over whole nodes, with the latencies and bandwidths that NCCL itself plans with.
 
-    The library's plan is its own cost model, by which it chooses between protocols: per call, per step, and a share
-    of the link. None of it is fitted to the measurements of this book.
+    The library's plan is its own cost model, by which it chooses between protocols: per call, per step inside a node and
+    between nodes, and a share of the link. None of it is fitted to the measurements of this book.
 
     Parameters
     ----------
     bytes : float or array, byte
         Size of the buffer.
     ranks : int
-        Devices of the node that take part.
+        Devices that take part: of one scale-up domain, or all of several.
     node : Node or str
         A node of the catalogue, or its name.
     protocol : Protocol or str
-        As in ``nccl-ring-simple``; ``nccl-nvls`` needs a switch that reduces.
+        As in ``nccl-ring-simple``; ``nccl-nvls`` needs a switch that reduces, and one domain.
 
     Raises
     ------
     InputError, UnknownNameError
-        More ranks than the domain; a link without a planned bandwidth or without reduction in the switch.
+        Ranks that fill no whole number of domains; a link without a planned bandwidth or without reduction in the switch.
+
+    Assumptions: between nodes as many rings as there are adapters, so that the narrower of a device's link and of all the
+    adapters of a node binds; over nodes a ring's steps and its call are charged 1.4 times, as NCCL charges whole chunks
+    over all but the smallest buffers.
 
     >>> library_all_reduce(1e9, 8, "DGX-A100", "nccl-ring-simple").bound
     'bandwidth'
+    >>> round(library_all_reduce(1e9, 1024, "DGX-H100", "nccl-tree-simple").latency_time * 1e6)  # 128 nodes
+    252
     """
     node, protocol = catalog.node(node), catalog.protocol(protocol)
-    link = node.scale_up
-    if ranks > node.domain:
+    link, over_nodes = node.scale_up, ranks > node.domain
+    if over_nodes and ranks % node.domain:
         raise InputError(
-            f"library_all_reduce: ranks = {ranks} exceeds the {node.domain} devices of one {node.name} domain"
+            f"library_all_reduce: ranks = {ranks} exceeds the {node.domain} devices of one {node.name} domain and fills no "
+            f"whole number of them; give a multiple of {node.domain}"
         )
     share = protocol.payload * (link.in_switch_efficiency if protocol.algorithm == "in_switch" else 1.0)
-    bandwidth = link.planned_bandwidth * share * (node.scale_up_bandwidth / link.bandwidth)
+    planned = link.planned_bandwidth * (node.scale_up_bandwidth / link.bandwidth)
     origins = {
         "bandwidth": f"{link.origin('planned_bandwidth')}; payload share {share:g}",
         "overhead": protocol.origin("base_latency"),
     }
     if protocol.algorithm == "in_switch":  # its one latency covers the whole call
-        return collective("all_reduce", "in_switch", bytes, ranks, bandwidth, 0.0, protocol.base_latency, origins)
-    origins["latency"] = protocol.origin("scale_up_step")
+        if over_nodes:
+            raise InputError(
+                f"library_all_reduce: ranks = {ranks} exceeds the {node.domain} devices of one {node.name} domain, beyond "
+                "which its switch sums nothing; choose a ring or a tree"
+            )
+        return collective("all_reduce", "in_switch", bytes, ranks, planned * share, 0.0, protocol.base_latency, origins)
+    if not over_nodes:
+        origins["latency"] = protocol.origin("scale_up_step")
+        chained = protocol.algorithm == "pipelined_tree"  # one node is a chain, without a tree above it
+        return collective(
+            "all_reduce",
+            protocol.algorithm,
+            bytes,
+            ranks,
+            planned * share,
+            0.0 if chained else protocol.scale_up_step,
+            protocol.base_latency,
+            origins,
+            ranks_per_node=ranks if chained else 1,
+            node_latency=protocol.scale_up_step if chained else 0.0,
+        )
+    factor = protocol.network_factor if protocol.algorithm == "ring" else 1.0
+    step = (
+        max(protocol.scale_up_step, protocol.network_post) if protocol.algorithm == "ring" else protocol.scale_up_step
+    )
+    origins["latency"] = protocol.origin("scale_out_step")
+    origins["node_latency"] = protocol.origin("scale_up_step")
+    origins["bandwidth"] = f"{origins['bandwidth']}, of that or of all adapters of a domain"
     return collective(
-        "all_reduce", "ring", bytes, ranks, bandwidth, protocol.scale_up_step, protocol.base_latency, origins
+        "all_reduce",
+        protocol.algorithm,
+        bytes,
+        ranks,
+        collectives.ring_bandwidth(node.domain, planned, node.scale_out_bandwidth) * share,
+        factor * protocol.scale_out_step,
+        factor * protocol.base_latency,
+        origins,
+        ranks_per_node=node.domain,
+        node_latency=factor * step,
     )
 
 
 def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bool = True) -> CollectiveTime:
     """The protocol that NCCL's plan makes fastest for this size, as the library itself chooses.
 
+    Inside a domain a ring or the switch; over several a ring or a tree.
+
     Parameters
     ----------
     bytes : float, byte
         Size of the buffer.
     ranks : int
-        Devices of the node that take part.
+        Devices that take part: of one scale-up domain, or all of several.
     node : Node or str
         A node of the catalogue, or its name.
     in_switch : bool
@@ -295,11 +395,14 @@ def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bo
 
     >>> fastest_all_reduce(8e9, 8, "DGX-H100").algorithm, fastest_all_reduce(8e9, 8, "DGX-A100").algorithm
     ('in_switch', 'ring')
+    >>> [fastest_all_reduce(size, 1024, "DGX-H100").algorithm for size in (1e6, 64e9)]
+    ['pipelined_tree', 'ring']
     """
     node = catalog.node(node)
-    names = [
-        p
-        for p in catalog.protocols().values()
-        if p.algorithm == "ring" or (in_switch and node.scale_up.has("in_switch_efficiency"))
-    ]
+    allowed = ["ring"]
+    if ranks > node.domain:
+        allowed.append("pipelined_tree")
+    elif in_switch and node.scale_up.has("in_switch_efficiency"):
+        allowed.append("in_switch")
+    names = [p for p in catalog.protocols().values() if p.algorithm in allowed]
     return min((library_all_reduce(bytes, ranks, node, p) for p in names), key=lambda r: float(r.time))

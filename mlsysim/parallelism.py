@@ -676,7 +676,7 @@ def cp_exchange_bytes(
     tensors: Num = 2,
     element_bytes: Num = 2,
 ) -> Num:
-    """Keys and values that each device of a context-parallel group sends round the ring, for one micro-batch.
+    """Keys and values that each device of a context-parallel group sends, for one micro-batch.
 
     Formula: 3 x 2 L s b H_kv d x bytes per element x (CP - 1) / CP.
 
@@ -710,8 +710,8 @@ def cp_exchange_bytes(
     InputError
         A value that is negative or not finite; a degree below 1.
 
-    Assumptions: every block visits every device, whether the causal mask needs it or not. An all-gather of keys and
-    values moves the same bytes.
+    Assumptions: every block visits every device, whether the causal mask needs it or not, in CP - 1 hops of equal size. An
+    all-gather of keys and values moves the same bytes; what differs is the link that they get and what hides them.
 
     >>> cp_exchange_bytes(seq=131072, micro_batch=1, kv_heads=1, head_dim=128, layers=1, cp=16)
     188743680.0

@@ -170,6 +170,15 @@ def test_collective_takes_decimal_gigabytes_one_way_and_nanoseconds() -> None:
     assert with_call["time_s"] == pytest.approx(data["time_s"] + 10e-6, rel=1e-12)
 
 
+def test_collective_knows_nodes() -> None:
+    ring = [*COLLECTIVE, "--ranks", "1024", "--bandwidth", "50", "--latency", "14 us"]
+    flat = json.loads(run(*ring, "--json").stdout)
+    data = json.loads(run(*ring, "--ranks-per-node", "8", "--node-latency", "3400", "--json").stdout)
+    assert flat["latency_time_s"] == pytest.approx(28.644e-3, rel=1e-12)
+    assert data["latency_time_s"] == pytest.approx(1792 * 3.4e-6 + 254 * 14e-6, rel=1e-12)
+    assert data["bandwidth_time_s"] == flat["bandwidth_time_s"]
+
+
 def test_collective_prints_its_equation_and_its_parts() -> None:
     text = run(*COLLECTIVE, "--bandwidth", "50").stdout
     for part in ("eq-ring-allreduce", "bandwidth-bound", "50 GB/s", "given by the caller"):
@@ -188,6 +197,8 @@ def test_collective_prints_its_equation_and_its_parts() -> None:
         (["--latency", "fast"], "is not a quantity"),
         (["--bytes", "1 GFLOP"], "is not in byte"),
         (["--algorithm", "halving_doubling", "--ranks", "6"], "power of two"),
+        (["--ranks-per-node", "3"], "must be a multiple of ranks_per_node = 3"),
+        (["--node-latency", "3400"], "needs --ranks-per-node"),
     ],
 )
 def test_a_wrong_collective_is_one_sentence_and_exit_code_2(change: list[str], says: str) -> None:

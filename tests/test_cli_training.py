@@ -72,6 +72,7 @@ def test_train_runs_on_a_cluster(run: Any) -> None:
             {"plan": Plan(tp=2, pp=2, dp=4, micro_batch=2, virtual_stages=2)},
         ),
         ("--cp 2 --attn-len 1000", {"plan": Plan(tp=2, cp=2, dp=4), "attn_len": 1000.0}),
+        ("--cp 8 --cp-comm-type all_gather", {"plan": Plan(tp=2, cp=8, dp=1, cp_comm_type="all_gather")}),
         ("--task lora", {"task": "lora"}),
         ("--variation 0.01", {"variation": 0.01}),
         ("--precision fp8", {"precision": "fp8"}),

@@ -436,15 +436,98 @@ def test_halves_are_halves() -> None:
         assert parts == pytest.approx(whole, rel=1e-12)
 
 
-def test_a_tree_of_any_size_is_padded_and_halving_refuses() -> None:
-    assert (
-        collective("all_reduce", "tree", 1e6, 5, GB, 1e-6).time
-        == collective("all_reduce", "tree", 1e6, 8, GB, 1e-6).time
+@pytest.mark.independent
+@pytest.mark.parametrize("algorithm", ["tree", "pipelined_tree"])
+def test_a_tree_of_any_size_has_whole_steps(algorithm: str) -> None:
+    """Five ranks need the steps of eight, as numbers and as arrays, by name and by equation: a step at most doubles."""
+    equation = {"tree": collectives.tree_all_reduce, "pipelined_tree": collectives.pipelined_tree_all_reduce}[algorithm]
+    ranks = [2, 3, 4, 5, 8, 9, 1000, 1024, 1025]
+    steps = []
+    for n in ranks:
+        reached = count = 1
+        while reached < n:
+            reached, count = 2 * reached, count + 1
+        steps.append(count - 1)
+    wanted = [2 * s * 1e-6 for s in steps]
+    assert [equation(0.0, n, GB, 1e-6) for n in ranks] == pytest.approx(wanted, rel=1e-12)
+    assert list(equation(0.0, np.array(ranks), GB, 1e-6)) == pytest.approx(wanted, rel=1e-12)
+    assert [collective("all_reduce", algorithm, 0.0, n, GB, 1e-6).time for n in ranks] == pytest.approx(wanted)
+    assert list(collective("all_reduce", algorithm, 0.0, np.array(ranks), GB, 1e-6).time) == pytest.approx(wanted)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("n", [3, 5, 6, 7, 12])
+def test_a_binomial_tree_of_any_size_passes_every_sum_on(n: int) -> None:
+    """The machine that passes chunks, with masks up to the first power of two that is not below N."""
+    m = Machine(n, 1e6 / n, 50 * GB, 3e-6)
+    everything, masks = list(range(n)), [1 << i for i in range((n - 1).bit_length())]
+    for mask in masks:
+        m.step([(r, r - mask, everything, True) for r in range(n) if r & mask and r % mask == 0])
+    for mask in reversed(masks):
+        m.step([(r, r + mask, everything, False) for r in range(0, n, 2 * mask) if r + mask < n])
+    assert m.is_reduced()
+    assert m.time == pytest.approx(collectives.tree_all_reduce(1e6, n, 50 * GB, 3e-6), rel=1e-12)
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (2, 8), (16, 8), (128, 8), (64, 1), (3, 4)])
+def test_latencies_over_nodes_are_those_of_the_librarys_source(nodes: int, gpus: int) -> None:
+    """nccl2026tuning, tuning.cc: (nsteps - nInterSteps) intraLat + nInterSteps interLat, and the tree's own sum."""
+    n, intra, inter = nodes * gpus, 3.4e-6, 14e-6
+    for phases, ring in ((2, collectives.ring_all_reduce), (1, collectives.ring_all_gather)):
+        steps, across = phases * (n - 1), phases * (nodes - 1)
+        mean = collectives.ring_latency(n, gpus, intra, inter)
+        assert ring(0.0, n, GB, mean) == pytest.approx((steps - across) * intra + across * inter, rel=1e-12)
+    r = collective("all_reduce", "ring", 0.0, n, GB, inter, ranks_per_node=gpus, node_latency=intra)
+    assert r.time == pytest.approx(2 * (n - nodes) * intra + 2 * (nodes - 1) * inter, rel=1e-12)
+    depth = {1: 0, 2: 1, 3: 2, 16: 4, 64: 6, 128: 7}[nodes]  # of getBtree in trees.cc; log2i(3) in tuning.cc would be 1
+    t = collective("all_reduce", "pipelined_tree", 0.0, n, GB, inter, ranks_per_node=gpus, node_latency=intra)
+    assert t.time == pytest.approx(2 * ((gpus - 1) * intra + depth * inter), rel=1e-12)
+
+
+@pytest.mark.published
+def test_the_plan_over_nodes_against_the_source_and_measurements() -> None:
+    """128 nodes of eight, from the constants of tuning.cc by hand; and three measured sizes on four nodes of B200."""
+    ring = library_all_reduce(1e9, 1024, "DGX-H100", "nccl-ring-simple")
+    assert ring.latency_time + ring.overhead == pytest.approx(1.4 * (8.4e-6 + 1792 * 3.4e-6 + 254 * 14e-6), rel=1e-12)
+    assert ring.bandwidth_time == pytest.approx(2 * 1023 / 1024 * 1e9 / 370.8e9, rel=1e-12)
+    low = library_all_reduce(1e9, 1024, "DGX-H100", "nccl-ring-ll")
+    assert low.latency_time == pytest.approx(1792 * 1.0e-6 + 254 * 2.7e-6, rel=1e-12), (
+        "posting takes longer than 0.6 us"
     )
+    tree = library_all_reduce(1e9, 1024, "DGX-H100", "nccl-tree-simple")
+    assert tree.latency_time == pytest.approx(2 * (7 * 4e-6 + 7 * 14e-6), rel=1e-12)
+    assert tree.bandwidth_time == pytest.approx(2e9 / (0.92 * 370.8e9), rel=1e-12)
+    inside = library_all_reduce(1e6, 8, "DGX-H100", "nccl-tree-ll128")
+    assert inside.latency_time == pytest.approx(14 * 1.25e-6, rel=1e-12), "one node is a chain without a tree above it"
+    for size, busbw in ((2**30, 361.99e9), (2**32, 377.34e9), (2**34, 381.8e9)):
+        measured = 2 * 31 / 32 * size / busbw
+        assert fastest_all_reduce(size, 32, "P6-B200").time == pytest.approx(measured, rel=0.06)
+
+
+def test_nodes_are_whole_and_only_rings_and_trees_know_them() -> None:
+    with pytest.raises(InputError, match=r"ranks = 12 must be a multiple of ranks_per_node = 8"):
+        collective("all_reduce", "ring", 1e6, 12, GB, 1e-6, ranks_per_node=8)
+    with pytest.raises(InputError, match="goes with ring and pipelined_tree, not with direct"):
+        collective("all_reduce", "direct", 1e6, 16, GB, 1e-6, ranks_per_node=8)
+    with pytest.raises(InputError, match="ranks_per_node = 0 must be at least 1"):
+        collective("all_reduce", "ring", 1e6, 16, GB, 1e-6, ranks_per_node=0)
+    with pytest.raises(InputError, match="ranks_per_node = 16 exceeds ranks = 8"):
+        collectives.ring_latency(8, 16, 1e-6, 1e-5)
+    with pytest.raises(InputError, match="below 1"):
+        collective("all_reduce", "ring", 1e6, np.array([0, 8]), GB)
+    many = collective(
+        "all_gather", "ring", 0.0, np.array([8, 16, 1024]), GB, 14e-6, ranks_per_node=8, node_latency=3e-6
+    )
+    assert list(many.time) == pytest.approx([7 * 3e-6, 14 * 3e-6 + 14e-6, 896 * 3e-6 + 127 * 14e-6])
+    assert "ranks_per_node" in str(many.explain()) and "node_latency_s" in many.to_dict()
+
+
+def test_halving_refuses_what_is_no_power_of_two() -> None:
     with pytest.raises(InputError, match="ranks = 6 is not a power of two"):
         collective("all_reduce", "halving_doubling", 1e6, 6, GB)
     with pytest.raises(InputError, match="powers of two in an array"):
-        collective("all_reduce", "tree", 1e6, np.array([2, 6]), GB)
+        collective("all_reduce", "halving_doubling", 1e6, np.array([2, 6]), GB)
 
 
 @pytest.mark.parametrize("ranks", [0, -1, 2.5, math.nan, math.inf, True, "8", None, np.array([2.5])])
@@ -462,7 +545,9 @@ def test_bad_input_is_refused_by_name() -> None:
         with pytest.raises(InputError, match=name):
             collective("all_reduce", "ring", **{"bytes": 1e6, "ranks": 8, "bandwidth": GB, name: -1.0})
     with pytest.raises(InputError, match="exceeds the 8 devices"):
-        library_all_reduce(1e6, 16, "DGX-H100", "nccl-ring-ll")
+        library_all_reduce(1e6, 12, "DGX-H100", "nccl-ring-ll")
+    with pytest.raises(InputError, match="its switch sums nothing"):
+        library_all_reduce(1e6, 16, "DGX-H100", "nccl-nvls")
     with pytest.raises(UnknownNameError, match="NVLink-3 has no in_switch_efficiency"):
         library_all_reduce(1e6, 8, "DGX-A100", "nccl-nvls")
     with pytest.raises(UnknownNameError, match="unknown measurement"):

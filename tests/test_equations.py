@@ -67,6 +67,7 @@ PRINTED = {
     "max": max,
     "sqrt": math.sqrt,
     "log2": math.log2,
+    "ceil": math.ceil,
     "log": math.log,
     "exp": math.exp,
     "expm1": math.expm1,

@@ -126,6 +126,15 @@ def test_inputs_vary_so_that_answers_cannot_be_copied() -> None:
     assert len(sheets) == len(SEEDS)
 
 
+def test_prompts_of_communication_and_parallelism_read_as_sentences() -> None:
+    """A count is not followed by its own unit, and nothing is "1 sequences"."""
+    for e in (e for e in EXERCISES.values() if e.slug.startswith(("04-", "05-"))):
+        for seed in SEEDS[:60]:
+            assert not re.search(r"ktoken|\b1 (sequences|tokens|layers|nodes|devices)\b", question(e.id, seed=seed)), (
+                e.id
+            )
+
+
 @pytest.mark.parametrize("seed", [["ada"], 1.5, True, "x" * 201, b"ada"])
 def test_a_seed_that_is_not_a_short_text_is_refused(seed: object) -> None:
     with pytest.raises(InputError, match="student id"):

@@ -329,6 +329,20 @@ def test_an_all_gather_is_half_of_a_ring_all_reduce_at_large_sizes() -> None:
     assert seconds("collective", row | {"algo": "auto"}) <= seconds("collective", row | {"algo": "NVLS"})
 
 
+@pytest.mark.published
+def test_over_nodes_the_latencies_are_nccls() -> None:
+    """nccl2026tuning, tuning.cc: small buffers over 16 nodes of eight go up and down a tree; a forced ring costs more."""
+    row = COLLECTIVE | {"n_ranks": 128.0, "bytes": 8.0, "inter_node_bandwidth": 50e9}
+    assert seconds("collective", row, {}) == pytest.approx(6.8e-6 + 2 * (7 * 0.6e-6 + 4 * 5e-6), rel=1e-3)
+    ring = seconds("collective", row | {"algo": "Ring"}, {})
+    assert ring == pytest.approx(6.6e-6 + 2 * (112 * 1e-6 + 15 * 2.7e-6), rel=1e-3)
+    gather = seconds("collective", row | {"op": "all_gather"}, {})
+    assert gather == pytest.approx(6.6e-6 + 112 * 1e-6 + 15 * 2.7e-6, rel=1e-3), "a tree gathers nothing"
+    large = seconds("collective", row | {"algo": "Ring", "bytes": 1e11}, {})  # whole chunks
+    steps = 8.4e-6 + 1.4 * 2 * (112 * 3.4e-6 + 15 * 14e-6)
+    assert large == pytest.approx(steps + 2 * 127 / 128 * 1e11 / 370.8e9, rel=1e-9)
+
+
 @pytest.mark.independent
 def test_experts_on_more_nodes_wait_for_the_network() -> None:
     row = COLLECTIVE | {

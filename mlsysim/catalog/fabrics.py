@@ -13,7 +13,7 @@ from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError
 
 _KINDS = ("scale-up", "scale-out", "host")
-_ALGORITHMS = ("ring", "in_switch")
+_ALGORITHMS = ("ring", "pipelined_tree", "in_switch")
 _WHOLE = ("domain", "links", "devices", "nics")
 
 
@@ -164,6 +164,16 @@ class Protocol(Entry):
         return self._value("scale_out_step")
 
     @property
+    def network_post(self) -> float:
+        """Cost of posting a message to the network, s: no step of a ring over nodes takes less, inside a node either."""
+        return self._value("network_post")
+
+    @property
+    def network_factor(self) -> float:
+        """How many times the latencies of an all-reduce are charged over nodes; 1 unless the entry says otherwise."""
+        return self._value("network_factor") if self.has("network_factor") else 1.0
+
+    @property
     def payload(self) -> float:
         """Share of the planned bandwidth that carries data."""
         return self._value("payload")
@@ -180,7 +190,14 @@ _FIELDS: dict[str, dict[str, str]] = {
         "in_switch_efficiency": "1",
     },
     "nodes": {"devices": "1", "domain": "1", "nics": "1"},
-    "protocols": {"base_latency": "s", "scale_up_step": "s", "scale_out_step": "s", "payload": "1"},
+    "protocols": {
+        "base_latency": "s",
+        "scale_up_step": "s",
+        "scale_out_step": "s",
+        "network_post": "s",
+        "network_factor": "1",
+        "payload": "1",
+    },
 }
 _TEXT: dict[str, tuple[str, ...]] = {
     "links": ("vendor", "kind", "topology", "notes"),

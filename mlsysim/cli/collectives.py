@@ -77,8 +77,20 @@ def _among_equals(args: argparse.Namespace) -> communication.CollectiveTime:
     if len(args.algorithm) != 1:
         raise InputError(f"collective: --algorithm names {len(args.algorithm)}; without --topology there is one")
     bandwidth, latency = _one("bandwidth", args.bandwidth), _one("latency", args.latency)
+    node_latency = 0.0 if args.node_latency is None else args.node_latency.si
+    per_node = 1 if args.ranks_per_node is None else args.ranks_per_node
+    if args.node_latency is not None and per_node == 1:
+        raise InputError("collective: --node-latency needs --ranks-per-node, as in --ranks-per-node 8")
     return communication.collective(
-        args.op, args.algorithm[0], args.bytes, args.ranks, bandwidth, latency, args.overhead
+        args.op,
+        args.algorithm[0],
+        args.bytes,
+        args.ranks,
+        bandwidth,
+        latency,
+        args.overhead,
+        ranks_per_node=per_node,
+        node_latency=node_latency,
     )
 
 
@@ -86,6 +98,12 @@ def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
     topology = network.parse(args.topology)
     if args.ranks is not None and args.ranks != topology.ranks:
         raise InputError(f"collective: --ranks {args.ranks:g} but {topology} has {topology.ranks}; leave --ranks out")
+    for name in ("ranks_per_node", "node_latency"):
+        if getattr(args, name) is not None:
+            raise InputError(
+                f"collective: --{name.replace('_', '-')} does not go with --topology; give a dimension for the node, as in "
+                "--topology switch:8xswitch:4"
+            )
     if args.overhead:
         raise InputError(
             "collective: --overhead does not go with --topology; use --endpoint-delay, which is per message"
@@ -177,6 +195,12 @@ def add(commands: Commands) -> None:
         type=listed("ns"),
         help='per step (of a link, with --topology): 500 is 500 ns; or "5 us"; per dimension with commas (default: 0)',
     )
+    p.add_argument(
+        "--ranks-per-node",
+        type=whole,
+        help="devices of a node: of a ring's or a pipelined tree's steps only those between nodes cost --latency",
+    )
+    p.add_argument("--node-latency", type=given("ns"), help="per step inside a node, in ns as --latency (default: 0)")
     p.add_argument("--overhead", default=0.0, type=quantity("s"), help='of the call, as in "10 us" (default: 0)')
     p.add_argument(
         "--topology",

@@ -130,7 +130,7 @@ SOLVERS: Mapping[str, Swept] = {
         _train,
         {"seq": "1", "intra_bandwidth": "byte/s", "inter_bandwidth": "byte/s", "attn_len": "1", "variation": "1"},
         ("dp", "time_s", "tokens_per_s", "mfu", "memory_bytes", "fits"),
-        words=("model", "node", "precision", "mode", "sharding", "recompute", "order", "task"),
+        words=("model", "node", "precision", "mode", "sharding", "recompute", "cp_comm_type", "order", "task"),
         whole=(
             "nodes",
             "tp",

@@ -153,7 +153,8 @@ class TrainingStep:
             inputs=self.inputs,
             notes=(
                 *self._outlook(),
-                f"Times are of one layer and micro-batch up to 'stage'. The step: {shares}.",
+                f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
+                f"The step: {shares}.",
                 f"MFU and HFU count in the convention {MFU_CONVENTION}: products with weights, causal attention.",
                 f"Memory: {self.reason}.",
             ),

@@ -47,6 +47,13 @@ class NodesCheck:
     rings: float  # as many rings as a node has devices, each leaving by its own adapter
     hierarchical: float  # eq-hierarchical-allreduce: the phases follow each other
     overlapped: float  # only the longer of the phases in the node and of the one between nodes
+    plan: communication.CollectiveTime  # NCCL's own, with its latencies
+
+    @property
+    def printed_range(self) -> tuple[float, float]:
+        """Shortest and longest time that the source's bus bandwidth, printed to a hundredth of a GB/s, can stand for."""
+        half = 0.005e9
+        return _seconds(self.measurement, half), _seconds(self.measurement, -half)
 
 
 def measured_collective(name: str) -> Measurement:
@@ -101,10 +108,11 @@ def check_nodes(name: str) -> NodesCheck:
             collectives.ring_all_reduce(size, node.devices, inside),
             collectives.ring_all_reduce(size / node.devices, count, outside),
         ),
+        plan=communication.fastest_all_reduce(size, ranks, node),
     )
 
 
-def _seconds(row: Measurement) -> float:
-    """The time behind a printed bus bandwidth: nccl-tests' definition, read backwards."""
+def _seconds(row: Measurement, more: float = 0.0) -> float:
+    """The time behind a printed bus bandwidth, or behind one that is so much larger: nccl-tests' definition, read backwards."""
     ranks = row.inputs["ranks"]
-    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / row.value.value)
+    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / (row.value.value + more))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mlsysim import catalog, collectives, units
+from mlsysim import catalog, collectives, communication, units
 from mlsysim.validation import collective_checks as checks
 from mlsysim.validation.measurements import collectives as measured
 
@@ -31,22 +31,52 @@ def _rows(prefix: str) -> list[checks.CollectiveCheck]:
 
 
 def _ring_example() -> dict[str, str]:
-    """One gigabyte over eight H100 at the wire; then the same ring over the network, with NCCL's step."""
+    """One gigabyte over eight H100 at the wire; then a ring over the network with NCCL's steps, on nodes of eight and of one."""
     wire, nic = catalog.link("NVLink-4").bandwidth, catalog.link("NDR").bandwidth
-    step = catalog.protocol("nccl-ring-simple").scale_out_step
-    half = collectives.half_size(nic, step, pieces=64)
-    inside = collectives.half_size(wire, catalog.protocol("nccl-ring-simple").scale_up_step, pieces=8)
-    large = collectives.half_size(nic, step, pieces=1024)
+    plan = catalog.protocol("nccl-ring-simple")
+    step, step_inside = plan.scale_out_step, plan.scale_up_step
+    inside = collectives.half_size(wire, step_inside, pieces=8)
+
+    def ring(ranks: int, per_node: int) -> tuple[float, float]:
+        """Half size, and time of all steps."""
+        mean = collectives.ring_latency(ranks, per_node, step_inside, step)
+        return collectives.half_size(nic, mean, ranks), collectives.ring_all_reduce(0.0, ranks, nic, mean)
+
+    half, (large, steps), (alone, steps_alone) = ring(64, 8)[0], ring(1024, 8), ring(1024, 1)
     return {
         "latency_share_1024": units.percent(1 / (1 + 1e9 / large), 0, signed=False),
+        "latency_share_1024_alone": units.percent(1 / (1 + 1e9 / alone), 0, signed=False),
         "claim_inside": f"{1e9 / inside:.0f}",
         "claim_64": f"{1e9 / half:.0f}",
         "claim_1024": f"{1e9 / large:.1f}",
+        "claim_1024_alone": f"{1e9 / alone:.1f}",
         "gigabyte": _time(collectives.ring_all_reduce(1e9, 8, wire)),
         "factor_8": f"{collectives.ring_all_reduce(1.0, 8, 1.0):g}",
         "factor_1024": f"{collectives.ring_all_reduce(1.0, 1024, 1.0):.3f}",
         "step": _time(step),
+        "step_inside": _time(step_inside),
+        "large_ranks": "1024",
+        "steps_1024": _time(steps),
+        "steps_1024_alone": _time(steps_alone),
+        "plateau": f"{plan.network_factor:g}",
         "half_message": _size(collectives.half_size(nic, step)),
+    }
+
+
+def _tree_example() -> dict[str, str]:
+    """NCCL's plan for a gigabyte over 1024 H100, as rings and as trees."""
+    tree = catalog.protocol("nccl-tree-simple")
+    ring = min(
+        communication.library_all_reduce(1e9, 1024, "DGX-H100", p).time
+        for p in ("nccl-ring-ll", "nccl-ring-ll128", "nccl-ring-simple")
+    )
+    fastest = communication.fastest_all_reduce(1e9, 1024, "DGX-H100")
+    if fastest.algorithm != "pipelined_tree":
+        raise ValueError("chapter 4 says that NCCL plans a gigabyte over 1024 H100 as trees; it no longer does")
+    return {
+        "share": units.percent(tree.payload, 0, signed=False),
+        "ring_1024": _time(ring),
+        "tree_1024": _time(fastest.time),
     }
 
 
@@ -91,7 +121,8 @@ def _levels() -> dict[str, str]:
     h100 = catalog.node("DGX-H100")
     flat = collectives.ring_all_reduce(16e9, 128, h100.scale_out_bandwidth)
     levels = collectives.hierarchical_all_reduce(16e9, 8, 16, h100.scale_up_bandwidth, h100.scale_out_bandwidth)
-    small = checks.check_nodes("bekman-b200-4-nodes-32k")
+    small, quarter, mega = (checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("32k", "256k", "1m"))
+    large = [checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("1g", "4g", "16g")]
     return {
         "ratio": f"{node.bandwidth_ratio:.0f}",
         "one": _time(one.measured),
@@ -108,8 +139,13 @@ def _levels() -> dict[str, str]:
         "h100_flat": _time(flat),
         "h100_levels": _time(levels),
         "h100_gain": f"{flat / levels:.1f}",
-        "small_measured": _time(small.measured),
-        "small_predicted": _time(small.hierarchical),
+        "plan_large": _mean([c.plan.time / c.measured - 1 for c in large]),
+        "small_low": _time(small.printed_range[0], 2),
+        "small_high": _time(small.printed_range[1], 2),
+        "quarter_measured": _time(quarter.measured),
+        "mega_measured": _time(mega.measured),
+        "mega_bytes": _time(mega.hierarchical, 2),
+        "mega_plan": _time(mega.plan.time, 2),
     }
 
 
@@ -158,6 +194,7 @@ def numbers() -> dict[str, Any]:
     return {
         "catalogue": {"links": str(len(catalog.links())), "nodes": str(len(catalog.nodes()))},
         "ring": _ring_example(),
+        "tree": _tree_example(),
         "measured": _measured(),
         "levels": _levels(),
         "experts": _experts(),

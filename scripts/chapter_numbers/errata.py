@@ -8,7 +8,7 @@ from mlsysim import catalog, collectives, kernels, network, units
 def numbers() -> dict[str, Any]:
     """Both sides of every slip in the sources that this edition already computes."""
     h100, a40 = catalog.device("H100"), catalog.device("A100-SXM4-40GB")
-    v3 = catalog.device("TPU-v3")
+    v3, plan = catalog.device("TPU-v3"), catalog.protocol("nccl-ring-simple")
     return {
         "h100_dense": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
         "a100_40_bandwidth": units.format(a40.memory_bandwidth, "byte/s"),
@@ -40,9 +40,7 @@ def numbers() -> dict[str, Any]:
         # a gigabyte against the half size of a ring with NCCL's steps: how many times bandwidth exceeds latency
         **{
             f"latency_claim_{ranks}": f"{1e9 / collectives.half_size(catalog.link(link).bandwidth, step, ranks):.2g}"
-            for ranks, link, step in (
-                (8, "NVLink-4", catalog.protocol("nccl-ring-simple").scale_up_step),
-                (1024, "NDR", catalog.protocol("nccl-ring-simple").scale_out_step),
-            )
+            for ranks, link in ((8, "NVLink-4"), (1024, "NDR"))
+            for step in (collectives.ring_latency(ranks, 8, plan.scale_up_step, plan.scale_out_step),)
         },
     }

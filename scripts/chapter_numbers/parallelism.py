@@ -2,10 +2,50 @@
 
 from typing import Any
 
-from mlsysim import catalog, collectives, parallelism, transformer, units, validation
+from mlsysim import catalog, collectives, parallelism, training, transformer, units, validation
 from mlsysim.catalog import Model
 
 THREE_B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+
+
+def _context() -> dict[str, str]:
+    """Keys and values of one layer, forward, round a ring and gathered; what products reach as measured, NCCL's latencies."""
+    node = catalog.node("DGX-H100")
+
+    def layer(model: str, seq: int, cp: int, way: str) -> dict[str, Any]:
+        step = training.training_step(
+            model,
+            parallelism.Plan(cp=cp, cp_comm_type=way),
+            catalog.cluster(node, max(1, cp // node.devices)),
+            global_batch=1,
+            seq=seq,
+            efficiencies=validation.datasheet_efficiencies(node.device),
+        )
+        return {term.name: term for term in step.explain().terms}
+
+    def time(value: float) -> str:
+        return units.format(value, "s", digits=3)
+
+    short, long = 8192, 131072
+    eight, sixteen = (layer("Llama-3.1-70B", short, cp, "p2p") for cp in (8, 16))
+    gathered, big = layer("Llama-3.1-70B", short, 16, "all_gather"), layer("Llama-3.1-405B", long, 16, "all_gather")
+    hidden = layer("Llama-3.1-405B", long, 16, "p2p")["exposed CP hop, forward"].value
+    if hidden or eight["exposed CP hop, forward"].value:
+        raise ValueError("chapter 5 says that these hops hide; they no longer do")
+    return {
+        "one": units.format(node.scale_out_bandwidth, "byte/s"),
+        "all": units.format(node.nics * node.scale_out.bandwidth, "byte/s"),
+        "short": f"{short:,}",
+        "long": f"{long:,}",
+        "hop_8": time(eight["CP hop, forward"].value),
+        "behind_8": time(eight["exposed CP hop, forward"].arguments["behind"]),
+        "hop_16": time(sixteen["CP hop, forward"].value),
+        "behind_16": time(sixteen["exposed CP hop, forward"].arguments["behind"]),
+        "ring_16": time(15 * sixteen["exposed CP hop, forward"].value),
+        "gather_16": time(gathered["exposed CP gathering"].value),
+        "gather_long": time(big["exposed CP gathering"].value),
+        "attention_long": time(big["attention"].value),
+    }
 
 
 def numbers() -> dict[str, Any]:
@@ -43,6 +83,7 @@ def numbers() -> dict[str, Any]:
     slow, others = 8.0, 118.0
     even = parallelism.pipeline_time(126 / 16, 126 / 16 * 15, llama.micro_batches)
     return {
+        "context": _context(),
         "llama": {
             "devices": str(llama.plan.devices),
             "micro_batches": str(llama.micro_batches),

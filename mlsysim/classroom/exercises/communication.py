@@ -523,7 +523,7 @@ _E8 = Exercise(
         "layers": Options((96, 80, 48), "1", "layers"),
         "hidden": Options((12288, 8192, 6144), "1", "width"),
         "sequence": Options((2048, 4096), "1", "tokens of a sequence"),
-        "batch": Options((1, 4), "1", "sequences of a micro-batch"),
+        "batch": Options((2, 4), "1", "sequences of a micro-batch"),
         "ranks": Options((8, 6), "1", "tensor-parallel devices"),
         "node": Options(("DGX-A100", "DGX-H100"), "", "node of the catalogue"),
         "activations": Options(("kept", "recomputed"), "", "what happens to the activations"),
@@ -595,7 +595,7 @@ _E9 = Exercise(
     "pipeline, without latency. How long does the dispatch take, in seconds?",
     unit="s",
     options={
-        "tokens": Options((4096, 8192, 2048, 1024), "token", "tokens on each device"),
+        "tokens": Options((4096, 8192, 2048, 1024), "1", "tokens on each device"),
         "hidden": Options((7168, 5120, 4096), "1", "width of a token"),
         "experts": Options((8, 6), "1", "experts of a token, each on another device"),
         "remote_nodes": Options((3.5, 3.2, 2.5), "1", "other nodes that a token goes to, on average"),

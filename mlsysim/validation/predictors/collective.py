@@ -1,8 +1,8 @@
 """Class collective: all-reduce, all-gather, reduce-scatter, and the dispatch and combine of experts.
 
-Which share of a link is reached, what a step costs, and that the faster of ring and switch is taken, all stand in
-NCCL's own cost model. One number per link generation is fitted: the start-up time of a call, which the cost model
-understates because it only has to rank algorithms. Datasheet mode takes NCCL's figure for that as well.
+Which share of a link is reached, what a step costs inside a node and between nodes, and that the fastest of ring, tree
+and switch is taken, all stand in NCCL's own cost model. One number per link generation is fitted: the start-up time of
+a call, which the cost model understates because it only has to rank algorithms. Datasheet mode takes NCCL's figure for that as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ _LINKS = {
     "CDNA 3": "Infinity-Fabric-3",
 }
 _RING_PROTOCOLS = ("nccl-ring-ll", "nccl-ring-ll128", "nccl-ring-simple")
+_TREE_PROTOCOLS = ("nccl-tree-ll", "nccl-tree-ll128", "nccl-tree-simple")
 _MIN_ROWS = 2  # no constant may rest on a single row
 _REDUCING, _MOE = "all_reduce", ("moe_dispatch", "moe_combine")
 _RINGS = {
@@ -67,11 +68,20 @@ class Work:
 
     def ring(self, protocol: fabrics.Protocol) -> float:
         """A ring over all ranks under one of NCCL's protocols, without the start: its steps, then its bytes."""
-        calls = 2.0 if self.op == _REDUCING else 1.0
-        across = self.nodes - 1
-        waiting = calls * ((self.ranks - 1 - across) * protocol.scale_up_step + across * protocol.scale_out_step)
-        pipe = self.share * protocol.payload * collectives.ring_bandwidth(self.local, self.intra, self.inter)
-        return waiting + float(_RINGS[self.op](self.bytes, self.ranks, pipe))
+        outside = self.nodes > 1
+        inside = max(protocol.scale_up_step, protocol.network_post) if outside else protocol.scale_up_step
+        factor = protocol.network_factor if outside and self.op == _REDUCING else 1.0
+        step = factor * collectives.ring_latency(self.ranks, self.local, inside, protocol.scale_out_step)
+        return float(_RINGS[self.op](self.bytes, self.ranks, self._pipe(protocol), step))
+
+    def tree(self, protocol: fabrics.Protocol) -> float:
+        """A tree over the nodes and a chain in each, without the start."""
+        steps = {"latency": protocol.scale_out_step, "chain": self.local, "chain_latency": protocol.scale_up_step}
+        return float(collectives.pipelined_tree_all_reduce(self.bytes, self.nodes, self._pipe(protocol), **steps))
+
+    def _pipe(self, protocol: fabrics.Protocol) -> float:
+        """What a ring gets: NCCL's share of a device's link, or all adapters of a node, which it plans with as they are."""
+        return protocol.payload * float(collectives.ring_bandwidth(self.local, self.share * self.intra, self.inter))
 
     def switch(self) -> float:
         share = self.share * self.link.in_switch_efficiency if self.link else self.share
@@ -96,6 +106,9 @@ class Work:
         if not (times and self.algorithm == "nvls"):
             for name in _RING_PROTOCOLS:
                 times.append((_start(name) if start is None else start) + self.ring(fabrics.protocol(name)))
+        if self.op == _REDUCING and self.nodes > 1 and self.algorithm == "auto":
+            for name in _TREE_PROTOCOLS:
+                times.append((_start(name) if start is None else start) + self.tree(fabrics.protocol(name)))
         return min(times)
 
 
