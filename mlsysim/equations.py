@@ -6,15 +6,18 @@ declaration come the checks on input, the units in ``explain()``, the equation i
 """
 
 import inspect
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import wraps
-from types import MappingProxyType
+from sys import float_info
+from types import CodeType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
-from mlsysim._numeric import all_true, is_finite
+from mlsysim._numeric import Num, all_true, is_finite, widened
 from mlsysim.errors import InputError, unknown_name
 
 P = ParamSpec("P")
@@ -34,6 +37,14 @@ class Domain:
     high_open: bool
     text: str
     whole: bool = False
+    least: float = field(init=False, repr=False, compare=False)  # the smallest and the largest float inside
+    most: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        least = math.nextafter(self.low, math.inf) if self.low_open else self.low
+        most = math.nextafter(self.high, -math.inf) if self.high_open else self.high
+        object.__setattr__(self, "least", max(least, -float_info.max))
+        object.__setattr__(self, "most", min(most, float_info.max))
 
     @classmethod
     def of(cls, text: str) -> "Domain":
@@ -43,16 +54,56 @@ class Domain:
         return cls(float(match[2]), float(match[3]), match[1] == "(", match[4] == ")", text, bool(match[5]))
 
     def contains(self, x: Any) -> bool:
-        """Whether every element lies inside; bounds of 0 also compare with quantities that carry a unit."""
-        if self.whole and not all_true(x % 1 == 0):
-            return False
-        if self.low == float("-inf") and self.high == float("inf"):
+        """Whether every element is finite and lies inside; bounds of 0 also compare with quantities that carry a unit."""
+        if isinstance(x, (int, float)):
+            return self.least <= x <= self.most and not (self.whole and x % 1)
+        if hasattr(x, "magnitude"):  # a quantity: only a bound of 0 means the same in every unit
+            return is_finite(x) and self._bounds(x) and self._counts(x)
+        if x.size == 0:
             return True
-        above = x > self.low if self.low_open else x >= self.low
-        if self.high == float("inf"):
-            return all_true(above)
-        below = x < self.high if self.high_open else x <= self.high
+        return bool(self.least <= x.min() and x.max() <= self.most) and self._counts(x)  # NaN passes neither
+
+    def _counts(self, x: Any) -> bool:
+        return not self.whole or all_true(x % 1 == 0)
+
+    def _bounds(self, x: Any) -> bool:
+        above = self.low == float("-inf") or (x > self.low if self.low_open else x >= self.low)
+        below = self.high == float("inf") or (x < self.high if self.high_open else x <= self.high)
         return all_true(above) and all_true(below)
+
+
+_ROUNDING = 1e-9  # relative, of sums that were rounded before they are compared
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What the arguments of an equation owe each other, as in ``running < budget``: one of ours, written beside the formula."""
+
+    text: str
+    left: CodeType
+    sign: str
+    right: CodeType
+
+    @classmethod
+    def of(cls, text: str) -> "Relation":
+        match = re.fullmatch(r"(.+?) (<=|<|!=) (.+)", text)
+        if match is None:
+            raise InputError(f"relation: {text!r} compares nothing; write for example 'cached_len <= input_len'")
+        return cls(text, compile(match[1], text, "eval"), match[2], compile(match[3], text, "eval"))
+
+    def holds(self, given: Mapping[str, Any]) -> bool:
+        """Whether it holds, in every element of arrays."""
+        left, right = (eval(side, {"__builtins__": {}}, dict(given)) for side in (self.left, self.right))
+        if self.sign == "<=":
+            return all_true(left <= right + _ROUNDING * abs(right))
+        return all_true(left < right if self.sign == "<" else left != right)
+
+    def check(self, owner: str, given: Mapping[str, Any]) -> None:
+        """Raise an InputError that names the values unless it holds."""
+        if not self.holds(given):
+            used = {*self.left.co_names, *self.right.co_names}
+            values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items() if name in used)
+            raise InputError(f"{owner}: {values}, but it needs {self.text}; change one of them")
 
 
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
@@ -69,6 +120,7 @@ class Equation:
     units: Mapping[str, str]
     result: str
     domains: Mapping[str, Domain]
+    relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
     source: str
     where: str
 
@@ -87,7 +139,8 @@ class Equation:
 
 _registry: dict[str, Equation] = {}
 REGISTRY: Mapping[str, Equation] = MappingProxyType(_registry)
-_recorders: list[set[str]] = []
+# Who is listening. Of a context, not of the process: what another thread computes meanwhile is not written down here.
+_recorders: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
 
 
 def lookup(label: str) -> Equation:
@@ -104,7 +157,7 @@ def lookup(label: str) -> Equation:
 
 @contextmanager
 def recording() -> Iterator[set[str]]:
-    """Collect the labels of the equations that are really evaluated inside the block.
+    """Collect the labels of the equations that are really evaluated inside the block, by this thread.
 
     >>> from mlsysim import roofline
     >>> with recording() as called:
@@ -113,30 +166,64 @@ def recording() -> Iterator[set[str]]:
     {'eq-ridge-point'}
     """
     called: set[str] = set()
-    _recorders.append(called)
+    token = _recorders.set((*_recorders.get(), called))
     try:
         yield called
     finally:
-        _recorders[:] = [r for r in _recorders if r is not called]
+        _recorders.reset(token)
 
 
-def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> None:
-    """Raise an InputError that names argument, value, range and fix unless value is a number inside domain."""
+def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> Num:
+    """The value as a number to calculate with, or an InputError that names argument, value, range and fix.
+
+    Integers of any width and short floats in arrays become doubles, so that no product wraps around or loses digits; a
+    ``Decimal`` or a ``Fraction`` becomes the nearest float. Python's integers and floats stay what they are.
+    """
     if isinstance(value, (bool, str, bytes, list, tuple, dict, set, complex)) or value is None:
         if isinstance(value, str):
             fix = f"parse it first: mlsysim.units.parse({value[:40]!r}, '{unit}')"
         else:
             fix = "wrap it: numpy.array(...)" if isinstance(value, (list, tuple)) else f"give a number in {unit}"
-        raise InputError(f"{owner}: {name} = {str(value)[:40]!r} is not a number; {fix}")
+        raise InputError(f"{owner}: {name} = {shown(value)!r} is not a number; {fix}")
     try:
-        good = is_finite(value) and domain.contains(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{owner}: {name} = {str(value)[:40]!r} cannot be compared with a number in {unit}") from error
+        number = widened(value)
+        good = domain.contains(number)
+    except OverflowError:  # a Fraction beyond every float
+        number, good = value, False
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{owner}: {name} = {shown(value)!r} is no number, and no array of numbers, in {unit}; give floats or integers"
+        ) from error
     if not good:
         kind = "whole number" if domain.whole else "finite value"
         raise InputError(
-            f"{owner}: {name} = {str(value)[:80]} is outside {domain.text}; give a {kind} in {unit} inside it"
+            f"{owner}: {name} = {shown(value, 80)} is outside {domain.text}; give a {kind} in {unit} inside it"
         )
+    return number
+
+
+def shown(value: Any, most: int = 40) -> str:
+    """A value in an error: in one line, and cut."""
+    if isinstance(value, int) and abs(value) > 1e30:  # Python refuses to write integers of thousands of digits
+        return f"an integer of {value.bit_length()} bits"
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_ANY = Domain.of("(-inf, inf)")
+
+
+def _is_answer(result: Any) -> bool:
+    """Whether a result is a number: neither NaN nor infinite nor complex, in no element."""
+    return not isinstance(result, complex) and _ANY.contains(result)
+
+
+def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
+    """What to say when arguments that lie inside their ranges one by one have no answer together."""
+    values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items())
+    return InputError(
+        f"{owner}: {values} have no finite result (they divide by zero, or it is larger than any float); change one of them"
+    )
 
 
 def equation(
@@ -147,6 +234,7 @@ def equation(
     source: str,
     where: str,
     domain: Mapping[str, str] | None = None,
+    relations: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the one implementation of an equation of the book.
 
@@ -163,10 +251,14 @@ def equation(
         Key in ``references.bib``, and the place in that source.
     domain : mapping, optional
         Interval per argument; ``[0, inf)`` unless given.
+    relations : sequence of str, optional
+        What arguments owe each other: two expressions over their names with ``<=`` (which forgives rounding), ``<`` or
+        ``!=`` between them.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
-        names = list(inspect.signature(function).parameters)
+        signature = inspect.signature(function)
+        names = list(signature.parameters)
         if label in _registry or not label.startswith("eq-"):
             raise InputError(f"label: {label!r} is taken or does not start with 'eq-'; choose another")
         if {*names, "return"} != set(units):
@@ -174,26 +266,50 @@ def equation(
                 f"units: {function.__name__} needs a unit for exactly {[*names, 'return']}, got {list(units)}"
             )
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
-        inner = {name: (d.low, d.high, d.whole) for name, d in domains.items()}
-        owner = function.__name__
+        bounds = [(d.least, d.most, d.whole) for d in domains.values()]
+        inner = dict(zip(names, bounds, strict=True))
+        owner, largest = function.__name__, float_info.max
+        owed = [Relation.of(text) for text in relations]
 
-        def check(name: str, value: Any) -> None:
-            if type(value) is float:  # the common case, decided by one comparison; its edges go the long way
-                low, high, counted = inner[name]
-                if low < value < high and not (counted and value % 1):
-                    return
-            check_argument(owner, name, value, units[name], domains[name])
+        def checked_one(name: str, value: Any) -> Any:
+            return check_argument(owner, name, value, units[name], domains[name])
+
+        def bound_to(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            found = signature.bind(*args, **kwargs)
+            found.apply_defaults()
+            return found.arguments
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name, value in zip(names, args, strict=False):
-                check(name, value)
+            # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
+            for (least, most, counted), value in zip(bounds, args, strict=False):
+                plain = type(value) is float or type(value) is int
+                if not plain or not least <= value <= most or (counted and value % 1):
+                    args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
+                    break
             for name, value in kwargs.items():
                 if name in inner:  # Python itself reports an unexpected keyword
-                    check(name, value)
-            for called in _recorders:
+                    least, most, counted = inner[name]
+                    plain = type(value) is float or type(value) is int
+                    if not plain or not least <= value <= most or (counted and value % 1):
+                        kwargs[name] = checked_one(name, value)
+            if owed:
+                given = bound_to(*args, **kwargs)
+                for relation in owed:
+                    relation.check(owner, given)
+            for called in _recorders.get():
                 called.add(label)
-            return function(*args, **kwargs)
+            try:
+                result: Any = function(*args, **kwargs)
+            except InputError:
+                raise
+            except (ZeroDivisionError, OverflowError, ValueError) as error:
+                if isinstance(error, ValueError) and "math domain" not in str(error):
+                    raise
+                raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs) from error
+            if (type(result) is not float or not -largest <= result <= largest) and not _is_answer(result):
+                raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
+            return result  # type: ignore[no-any-return]
 
         _registry[label] = Equation(
             label=label,
@@ -202,6 +318,7 @@ def equation(
             units=MappingProxyType({n: units[n] for n in names}),
             result=units["return"],
             domains=MappingProxyType(domains),
+            relations=tuple(relations),
             source=source,
             where=where,
         )

@@ -19,14 +19,16 @@ class UnknownNameError(MlsysimError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str], hint: str = "") -> UnknownNameError:
-    """An UnknownNameError that suggests the nearest known names.
+def unknown_name(
+    kind: str, name: object, known: Iterable[str], hint: str = "", aliases: Iterable[str] = ()
+) -> UnknownNameError:
+    """An UnknownNameError that suggests the nearest known names; aliases are suggested too, but neither counted nor listed.
 
     >>> str(unknown_name("device", "H10", ["H100", "A100"]))
     "unknown device 'H10'; did you mean 'H100', 'A100'?"
     """
     known = list(known)
-    folded = {k.casefold(): k for k in reversed(known)}
+    folded = {k.casefold(): k for k in reversed([*known, *aliases])}
     text = str(name)[:80]
     close = [folded[c] for c in get_close_matches(text.casefold(), list(folded), n=3, cutoff=0.5)]
     if close:

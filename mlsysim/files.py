@@ -1,14 +1,18 @@
-"""Reading a text file that somebody else wrote: bounded, in UTF-8, with one sentence that says what is wrong."""
+"""Reading a file that somebody else wrote: bounded, a plain file only, with one sentence that says what is wrong."""
 
+import os
+import stat
+from contextlib import suppress
 from pathlib import Path
+from tempfile import mkstemp
 
 from mlsysim.errors import InputError
 
 _SHOWN = 200  # characters of a path
 
 
-def read_text(path: str | Path, most: int, give: str, oversize: str) -> str:
-    """Text of a file of at most ``most`` bytes. A byte-order mark is dropped.
+def read_bytes(path: str | Path, most: int, give: str, oversize: str) -> bytes:
+    """Bytes of a plain file of at most ``most`` bytes.
 
     Parameters
     ----------
@@ -23,15 +27,19 @@ def read_text(path: str | Path, most: int, give: str, oversize: str) -> str:
     Raises
     ------
     InputError
-        A file that is absent, no plain file, too large, or not UTF-8 (with line and column).
+        A file that is absent, too large, or no plain file: a folder, a pipe (which might never end, or never begin), a device.
     """
     path = Path(path)
     shown = str(path)[:_SHOWN]
     try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{shown!r}: cannot be read (not a file); give {give}")
-        with path.open("rb") as file:
+        # Not to wait for a pipe's writer; and what was opened is asked what it is, not what the name stood for before.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InputError(f"{shown!r}: cannot be read (not a file); give {give}")
             data = file.read(most + 1)
+    except IsADirectoryError as error:
+        raise InputError(f"{shown!r}: cannot be read (not a file); give {give}") from error
     except OSError as error:
         raise InputError(f"{shown}: cannot be read ({error.strerror}); give {give}") from error
     except ValueError as error:
@@ -40,11 +48,70 @@ def read_text(path: str | Path, most: int, give: str, oversize: str) -> str:
         raise InputError(f"{shown!r}: cannot be read (no path); give {give}") from error
     if len(data) > most:
         raise InputError(f"{path.name}: larger than {most:,} bytes; {oversize}")
+    return data
+
+
+def read_text(path: str | Path, most: int, give: str, oversize: str) -> str:
+    """Text of a plain file of at most ``most`` bytes, as :func:`read_bytes`. A byte-order mark is dropped.
+
+    Raises
+    ------
+    InputError
+        What ``read_bytes`` refuses, or text that is not UTF-8 (with line and column).
+    """
+    data = read_bytes(path, most, give, oversize)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
         raise InputError(
-            f"{path.name}, line {line}, column {column}: not UTF-8 at byte {error.start}; save the file as UTF-8"
+            f"{Path(path).name}, line {line}, column {column}: not UTF-8 at byte {error.start}; save the file as UTF-8"
         ) from error
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, whoever else writes the same one.
+
+    Raises
+    ------
+    OSError
+        No room, no right, no folder. Nothing is left behind.
+    """
+    handle, made = mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(made, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def check_writable(path: str | Path, option: str) -> None:
+    """Refuse a place where no file can be written before the work that would fill it is begun.
+
+    Raises
+    ------
+    InputError
+        A folder, a file without right, a folder that does not exist or may not be written to.
+    """
+    path = Path(path)
+    problem = "no path"
+    try:
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            handle, made = mkstemp(dir=path.parent, prefix=".new-")
+            os.close(handle)
+            os.unlink(made)
+            return
+        if not stat.S_ISDIR(mode) and os.access(path, os.W_OK):
+            return
+        problem = "it is a folder" if stat.S_ISDIR(mode) else "no permission"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    except ValueError:  # a character that no path has
+        pass
+    raise InputError(f"{option} {str(path)[:_SHOWN]!r} cannot be written ({problem}); give a file in a folder of yours")

@@ -7,12 +7,13 @@ times come from ``mlsysim.collectives``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from mlsysim import catalog, collectives, flops, roofline
-from mlsysim._numeric import Num, even_share, is_array, maximum, where, whole
+from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
-from mlsysim.equations import COUNT, POSITIVE, equation
+from mlsysim.equations import COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
@@ -20,6 +21,7 @@ RECOMPUTES = ("none", "selective", "full")
 CP_COMM_TYPES = ("p2p", "all_gather")
 AXES = ("tp", "cp", "dp", "pp")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
+LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
 
 TP_PENALTY = Sourced(
     1.40, "1", "rooflinepage2026", "sec. 3.4", retrieved="2026-11-21", printed="a fixed 1.40x multiplier on the step"
@@ -53,10 +55,18 @@ class Plan:
         for name in ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group"):
             value = getattr(self, name)
             if is_array(value):
-                if getattr(value.dtype, "kind", "") not in "iu" or bool((value < 1).any()):
-                    raise InputError(f"plan: {name} = {str(value)[:60]} must hold whole numbers of at least 1")
+                if getattr(value.dtype, "kind", "") not in "iu" or bool(
+                    (value < 1).any() or (value > LARGEST_COUNT).any()
+                ):
+                    raise InputError(f"plan: {name} = {shown(value, 60)} must hold whole numbers in [1, 2^53]")
+                object.__setattr__(self, name, value.astype("int64"))
             elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"plan: {name} = {value!r} must be a whole number of at least 1")
+        degrees = (self.tp, self.pp, self.cp, self.dp, self.micro_batch)
+        if any(map(is_array, degrees)) and not all_true(prod(degrees, start=1.0) <= LARGEST_COUNT):
+            raise InputError(
+                "plan: tp x pp x cp x dp x micro_batch is above 2^53 somewhere in the arrays; use smaller degrees"
+            )
         for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES), ("cp_comm_type", CP_COMM_TYPES)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")

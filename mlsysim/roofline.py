@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
 from mlsysim.equations import FRACTION, POSITIVE, equation
 from mlsysim.results import CALLER, Explanation, Input, Term
@@ -483,6 +483,7 @@ class KernelTime:
         }
 
 
+@widening
 def kernel_time(
     device: Device | str,
     flops: Num,

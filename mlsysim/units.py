@@ -166,7 +166,10 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
     """
     need = unit(expected)
     if isinstance(text, (int, float)) and not isinstance(text, bool):
-        value = float(text) * need.factor
+        try:
+            value = float(text) * need.factor
+        except OverflowError:  # an integer of hundreds of digits
+            value = math.inf
     else:
         match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_TEXT else None
         if match is None:
@@ -184,10 +187,18 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
                     f"{name}: {text!r} is not in {expected} or a multiple of it; write for example '1.5 {expected}'"
                 )
             factor = have.factor
-        value = float(Decimal(match[1]) * Decimal(repr(factor)))  # decimal, so that 0.385 ms is 0.385e-3 exactly
+        exact = Decimal(match[1]) * Decimal(repr(factor))  # decimal, so that 0.385 ms is 0.385e-3 exactly
+        value = float(exact)
+        if value == 0 and exact != 0:
+            raise InputError(f"{name}: {str(text)[:40]!r} is nearer to 0 than any float; give 0, or a larger number")
     if not math.isfinite(value):
-        raise InputError(f"{name}: {str(text)[:40]!r} is not finite; give a finite number in {expected}")
+        raise InputError(f"{name}: {_shown(text)} is not finite; give a finite number in {expected}")
     return value
+
+
+def _shown(value: object) -> str:
+    """A value in an error; Python refuses to write integers of thousands of digits."""
+    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else repr(str(value)[:40])
 
 
 # Quotients that nobody reads in base units: what format writes instead, and how many of it make one.
@@ -248,6 +259,8 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
     value = float(value)
     if unit_text == "1":
         return f"{value:.{digits}g}"
+    if not math.isfinite(value):
+        raise InputError(f"format: {value} {unit_text} cannot be written with a prefix; give a finite value")
     if unit_text in _READABLE and prefix is None:
         unit_text, factor = _READABLE[unit_text]
         return f"{_significant(value * factor, digits)} {unit_text}"

@@ -19,3 +19,28 @@ def slow_square(x: Any, folder: str) -> dict[str, Any]:
 
 def ten_smallest(columns: Any) -> Any:
     return columns.smallest("value", 10)
+
+
+def weighted(x: Any, weights: Any) -> Any:
+    """A solver that holds an array too long to be shown whole, or an object that shows nothing of itself."""
+    return x * (weights.factor if isinstance(weights, Secret) else weights[2500])
+
+
+class Secret:
+    """Two of them look alike."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __repr__(self) -> str:
+        return "Secret()"
+
+
+class Scaled:
+    """A solver that is an object."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Any) -> Any:
+        return self.factor * x

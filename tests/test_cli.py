@@ -1,15 +1,20 @@
 """The command line as a new user meets it."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from mlsysim import catalog, cli, roofline
-from mlsysim.cli.arguments import Parser
+from mlsysim.cli.arguments import Parser, print_json
+from mlsysim.errors import InputError
 
 ROOFLINE = ["roofline", "--device", "H100", "--flops", "1 TFLOP", "--bytes", "1e9"]
 
@@ -220,3 +225,146 @@ def test_one_command_leaves_the_others_unread() -> None:
     code = "import sys; from mlsysim import cli; cli.main(['devices']); print('mlsysim.fidelity' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+# What a command does with a bad place, a bad number and an impatient user
+
+
+FULL = Path("/dev/full")
+TRAIN = ["train", "--model", "Llama-3.1-8B", "--seq", "2048", "--global-batch", "64", "--node", "DGX-H100"]
+MEMORY = ["memory", "--model", "Llama-3.1-8B", "--seq", "2048", "--device", "H100"]
+SERVE = ["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--input-len", "512", "--output-len", "64"]
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "command",
+    [["devices"], ["devices", "--json"], ["train", "--help"], ["--version"], ["sweep", "eq-ridge-point", "peak_flops=1e12:1e15:4000", "memory_bandwidth=1e12"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_output_that_cannot_be_written_is_one_sentence(command: list[str]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mlsysim.cli", *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr == "mlsysim: the output cannot be written or read (No space left on device)\n"
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
+    done = run("sweep", "eq-ridge-point", "peak_flops=1e12:1e15:4000", "memory_bandwidth=1e12", "--out", str(FULL))
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "5", "--requests", "200000", "--prompt-tokens", "100",
+         "--output-tokens", "200"],
+        ["sweep", "train", "model=Llama-3.1-8B", "node=DGX-H100", "global_batch=64", "seq=1:9000000:9000000", "inter_bandwidth=1e9:1e11:9"],
+    ],
+    ids=["simulate", "sweep"],
+)  # fmt: skip
+def test_an_interrupt_is_one_line_and_130(command: list[str]) -> None:
+    code = f"import sys; from mlsysim import cli; print('ready', file=sys.stderr, flush=True); sys.exit(cli.main({command!r}))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None and child.stderr.readline() == "ready\n"
+        time.sleep(1.0)  # well inside the work, which takes many seconds
+        child.send_signal(signal.SIGINT)
+        assert (child.stderr.read(), child.wait(timeout=30)) == ("mlsysim: interrupted\n", 130)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ([*MEMORY, "--seq", HUGE], "argument --seq: '10000000000000000000'... (401 characters) is beyond 2^53"),
+        ([*SERVE, "--output-len", HUGE], "argument --output-len: "),
+        ([*TRAIN, "--global-batch", str(2**63)], "argument --global-batch: '9223372036854775808' is beyond 2^53"),
+        ([*TRAIN, "--devices", "0"], "argument --devices: 0 must be a whole number of at least 1"),
+        ([*TRAIN, "--seq", "0", "--attn-len", "2147483648"], "argument --seq: 0 must be"),
+        ([*TRAIN, "--tp", "0"], "argument --tp: 0 must be"),
+        ([*TRAIN, "--tp", "two"], "argument --tp: 'two' is not a whole number"),
+        ([*TRAIN, "--nodes", "-1"], "argument --nodes: -1 must be"),
+        ([*SERVE, "--batch", "0"], "argument --batch: 0 must be"),
+        ([*SERVE, "--quantile", "nan"], "argument --quantile: "),
+        ([*SERVE, "--quantile", "1e999"], "argument --quantile: "),
+        ([*MEMORY, "--capacity", "-80 GB"], "argument --capacity: '-80 GB' must be above 0 byte"),
+        ([*MEMORY, "--capacity", "0 GB"], "argument --capacity: '0 GB' must be above 0 byte"),
+        ([*ROOFLINE, "--flops", "1e-400"], "nearer to 0 than any float"),
+        ([*ROOFLINE, "--efficiency", "5e-324", "--json"], "have no finite result"),
+        ([*ROOFLINE, "--efficiency", "5e-324"], "have no finite result"),
+        (["energy", "--devices", "8", "--time", "1e308", "--device", "H100", "--pue", "1.2", "--json"], "have no finite result"),
+        ([*ROOFLINE, "--device", "x" * 5000], "29 are known"),
+        (["sweep", "eq-ridge-point", "x" * 5000], "is not NAME=VALUES"),
+        (["devices", "--what" + "x" * 5000], "unrecognized arguments: --whatxxx"),
+        (["roofline", "--device", "H100", "--flops", "x" * 5000, "--bytes", "1"], "is not a quantity"),
+        (["bench-device", "-o", "/nonexistent/dir/x.json"], "--output '/nonexistent/dir/x.json' cannot be written (No such file"),
+        (["calibrate", "--trace", "x", "--model", "Llama-3.1-8B", "--device", "H100", "-o", "/nonexistent/x"], "--output '/nonexistent/x'"),
+    ],
+    ids=lambda v: v[:24] if isinstance(v, str) else None,
+)  # fmt: skip
+def test_numbers_and_places_that_no_command_can_use(
+    command: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(command) == 2
+    out, error = capsys.readouterr()
+    assert says in error and out == ""
+    assert error.startswith("mlsysim: ") and error.count("\n") == 1 and len(error) < 1000
+
+
+def test_the_number_of_known_devices_is_that_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*ROOFLINE, "--device", "zzzzzz"]) == 2
+    assert f"{len(catalog.devices())} are known" in capsys.readouterr().err
+    assert cli.main([*ROOFLINE, "--device", "H10"]) == 2
+    assert "did you mean 'H100'" in capsys.readouterr().err  # an alias is still a suggestion
+
+
+@pytest.mark.parametrize("option", ["--model=--", "-h=--"])
+def test_dashes_alone_are_no_value(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["params", option, "--model", "gpt2"][: 2 if "model" in option else 4]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_answer_that_is_not_finite_is_an_error_and_no_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for bad in (float("inf"), float("-inf"), float("nan")):
+        with pytest.raises(InputError, match=r"^terms_s\.gemm\.1 is -?(inf|nan), which is no answer"):
+            print_json({"time_s": 1.0, "terms_s": {"gemm": [0.0, bad]}})
+    assert capsys.readouterr().out == ""
+    print_json({"a": [1.0, None, "inf"]})
+    assert json.loads(capsys.readouterr().out) == {"a": [1.0, None, "inf"]}
+
+
+def test_bench_device_without_numpy_says_what_to_install(tmp_path: Path) -> None:
+    command = ["bench-device", "--quick", "--on", "cpu", "-o", str(tmp_path / "x.json")]
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('no numpy here', name='numpy')")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from mlsysim import cli; sys.exit(cli.main({command!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "pip install 'mlsysim-book[scale]'" in done.stderr
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_a_number_that_grows_beyond_a_float_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error, code, says in (
+        (OverflowError(34, "Numerical result out of range"), 2, "beyond what a float holds"),
+        (MemoryError(), 1, "not enough memory"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ):
+        monkeypatch.setattr("mlsysim.roofline.kernel_time", _raising(error))
+        assert cli.main(ROOFLINE) == code
+        assert says in capsys.readouterr().err
+
+
+def _raising(error: BaseException) -> Callable[..., NoReturn]:
+    def function(*args: object, **kwargs: object) -> NoReturn:
+        raise error
+
+    return function

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -511,6 +512,59 @@ def test_an_entry_of_another_form_is_no_price(value: object, tmp_path: Path) -> 
     cache.put(cached.key(region), value)
     assert cached.get_run_time_estimate(region).seconds == 1.0
     assert (estimator.asked, cached.hits) == (1, 0)
+
+
+def _forge(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the whole-file entry of a cache and give it the digest that belongs to what it says now."""
+    for entry in folder.rglob("*.json"):
+        head, _, text = entry.read_bytes().partition(b"\n")
+        held = json.loads(text)
+        if "total_s" in held:
+            change(held)
+            new = json.dumps(held).encode()
+            key = head.split(b" ")[-1]
+            entry.write_bytes(f"{disk.FORMAT} {sha256(new).hexdigest()} ".encode() + key + b"\n" + new)
+            return
+    pytest.fail("no whole-file entry")
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"total_s": -5.0}, {"total_s": float("nan")}, {"total_s": 1e-9}, {"total_s": 1e9}, {"total_s": float("inf")},
+        {"flops": -1.0}, {"matrix_flops": 1e30}, {"compute_s": 0.0}, {"comm_s": 7.0}, {"exposed_comm_s": 1.0},
+        {"regions": "many"}, {"regions": True}, {"spans": [[0.0, -1.0]]}, {"collectives": []}, {"pricing": {}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_totals_that_no_program_has_are_computed_again(change: dict[str, Any], tmp_path: Path) -> None:
+    path = PROGRAMS["tf1l_train_fsdp8.spmd"]
+    first = hlo.estimate(path, "H100", cache=tmp_path)
+    _forge(tmp_path, lambda held: held.update(change))
+    again = hlo.estimate(path, "H100", cache=tmp_path)
+    assert not again.from_cache and again.total_s == first.total_s
+    assert any("is no estimate; it was computed again" in note for note in again.notes)
+    assert hlo.estimate(path, "H100", cache=tmp_path).from_cache
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_what_a_program_really_gives_passes_the_check(name: str, tmp_path: Path) -> None:
+    for split in ("linear", "dependency"):
+        for _ in range(2):
+            found = hlo.estimate(PROGRAMS[name], "H100", split=split, cache=tmp_path)
+        assert found.from_cache, found.notes
+
+
+def test_a_pipe_in_a_cache_is_not_waited_for(tmp_path: Path) -> None:
+    program = product(64, 64, 64)
+    hlo.estimate(program, "H100", estimator=Constant(), cache=tmp_path)
+    entry = next(p for p in tmp_path.rglob("*.json"))
+    entry.unlink()
+    os.mkfifo(entry)
+    again = hlo.estimate(program, "H100", estimator=Constant(), cache=tmp_path)
+    assert again.pricing.evaluated == 1 and any("computed again" in note for note in again.notes)
+    assert entry.is_file()
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -1,10 +1,15 @@
 """Sweeps: the whole grid once, in chunks, resumed, and on workers that die; columns sorted and filtered honestly."""
 
+import errno
 import functools
+import hashlib
+import io
 import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -12,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exploring import slow_square, ten_smallest, volume
+from exploring import Scaled, Secret, slow_square, ten_smallest, volume, weighted
+from support import ROOT
 
 from mlsysim import roofline
+from mlsysim.digests import content
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.explore import Columns, sweep
 
@@ -184,6 +191,139 @@ def test_a_store_belongs_to_one_sweep(tmp_path: Path) -> None:
     (tmp_path / "one" / "sweep.json").write_text("{")
     with pytest.raises(InputError, match="not readable"):
         sweep(volume, axes, store=tmp_path / "one")
+
+
+@pytest.mark.independent
+def test_a_store_tells_values_apart_that_look_alike(tmp_path: Path) -> None:
+    """The content counts to the last element, not what ``repr`` shows of it."""
+    axes, weights = {"x": [1.0, 2.0, 3.0]}, np.zeros(5000)
+    one = functools.partial(weighted, weights=weights)
+    assert sweep(one, axes, store=tmp_path / "array")["value"].tolist() == [0, 0, 0]
+    weights[2500] = 7.0
+    with pytest.raises(InputError, match="another sweep"):
+        sweep(one, axes, store=tmp_path / "array")
+    sweep(functools.partial(weighted, weights=Secret(1.0)), axes, store=tmp_path / "object")
+    with pytest.raises(InputError, match="another sweep"):
+        sweep(functools.partial(weighted, weights=Secret(5.0)), axes, store=tmp_path / "object")
+    found = sweep(functools.partial(weighted, weights=Secret(1.0)), axes, store=tmp_path / "object")
+    assert found["value"].tolist() == [1, 2, 3]
+    sweep(Scaled(2.0), axes, store=tmp_path / "callable")
+    with pytest.raises(InputError, match="another sweep"):
+        sweep(Scaled(3.0), axes, store=tmp_path / "callable")
+    with open(os.devnull) as file, pytest.raises(InputError, match="a TextIOWrapper has no content"):
+        sweep(functools.partial(weighted, weights=file), axes, store=tmp_path / "file")
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("def f(x): return x", "def f(x): return 2 * x", False),
+        ("def f(x): return 2 * x", "def f(x): return 3 * x", False),
+        ("def f(x): return x", "# a comment moves every line\ndef f(x): return x", True),
+        ("def f(x, k=1): return x * k", "def f(x, k=3): return x * k", False),
+        ("def g(x): return x\ndef f(x): return g(x)", "def g(x): return -x\ndef f(x): return g(x)", False),
+        ("K = 1.0\ndef f(x): return x * K", "K = 2.0\ndef f(x): return x * K", False),
+        ("K = 1.0\ndef f(x): return (lambda y: y * K)(x)", "K = 2.0\ndef f(x): return (lambda y: y * K)(x)", False),
+        ("class A:\n  k = 1\ndef f(x): return x * A.k", "class A:\n  k = 2\ndef f(x): return x * A.k", False),
+        ("import math\ndef f(x): return math.pi * x", "import math\ndef f(x): return math.pi * x", True),
+        ("import logging\nL = logging.getLogger('a')\ndef f(x): return L and x", None, True),
+        ("def f(x): return x and f(x)", None, True),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_sweep_follows_the_code(before: str, after: str | None, same: bool) -> None:
+    def made(text: str) -> str:
+        space: dict[str, Any] = {"__name__": "mine"}
+        exec(text, space)
+        return content(space["f"])
+
+    assert (made(before) == made(before if after is None else after)) is same
+
+
+@pytest.mark.independent
+def test_a_name_is_the_same_in_another_process() -> None:
+    code = (
+        "import functools, sys; sys.path.insert(0, 'tests'); from exploring import *; import numpy as np\n"
+        "from mlsysim import catalog, roofline; from mlsysim.digests import content\n"
+        "print(content(functools.partial(roofline.kernel_time, catalog.device('H100')), Scaled(2.0), weighted, {3, 'a', 1.5},"
+        " np.arange(5), {'a': [1, (2, None)]}, slow_square))"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed})
+        for seed in ("0", "1")
+    ]  # fmt: skip
+    assert runs[0].stdout == runs[1].stdout and len(runs[0].stdout) == 65, runs[0].stderr
+
+
+def _garbage(path: Path, other: Path) -> None:
+    path.write_bytes(b"\x80\x04garbage" * 50)
+
+
+DAMAGES: dict[str, Any] = {
+    "truncated": lambda path, other: path.write_bytes(path.read_bytes()[:-20]),
+    "empty": lambda path, other: path.write_bytes(b""),
+    "garbage": _garbage,
+    "one bit": lambda path, other: path.write_bytes(path.read_bytes()[:-9] + b"!" + path.read_bytes()[-8:]),
+    "another chunk": lambda path, other: path.write_bytes(other.read_bytes()),
+    "no header": lambda path, other: path.write_bytes(path.read_bytes().partition(b"\n")[2]),
+    "other values": lambda path, other: path.write_bytes(
+        path.read_bytes().partition(b"\n")[0] + b"\n" + other.read_bytes().partition(b"\n")[2]
+    ),
+    "fewer rows": lambda path, other: _shortened(path),
+    "a pipe": lambda path, other: (path.unlink(), os.mkfifo(path)),
+    "a link to a device": lambda path, other: (path.unlink(), path.symlink_to("/dev/zero")),
+}
+
+
+def _shortened(path: Path) -> None:
+    """As a writer of another mind would leave it: three rows, and a digest that matches them."""
+    head, _, body = path.read_bytes().partition(b"\n")
+    with np.load(io.BytesIO(body)) as held:
+        data = io.BytesIO()
+        np.savez(data, **{name: held[name][:3] for name in held})
+    words = head.decode().split(" ")
+    words[-1] = hashlib.sha256(data.getvalue()).hexdigest()
+    path.write_bytes(" ".join(words).encode() + b"\n" + data.getvalue())
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_chunk_is_told_and_computed_again(damage: str, tmp_path: Path) -> None:
+    axes, store = {"length": np.arange(40.0), "width": [2.0]}, tmp_path / "store"
+    whole = sweep(volume, axes, chunk=10, store=store)
+    chunks = sorted(store.glob("chunk-*"))
+    good = chunks[1].read_bytes()
+    DAMAGES[damage](chunks[1], chunks[2])
+    with pytest.warns(UserWarning, match="chunk 1 of .* is damaged .*; it is computed again"):
+        again = sweep(volume, axes, chunk=10, store=store)
+    assert again["value"].tolist() == whole["value"].tolist() == (2 * np.arange(40.0)).tolist()
+    assert chunks[1].read_bytes() == good
+    assert sweep(volume, axes, chunk=10, store=store)["value"].tolist() == whole["value"].tolist()  # without a warning
+
+
+def test_a_place_that_cannot_hold_a_store_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = {"length": [1.0, 2.0], "width": [3.0]}
+    (tmp_path / "file").write_text("")
+    places = [tmp_path / "file", tmp_path / "file" / "under", Path("/proc/nowhere/store")]
+    for place in places:
+        with pytest.raises(InputError, match=r"the store .* cannot be made \("):
+            sweep(volume, axes, store=place)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def replace_file(path: Path, data: bytes) -> None:
+        raise full
+
+    sweep(volume, axes, store=tmp_path / "store")
+    next((tmp_path / "store").glob("chunk-*")).unlink()
+    monkeypatch.setattr("mlsysim.explore.store.replace_file", replace_file)
+    with pytest.raises(InputError, match=r"chunk 0 cannot be written .*No space left.*make room and run it again"):
+        sweep(volume, axes, store=tmp_path / "store")
+
+
+@pytest.mark.parametrize("client", [5, object(), ["tcp://127.0.0.1:1"]])
+def test_what_is_no_client_is_refused(client: Any) -> None:
+    with pytest.raises(InputError, match=r"is no Dask client; give a dask\.distributed\.Client, or the address"):
+        sweep(volume, {"length": [1.0], "width": [1.0]}, client=client)
 
 
 # Dask

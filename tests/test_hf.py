@@ -1,6 +1,7 @@
 """Reading a Hugging Face config.json: every family against the catalogue, and everything that must be refused."""
 
 import json
+import os
 import re
 import time
 from dataclasses import fields
@@ -427,8 +428,11 @@ def test_nothing_in_a_config_is_followed_or_run(tmp_path: Path, monkeypatch: pyt
         "trust_remote_code": True,
     }
     opened: list[Path] = []
-    real = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, *a, **k: (opened.append(self), real(self, *a, **k))[1])
+    for owner in (Path, os):  # both ways to open a file
+        real = owner.open
+        monkeypatch.setattr(
+            owner, "open", lambda path, *a, real=real, **k: (opened.append(path), real(path, *a, **k))[1]
+        )
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
     opened.clear()

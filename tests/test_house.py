@@ -14,7 +14,7 @@ import mlsysim
 # From the ground floor up; a module may import only from floors strictly below its own (or within its own package).
 FLOORS = [
     {"errors", "_numeric"},
-    {"units", "tables", "files"},
+    {"units", "tables", "files", "digests"},
     {"equations"},
     {"results", "quantities", "intervals", "sensitivity"},
     {"catalog"},
@@ -44,6 +44,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.columns": {"numpy"},
     "explore.grid": {"numpy"},
     "explore.planner": {"numpy"},
+    "explore.store": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
     "serving.simulation": {"tqdm"},
     "hlo.estimators.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own

@@ -49,6 +49,9 @@ def test_quantities_read_as_the_si_says(text: str | float, expected: str, value:
         ("3 TB", "byte/s", "is not in byte/s"),
         ("3 mB", "byte", "unknown unit 'mB'"),
         ("1e999", "FLOP", "is not finite"),
+        (10**400, "FLOP", "an integer of 1329 bits is not finite"),
+        ("1e-400", "FLOP", "nearer to 0 than any float"),
+        ("-1e-400", "FLOP", "nearer to 0 than any float"),
         (float("nan"), "FLOP", "is not finite"),
         ("", "FLOP", "not a quantity"),
         ("9" * 100, "FLOP", "not a quantity"),
@@ -76,6 +79,9 @@ def test_written_forms() -> None:
     assert units.format(700.0, "W") == "700 W"
     assert units.format(295.4, "FLOP/byte") == "295.4 FLOP/byte"
     assert units.format(np.array([1e9, 2e9]), "byte") == "1 GB … 2 GB (2 values)"
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(InputError, match="cannot be written with a prefix"):
+            units.format(value, "s")
     with pytest.raises(InputError, match="prefix"):
         units.format(1.0, "byte", prefix="Z")
 

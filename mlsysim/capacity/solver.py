@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, all_true, is_array, maximum
+from mlsysim._numeric import Num, all_true, is_array, maximum, widening
 from mlsysim.capacity.batching import goodput
 from mlsysim.capacity.queues import BELOW_ONE, erlang_b_step, utilisation, waiting_share
 from mlsysim.capacity.replicas import Replica
@@ -239,6 +239,7 @@ def _check(owner: str, replica: Replica, replicas: int, quantile: float, ttft: f
             check_argument(owner, name, target, "s", _POSITIVE)
 
 
+@widening
 def load(
     replica: Replica,
     rate: Num,
@@ -316,6 +317,7 @@ def _meets(result: Load, share: float) -> bool:
     return bool((1 - result.late) * result.in_pace >= share)
 
 
+@widening
 def replicas_needed(
     replica: Replica, rate: float, *, ttft: float, itl: float | None = None, quantile: float = 0.99
 ) -> Load:
@@ -359,6 +361,7 @@ def replicas_needed(
     return load(replica, rate, high, ttft=ttft, itl=itl, quantile=quantile)
 
 
+@widening
 def max_rate(
     replica: Replica, replicas: int = 1, *, ttft: float, itl: float | None = None, quantile: float = 0.99
 ) -> Load:

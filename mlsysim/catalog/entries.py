@@ -107,5 +107,5 @@ def find(kind: str, name: Any, entries: Mapping[str, Kind], hint: str = "") -> K
     """
     index = {fold(key): e for e in entries.values() for key in (e.name, *e.aliases)}
     if not isinstance(name, str) or fold(name) not in index:
-        raise unknown_name(kind, name, [*entries, *(a for e in entries.values() for a in e.aliases)], hint)
+        raise unknown_name(kind, name, entries, hint, (a for e in entries.values() for a in e.aliases))
     return index[fold(name)]

@@ -239,7 +239,8 @@ def device(name: "str | Device") -> Device:
         raise unknown_name(
             "device",
             name,
-            [*entries, *(a for d in entries.values() for a in d.aliases)],
+            entries,
             "'mlsysim devices' lists them; a TOML file of yours can add one",
+            (a for d in entries.values() for a in d.aliases),
         )
     return entries[index[_fold(name)]]

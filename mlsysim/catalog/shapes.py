@@ -196,6 +196,6 @@ def model(name: "str | Model") -> Model:
         return name
     entries, index = _catalogue()
     if not isinstance(name, str) or _fold(name) not in index:
-        known = [*entries, *(a for m in entries.values() for a in m.aliases)]
-        raise unknown_name("model", name, known, "a Hugging Face config.json can stand in for it")
+        aliases = (a for m in entries.values() for a in m.aliases)
+        raise unknown_name("model", name, entries, "a Hugging Face config.json can stand in for it", aliases)
     return entries[index[_fold(name)]]

@@ -1,12 +1,15 @@
 """The command line, ``mlsysim devices`` for one. Errors are one sentence and exit code 2."""
 
+import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import mlsysim
 from mlsysim.cli.arguments import Parser
-from mlsysim.errors import MlsysimError
+from mlsysim.errors import InputError, MlsysimError
 
 # Modules and their commands, in the order of the help; only the one that is asked for is imported
 GROUPS = {
@@ -25,6 +28,8 @@ GROUPS = {
     "sweeping": ("sweep",),
     "checking": ("validate", "grade"),
 }
+_LONGEST = 1000  # characters of an error
+_REPEATED = ("run_as",)  # options that may be given any number of times, also none
 
 
 def _parser(command: str) -> Parser:
@@ -42,14 +47,53 @@ def _parser(command: str) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 on success, 2 with one sentence on standard error when the input is wrong."""
+    """Run a command.
+
+    0 on success; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
+    machine has too little memory; 130 when it was interrupted.
+    """
     try:
         words = sys.argv[1:] if argv is None else list(argv)
-        args = _parser(words[0] if words else "").parse_args(words)
-        args.run(args)
+        try:
+            args = _parser(words[0] if words else "").parse_args(words)
+            _check_given(args)
+            args.run(args)
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
     except MlsysimError as error:
-        print(f"mlsysim: {error}", file=sys.stderr)
-        return 2
+        return _fail(str(error), 2)
+    except OverflowError:
+        return _fail(f"a number grew beyond what a float holds ({sys.float_info.max:.1e}); give smaller numbers", 2)
     except BrokenPipeError:  # the reader of our output left early, as in `mlsysim devices | head -1`
-        sys.stderr.close()
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        what = "the output" if error.filename is None else repr(str(error.filename)[:200])
+        return _fail(f"{what} cannot be written or read ({error.strerror or error})", 1)
+    except MemoryError:
+        return _fail("not enough memory; ask for fewer combinations, requests or layers at a time", 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
     return 0
+
+
+def _check_given(args: Namespace) -> None:
+    """Refuse ``--option=--``: before Python 3.13 argparse takes the dashes away and leaves an empty list."""
+    for name, value in vars(args).items():
+        if value == [] and name not in _REPEATED:
+            raise InputError(f"--{name.replace('_', '-')} has no value; '--' alone is none")
+
+
+def _fail(message: str, code: int) -> int:
+    message = " ".join(message.split())
+    if len(message) > _LONGEST:  # it repeats what it was given
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 4 :]}"
+    with suppress(OSError):
+        print(f"mlsysim: {message}", file=sys.stderr)
+    return code
+
+
+def _drop_output() -> None:
+    """Send what is still to be written nowhere, so that Python does not complain once more when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

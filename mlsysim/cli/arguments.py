@@ -2,19 +2,59 @@
 
 import argparse
 import json
-from collections.abc import Callable
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device, Model
 from mlsysim.errors import InputError, MlsysimError
 
+LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
+_LONGEST_ERROR = 400  # characters
+
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
+    """A parser whose errors are one sentence, and whose numbers are finite: ``int`` and ``float`` are bounded here for all."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.register("type", int, _whole)
+        self.register("type", float, _finite)
 
     def error(self, message: str) -> NoReturn:
+        if len(message) > _LONGEST_ERROR:  # argparse repeats whatever it was given
+            message = f"{message[: _LONGEST_ERROR // 2]} … {message[-_LONGEST_ERROR // 4 :]}"
         raise InputError(f"{message} (see '{self.prog} --help')")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse would keep quiet about a full disk
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number; write one as in 4")
+    if len(text) > 20 or abs(int(text)) > LARGEST_COUNT:
+        raise argparse.ArgumentTypeError(f"{_shown(text)} is beyond 2^53 = {LARGEST_COUNT:,}; give a smaller number")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    return units.parse(text, "1", "value")
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 30 else f"{text[:20]!r}... ({len(text)} characters)"
+
+
+def count(text: str) -> int:
+    """An argparse type for how many: a whole number of at least 1."""
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} must be a whole number of at least 1")
+    return number
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # what a command is added to
@@ -36,6 +76,19 @@ def quantity(expected: str) -> Callable[[str], float]:
     return argument(lambda text: units.parse(text, expected, "value"))
 
 
+def positive(expected: str) -> Callable[[str], float]:
+    """As :func:`quantity`, above zero."""
+    convert = quantity(expected)
+
+    def wrapped(text: str) -> float:
+        value = convert(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"{_shown(text)} must be above 0 {expected}".removesuffix(" 1"))
+        return value
+
+    return wrapped
+
+
 @argument
 def efficiency(text: str) -> float:
     return catalog.preset(text).efficiency.value if text[:1].isalpha() else units.parse(text, "1", "value")
@@ -55,8 +108,29 @@ def pick_model(text: str) -> Model:
     return catalog.from_hf_config(text) if text.endswith(".json") else catalog.model(text)
 
 
+def to_json(value: Any) -> str:
+    """JSON text, or an InputError that names the first number in it that is not finite: JSON has none of those."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        found = next(_not_finite(value, ""), None)
+        if found is None:
+            raise
+        raise InputError(
+            f"{found[0]} is {found[1]}, which is no answer; give smaller numbers, or larger rates"
+        ) from None
+
+
+def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path, value
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    for key, inner in pairs:
+        yield from _not_finite(inner, f"{path}.{key}" if path else str(key))
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(to_json(value))
 
 
 def json_option() -> Parser:

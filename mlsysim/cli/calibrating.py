@@ -7,6 +7,7 @@ from mlsysim import fidelity, inference, serving, units
 from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, print_json
 from mlsysim.errors import InputError
 from mlsysim.fidelity import calibration
+from mlsysim.files import check_writable
 
 UNSTATED = "unstated"  # a version that nobody gave: it equals none that somebody gives
 
@@ -46,6 +47,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         args.engine,
         args.engine_version,
     )
+    check_writable(args.output, "--output")
     requests = _measured(args)
     fitted = calibration.fit(requests, subject, slopes=not args.constant_only)
     fitted.save(args.output)
@@ -75,8 +77,14 @@ def _bench(args: argparse.Namespace) -> None:
     def say(text: str) -> None:
         print(f"measuring {text} ...", file=sys.stderr)
 
+    check_writable(args.output, "--output")  # before a minute of measuring
     on_gpu = args.on == "gpu" or (args.on == "auto" and microbench_gpu.available())
-    profile = microbench_gpu.measure(args.quick, say) if on_gpu else microbench.measure(args.threads, args.quick, say)
+    try:
+        profile = (
+            microbench_gpu.measure(args.quick, say) if on_gpu else microbench.measure(args.threads, args.quick, say)
+        )
+    except ImportError as error:
+        raise InputError("bench-device measures with NumPy; run: pip install 'mlsysim-book[scale]'") from error
     profile.save(args.output)
     if args.json:
         print_json(profile.to_dict())

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
+from mlsysim.files import check_writable
 
 
 def _grade(args: argparse.Namespace) -> None:
     from mlsysim.classroom.grading import grade_folder, write_csv  # instructors only: keep the other commands fast
 
+    check_writable(args.output, "--output")
     slug = Path(args.assignment).resolve().name
     rows = grade_folder(slug, args.submissions, args.timeout, args.jobs, args.insecure)
     write_csv(rows, args.output)

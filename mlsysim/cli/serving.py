@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim import capacity, inference, units
-from mlsysim.cli.arguments import Commands, device_options, pick_device, pick_model, print_json, quantity
+from mlsysim.cli.arguments import Commands, count, device_options, pick_device, pick_model, print_json, quantity
 from mlsysim.errors import InputError
 
 
@@ -81,9 +81,9 @@ def add(commands: Commands) -> None:
         ("ep", "ranks that share the experts, out of tp x dp"),
         ("batch", "sequences over all replicas"),
     ):
-        p.add_argument(f"--{name}", type=int, default=1, help=f"{text} (default: 1)")
-    p.add_argument("--input-len", required=True, type=int, help="tokens of each prompt")
-    p.add_argument("--output-len", required=True, type=int, help="tokens of each answer")
+        p.add_argument(f"--{name}", type=count, default=1, help=f"{text} (default: 1)")
+    p.add_argument("--input-len", required=True, type=count, help="tokens of each prompt")
+    p.add_argument("--output-len", required=True, type=count, help="tokens of each answer")
     p.add_argument("--cached-len", type=int, default=0, help="leading tokens that are cached (default: 0)")
     p.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
     p.add_argument("--weights", choices=inference.FORMATS, help="format of the weights (default: as --precision)")

@@ -2,7 +2,6 @@
 
 import argparse
 import csv
-import json
 import math
 import sys
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mlsysim import units
-from mlsysim.cli.arguments import Commands
+from mlsysim.cli.arguments import Commands, to_json
 from mlsysim.cli.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
@@ -134,7 +133,7 @@ class _Writer:
 
 def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
     columns = {n: [int(v) for v in c] if n in known.whole else c for n, c in found.to_dict().items()}
-    return json.dumps({"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}, indent=2)
+    return to_json({"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns})
 
 
 def _sweep(args: argparse.Namespace) -> None:

@@ -5,7 +5,17 @@ from dataclasses import replace
 
 from mlsysim import catalog, memory, parallelism, training, units
 from mlsysim.catalog import Cluster, Device, Model
-from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, pick_model, print_json, quantity
+from mlsysim.cli.arguments import (
+    Commands,
+    Parser,
+    count,
+    device_options,
+    pick_device,
+    pick_model,
+    positive,
+    print_json,
+    quantity,
+)
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies
@@ -24,7 +34,7 @@ def pick_efficiencies(mode: str, device: Device, precision: str) -> Efficiencies
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
     """The plan of the options: data parallelism takes the devices that the other degrees leave."""
     group = args.tp * args.pp * args.cp
-    devices = args.devices or devices or group
+    devices = next((n for n in (args.devices, devices) if n is not None), group)
     plan = Plan(
         tp=args.tp,
         pp=args.pp,
@@ -75,12 +85,14 @@ def _train(args: argparse.Namespace) -> None:
     if args.json:
         print_json(result.to_dict() | {"mode": args.mode, "time_to_train_s": run})
         return
-    print(result.explain() if args.explain else result.shares())
+    # Everything is computed before anything is printed
+    table, memory_of = str(result.explain() if args.explain else result.shares()), result.reason
+    print(table)
     print(
         f"MFU {units.percent(result.mfu, signed=False)}, HFU {units.percent(result.hfu, signed=False)} "
         f"(products and causal attention counted); efficiencies: {result.efficiencies.name}, {result.efficiencies.source}"
     )
-    print(f"memory: {result.reason}")
+    print(f"memory: {memory_of}")
     if run is not None:
         print(f"time to train on {args.tokens:.4g} tokens: {units.format(run, 's')}, without restarts")
 
@@ -119,7 +131,7 @@ def _plan_options() -> Parser:
         ("micro-batch", "sequences"),
         ("hsdp-group", "ranks that share one copy of the weights, with --sharding hsdp"),
     ):
-        p.add_argument(f"--{name}", type=int, default=1, help=f"{text} (default: 1)")
+        p.add_argument(f"--{name}", type=count, default=1, help=f"{text} (default: 1)")
     p.add_argument("--sharding", default="zero1", choices=parallelism.SHARDINGS, help="(default: zero1)")
     p.add_argument("--recompute", default="none", choices=parallelism.RECOMPUTES, help="(default: none)")
     p.add_argument(
@@ -131,7 +143,7 @@ def _plan_options() -> Parser:
     )
     p.add_argument("--no-sequence-parallel", action="store_true", help="TP ranks keep whole sequences between products")
     p.add_argument("--order", default=Plan.order, help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
-    p.add_argument("--seq", required=True, type=int, help="tokens per sequence")
+    p.add_argument("--seq", required=True, type=count, help="tokens per sequence")
     p.add_argument("--task", default="pretrain", choices=training.TASKS, help="lora has no gradients of frozen weights")
     return p
 
@@ -150,9 +162,9 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--device", help="name or alias, as in H100; or give --node")
     p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
-    p.add_argument("--nodes", type=int, default=1, help="how many of them (default: 1)")
-    p.add_argument("--devices", type=int, help="tp x pp x cp x dp, where dp is what remains (default: all nodes')")
-    p.add_argument("--global-batch", required=True, type=int, help="sequences per step")
+    p.add_argument("--nodes", type=count, default=1, help="how many of them (default: 1)")
+    p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: all nodes')")
+    p.add_argument("--global-batch", required=True, type=count, help="sequences per step")
     p.add_argument("--attn-len", type=quantity("1"), help="tokens that attend to each other in packed data")
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
     p.add_argument("--inter-bandwidth", type=quantity("byte/s"), help='network per device, one way: "400 Gbit/s"')
@@ -177,13 +189,13 @@ def add(commands: Commands) -> None:
         "stage (the heavier pipeline stage), recipe, and the plan.",
     )
     p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument("--devices", type=int, help="tp x pp x cp x dp, where dp is what remains (default: dp = 1)")
-    p.add_argument("--global-batch", type=int, help="sequences per step (default: enough to fill the pipeline)")
+    p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: dp = 1)")
+    p.add_argument("--global-batch", type=count, help="sequences per step (default: enough to fill the pipeline)")
     recipes = ", ".join(memory.RECIPES)
     p.add_argument(
         "--recipe", choices=tuple(memory.RECIPES), help=f"number formats: {recipes} (default: megatron-bf16)"
     )
-    p.add_argument("--capacity", type=quantity("byte"), help='of a device, in place of the catalogue\'s: "80 GB"')
+    p.add_argument("--capacity", type=positive("byte"), help='of a device, in place of the catalogue\'s: "80 GB"')
     p.add_argument("--unfused-attention", action="store_true", help="attention scores are written to memory")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.set_defaults(run=_memory)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import energy, units
-from mlsysim._numeric import Num, all_true, where
+from mlsysim._numeric import Num, all_true, where, widening
 from mlsysim.cost import choice, ownership
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
@@ -60,6 +60,7 @@ class Ownership:
         }
 
 
+@widening
 def own(
     devices: Num,
     *,
@@ -234,6 +235,7 @@ def _or_none(value: Num) -> Num | None:
     return None if not isinstance(value, (int, float)) or value == float("inf") else value
 
 
+@widening
 def own_or_rent(owned: Ownership, rental_rate: Num, utilisation: Num = 1.0) -> OwnOrRent:
     """Compare owning with renting the same device only while it is used.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, units
-from mlsysim._numeric import Num, all_true
+from mlsysim._numeric import Num, all_true, widening
 from mlsysim.catalog import Device, Facility, Grid
 from mlsysim.energy import footprint, power
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -66,6 +66,7 @@ def _kwh(joules: Num) -> str:
     return units.format(joules / {"MWh": units.MWh, "kWh": units.kWh}[unit], "1") + f" {unit}"
 
 
+@widening
 def run(
     devices: Num,
     time: Num,

@@ -1,6 +1,6 @@
 """All combinations of some axes, numbered, so that any stretch of them can be made without making the rest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -77,16 +77,3 @@ class Grid:
             index, at = np.divmod(index, len(values))
             found[name] = values[at]
         return {name: found[name] for name in self.numbers}
-
-
-def fingerprint(axes: Mapping[str, Any], words: Sequence[str]) -> str:
-    """A short name of exactly these axes and words: a store that holds another one is another sweep."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    for name, values in axes.items():
-        vector = np.asarray(values)
-        digest.update(f"{name}|{vector.dtype.str}|{vector.shape}|".encode())
-        digest.update(vector.tobytes())
-    digest.update("|".join(words).encode())
-    return digest.hexdigest()[:32]

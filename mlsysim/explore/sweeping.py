@@ -1,25 +1,20 @@
 """One solver over every combination of some axes: array calls in chunks, here or on a Dask cluster, resumable."""
 
-import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
-import mlsysim
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns, Keep
-from mlsysim.explore.grid import Grid, Stretch, fingerprint
+from mlsysim.explore.grid import Grid, Stretch
+from mlsysim.explore.store import Store
 
 CHUNK = 1 << 18  # combinations evaluated at a time: large enough for NumPy, small enough for the memory of any machine
-_MANIFEST = "sweep.json"
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,8 @@ def sweep(
     progress : bool
         Show a progress bar (needs tqdm).
     store : path, optional
-        Folder where every finished chunk is written; a sweep that was interrupted goes on from there.
+        Folder where every finished chunk is written; a sweep that was interrupted goes on from there. It belongs to this
+        function's code, these values and this version; a chunk that is damaged is computed again, and a warning says so.
     client : dask.distributed.Client or str, optional
         Run the chunks on a Dask cluster instead of here: a client, or the address of a scheduler. With a store, workers write to it, so it must be one that all
         of them see.
@@ -114,7 +110,7 @@ def sweep(
     Raises
     ------
     InputError
-        An axis or an output that does not fit, a store that belongs to another sweep, a scheduler that does not answer.
+        An axis or an output that does not fit, a store that belongs to another sweep or cannot be written, no scheduler.
 
     >>> sweep(lambda a, b: a * b, {"a": [1.0, 2.0], "b": [10.0, 20.0]})["value"].tolist()
     [10.0, 20.0, 20.0, 40.0]
@@ -124,14 +120,14 @@ def sweep(
     grid = Grid.of(axes)
     task = _Task(function, grid, tuple(outputs), keep)
     stretches = list(grid.stretches(chunk))
-    folder = None if store is None else _open_store(Path(store), task, axes, chunk, len(stretches))
-    todo = [i for i in range(len(stretches)) if folder is None or not _chunk_file(folder, i).exists()]
+    kept = None if store is None else Store.open(Path(store), function, axes, outputs, keep, chunk)
     parts: dict[int, Columns] = {}
+    if kept is not None:
+        parts = {i: found for i, s in enumerate(stretches) if (found := kept.read(i, s)) is not None}
+    todo = [i for i in range(len(stretches)) if i not in parts]
     rows = [stretches[i].stop - stretches[i].start for i in todo]
     with _connected(client) as cluster, _bar(progress, grid.size, grid.size - sum(rows)) as bar:
-        done = (
-            _here(task, stretches, todo, folder) if cluster is None else _there(cluster, task, stretches, todo, folder)
-        )
+        done = _here(task, stretches, todo, kept) if cluster is None else _there(cluster, task, stretches, todo, kept)
         size = dict(zip(todo, rows, strict=True))
         for i, found in done:
             if found is not None:
@@ -139,8 +135,14 @@ def sweep(
                 if keep is not None and len(parts) > 64:  # fold what was kept so far into one part
                     parts = {min(parts): keep(Columns.join([parts[k] for k in sorted(parts)]))}
             bar(size[i])
-    if folder is not None:
-        parts = {i: _read_chunk(_chunk_file(folder, i)) for i in range(len(stretches))}
+    if kept is not None:
+        for i in todo:
+            back = kept.read(i, stretches[i])
+            if back is None:
+                raise InputError(
+                    f"sweep: chunk {i} was written to {str(store)!r} and cannot be read back; does every worker see that folder?"
+                )
+            parts[i] = back
     whole = Columns.join([parts[i] for i in sorted(parts)])
     return whole if keep is None else keep(whole)
 
@@ -149,6 +151,11 @@ def sweep(
 def _connected(client: Any) -> Iterator[Any]:
     """The client, connected first when it is an address."""
     if not isinstance(client, str):
+        if client is not None and not callable(getattr(client, "submit", None)):
+            raise InputError(
+                f"sweep: client = {str(client)[:40]!r} is no Dask client; give a dask.distributed.Client, or the address of a "
+                "scheduler, as in 'tcp://host:8786'"
+            )
         yield client
         return
     try:
@@ -167,102 +174,33 @@ def _connected(client: Any) -> Iterator[Any]:
 
 
 def _here(
-    task: _Task, stretches: Sequence[Stretch], todo: Sequence[int], folder: Path | None
+    task: _Task, stretches: Sequence[Stretch], todo: Sequence[int], store: Store | None
 ) -> Iterable[tuple[int, Columns | None]]:
     for i in todo:
-        yield i, _run(task, stretches[i], folder, i)
+        yield i, _run(task, stretches[i], store, i)
 
 
 def _there(
-    client: Any, task: _Task, stretches: Sequence[Stretch], todo: Sequence[int], folder: Path | None
+    client: Any, task: _Task, stretches: Sequence[Stretch], todo: Sequence[int], store: Store | None
 ) -> Iterable[tuple[int, Columns | None]]:
     """The chunks on a Dask cluster, in the order in which they finish; Dask runs those of a lost worker again."""
     from dask.distributed import as_completed
 
     futures = {
-        client.submit(_run, task, stretches[i], folder, i, key=f"sweep-{uuid4().hex}-{i}", pure=False): i for i in todo
+        client.submit(_run, task, stretches[i], store, i, key=f"sweep-{uuid4().hex}-{i}", pure=False): i for i in todo
     }
     for future in as_completed(list(futures)):
         yield futures[future], future.result()
         future.release()
 
 
-def _run(task: _Task, stretch: Stretch, folder: Path | None, i: int) -> Columns | None:
+def _run(task: _Task, stretch: Stretch, store: Store | None, i: int) -> Columns | None:
     """Evaluate a stretch; with a store, write it there and return nothing."""
     found = task.run(stretch)
-    if folder is None:
+    if store is None:
         return found
-    _write_chunk(_chunk_file(folder, i), found)
+    store.write(i, stretch, found)
     return None
-
-
-def _open_store(folder: Path, task: _Task, axes: Mapping[str, Any], chunk: int, chunks: int) -> Path:
-    """Make the folder, or check that it belongs to this sweep."""
-    keep = "" if task.keep is None else _name(task.keep)
-    mark = {
-        "fingerprint": fingerprint(axes, (_name(task.function), *task.outputs, keep, str(chunk))),
-        "mlsysim": mlsysim.__version__,
-        "chunks": chunks,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = folder / _MANIFEST
-    if manifest.exists():
-        try:
-            found = json.loads(manifest.read_text(encoding="utf-8")[:10_000])
-        except ValueError as error:
-            raise InputError(
-                f"sweep: {manifest} is not readable ({error}); delete the folder or give another"
-            ) from error
-        if found != mark:
-            raise InputError(f"sweep: {folder} holds another sweep (or one of another version); give another folder")
-    elif any(folder.iterdir()):
-        raise InputError(f"sweep: {folder} is not empty and holds no sweep; give a new folder")
-    else:
-        _replace(manifest, json.dumps(mark).encode())
-    return folder
-
-
-def _name(function: Any) -> str:
-    """What a store remembers of a function. One that has no name of its own could be taken for another."""
-    if isinstance(function, partial):
-        return f"{_name(function.func)}({function.args!r}, {sorted(function.keywords.items())!r})"
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '<unnamed>')}"
-    if "<" in name:
-        raise InputError(
-            f"sweep: with a store, {name} must be a function of a module (or a functools.partial of one), so that the "
-            "store can tell it from another; define it with def at the top of a file"
-        )
-    return name
-
-
-def _chunk_file(folder: Path, i: int) -> Path:
-    return folder / f"chunk-{i:08d}.npz"
-
-
-def _write_chunk(path: Path, columns: Columns) -> None:
-    import io
-
-    data = io.BytesIO()
-    np.savez(data, **{f"c{k}": column for k, column in enumerate(columns.data.values())}, names=np.array(list(columns)))
-    _replace(path, data.getvalue())
-
-
-def _read_chunk(path: Path) -> Columns:
-    with np.load(path, allow_pickle=False) as stored:
-        return Columns({str(name): stored[f"c{k}"] for k, name in enumerate(stored["names"])})
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes the same one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 @contextmanager

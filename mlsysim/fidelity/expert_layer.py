@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import collectives, kernels, units
-from mlsysim._numeric import Num, is_array, maximum, where
+from mlsysim._numeric import Num, is_array, maximum, where, widening
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.fidelity import experts as forms
@@ -45,6 +45,7 @@ class ExpertWork:
         return maximum(1.0, forms.tokens_per_expert(self.pairs, 1.0, self.hit))
 
 
+@widening
 def expert_work(deployment: Deployment, tokens: Num, experts: str = "hit") -> ExpertWork:
     """What ``tokens`` of one attention replica (and as many of every other) ask of one device's experts.
 
@@ -70,6 +71,7 @@ def expert_work(deployment: Deployment, tokens: Num, experts: str = "hit") -> Ex
     return ExpertWork(pairs, hit, params, s.expert_bytes, pair_bytes, 2.0 * pairs * params, read)
 
 
+@widening
 def expert_message_time(deployment: Deployment, tokens: Num, link: float = LINK, latency: float = 0.0) -> Num:
     """Dispatch and combine of a layer, s, by the kernels that a server would choose for so many tokens a device."""
 
@@ -81,6 +83,7 @@ def expert_message_time(deployment: Deployment, tokens: Num, link: float = LINK,
     return both("low-latency" if tokens <= LOW_LATENCY_TOKENS else "normal")
 
 
+@widening
 def expert_messages(
     deployment: Deployment, tokens: Num, mode: str = "low-latency", link: float = LINK, latency: float = 0.0
 ) -> tuple[dict[str, Num], dict[str, Num]]:
@@ -234,6 +237,7 @@ class ExpertLayer:
         )
 
 
+@widening
 def expert_layer(
     deployment: Deployment,
     *,

@@ -189,7 +189,13 @@ def grouped_time(
         "flops_per_mac": "FLOP",
         "return": "1",
     },
-    domain={"devices": AT_LEAST_ONE, "top_k": POSITIVE, "memory_bandwidth": POSITIVE, **_SHARE_OF_RATES},
+    domain={
+        "devices": AT_LEAST_ONE,
+        "top_k": POSITIVE,
+        "flops_per_mac": POSITIVE,
+        "memory_bandwidth": POSITIVE,
+        **_SHARE_OF_RATES,
+    },
     source="tam2026",
     where="H7c",
 )

@@ -232,6 +232,7 @@ def gather_bytes(result_bytes: Num, index_bytes: Num) -> Num:
     "eq-fused-bytes",
     formula="separate_bytes - (1 + readers) * intermediate_bytes",
     units={"separate_bytes": "byte", "intermediate_bytes": "byte", "readers": "1", "return": "byte"},
+    relations=("(1 + readers) * intermediate_bytes <= separate_bytes",),
     source="xla2017costs",
     where="HandleFusion",
 )
@@ -256,7 +257,7 @@ def fused_bytes(separate_bytes: Num, intermediate_bytes: Num, readers: Num = 1.0
     Raises
     ------
     InputError
-        A value that is not finite or negative.
+        A value that is not finite or negative; more saved than the operations move apart.
 
     Assumptions: the value is not needed outside the region and fits on the chip piece by piece. An input that two of the
     operations read is a saving of its own.

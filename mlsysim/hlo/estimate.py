@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
-from math import fsum
+from itertools import chain
+from math import fsum, inf, isclose
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,48 @@ class Estimate:
             "from_cache": True,
         }
         timeline = Timeline(tuple((float(a), float(b)) for a, b in held["spans"]), float(held["total_s"]))
-        return cls(**known, parts=(), timeline=timeline, pricing=Pricing(**pricing))
+        found = cls(**known, parts=(), timeline=timeline, pricing=Pricing(**pricing))
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Refuse totals that no program has: what a cache kept may have been damaged, or written by somebody else."""
+        amounts = (
+            self.flops,
+            self.matrix_flops,
+            self.transcendentals,
+            self.bytes,
+            self.regions,
+            self.kernels,
+            self.ops,
+        )
+        times = (
+            self.compute_s,
+            self.comm_s,
+            self.exposed_comm_s,
+            self.total_s,
+            self.pricing.low_s,
+            self.pricing.high_s,
+        )
+        messages = [(m.count, m.time_s) for m in self.collectives]
+        ends = [end for span in self.timeline.spans for end in span]
+        numbers = (*amounts, *times, *chain.from_iterable(messages), *ends, *self.pricing.seconds.values())
+        if not all(type(x) in (int, float) and 0 <= x < inf for x in numbers):
+            raise ValueError("a quantity that is no finite number of at least 0")
+
+        def near(a: float, b: float) -> bool:
+            return isclose(a, b, rel_tol=1e-9, abs_tol=1e-15)
+
+        together = (
+            self.compute_s <= self.total_s * (1 + 1e-9) + 1e-15,
+            self.total_s <= (self.compute_s + self.comm_s) * (1 + 1e-9) + 1e-15,
+            near(self.exposed_comm_s, self.total_s - self.compute_s),
+            near(self.comm_s, fsum(count * time for count, time in messages)),
+            near(self.compute_s, fsum(self.pricing.seconds.values())),
+            self.matrix_flops <= self.flops * (1 + 1e-9),
+        )
+        if not all(together):
+            raise ValueError("totals that contradict each other")
 
     def __str__(self) -> str:
         def row(name: str, value: float, unit: str) -> str:

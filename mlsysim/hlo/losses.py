@@ -209,6 +209,7 @@ def campaign_least(kernels: Num, median_time: Num) -> Num:
     "eq-bracket-position",
     formula="(measured - low) / (high - low)",
     units={"measured": "s", "low": "s", "high": "s", "return": "1"},
+    relations=("low != high",),
     source="hespas2026",
     where="sec. V-B",
 )
@@ -231,7 +232,7 @@ def bracket_position(measured: Num, low: Num, high: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; two predictions that are equal.
 
     Assumptions: none; a position outside of [0, 1] says that the two do not hold the measurement between them.
 

@@ -20,6 +20,7 @@ AT_LEAST_ONE = "[1, inf)"
         "flops_per_mac": "FLOP",
         "return": "FLOP",
     },
+    relations=("cached_len <= input_len",),
     source="pope2023inference",
     where="inference cost tradeoffs",
 )
@@ -58,7 +59,7 @@ def prefill_flops(
     Raises
     ------
     InputError
-        A value that is not finite or negative.
+        A value that is not finite or negative; more tokens cached than the prompt has.
 
     Assumptions: full causal attention in every layer; a query sees itself and all that precede it.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from mlsysim import intervals, units
-from mlsysim._numeric import Num, all_true, is_array
+from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
@@ -206,6 +206,7 @@ def _run(phase: str, d: Deployment, batch: Num, new: Num, past: Num) -> Pass:
     )
 
 
+@widening
 def prefill(deployment: Deployment, *, input_len: Num, batch: Num = 1, cached_len: Num = 0) -> Pass:
     """The prompt pass of a whole batch; its time is the time to the first token where nothing queues.
 
@@ -244,6 +245,7 @@ def prefill(deployment: Deployment, *, input_len: Num, batch: Num = 1, cached_le
     return _run("prefill", deployment, batch, input_len - cached_len, cached_len)
 
 
+@widening
 def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Num = 1) -> Pass:
     """One decode step of a whole batch; its time is the inter-token latency.
 
@@ -387,6 +389,7 @@ class Generation:
         }
 
 
+@widening
 def generate(
     deployment: Deployment, *, input_len: Num, output_len: Num, batch: Num = 1, cached_len: Num = 0
 ) -> Generation:

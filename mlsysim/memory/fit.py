@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, transformer, units
-from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device, Model
 from mlsysim.equations import Domain, check_argument, equation, lookup
 from mlsysim.errors import InputError, unknown_name
@@ -170,6 +170,7 @@ class ModelState:
         }
 
 
+@widening
 def model_state_memory(
     parameters: Num | Model | str,
     recipe: Recipe | str = "megatron-bf16",
@@ -227,6 +228,7 @@ def model_state_memory(
     return ModelState(parameters, r, sharding, ranks, replicas, terms)
 
 
+@widening
 def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num = 2.0) -> Num:
     """Key-value cache of a model of the catalogue, over all its devices together.
 
@@ -420,6 +422,7 @@ class _Weights:
         return cls(layers / m.layers, count.experts / m.layers, before, count.lm_head, tied)
 
 
+@widening
 def training_memory(
     model: Model | str,
     device: Device | str,

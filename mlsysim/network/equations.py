@@ -288,6 +288,7 @@ def peer_bandwidth(bandwidth: Num, ranks: Num) -> Num:
     "eq-exposed-communication",
     formula="total - compute",
     units={"total": "s", "compute": "s", "return": "s"},
+    relations=("compute <= total",),
     source="won2023astrasim",
     where="exposed communication",
 )
@@ -310,7 +311,7 @@ def exposed_communication(total: Num, compute: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; a step shorter than its computing.
 
     Assumptions: a device that does not compute waits for communication and for nothing else.
 
@@ -327,6 +328,7 @@ def exposed_communication(total: Num, compute: Num) -> Num:
     formula="(compute + communication - total) / min(compute, communication)",
     units={"total": "s", "compute": "s", "communication": "s", "return": "1"},
     domain={"compute": POSITIVE, "communication": POSITIVE},
+    relations=("compute <= total", "communication <= total", "total <= compute + communication"),
     source="won2023astrasim",
     where="exposed communication",
 )
@@ -351,7 +353,7 @@ def hidden_share(total: Num, compute: Num, communication: Num) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; a step shorter than one part, or longer than both.
 
     Assumptions: one computation and one collective at a time, neither slowed by the other, and the device never waits for both.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, all_true, is_array
+from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument, equation
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.reliability.checkpoints import (
@@ -170,6 +170,7 @@ def _points(value: Num) -> str:
     return f"{100 * value:+.2g} percentage points"
 
 
+@widening
 def training_goodput(
     nodes: Num,
     node_mtbf: Num,

@@ -11,6 +11,7 @@ AT_LEAST_ONE = "[1, inf)"
     formula="-(-tokens // (budget - running))",
     units={"tokens": "1", "budget": "1", "running": "1", "return": "1"},
     domain={"tokens": AT_LEAST_ONE, "budget": AT_LEAST_ONE},
+    relations=("running < budget",),
     source="agrawal2024sarathi",
     where="chunked prefills and stall-free schedules",
 )
@@ -35,7 +36,7 @@ def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range; running sequences that fill the whole budget.
 
     Assumptions: no other prompt is ahead of it; as many sequences run in every one of the steps.
 

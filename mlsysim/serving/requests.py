@@ -83,6 +83,9 @@ def rows(path: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) 
         raise InputError(f"{path.name}, line {reader.line_num}, column 1: not valid CSV: {error}") from error
 
 
+_LARGEST = 2**53  # whole numbers up to here are floats without rounding
+
+
 def _check_header(file: str, header: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> None:
     for position, name in enumerate(header, 1):
         if header.index(name) + 1 != position:
@@ -107,9 +110,9 @@ def number(row: Mapping[str, str], column: str, where: str, *, whole: bool = Fal
         value: float = int(text) if whole else float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0):
+    if not 0 <= value <= _LARGEST:
         kind = "whole number" if whole else "number"
-        raise InputError(f"{where}, column {column!r}: {text[:40]!r} must be a {kind}, zero or more")
+        raise InputError(f"{where}, column {column!r}: {text[:40]!r} must be a {kind}, zero or more, up to 2^53")
     return value
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import catalog, memory
-from mlsysim._numeric import Num, maximum
+from mlsysim._numeric import Num, maximum, widening
 from mlsysim.catalog import Device, Model
 from mlsysim.errors import InputError
 from mlsysim.memory import Recipe, TrainingMemory
@@ -24,6 +24,7 @@ FROZEN = Recipe(
 )
 
 
+@widening
 def training_memory(
     model: Model | str,
     plan: Plan,

@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from mlsysim import catalog, flops, intervals, units
-from mlsysim._numeric import Num, all_true, is_array
+from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.catalog import Cluster, Device
 from mlsysim.catalog.shapes import Model
+from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
@@ -22,6 +23,7 @@ from mlsysim.training.parts import DATASHEET, Efficiencies, Layout, Machine, Ste
 from mlsysim.training.shapes import layout_of, work_of
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
+_POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
@@ -289,6 +291,7 @@ def _machine(
     return d, machine, inputs
 
 
+@widening
 def training_step(
     model: Model | str,
     plan: Plan,
@@ -361,6 +364,14 @@ def training_step(
         raise InputError(f"training_step: task = {str(task)[:40]!r} is not one of {', '.join(TASKS)}")
     if not any(is_array(getattr(plan, name)) for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch", "hsdp_group")):
         plan.check(m, global_batch=global_batch if isinstance(global_batch, int) else None)
+    rates = {"intra_bandwidth": intra_bandwidth, "inter_bandwidth": inter_bandwidth}
+    counts = {"global_batch": global_batch, "seq": seq, "attn_len": attn_len}
+    for name, value, unit in [*((n, v, "byte/s") for n, v in rates.items()), *((n, v, "1") for n, v in counts.items())]:
+        if value is not None:  # arrays go past the checks of the equations
+            here = (
+                _POSITIVE if name in counts or is_array(value) else _NON_NEGATIVE
+            )  # a link of 0 is one that is not there
+            check_argument("training_step", name, value, unit, here)
     d, machine, links = _machine(cluster, intra_bandwidth, inter_bandwidth, domain, precision, plan)
     work, layout = work_of(m), layout_of(plan, global_batch, seq, attn_len, task, m)
     if variation is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mlsysim.errors import InputError
+from mlsysim.files import read_bytes
 from mlsysim.hlo.chakra.encoding import MAX_BYTES, decode, encode
 from mlsysim.hlo.chakra.lowering import MAX_RANKS
 from mlsysim.hlo.chakra.nodes import Groups, Trace, TraceSet
@@ -87,13 +88,7 @@ def _replace(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _bounded(path: Path, most: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
-    except OSError as error:
-        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from None
-    check(len(raw), most, f"{path.name}: its size in bytes", "it is not a trace of ours")
-    return raw
+    return read_bytes(path, most, "the folder and the name of a trace of ours", "it is not a trace of ours")
 
 
 def load(directory: str | Path, name: str) -> TraceSet:

@@ -1,23 +1,21 @@
 """Results on disk, keyed by all that decides them: the target, the toolchain and the canonical region, or a whole program's file.
 
 An entry is a small JSON file under the SHA-256 of its key. It holds its own digest; one that does not match, does not parse or is
-too large is reported, priced again and overwritten. Nothing but JSON values is ever read.
+too large is reported, priced again and overwritten, and so is one whose values no program has. Nothing but JSON values is ever
+read. The digest finds damage; it keeps nobody out who may write to the folder, so share one only with people you trust.
 """
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache as remember
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import mlsysim
+from mlsysim.digests import build
 from mlsysim.errors import InputError
+from mlsysim.files import read_bytes, replace_file
 from mlsysim.hlo.estimators.base import Arguments, Estimator, RunTime
 from mlsysim.hlo.fusion import Kernel, Piece
 from mlsysim.hlo.items import Collective
@@ -39,22 +37,6 @@ def digest(value: Any) -> str:
     True
     """
     return sha256(canonical(value).encode()).hexdigest()
-
-
-@remember
-def build() -> str:
-    """Version of this package and a digest of its sources and its data, so that an edited model never meets an old price."""
-    found = sha256()
-
-    def add(folder: Any) -> None:
-        for entry in sorted(folder.iterdir(), key=lambda e: str(e.name)):
-            if entry.is_dir():
-                add(entry)
-            elif entry.name.endswith((".py", ".toml")):
-                found.update(entry.read_bytes())
-
-    add(files("mlsysim"))
-    return f"{mlsysim.__version__} {found.hexdigest()[:16]}"
 
 
 class NotDescribed(InputError):
@@ -117,14 +99,11 @@ class Cache:
         """The value under a key, or None. A bad entry counts as none and is noted."""
         path = self._path(key)
         try:
-            with path.open("rb") as file:
-                raw = file.read(MAX_ENTRY + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return self.reject(key, error.strerror or "cannot be read")
-        if len(raw) > MAX_ENTRY:
-            return self.reject(key, "too large")
+            raw = read_bytes(path, MAX_ENTRY, "a cache of ours", "it is none of ours")
+        except InputError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            return self.reject(key, "is too large or no file that can be read")
         head, _, text = raw.partition(b"\n")
         if head != f"{FORMAT} {sha256(text).hexdigest()} {key}".encode():
             return self.reject(key, "does not match its digest")
@@ -146,14 +125,7 @@ class Cache:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, made = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(raw)
-                os.replace(made, path)
-            except BaseException:
-                Path(made).unlink(missing_ok=True)
-                raise
+            replace_file(path, raw)
         except OSError as error:
             self.problems.append(f"cache entry {key[:12]}... cannot be written ({error.strerror})")
 
