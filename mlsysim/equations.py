@@ -283,15 +283,21 @@ def equation(
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
             for (least, most, counted), value in zip(bounds, args, strict=False):
-                plain = type(value) is float or type(value) is int
-                if not plain or not least <= value <= most or (counted and value % 1):
+                if (
+                    (type(value) is not float and type(value) is not int)
+                    or not least <= value <= most
+                    or (counted and value % 1)
+                ):
                     args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
                     break
             for name, value in kwargs.items():
                 if name in inner:  # Python itself reports an unexpected keyword
                     least, most, counted = inner[name]
-                    plain = type(value) is float or type(value) is int
-                    if not plain or not least <= value <= most or (counted and value % 1):
+                    if (
+                        (type(value) is not float and type(value) is not int)
+                        or not least <= value <= most
+                        or (counted and value % 1)
+                    ):
                         kwargs[name] = checked_one(name, value)
             if owed:
                 given = bound_to(*args, **kwargs)
