@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlsysim import catalog, collectives, flops, roofline
+from mlsysim import catalog, collectives, flops, memory, roofline
 from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import COUNT, POSITIVE, equation, shown
@@ -46,6 +46,8 @@ class Plan:
     micro_batch: Num = 1  # sequences
     sharding: str = "zero1"
     hsdp_group: Num = 1  # ranks that share one copy of the state; only with hsdp
+    # Only with fsdp and hsdp: whether gathered weights are freed after each pass; None: freed, but not in a pipeline
+    reshard_after_forward: bool | None = None
     sequence_parallel: bool = True
     recompute: str = "none"
     cp_comm_type: str = "p2p"  # keys and values go round a ring, block by block; or all_gather: all of them at once
@@ -70,6 +72,14 @@ class Plan:
         for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES), ("cp_comm_type", CP_COMM_TYPES)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
+        reshard = self.reshard_after_forward
+        if reshard is not None and not isinstance(reshard, bool):
+            raise InputError(f"plan: reshard_after_forward = {reshard!r} must be True, False or None (by the rule)")
+        if reshard is not None and self.sharding not in ("fsdp", "hsdp"):
+            raise InputError(
+                f"plan: reshard_after_forward = {reshard} belongs to sharding 'fsdp' or 'hsdp', not {self.sharding!r}; "
+                "leave it out"
+            )
         axes = str(self.order).split("-")
         if sorted(axes) not in (sorted(AXES), sorted((*AXES, "ep"))):
             raise InputError(
@@ -104,6 +114,13 @@ class Plan:
         if self.sharding == "none":
             return self.dp * self.cp * 0 + 1
         return self.hsdp_group if self.sharding == "hsdp" else self.dp * self.cp
+
+    @property
+    def keeps_gathered(self) -> Num:
+        """1 where gathered weights stay until the backward pass (``memory.keeps_gathered``), 0 where they are freed."""
+        if self.sharding not in ("fsdp", "hsdp"):
+            return self.pp * 0
+        return memory.keeps_gathered(self.pp, self.reshard_after_forward)
 
     def micro_batches(self, global_batch: Num) -> Num:
         """Micro-batches per data-parallel rank and step, for a global batch in sequences."""

@@ -92,8 +92,11 @@ def _cite(s: Sourced) -> str:
 
 
 def device_tables() -> str:
-    parts = [HEADER, "| Device | Year | BF16 or FP16, dense | Memory | Bandwidth | Link, one way | Domain | TDP |\n"]
-    parts.append("|:--|--:|--:|--:|--:|--:|--:|--:|\n")
+    parts = [
+        HEADER,
+        "| Device | Year | BF16 or FP16, dense | Memory | Usable | Bandwidth | Link, one way | Domain | TDP |\n",
+    ]
+    parts.append("|:--|--:|--:|--:|--:|--:|--:|--:|--:|\n")
     for d in catalog.devices().values():
         half = next((f"peak_flops.{p}" for p in ("bf16", "fp16") if d.has(f"peak_flops.{p}")), "")
         cells = (
@@ -101,13 +104,16 @@ def device_tables() -> str:
             str(d.year) if d.has("year") else "–",
             _cell(d, half, "FLOP/s", "T"),
             _cell(d, "memory_capacity", "byte"),
+            _cell(d, "usable_memory", "byte"),
             _cell(d, "memory_bandwidth", "byte/s"),
             _cell(d, "scale_up_bandwidth", "byte/s"),
             str(d.scale_up_domain) if d.has("scale_up_domain") else "–",
             _cell(d, "tdp", "W", ""),
         )
         parts.append("| " + " | ".join(cells) + " |\n")
-    parts.append("\n: The device catalogue. A dash means that no source we read gives the figure. {#tbl-devices}\n")
+    parts.append(
+        "\n: The device catalogue. Memory is what the datasheet prints, usable what the driver reports to a program. A dash means that no source we read gives the figure; the printed memory is then taken as usable. {#tbl-devices}\n"
+    )
     for d in catalog.devices().values():
         parts.append(f'\n::: {{.callout-note collapse="true" title="{d.name} ({d.vendor} {d.architecture})"}}\n')
         if d.notes:

@@ -65,6 +65,10 @@ def test_train_runs_on_a_cluster(run: Any) -> None:
     [
         ("--sharding hsdp --hsdp-group 4", {"plan": Plan(tp=2, dp=8, sharding="hsdp", hsdp_group=4)}),
         ("--sharding fsdp --recompute full", {"plan": Plan(tp=2, dp=8, sharding="fsdp", recompute="full")}),
+        (
+            "--sharding fsdp --reshard-after-forward no",
+            {"plan": Plan(tp=2, dp=8, sharding="fsdp", reshard_after_forward=False)},
+        ),
         ("--order dp-cp-tp-pp", {"plan": Plan(tp=2, dp=8, order="dp-cp-tp-pp")}),
         ("--no-sequence-parallel --mode calibrated", {"plan": Plan(tp=2, dp=8, sequence_parallel=False)}),
         (
@@ -103,7 +107,7 @@ def test_memory_prints_the_solver(run: Any) -> None:
     assert out["total_bytes"] == ours.total
     parts = ("weights", "gradients", "optimizer", "gathered", "activations", "passing")
     assert out["total_bytes"] == pytest.approx(sum(out[f"{name}_bytes"] for name in parts))
-    assert out["fits"] == ours.fits and out["capacity_bytes"] == 80e9
+    assert out["fits"] == ours.fits and out["capacity_bytes"] == pytest.approx(79.11 * 2**30)
     assert "eq-training-memory" in run(MEMORY)
     assert run(MEMORY, "--capacity", "40 GB", "--json")["fits"] is False
     assert run(MEMORY, "--capacity", "1e12", "--json")["capacity_bytes"] == 1e12
@@ -128,6 +132,19 @@ def test_memory_prints_the_solver(run: Any) -> None:
 def test_every_option_of_memory_matters(run: Any, options: str) -> None:
     changed, plain = run(MEMORY, *options.split(), "--json"), run(MEMORY, "--json")
     assert changed["total_bytes"] != plain["total_bytes"]
+
+
+@pytest.mark.independent
+def test_what_stays_gathered_is_an_option_of_sharded_weights(run: Any) -> None:
+    fsdp = ("--sharding", "fsdp")
+    kept, freed, rule = (
+        run(MEMORY, *fsdp, *more, "--json")["gathered_bytes"]
+        for more in (("--reshard-after-forward", "no"), ("--reshard-after-forward", "yes"), ())
+    )
+    assert kept == 2 * 8_030_261_248 and freed == rule < kept
+    assert "belongs to sharding 'fsdp' or 'hsdp'" in run(MEMORY, "--reshard-after-forward", "yes")
+    for nothing in ("-80 GB", "0 GB"):
+        assert "capacity" in run(MEMORY, f"--capacity={nothing}")
 
 
 @pytest.mark.independent

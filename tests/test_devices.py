@@ -19,8 +19,8 @@ PRESETS = tomllib.loads((FOLDER.parent / "presets.toml").read_text("utf-8"))
 BIB_KEYS = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "references.bib").read_text("utf-8"), re.M))
 TRANSFORMS = ("halved:", "doubled:", "multiplied by ", "divided by ", "converted", "derived:", "as printed")
 
-PREFIX = {"": 1.0, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "tera": 1e12, "Gi": 2.0**30}
-QUANTITY = re.compile(r"([\d.,]+) ?(tera|Gi|[MGTP]?)(B/s|B|FLOP/s|FLOPS?|OPS|W)\b")
+PREFIX = {"": 1.0, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "tera": 1e12, "Mi": 2.0**20, "Gi": 2.0**30}
+QUANTITY = re.compile(r"([\d.,]+) ?(tera|Mi|Gi|[MGTP]?)(B/s|B|FLOP/s|FLOPS?|OPS|W)\b")
 
 
 def si(quantity):
@@ -91,6 +91,23 @@ def test_bounds(name):
     assert ("scale_up_bandwidth" in v) == (v["scale_up_domain"] > 1)
     if DEVICES[name]["kind"] in ("gpu", "tpu"):
         assert 5 <= peaks.get("bf16", peaks.get("fp16")) / v["memory_bandwidth"] <= 700
+
+
+@pytest.mark.independent
+@each_device
+def test_usable_memory_is_the_printed_one_or_its_binary_reading(name):
+    """A driver reports at most the printed number read as GiB, and keeps at most a tenth of what is printed."""
+    device, v = catalog.device(name), values(name)
+    if "memory_capacity" not in v:
+        with pytest.raises(KeyError):
+            _ = device.usable_memory
+        return
+    binary = v["memory_capacity"] * (1.0 if "GiB" in DEVICES[name]["memory_capacity"]["value"] else 2**30 / 1e9)
+    assert 0.9 * v["memory_capacity"] <= device.usable_memory <= binary * 1.0001
+    told = device.origin("usable_memory")
+    assert ("no figure of the driver is known" in told) == ("usable_memory" not in v)
+    if "usable_memory" not in v:
+        assert device.usable_memory == v["memory_capacity"]
 
 
 @pytest.mark.independent
@@ -167,6 +184,32 @@ PUBLISHED = [
     ("B200-SXM-180GB", "peak_flops.bf16", 2.25e15, 0.001, "Lockwood, B200 page, HGX variant"),
     ("GB200", "peak_flops.bf16", 2.5e15, 0.001, "Lockwood, B200 page, 1,200 W variant"),
     ("GB200", "memory_capacity", 186e9, 0.001, "MLPerf Inference v6.1, Crusoe's system file"),
+    (
+        "H100-SXM5-80GB",
+        "usable_memory",
+        81559 * 2**20,
+        0.008,
+        "thundergolfer, NVML's total, which a program cannot take whole",
+    ),
+    ("H100-SXM5-80GB", "usable_memory", 85029158912, 0.002, "vLLM pull request 26836, gpu_memory_per_device"),
+    (
+        "A100-SXM4-80GB",
+        "usable_memory",
+        81920 * 2**20,
+        0.01,
+        "thundergolfer, NVML's total, which a program cannot take whole",
+    ),
+    (
+        "A100-SXM4-40GB",
+        "usable_memory",
+        40960 * 2**20,
+        0.013,
+        "thundergolfer, NVML's total, which a program cannot take whole",
+    ),
+    ("GH200-96GB", "usable_memory", 97871 * 2**20, 0.008, "LitGPT issue 1892, NVML's total"),
+    ("B200-SXM-180GB", "usable_memory", 183359 * 2**20, 0.005, "TensorRT-LLM issue 10278, NVML's total"),
+    ("L40S", "usable_memory", 48305799168, 0.001, "AIConfigurator, l40s.yaml"),
+    ("MI300X", "usable_memory", 192 * 2**30, 0.001, "AMD's ROCm table, in GiB"),
     ("B300-SXM-288GB", "peak_flops.bf16", 2.25e15, 0.001, "Lockwood, B300 page"),
     ("B300-SXM-288GB", "peak_flops.fp4", 13.125e15, 0.03, "Lockwood, B300 page"),
     ("GB300", "peak_flops.fp4", 1080e15 / 72, 0.001, "VendorDeep, GB300 NVL72, dense rack total"),

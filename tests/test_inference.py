@@ -247,6 +247,16 @@ def test_memory_is_weights_and_whole_blocks() -> None:
     assert d.fits(most, 32) and not d.fits(most + 1, 32)
     assert deploy(TOY, DEVICE, tp=2).weight_memory == pytest.approx(count, rel=0.05)
     assert "does not fit" in d.reason(1e4, 32) and d.reason(1, 32).startswith("fits")
+    binary = catalog.device("H100")  # prints 80 GB, and its driver reports 79.11 GiB (vllm2025h100memory)
+    shape = replace(TOY, layers=1)
+    h100 = deploy(shape, binary)
+    room = 79.11 * 2**30 - h100.weight_memory
+    assert "the datasheet prints 80 GB" in str(prefill(h100, input_len=16).explain())
+    assert h100.kv_room == pytest.approx(room, rel=1e-12)
+    tokens = 16.0
+    between = (81e9 - h100.weight_memory) // h100.kv_memory(1, tokens)
+    assert h100.fits(between, tokens) and h100.reason(between, tokens).startswith("fits")
+    assert not h100.fits(room // h100.kv_memory(1, tokens) + 1, tokens)
     mix = deploy(MIX, DEVICE, dp=4, ep=4)
     assert deploy(MIX, DEVICE).weight_memory - mix.weight_memory == pytest.approx(0.75 * 4 * 8 * EXPERT * 2)
 

@@ -414,7 +414,10 @@ def test_parts_sum_and_more_of_anything_never_shrinks_it(
     for less in ({"tp": tp * 2}, {"cp": cp * 2}, {"dp": 8}):
         assert total(**less).total <= base.total * (1 + 1e-12), less
     if sharding == "hsdp":
-        assert total(replicas=2).state == pytest.approx(2 * base.state)
+        twice = total(replicas=2)
+        assert twice.weights == pytest.approx(2 * base.weights)
+        assert twice.optimizer == pytest.approx(2 * base.optimizer)
+        assert twice.gradients == pytest.approx(base.gradients * (2 if pp == 1 else 1))  # whole in a pipeline
     assert total(recompute="none").activations >= base.activations * (1 - 1e-12)
 
 
@@ -455,6 +458,22 @@ def test_feasibility_says_why() -> None:
     assert r.total == pytest.approx(r.capacity - r.headroom)
 
 
+@pytest.mark.published
+def test_what_fits_is_what_the_driver_reports() -> None:
+    """An H100 prints 80 GB; the total in an out-of-memory message is 79.11 GiB (vllm2025h100memory)."""
+    options: dict[str, Any] = {"seq": 4096, "tp": 8, "pp": 4, "dp": 4, "sharding": "zero1"}
+    r = memory.training_memory("Llama-2-70B", "H100", **options)
+    assert r.capacity == pytest.approx(79.11 * 2**30, rel=1e-12)
+    assert "vllm2025h100memory" in str(r.explain())
+    plain = memory.training_memory(SMALL, "MI325X", seq=128)
+    assert plain.capacity == 256e9  # as printed: no source gives the figure of its driver, and explain() says so
+    assert "no figure of the driver is known" in str(plain.explain())
+    mine = memory.training_memory("Llama-2-70B", "H100", capacity=r.total, **options)
+    assert mine.fits and mine.headroom == 0
+    assert not memory.training_memory("Llama-2-70B", "H100", capacity=r.total - 1.0, **options).fits
+    assert "given by the caller" in next(line for line in str(mine.explain()).splitlines() if "capacity" in line)
+
+
 def test_explain_shows_every_term_its_source_and_what_is_left_out() -> None:
     r = memory.training_memory("Llama-2-70B", "H100", seq=4096, tp=8, dp=4, sharding="zero1", recompute="full")
     text = str(r.explain())
@@ -482,6 +501,8 @@ def test_explain_shows_every_term_its_source_and_what_is_left_out() -> None:
         ({"recompute": "some"}, UnknownNameError, "unknown recompute 'some'"),
         ({"recipe": "bf16"}, UnknownNameError, "unknown recipe 'bf16'"),
         ({"tp": 0}, InputError, "tp = 0 is outside"),
+        ({"capacity": 0.0}, InputError, "capacity = 0.0 is outside"),
+        ({"capacity": -80e9}, InputError, "capacity = -80"),
         ({"seq": float("nan")}, InputError, "seq = nan"),
         ({"dp": "8"}, InputError, "dp = '8' is not a number"),
         ({"pp": 81}, InputError, "must not exceed the 80 layers"),
@@ -490,6 +511,11 @@ def test_explain_shows_every_term_its_source_and_what_is_left_out() -> None:
         ({"replicas": 2, "dp": 4}, InputError, "needs sharding='hsdp'"),
         ({"replicas": 8, "dp": 4, "sharding": "hsdp"}, InputError, "every replica needs a rank"),
         ({"micro_batches": 0}, InputError, "micro_batches = 0"),
+        ({"micro_batches": 3.5}, InputError, "micro_batches = 3.5 is outside [1, inf) whole"),
+        ({"tp": 1.5}, InputError, "tp = 1.5 is outside [1, inf) whole"),
+        ({"model": "Mixtral-8x7B", "ep": 4, "dp": 6}, InputError, "must divide dp x cp = 6"),
+        ({"reshard_after_forward": True}, InputError, "needs weights that are sharded"),
+        ({"reshard_after_forward": "never", "sharding": "fsdp"}, InputError, "must be True, False or None"),
         ({"recipe": memory.Recipe("odd", -1, 0, 0, 0, 0, 0, 0, "me", "")}, InputError, "weight_bytes = -1"),
     ],
 )
@@ -512,12 +538,99 @@ def test_the_state_in_nvidias_log() -> None:
 
 @pytest.mark.published
 def test_published_peaks_lie_above_ours() -> None:
-    """What we leave out is never negative; the worst row (tensor parallelism at batch 16) is 32 % short, the rest 15 %."""
+    """What we leave out is never negative; the worst row (tensor parallelism at batch 16) is 32 % short, pipelines 25 %."""
     peaks = [c for c in memory_checks() if c.measurement.kind == "training_memory"]
-    assert len(peaks) == 13
+    assert len(peaks) == 19
     for c in peaks:
-        worst = -0.33 if "70b" in c.measurement.name else -0.15
+        worst = next((w for name, w in (("70b", -0.33), ("405b", -0.25)) if name in c.measurement.name), -0.15)
         assert worst < c.error < 0, c.measurement.name
+
+
+@pytest.mark.published
+def test_every_memory_reading_of_torchtitans_page_is_a_row() -> None:
+    """benchmarks/llama3_h100_202412_torchtitan.md at b5bcd76c66, tables 1 to 6, GiB."""
+    printed = [82.4, 77.0, 76.8, 67.0, 62.0, 61.8, 83.9, 84.2, 84.0, 84.5, 71.9, 67.6]
+    printed += [82.5, 72.7, 75.3, 75.9, 77.1, 84.9]
+    assert [c.measured / 2**30 for c in memory_checks("torchtitan")] == pytest.approx(printed, rel=1e-12)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (8, 1), (4, 2), (8, 3)])
+def test_chunks_in_flight_on_every_stage(p: int, v: int) -> None:
+    """Megatron's schedules: stage i runs p - 1 - i forward passes ahead, or 2 (p - 1 - i) + (v - 1) p chunks, and one more."""
+    held = []
+    for i in range(p):
+        ahead = p - 1 - i if v == 1 else 2 * (p - 1 - i) + (v - 1) * p
+        position = i / (p - 1) if p > 1 else 0.0
+        found = memory.activation_memory_pipeline(1.0, 96, p, v, 1000, position)
+        assert found == pytest.approx(96 * (ahead + 1) / (p * v))
+        held.append(found)
+    assert held == sorted(held, reverse=True)
+    assert memory.activation_memory_pipeline(1.0, 96, p, v, 1, 1.0) <= 96 / p * (1 + 1e-12)  # no more than one exists
+
+
+# FSDP in a pipeline
+
+
+@pytest.mark.published
+def test_torchtitans_pipelines_are_explained_by_what_stays_gathered() -> None:
+    """Freed after each pass the six runs would be 55 % and more short; nothing here was chosen by their memory."""
+    rows = [c.measurement for c in memory_checks("torchtitan") if "405b" in c.measurement.name]
+    assert len(rows) == 6
+    for row in rows:
+        kept, freed = (
+            memory.training_memory(device=row.device, reshard_after_forward=r, **row.inputs) for r in (None, True)
+        )
+        assert freed.total / row.value.value - 1 < -0.55 < -0.25 < kept.total / row.value.value - 1 < 0
+
+
+@pytest.mark.independent
+def test_a_pipeline_holds_whole_weights_and_gradients_of_its_stage() -> None:
+    """Bytes by hand: 2 to compute with and 4 of gradient for all parameters of the stage, 12 of the rest divided."""
+    layer = 2 * 128 * 128 + 2 * 128 * 32 + 3 * 128 * 352 + 2 * 128  # queries and output, keys and values, MLP, norms
+    stage = (2 * layer + 2000 * 128) / 2  # two of eight layers and the embedding, on two tensor-parallel ranks
+    options: dict[str, Any] = {"seq": 64, "tp": 2, "pp": 4, "dp": 8, "recipe": "fsdp-mixed", "sharding": "fsdp"}
+    kept = memory.training_memory(SMALL, toy_device(), **options)
+    assert kept.stage == "first"
+    assert kept.gathered == pytest.approx(2 * stage, rel=1e-4)  # the last norm is a share of every layer
+    assert kept.gradients == pytest.approx(4 * stage, rel=1e-4)
+    assert kept.weights + kept.optimizer == pytest.approx(12 * stage / 8, rel=1e-4)
+    assert "gradients are whole" in str(kept.explain())
+    freed = memory.training_memory(SMALL, toy_device(), reshard_after_forward=True, **options)
+    assert freed.gathered == pytest.approx(2 * 2 * max(layer, 2000 * 128) / 2, rel=1e-4)
+    assert freed.gradients == pytest.approx(4 * stage / 8, rel=1e-4)
+    assert freed.activations == kept.activations
+    wider = memory.training_memory(SMALL, toy_device(), **options | {"dp": 64})
+    assert (wider.gathered, wider.gradients) == (
+        kept.gathered,
+        kept.gradients,
+    )  # no data-parallel rank makes it smaller
+    assert wider.weights == pytest.approx(kept.weights / 8)
+
+
+@pytest.mark.independent
+def test_without_a_pipeline_weights_may_stay_but_gradients_are_sent() -> None:
+    options: dict[str, Any] = {"seq": 64, "dp": 8, "recipe": "fsdp-mixed", "sharding": "fsdp"}
+    freed = memory.training_memory(SMALL, toy_device(), **options)
+    assert freed.total == memory.training_memory(SMALL, toy_device(), reshard_after_forward=True, **options).total
+    kept = memory.training_memory(SMALL, toy_device(), reshard_after_forward=False, **options)
+    assert kept.gathered == pytest.approx(2 * transformer.parameter_count(SMALL).total, rel=1e-3)
+    assert kept.gradients == freed.gradients
+    experts = {"seq": 64, "dp": 8, "ep": 4, "pp": 4, "sharding": "fsdp", "recipe": "fsdp-mixed"}
+    mixture = memory.training_memory("Mixtral-8x7B", toy_device(), **experts)
+    alone = memory.training_memory("Mixtral-8x7B", toy_device(), **experts | {"sharding": "none"})
+    assert mixture.gradients == pytest.approx(alone.gradients, rel=1e-12)  # whole, of the experts of this rank
+    assert mixture.gathered == pytest.approx(alone.weights / 2, rel=1e-12)  # 2 bytes for the 4 that are kept
+
+
+@pytest.mark.independent
+def test_plans_in_an_array_each_follow_the_rule() -> None:
+    options: dict[str, Any] = {"seq": 64, "dp": 4, "recipe": "fsdp-mixed", "sharding": "fsdp"}
+    many = memory.training_memory(SMALL, toy_device(), pp=np.array([1, 2, 4]), **options)
+    for i, pp in enumerate((1, 2, 4)):
+        one = memory.training_memory(SMALL, toy_device(), pp=pp, **options)
+        for name, value in one.parts.items():
+            assert np.broadcast_to(many.parts[name], 3)[i] == pytest.approx(value, rel=1e-12), (pp, name)
 
 
 def test_a_check_of_something_else_is_refused() -> None:

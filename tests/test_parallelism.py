@@ -484,6 +484,12 @@ def test_a_good_plan_returns_itself() -> None:
         ({"virtual_stages": 2}, {}, r"virtual_stages = 2 needs a pipeline"),
         ({"ep": 2, "dp": 2}, {}, r"ep = 2 needs experts, and toy has none"),
         ({"hsdp_group": 2, "dp": 2}, {}, r"hsdp_group = 2 belongs to sharding 'hsdp'"),
+        ({"reshard_after_forward": True}, {}, r"reshard_after_forward = True belongs to sharding 'fsdp' or 'hsdp'"),
+        (
+            {"reshard_after_forward": 1, "sharding": "fsdp"},
+            {},
+            r"reshard_after_forward = 1 must be True, False or None",
+        ),
         ({"sharding": "hsdp", "hsdp_group": 3, "dp": 8}, {}, r"hsdp_group = 3 must divide dp x cp = 8"),
         ({"tp": 2, "dp": 2}, {"devices": 8}, r"= 4 devices, but there are 8"),
         ({"dp": 4, "micro_batch": 2}, {"global_batch": 12}, r"global_batch = 12 must be a multiple of .* = 8"),

@@ -77,6 +77,17 @@ def search(**options: Any) -> explore.PlanSearch:
 
 
 @pytest.mark.independent
+def test_a_plan_may_take_what_the_driver_reports() -> None:
+    """An H100 prints 80 GB and reports 79.11 GiB (vllm2025h100memory)."""
+    found = explore.plan(TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048)
+    assert found.capacity == pytest.approx(79.11 * 2**30, rel=1e-12)
+    assert explore.plan(TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048, capacity=1e9).capacity == 1e9
+    for wrong in (0.0, -80e9, float("nan"), "80 GB"):
+        with pytest.raises(InputError, match="capacity"):
+            explore.plan(TOY, SMALL, global_batch=32, seq=2048, capacity=wrong)
+
+
+@pytest.mark.independent
 def test_the_front_holds_the_best_and_nothing_that_is_beaten() -> None:
     s = search()
     front = s.front()

@@ -517,6 +517,26 @@ def test_windows_latents_and_experts_have_their_kernels() -> None:
 
 
 @pytest.mark.independent
+def test_a_step_says_whether_its_weights_and_its_cache_fit() -> None:
+    """405 billion parameters of two bytes on one device of 79.11 GiB (vllm2025h100memory); 7 billion, and its cache."""
+    batch = Batch(decodes=8.0, context=8000.0)
+    huge = step_model(deploy("Llama-3.1-405B", "H100"))
+    assert huge.memory(batch) > 2 * 405e9 and not huge.fits(batch)
+    text = str(huge.explain(batch))
+    assert "memory does not fit" in text and "of 84.94 GB" in text
+    token = 2 * 32 * 32 * 128 * 2  # keys and values, layers, heads of 128, two bytes
+    small = step_model(deploy("Llama-2-7B", "H100"))
+    assert small.memory(batch) == pytest.approx(2 * 6_738_415_616 + 8000 * token)
+    room = (79.11 * 2**30 - 2 * 6_738_415_616) / token
+    assert small.fits(Batch(decodes=1.0, context=float(int(room))))
+    assert not small.fits(Batch(decodes=1.0, context=float(int(room) + 1)))
+    assert "memory fits: 17.67 GB of 84.94 GB (weights 13.48 GB)" in str(small.explain(batch))
+    many = Batch(decodes=np.array([1.0, 1.0]), context=np.array([1e3, 1e6]))
+    assert list(small.fits(many)) == [True, False]
+    assert "memory: 1 of 2 fit into 84.94 GB" in str(small.explain(many))
+
+
+@pytest.mark.independent
 def test_explain_shows_every_kernel_with_its_origin() -> None:
     text = str(model(tp=2).explain(MIXED))
     for part in (

@@ -13,7 +13,7 @@ from mlsysim import catalog, collectives, flops, training
 from mlsysim.catalog import Model
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan, bubble_ratio
-from mlsysim.training import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, step_terms
+from mlsysim.training import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work, layout_of, step_terms
 from mlsysim.validation import baselines, calibrated_efficiencies, scoring
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import shipped_constants
@@ -405,6 +405,47 @@ def test_a_gathering_over_many_devices_pays_for_its_steps() -> None:
     experts = replace(layout, ep=8)  # 16 ranks share an expert, each in another domain
     free, paid = (step(experts, WORK, slow, e).weight_gather for e in (REAL, late))
     assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2 + 15 * 1e-2))
+
+
+@pytest.mark.independent
+def test_weights_that_stay_are_gathered_once() -> None:
+    """Kept until the backward pass: one gather less for each micro-batch; in a pipeline, one gather and one scatter a step."""
+    slow = replace(MACHINE, inter_bandwidth=1e6)
+    layout = Layout(64, 4096, dp=16, weight_shards=16, optimizer_shards=16, attended=2048)
+    gather = 2 * 2.4e8 * 15 / 16 / (0.8 * 8e6)
+    for pp in (1, 4):
+        freed, kept = (step(replace(layout, pp=pp, keeps_gathered=k), machine=slow) for k in (0, 1))
+        layers = 32 // pp
+        busy = (kept.gemm + kept.attention + kept.elementwise) / (layers * 4)
+        first = (kept.gemm / 3 + kept.attention / 3.5 + kept.elementwise / 2) / (layers * 4)  # of a forward pass
+        assert freed.weight_gather == pytest.approx(layers * 4 * (3 * gather - busy))
+        if pp == 1:
+            assert kept.weight_gather == pytest.approx(layers * 4 * (2 * gather - busy))
+            assert kept.data_parallel == freed.data_parallel == 0
+            continue
+        assert kept.weight_gather == pytest.approx(layers * (gather - first))  # of one micro-batch
+        parameters = (32 * 2.4e8 + 1e9) / pp  # added up in FP32, and scattered once
+        stage = (kept.gemm + kept.attention + kept.elementwise + kept.overhead + kept.head + kept.weight_gather) / 4
+        stage += kept.pipeline_transfer / 4
+        hidden = 0.8 * stage * 2 / 3
+        assert kept.data_parallel == pytest.approx(4 * parameters * 15 / 16 / (0.8 * 8e6) - hidden)
+        assert (kept.gemm, kept.attention) == (freed.gemm, freed.attention)
+    work = replace(WORK, dense_params=1.0, embedding_params=1.0, expert_params=4e9, active_expert_params=1e3)
+    shared = Layout(128, 4096, dp=64, pp=2, ep=8, weight_shards=64, optimizer_shards=64, attended=1, keeps_gathered=1)
+    mixture = step(shared, work, slow)  # the shards of an expert lie in eight domains, one card each
+    stage = (
+        0.8
+        * 2
+        / 3
+        * (mixture.time - mixture.straggler - mixture.bubble - mixture.data_parallel - mixture.optimizer)
+        / 2
+    )
+    assert mixture.data_parallel == pytest.approx(4 * 32 * 4e9 / 8 / 2 * 7 / 8 / (0.8 * 1e6) - stage, rel=1e-3)
+    plan = Plan(dp=16, pp=2, sharding="fsdp")
+    assert layout_of(plan, 64, 4096).keeps_gathered == 1
+    assert layout_of(replace(plan, reshard_after_forward=True), 64, 4096).keeps_gathered == 0
+    assert layout_of(replace(plan, pp=1), 64, 4096).keeps_gathered == 0
+    assert layout_of(replace(plan, sharding="zero1"), 64, 4096).keeps_gathered == 0
 
 
 @pytest.mark.independent

@@ -41,7 +41,7 @@ class Concurrency:
         """Budget, cache per sequence and the quotient, with the numbers in them and where they came from."""
         d = self.deployment
         budget = {
-            "capacity": d.device.memory_capacity,
+            "capacity": d.device.usable_memory,
             "weights": d.weight_memory,
             "devices": 1.0,
             "usable": self.usable,
@@ -58,7 +58,7 @@ class Concurrency:
                 Term("sequences", per_rank, "eq-concurrency", {**count, "block_tokens": d.block_tokens}),
             ),
             inputs=(
-                Input("capacity", d.device.memory_capacity, "byte", d.device.origin("memory_capacity")),
+                Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")),
                 Input("weights", d.weight_memory, "byte", f"{d.weights}, on the fullest device"),
                 Input("usable", self.usable, "1", "vLLM's default" if self.usable is USABLE else CALLER),
                 Input("reserve", self.reserve, "byte", CALLER),
@@ -126,14 +126,14 @@ def sequences(
 
     >>> from mlsysim.inference import deploy
     >>> sequences(deploy("Llama-3.1-70B", "H100", tp=4), prompt=1024, output=256).sequences
-    389.0
+    436.0
     """
     d = deployment
     if not isinstance(d, Deployment):
         raise InputError(
             f"sequences: {str(d)[:40]!r} is not a deployment; make one with inference.deploy(model, device)"
         )
-    budget = kv_budget(d.device.memory_capacity, d.weight_memory, 1.0, usable, reserve)
+    budget = kv_budget(d.device.usable_memory, d.weight_memory, 1.0, usable, reserve)
     if not all_true(budget > 0):
         need = units.format(d.weight_memory, "byte")
         raise InputError(

@@ -8,12 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim import units
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
 _FIELDS = {
     "year": "1",
     "memory_capacity": "byte",
+    "usable_memory": "byte",
     "memory_bandwidth": "byte/s",
     "tdp": "W",
     "scale_up_bandwidth": "byte/s",
@@ -77,7 +79,12 @@ class Device:
         return name in self.fields
 
     def origin(self, name: str) -> str:
-        """Where a field was read, in words."""
+        """Where a field was read, in words; of ``usable_memory``, also whether it is the driver's figure or the printed one."""
+        if name == "usable_memory" and self.has("memory_capacity"):
+            printed = self.fields["memory_capacity"]
+            if not self.has(name):
+                return f"{printed}; the printed capacity, as no figure of the driver is known"
+            return f"driver: {self.fields[name]}; the datasheet prints {units.format(printed.value, 'byte')}"
         self._value(name)
         return str(self.fields[name])
 
@@ -90,6 +97,15 @@ class Device:
     def memory_capacity(self) -> float:
         """Main memory in bytes, as the vendor counts it."""
         return self._value("memory_capacity")
+
+    @property
+    def usable_memory(self) -> float:
+        """Main memory in bytes that the driver reports to a program: what everything has to fit into.
+
+        An 80 GB part is built of 80 GiB and reports a little less. Where no source gives the figure of the driver, it is
+        the printed capacity; ``origin("usable_memory")`` says which of the two it is.
+        """
+        return self._value("usable_memory" if self.has("usable_memory") else "memory_capacity")
 
     @property
     def memory_bandwidth(self) -> float:

@@ -1,7 +1,6 @@
 """``mlsysim train`` and ``memory``: a training step, a whole run, and whether it fits."""
 
 import argparse
-from dataclasses import replace
 
 from mlsysim import catalog, memory, parallelism, training, units
 from mlsysim.catalog import Cluster, Device, Model
@@ -45,6 +44,7 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         micro_batch=args.micro_batch,
         sharding=args.sharding,
         hsdp_group=args.hsdp_group,
+        reshard_after_forward={"yes": True, "no": False, None: None}[args.reshard_after_forward],
         sequence_parallel=not args.no_sequence_parallel,
         recompute=args.recompute,
         cp_comm_type=args.cp_comm_type,
@@ -109,9 +109,8 @@ def _memory(args: argparse.Namespace) -> None:
         **({"recipe": args.recipe} if args.recipe else {}),
         fused_attention=not args.unfused_attention,
         dropout=args.dropout,
+        capacity=args.capacity,
     )
-    if args.capacity is not None:
-        result = replace(result, capacity=args.capacity)
     if args.json:
         print_json(result.to_dict())
     else:
@@ -133,6 +132,11 @@ def _plan_options() -> Parser:
     ):
         p.add_argument(f"--{name}", type=count, default=1, help=f"{text} (default: 1)")
     p.add_argument("--sharding", default="zero1", choices=parallelism.SHARDINGS, help="(default: zero1)")
+    p.add_argument(
+        "--reshard-after-forward",
+        choices=("yes", "no"),
+        help="whether fsdp and hsdp free gathered weights after each pass (default: yes without a pipeline, no in one)",
+    )
     p.add_argument("--recompute", default="none", choices=parallelism.RECOMPUTES, help="(default: none)")
     p.add_argument(
         "--cp-comm-type",
@@ -195,7 +199,9 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--recipe", choices=tuple(memory.RECIPES), help=f"number formats: {recipes} (default: megatron-bf16)"
     )
-    p.add_argument("--capacity", type=positive("byte"), help='of a device, in place of the catalogue\'s: "80 GB"')
+    p.add_argument(
+        "--capacity", type=positive("byte"), help='of a device, in place of what its driver reports: "80 GB"'
+    )
     p.add_argument("--unfused-attention", action="store_true", help="attention scores are written to memory")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.set_defaults(run=_memory)

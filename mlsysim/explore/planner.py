@@ -10,6 +10,7 @@ import numpy as np
 
 from mlsysim import catalog, intervals, training, units
 from mlsysim.catalog import Cluster, Model
+from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.intervals import Interval
@@ -395,7 +396,8 @@ def plan(
     sequence_parallel : bool
         Whether tensor parallelism splits what lies between the products as well.
     capacity : float, byte, optional
-        Memory that a plan may take; the device's own when not given. Leave room for what is not counted.
+        Memory that a plan may take; what the driver of the device reports when not given. Leave room for what is not
+        counted.
     price_per_device_second : float, USD/s, optional
         Adds a column ``cost``, USD per step.
 
@@ -413,6 +415,8 @@ def plan(
     Assumptions: those of training_step and training_memory; the order of ranks is tp-cp-ep-dp-pp.
     """
     m = catalog.model(model)
+    if capacity is not None:
+        check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
     for name, choices, known in (("shardings", shardings, SHARDINGS), ("recomputes", recomputes, RECOMPUTES)):
         for choice in choices:
             if choice not in known:
@@ -436,7 +440,7 @@ def plan(
         if price_per_device_second is not None:
             columns["cost"] = step.time * cluster.devices * price_per_device_second
         parts.append(Columns(columns))
-    room = cluster.node.device.memory_capacity if capacity is None else capacity
+    room = cluster.node.device.usable_memory if capacity is None else capacity
     return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel, efficiencies)
 
 

@@ -5,8 +5,9 @@ The engine runs the tokens of prompts and of answers through the matrices togeth
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
-from mlsysim import collectives, kernels
+from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
@@ -132,6 +133,21 @@ class StepModel:
         parts = [f.name for f in fields(StepTerms)]
         return StepTerms(**{n: weights[0] * getattr(first, n) + weights[1] * getattr(second, n) for n in parts})
 
+    def memory(self, batch: Batch) -> Num:
+        """Bytes on each device: weights, and the cache of all tokens that the batch reads, in every layer.
+
+        >>> from mlsysim.inference import deploy
+        >>> round(step_model(deploy("Llama-2-7B", "H100")).memory(Batch(decodes=1.0, context=1000.0)) / 1e9, 1)
+        14.0
+        """
+        d = self.deployment
+        held = batch.prefill_read + batch.context
+        return d.weight_memory + held * d.token_bytes / min(d.split.tp, d.work.kv_shards)
+
+    def fits(self, batch: Batch) -> Any:
+        """Whether a device has that memory. The time of a step is the same if it has not, and means nothing then."""
+        return self.memory(batch) <= self.deployment.device.usable_memory
+
     def kernels(self, batch: Batch) -> tuple[Kernel, ...]:
         """Every kernel of a step, messages left out."""
         return (*self._row_kernels(batch.tokens, batch.sequences), *self._attention_kernels(batch))
@@ -169,12 +185,25 @@ class StepModel:
         ]
         runs = ", ".join(f"{k.name} {float(k.layers):g}" for k in found if not is_array(k.layers))
         notes = [
+            *self._room(batch),
             f"runs of each kernel: {runs}",
             "a kernel's own line is one run of it; the terms of the step hold all of them",
             f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
         ]
         title = f"One step of {self.model.name} on {d.split.tp:g} x {d.device.name}"
         return Explanation(title, rows, inputs, notes)
+
+    def _room(self, batch: Batch) -> list[str]:
+        """Whether weights and cache have room, in a sentence; nothing for a device of unknown memory."""
+        device = self.deployment.device
+        if not (device.has("usable_memory") or device.has("memory_capacity")):
+            return []
+        need, room = self.memory(batch), device.usable_memory
+        if is_array(need):
+            return [f"memory: {int(self.fits(batch).sum())} of {need.size} fit into {units.format(room, 'byte')}"]
+        verdict = "fits" if need <= room else "does not fit, so this time means nothing"
+        weights = units.format(self.deployment.weight_memory, "byte")
+        return [f"memory {verdict}: {units.format(need, 'byte')} of {units.format(room, 'byte')} (weights {weights})"]
 
     def to_dict(self, batch: Batch) -> dict[str, Num]:
         """Seconds by term, and their sum, for writing to a file."""

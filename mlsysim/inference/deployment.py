@@ -109,12 +109,12 @@ class Deployment:
 
     def fits(self, batch: Num, tokens: Num) -> Any:
         """Whether weights and cache go into the memory of the fullest device; an array of truths for an array."""
-        return self.memory(batch, tokens) <= self.device.memory_capacity
+        return self.memory(batch, tokens) <= self.device.usable_memory
 
     @property
     def kv_room(self) -> float:
         """Bytes that a device has left for cache once its weights are loaded; negative when they do not fit."""
-        return self.device.memory_capacity - self.weight_memory
+        return self.device.usable_memory - self.weight_memory
 
     def max_batch(self, tokens: Num) -> Num:
         """Sequences of so many tokens that fit beside the weights, over all replicas; whole, 0 when none does."""
@@ -124,7 +124,7 @@ class Deployment:
 
     def reason(self, batch: float, tokens: float) -> str:
         """Why it fits, or what is in the way, in a sentence."""
-        need, have = float(self.memory(batch, tokens)), self.device.memory_capacity
+        need, have = float(self.memory(batch, tokens)), self.device.usable_memory
         parts = f"weights {units.format(self.weight_memory, 'byte')}, cache {units.format(need - self.weight_memory, 'byte')}"
         verdict = "fits" if need <= have else "does not fit"
         return f"{verdict}: {units.format(need, 'byte')} of {units.format(have, 'byte')} ({parts})"

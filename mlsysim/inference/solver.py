@@ -161,6 +161,8 @@ class Pass:
             Input("gemm efficiency", e.gemm, "1", f"{e.name}: {e.source}"),
             Input("memory efficiency", e.memory, "1", f"{e.name}: {e.source}"),
         ]
+        if not is_array(self.batch) and not is_array(self.past + self.new):
+            inputs.append(Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")))
         if d.devices > 1:
             origin = d.origins.get("intra_bandwidth", CALLER)
             inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
@@ -381,7 +383,7 @@ class Generation:
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "weights_bytes": d.weight_memory,
             "memory_bytes": self.memory,
-            "capacity_bytes": d.device.memory_capacity,
+            "capacity_bytes": d.device.usable_memory,
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "prefill": self.prefill.to_dict(),

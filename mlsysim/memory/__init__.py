@@ -14,11 +14,13 @@ from mlsysim.memory.activations import (
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_paged, kv_cache_window
 from mlsysim.memory.fit import (
+    GATHERED,
     LEFT_OUT,
     RECOMPUTE,
     SHARDINGS,
     ModelState,
     TrainingMemory,
+    keeps_gathered,
     kv_cache_of,
     model_state_memory,
     peak_memory,
@@ -38,6 +40,7 @@ from mlsysim.memory.states import (
 )
 
 __all__ = [
+    "GATHERED",
     "LEFT_OUT",
     "LOGIT_BYTES",
     "RECIPES",
@@ -57,6 +60,7 @@ __all__ = [
     "checkpoint_bytes",
     "gathered_units",
     "hsdp",
+    "keeps_gathered",
     "kv_cache",
     "kv_cache_mla",
     "kv_cache_of",

@@ -5,8 +5,7 @@ The first forms are those of Korthikanti et al. for the block of GPT-3 (multi-he
 """
 
 from mlsysim._numeric import Num, minimum
-from mlsysim.equations import equation
-from mlsysim.memory.states import AT_LEAST_ONE
+from mlsysim.equations import COUNT, equation
 
 _LAYER = {"seq": "1", "micro_batch": "1", "hidden": "1"}
 _FORMATS = {"layers": "1", "element_bytes": "byte", "mask_bytes": "byte", "return": "byte"}
@@ -75,7 +74,7 @@ def activation_memory(
     formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + 2 * mask_bytes) + (hidden * 12 * "
     "element_bytes + heads * seq * (2 * element_bytes + mask_bytes)) / tp)",
     units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
-    domain={"tp": AT_LEAST_ONE},
+    domain={"tp": COUNT},
     source="korthikanti2022recompute",
     where="eq. 2",
 )
@@ -138,7 +137,7 @@ def activation_memory_tp(
     formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
     "(2 * element_bytes + mask_bytes)) / tp",
     units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
-    domain={"tp": AT_LEAST_ONE},
+    domain={"tp": COUNT},
     source="korthikanti2022recompute",
     where="eq. 4",
 )
@@ -199,7 +198,7 @@ def activation_memory_sp(
     formula="layers * seq * micro_batch * hidden * ((4 * element_bytes + 2 * mask_bytes) / sequence_shards + 12 * "
     "element_bytes / tp)",
     units={**_LAYER, "tp": "1", "sequence_shards": "1", **_FORMATS},
-    domain={"tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
+    domain={"tp": COUNT, "sequence_shards": COUNT},
     source="korthikanti2022recompute",
     where="eq. 6 and table 2",
 )
@@ -315,7 +314,7 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
         "sequence_shards": "1",
         **_FORMATS,
     },
-    domain={"tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
+    domain={"tp": COUNT, "sequence_shards": COUNT},
     source="korthikanti2022recompute",
     where="sec. 4.1, counted for other shapes",
 )
@@ -405,7 +404,7 @@ def block_activations(
         "element_bytes": "byte",
         "return": "byte",
     },
-    domain={"kept_share": "[0, 1]", "tp": AT_LEAST_ONE, "sequence_shards": AT_LEAST_ONE},
+    domain={"kept_share": "[0, 1]", "tp": COUNT, "sequence_shards": COUNT},
     source="torchtitan2024ac",
     where="parallelize_llama.py, selective checkpointing by operator",
 )
@@ -477,24 +476,28 @@ def activation_memory_matmuls(
 
 @equation(
     "eq-activation-pipeline",
-    formula="layer_bytes * layers * min(micro_batches * virtual_stages, pp * virtual_stages + (pp - 1) * min(1, "
-    "virtual_stages - 1)) / (pp * virtual_stages)",
+    formula="layer_bytes * layers * min(micro_batches * virtual_stages, pp * virtual_stages - position * (pp - 1) "
+    "+ (1 - position) * (pp - 1) * min(1, virtual_stages - 1)) / (pp * virtual_stages)",
     units={
         "layer_bytes": "byte",
         "layers": "1",
         "pp": "1",
         "virtual_stages": "1",
         "micro_batches": "1",
+        "position": "1",
         "return": "byte",
     },
-    domain={"pp": AT_LEAST_ONE, "virtual_stages": AT_LEAST_ONE, "micro_batches": AT_LEAST_ONE},
+    domain={"pp": COUNT, "virtual_stages": COUNT, "micro_batches": COUNT, "position": "[0, 1]"},
     source="korthikanti2022recompute",
     where="sec. 4.2.3",
 )
-def activation_memory_pipeline(layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num) -> Num:
-    """Activations on the first pipeline stage, which waits longest for its micro-batches to come back (1F1B).
+def activation_memory_pipeline(
+    layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num, position: Num = 0.0
+) -> Num:
+    """Activations on a pipeline stage; the first waits longest for its micro-batches to come back (1F1B).
 
-    Formula: M = layer x L, x (1 + (p - 1) / (p v)) when stages are interleaved; less when there are too few micro-batches.
+    Formula: M = layer x L, x (1 + (p - 1) / (p v)) when stages are interleaved; less on later stages, and when there are
+    too few micro-batches.
 
     Parameters
     ----------
@@ -508,6 +511,8 @@ def activation_memory_pipeline(layer_bytes: Num, layers: Num, pp: Num, virtual_s
         Model chunks per stage: 1 for plain 1F1B, more when stages are interleaved.
     micro_batches : float or array, 1
         Micro-batches per step, at least 1.
+    position : float or array, 1
+        Of the stage in the pipeline: 0 for the first, 1 for the last, i / (pp - 1) for the one with i before it.
 
     Returns
     -------
@@ -516,7 +521,7 @@ def activation_memory_pipeline(layer_bytes: Num, layers: Num, pp: Num, virtual_s
     Raises
     ------
     InputError
-        A value that is not finite or lies outside its range.
+        A value that is not finite or lies outside its range, or is not whole.
 
     Assumptions: one-forward-one-backward schedules and equal stages. GPipe holds every micro-batch instead.
 
@@ -527,8 +532,10 @@ def activation_memory_pipeline(layer_bytes: Num, layers: Num, pp: Num, virtual_s
 
     Source: korthikanti2022recompute, sec. 4.2.3.
     """
-    # Chunks of layers / (pp v) that are in flight: p of them in plain 1F1B, p v + p - 1 when interleaved.
-    warm_up = pp * virtual_stages + (pp - 1) * minimum(1, virtual_stages - 1)
+    # Chunks of layers / (pp v) that are in flight: p of them in plain 1F1B, p v + p - 1 when interleaved; each stage
+    # further down the pipeline has one fewer in plain 1F1B, and two fewer when interleaved.
+    before, behind = position * (pp - 1), (1 - position) * (pp - 1)
+    warm_up = pp * virtual_stages - before + behind * minimum(1, virtual_stages - 1)
     in_flight = minimum(micro_batches * virtual_stages, warm_up)
     return layer_bytes * layers * in_flight / (pp * virtual_stages)
 
@@ -544,7 +551,7 @@ def activation_memory_pipeline(layer_bytes: Num, layers: Num, pp: Num, virtual_s
         "element_bytes": "byte",
         "return": "byte",
     },
-    domain={"tp": AT_LEAST_ONE},
+    domain={"tp": COUNT},
     source="korthikanti2022recompute",
     where="sec. 4.3",
 )

@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device, Model
-from mlsysim.equations import Domain, check_argument, equation, lookup
+from mlsysim.equations import COUNT, POSITIVE, Domain, check_argument, equation, lookup
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.activations import (
     activation_memory,
@@ -18,17 +18,18 @@ from mlsysim.memory.activations import (
     output_activations,
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
-from mlsysim.memory.states import AT_LEAST_ONE, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
+from mlsysim.memory.states import Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
 from mlsysim.results import CALLER, Explanation, Input, Term
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+GATHERED = ("zero3", "fsdp", "hsdp")  # those that divide the weights, which are gathered to compute with
 RECOMPUTE = ("none", "selective", "matmuls", "full")
 LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
-_COUNT = Domain.of(AT_LEAST_ONE)
+_COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of("[1, inf)"), Domain.of(POSITIVE)
 
 
 @equation(
@@ -271,6 +272,7 @@ class TrainingMemory:
     capacity: float
     given: Mapping[str, Num]
     assumed: tuple[str, ...] = ()
+    capacity_origin: str = CALLER
 
     def _value(self, name: str) -> Num:
         return next(t.value for t in self.terms if t.name == name)
@@ -357,7 +359,7 @@ class TrainingMemory:
             title=f"{self.model.name} on {self.device.name}, {stage} stage: {self.reason}",
             terms=(*self.terms, total),
             inputs=(
-                Input("capacity", self.capacity, "byte", self.device.origin("memory_capacity")),
+                Input("capacity", self.capacity, "byte", self.capacity_origin),
                 Input("bytes/parameter", self.recipe.bytes_per_parameter, "byte", where_from),
                 *(Input(n, v, "byte" if n == "logit_bytes" else "1", _origin(n, v)) for n, v in self.given.items()),
             ),
@@ -380,6 +382,32 @@ class TrainingMemory:
             "stage": self.stage,
             "reason": self.reason,
         }
+
+
+def keeps_gathered(pp: Num, reshard_after_forward: bool | None = None) -> Num:
+    """1 where weights that were gathered for a forward pass stay until the backward pass, 0 where they are freed.
+
+    The rule, when nothing is given, is torchtitan's (``torchtitan/distributed/fsdp.py``): freed without a pipeline, kept
+    in one.
+
+    >>> keeps_gathered(pp=8), keeps_gathered(pp=1), keeps_gathered(pp=8, reshard_after_forward=True)
+    (1, 0, 0)
+    """
+    if reshard_after_forward is None:
+        return where(pp > 1, 1, 0)
+    return where(pp >= 1, 0 if reshard_after_forward else 1, 0)
+
+
+def _resharding(sharding: str, kept: Num, alone: Num) -> tuple[str, ...]:
+    """What becomes of gathered weights, in words, for ``explain()``."""
+    if sharding not in GATHERED or is_array(kept) or is_array(alone):
+        return ()
+    if not kept:
+        return ("Gathered weights are freed after each pass.",)
+    return (
+        "Gathered weights stay until the backward pass"
+        + ("." if alone else ", and gradients are whole until it ends."),
+    )
 
 
 @dataclass(frozen=True)
@@ -446,6 +474,8 @@ def training_memory(
     dropout: bool = False,
     logit_bytes: Num = 4.0,
     units_in_flight: Num = 2,
+    reshard_after_forward: bool | None = None,
+    capacity: float | None = None,
 ) -> TrainingMemory:
     """Memory that training needs on the device that holds most, and whether the device has it.
 
@@ -484,6 +514,13 @@ def training_memory(
         Bytes that the loss holds per logit (see LOGIT_BYTES).
     units_in_flight : float or array, 1
         Units gathered at a time by zero3, fsdp and hsdp.
+    reshard_after_forward : bool, optional
+        Only with zero3, fsdp and hsdp: whether a gathered unit is freed again after its forward pass. When it is not, the
+        device holds the whole weights of all its layers until the backward pass, and in a pipeline, where gradients are
+        sent once a step, the whole gradients too. When not given: as torchtitan does it, freed without a pipeline and
+        kept in one, where each micro-batch would gather again.
+    capacity : float, byte, optional
+        What has to suffice; the device's usable memory when not given.
 
     Returns
     -------
@@ -507,16 +544,27 @@ def training_memory(
     m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
+    if reshard_after_forward not in (None, True, False):
+        raise InputError(f"reshard_after_forward = {reshard_after_forward!r} must be True, False or None (by the rule)")
+    if reshard_after_forward is not None and sharding not in GATHERED:
+        raise InputError(
+            f"reshard_after_forward = {reshard_after_forward} needs weights that are sharded; {sharding!r} keeps them "
+            f"whole, so leave it out or use one of {', '.join(GATHERED)}"
+        )
     counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
     counts |= {"virtual_stages": virtual_stages}
     if micro_batches is not None:
         counts["micro_batches"] = micro_batches
-    for name, value in counts.items():
-        check_argument("training_memory", name, value, "1", _COUNT)
+    for name, value in counts.items():  # a length may be a mean; the others are counted
+        check_argument("training_memory", name, value, "1", _LENGTH if name == "seq" else _COUNT)
+    if capacity is not None:
+        check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
     if not all_true(pp <= m.layers):
         raise InputError(f"pp = {pp} must not exceed the {m.layers} layers of {m.name}")
     if not all_true(ep <= dp * cp):
         raise InputError(f"ep = {ep} must not exceed dp x cp = {dp * cp}: expert parallelism is nested in it")
+    if not all_true(dp * cp % ep == 0):
+        raise InputError(f"ep = {ep} must divide dp x cp = {dp * cp}, whose ranks share the experts; choose a divisor")
     if not m.is_moe and not all_true(ep == 1):
         raise InputError(f"ep = {ep} needs a mixture of experts; {m.name} is dense")
 
@@ -546,30 +594,39 @@ def training_memory(
     p, ranks = _Weights.of(m), dp * cp
     enough = 2 * pp if micro_batches is None else micro_batches
     alone = where(pp == 1, 1, 0)
+    kept = keeps_gathered(pp, reshard_after_forward) if sharding in GATHERED else 0
+    unsent = kept * (1 - alone)  # a pipeline adds gradients up, whole, and sends them after the last micro-batch
+    of_gradients = {"ranks": where(unsent > 0, 1, ranks), "replicas": where(unsent > 0, 1, replicas)}
     stages = {}
     for stage in ("first", "last"):
         last = stage == "last"
         ends = p.first + alone * p.last if not last else p.last + alone * p.first + (1 - alone) * p.tied
         dense, experts = (stage_layers * p.layer + ends) / tp, stage_layers * p.layer_experts / (tp * ep)
-        waiting = minimum(enough, ((virtual_stages - 1) * pp + 1) / virtual_stages) if last else enough
         pipeline = {
             "layer_bytes": layer,
             "layers": stage_layers * pp,
             "pp": pp,
             "virtual_stages": virtual_stages,
-            "micro_batches": waiting,
+            "micro_batches": enough,
+            "position": 1 if last else 0,
         }
         states = [model_state_memory(dense, r, sharding, ranks, replicas)]
+        gradients = [model_state_memory(dense, r, sharding, **of_gradients)]
         if m.is_moe:
             copies = ranks / ep  # of an expert, before any sharding: there cannot be more whole ones than that
             states.append(model_state_memory(experts, r, sharding, copies, minimum(replicas, copies)))
+            of_experts = {k: where(unsent > 0, 1, minimum(v, copies)) for k, v in of_gradients.items()}
+            gradients.append(model_state_memory(experts, r, sharding, **of_experts))
+        state = {t.name: t for t in (*states[0].terms, gradients[0].terms[1])}
+        sums = {name: sum(s._value(name) for s in (gradients if name == "gradients" else states)) for name in state}
         output = {**shape, "vocab": m.vocab, "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
         output["seq"] = tokens * (1 if last else alone)  # only the last stage computes the loss
         unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)
-        flying = units_in_flight if sharding in ("zero3", "fsdp", "hsdp") else 0
+        flying = where(kept > 0, 1, units_in_flight) if sharding in GATHERED else 0
+        unit = where(kept > 0, dense + experts, unit)  # all that the device has is one unit, gathered once
         gather = {"unit_parameters": unit, "compute_bytes": r.compute, "units_in_flight": flying}
         found = (
-            *(Term(t.name, sum(s._value(t.name) for s in states), t.label, t.arguments) for t in states[0].terms),
+            *(Term(t.name, sums[t.name], t.label, t.arguments) for t in state.values()),
             Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),
             Term("activations", activation_memory_pipeline(**pipeline), "eq-activation-pipeline", pipeline),
             Term("output", output_activations(**output), "eq-activation-output", output),
@@ -591,11 +648,13 @@ def training_memory(
         stage=where(heavier, "last", "first"),
         terms=terms,
         total=maximum(first, last_total),
-        capacity=d.memory_capacity,
+        capacity=d.usable_memory if capacity is None else capacity,
+        capacity_origin=d.origin("usable_memory") if capacity is None else CALLER,
         given={**counts, "replicas": replicas, "logit_bytes": logit_bytes},
         assumed=(
             "Attention scores stay on chip." if fused_attention else "Attention scores are written to memory.",
             "The sequence is split among tensor-parallel ranks." if seq_parallel else "No sequence parallelism.",
             "Dropout masks are kept." if dropout else "No dropout.",
+            *_resharding(sharding, kept, alone),
         ),
     )

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mlsysim._numeric import Num
-from mlsysim.equations import equation
+from mlsysim.equations import COUNT, equation
 from mlsysim.errors import InputError, unknown_name
 
-AT_LEAST_ONE = "[1, inf)"
 _GROUPS = {
     "parameters": "1",
     "weight_bytes": "byte",
@@ -93,7 +92,7 @@ def training_state(
     "eq-zero-1",
     formula="parameters * (weight_bytes + gradient_bytes + optimizer_bytes / shards)",
     units=_GROUPS,
-    domain={"shards": AT_LEAST_ONE},
+    domain={"shards": COUNT},
     source="rajbhandari2020zero",
     where="sec. 5.1 and fig. 1",
 )
@@ -136,7 +135,7 @@ def zero_1(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     "eq-zero-2",
     formula="parameters * (weight_bytes + (gradient_bytes + optimizer_bytes) / shards)",
     units=_GROUPS,
-    domain={"shards": AT_LEAST_ONE},
+    domain={"shards": COUNT},
     source="rajbhandari2020zero",
     where="sec. 5.2 and fig. 1",
 )
@@ -179,7 +178,7 @@ def zero_2(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     "eq-zero-3",
     formula="parameters * (weight_bytes + gradient_bytes + optimizer_bytes) / shards",
     units=_GROUPS,
-    domain={"shards": AT_LEAST_ONE},
+    domain={"shards": COUNT},
     source="rajbhandari2020zero",
     where="sec. 5.3 and fig. 1",
 )
@@ -230,7 +229,7 @@ def zero_3(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
         "replicas": "1",
         "return": "byte",
     },
-    domain={"devices": AT_LEAST_ONE, "replicas": AT_LEAST_ONE},
+    domain={"devices": COUNT, "replicas": COUNT},
     source="zhao2023fsdp",
     where="sec. 3.2.2",
 )

@@ -16,9 +16,6 @@ from mlsysim.serving.equations import activation_reserve
 _LARGE = 70 * 2**30
 _DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
 BLOCK_TOKENS = 16  # vLLM's default block_size
-# What a driver reports of a capacity printed in GB, which is built in powers of two: an H100 of 80 GB reports 79.11 GiB
-# (vllm2025h100memory). A100 and H200 of 80 and 141 GB report the same share; boards with ECC in their memory, less.
-REPORTED = 79.11 / 80
 
 
 class StepTimes(Protocol):
@@ -115,7 +112,7 @@ def limits(config: Config, steps: StepTimes) -> Limits:
     """
     deployment: Deployment | None = getattr(steps, "deployment", None)
     large = deployment is None or (
-        deployment.device.memory_capacity >= _LARGE and "a100" not in deployment.device.name.casefold()
+        deployment.device.usable_memory >= _LARGE and "a100" not in deployment.device.name.casefold()
     )
     tokens, sequences = _DEFAULTS[large]
     if config.max_num_batched_tokens is not None:
@@ -140,18 +137,13 @@ def limits(config: Config, steps: StepTimes) -> Limits:
 
 
 def device_memory(device: Device) -> float:
-    """Bytes of memory that a driver reports, out of which a server takes its share.
-
-    A capacity that the catalogue holds as printed in GB is read as GiB, less what the driver keeps; any other is exact.
+    """Bytes of memory that a driver reports, out of which a server takes its share: the catalogue's ``usable_memory``.
 
     >>> from mlsysim import catalog
     >>> round(device_memory(catalog.device("H100")) / 2**30, 2)
     79.11
     """
-    printed = device.fields.get("memory_capacity")
-    if printed is not None and (printed.transform or "").startswith("as printed (decimal GB"):
-        return device.memory_capacity / 1e9 * 2**30 * REPORTED
-    return device.memory_capacity
+    return device.usable_memory
 
 
 def reserve_of(config: Config, deployment: Deployment, tokens: int, sequences: int) -> float:

@@ -53,7 +53,7 @@ def training_memory(
         ``lora`` keeps weights without gradients and optimizer state.
     **options
         Of ``memory.training_memory``: ``recipe``, ``fused_attention``, ``fused_mlp``, ``dropout``, ``logit_bytes``,
-        ``units_in_flight``.
+        ``units_in_flight``, ``capacity``.
 
     Returns
     -------
@@ -88,5 +88,6 @@ def training_memory(
         seq_parallel=plan.sequence_parallel,
         virtual_stages=plan.virtual_stages,
         micro_batches=micro_batches,
+        reshard_after_forward=plan.reshard_after_forward,
         **options,
     )

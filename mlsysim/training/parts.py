@@ -72,6 +72,7 @@ class Layout:
     recompute_selective: Num = 0.0
     weight_shards: Num = 1.0  # devices that share the weights (FSDP, ZeRO-3); 1: each has its own
     optimizer_shards: Num = 1.0
+    keeps_gathered: Num = 0.0  # 1: gathered weights stay until the backward pass, in a pipeline until the step ends
     attended: Num = 0.0  # keys that a query meets on average: half the sequence when causal
     cp_gather: Num = 0.0  # keys and values are gathered at once, not passed round a ring
     weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)

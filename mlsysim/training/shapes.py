@@ -77,6 +77,7 @@ def layout_of(
         recompute_selective=1.0 if plan.recompute == "selective" else 0.0,
         weight_shards=plan.state_shards if plan.sharding in ("fsdp", "hsdp") else 1,
         optimizer_shards=plan.state_shards,
+        keeps_gathered=plan.keeps_gathered,
         attended=flops.attention_context(length, length)
         if model is None
         else mean_context(catalog.model(model), length),

@@ -270,7 +270,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
     expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
 
-    # Weights gathered layer by layer (twice) and gradients scattered, behind the arithmetic of that layer
+    # Weights gathered layer by layer (twice, or once when they stay) and gradients scattered, behind the arithmetic of
+    # that layer. A pipeline that keeps the weights gathers them for one of its micro-batches; its gradients wait for the tail
+    whole_step = where((p.keeps_gathered > 0) & (p.pp > 1), 1.0, 0.0)
     first = forward + attend + touch
     busy = gemm + attention + elementwise - first
     shards = maximum(1.0, p.weight_shards)
@@ -303,9 +305,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
         "exposed gathering, backward",
         equations.exposed_time,
-        communication=(1.0 + p.weight_gradients) * gather,
+        communication=(1.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)) * gather,
         behind=busy,
     )
+    exposed = exposed / where(whole_step > 0, micro_batches, 1.0)
 
     # One micro-batch on the fullest stage, and the head
     head = call(
@@ -364,6 +367,21 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
                 grad_bytes=size,
             )
             sent = sent + call(f"sending {kind} {what}", collective, bytes=part, ranks=ranks, bandwidth=link)
+    for kind, parameters, ranks, link in (
+        ("whole", dense * whole_step, shards, shard_link),
+        ("whole expert", routed * whole_step, expert_shards, expert_link),
+    ):
+        part = call(
+            f"{kind} gradients",
+            parallelism.dp_gradient_bytes,
+            parameters=parameters,
+            tp=p.tp,
+            pp=p.pp,
+            grad_bytes=GRADIENT_BYTES,
+        )
+        sent = sent + call(
+            f"scattering {kind} gradients", collectives.ring_reduce_scatter, bytes=part, ranks=ranks, bandwidth=link
+        )
     gradients = call(
         "exposed DP", equations.exposed_time, communication=sent, behind=stage * 2.0 / 3.0, overlap=e.dp_overlap
     )

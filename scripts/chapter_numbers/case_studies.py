@@ -4,7 +4,7 @@ import itertools
 from statistics import fmean
 from typing import Any
 
-from mlsysim import catalog, hlo, roofline, units
+from mlsysim import catalog, hlo, memory, roofline, units
 from mlsysim.hlo.estimators import array
 from mlsysim.network.equations import hidden_share
 from mlsysim.validation import case_runs, case_studies, comparing, metrics
@@ -167,6 +167,10 @@ def _scale() -> dict[str, Any]:
     few, many = (case_runs.scale_out(n) for n in (16, 128))
     heavy = {n: case_runs.scale_out(n, gradient_bytes=4) for n in (16, 128)}
     direct = case_runs.scale_out(128, algorithm="direct")
+    plain, again = (
+        memory.training_memory("Llama-2-7B", "GH200-96GB", seq=4096, micro_batch=2, dp=16, recompute=r)
+        for r in ("none", "full")
+    )
 
     def efficiency(a: float, b: float) -> str:
         return _share(comparing.relative_efficiency(32, 16, a, 128, 128, b))
@@ -181,6 +185,10 @@ def _scale() -> dict[str, Any]:
         "efficiency_heavy": efficiency(heavy[16].total_s, heavy[128].total_s),
         "direct": units.format(direct.total_s, "s", 2),
         "gradients": units.format(sum(c.bytes * c.count for c in many.collectives), "byte", 3),
+        "recipe_bytes": f"{plain.recipe.bytes_per_parameter:g}",
+        "memory": units.format(plain.total, "byte", 3),
+        "memory_full": units.format(again.total, "byte", 3),
+        "usable": units.format(plain.capacity, "byte", 3),
         "claim_16": _claim("gh200-16-roofline"),
         "claim_128": _claim("gh200-128-roofline"),
         "claim_16_profiling": _claim("gh200-16-profiling"),

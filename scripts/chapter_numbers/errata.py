@@ -23,7 +23,7 @@ def numbers() -> dict[str, Any]:
         "b200_memory": units.format(catalog.device("B200").memory_capacity, "byte"),
         "b200_bandwidth": units.format(catalog.device("B200").memory_bandwidth, "byte/s"),
         "gb200_peak": units.format(catalog.device("GB200").peak_flops["bf16"], "FLOP/s", prefix="T"),
-        "node_gb": units.format(8 * h100.memory_capacity, "byte"),
+        "node_gb": units.format(8 * h100.usable_memory, "byte"),
         **{
             f"{which}_{name}": units.format(bandwidth, "byte/s")
             for name, device in (("a100", "A100-SXM4-80GB"), ("h100", "H100"), ("b200", "B200"))

@@ -70,7 +70,7 @@ def _kept(found: Searched) -> dict[str, str]:
     return {
         "plain": units.format(memories[1], "byte", 3),
         "interleaved": units.format(memories[4], "byte", 3),
-        "capacity": units.format(device.memory_capacity, "byte", 3),
+        "capacity": units.format(device.usable_memory, "byte", 3),
         "one_chunk": units.format(whole[1]["time"], "s", 3),
         "eight_chunks": units.format(whole[8]["time"], "s", 3),
         "sixteen": units.format(whole[4]["memory"], "byte", 3),

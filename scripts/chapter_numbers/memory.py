@@ -1,11 +1,13 @@
 """Chapter 3, memory, and the rows of the errata that it computes."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mlsysim import catalog, memory, transformer, units
 from mlsysim.validation import signed_error
-from mlsysim.validation.memory_checks import memory_check, memory_checks
+from mlsysim.validation.memory_checks import MemoryCheck, memory_check, memory_checks
 
 
 def _gb(value: Any) -> str:
@@ -17,15 +19,18 @@ def _state() -> dict[str, str]:
     totals = {name: memory.model_state_memory(70e9, name).total for name in memory.RECIPES}
     return {
         "weights": _gb(memory.checkpoint_bytes(70e9, 2)),
-        "weights_devices": f"{math.ceil(memory.checkpoint_bytes(70e9, 2) / h100.memory_capacity)}",
+        "weights_devices": f"{math.ceil(memory.checkpoint_bytes(70e9, 2) / h100.usable_memory)}",
         "sixteen": _gb(totals["zero-fp16"]),
         "eighteen": _gb(totals["megatron-bf16"]),
         "twenty": units.format(totals["ultrascale-bf16"], "byte"),
-        "eighteen_devices": f"{totals['megatron-bf16'] / h100.memory_capacity:.2f}",
-        "sixteen_devices_whole": f"{math.ceil(totals['zero-fp16'] / h100.memory_capacity)}",
-        "eighteen_devices_whole": f"{math.ceil(totals['megatron-bf16'] / h100.memory_capacity)}",
-        "twenty_devices_whole": f"{math.ceil(totals['ultrascale-bf16'] / h100.memory_capacity)}",
+        "eighteen_devices": f"{totals['megatron-bf16'] / h100.usable_memory:.2f}",
+        "sixteen_devices_whole": f"{math.ceil(totals['zero-fp16'] / h100.usable_memory)}",
+        "eighteen_devices_whole": f"{math.ceil(totals['megatron-bf16'] / h100.usable_memory)}",
+        "twenty_devices_whole": f"{math.ceil(totals['ultrascale-bf16'] / h100.usable_memory)}",
         "capacity": _gb(h100.memory_capacity),
+        "usable": units.format(h100.usable_memory, "byte"),
+        "usable_gib": f"{h100.usable_memory / units.GiB:.2f} GiB",
+        "usable_more": units.percent(h100.usable_memory / h100.memory_capacity - 1, 0, signed=False),
     }
 
 
@@ -48,6 +53,19 @@ def _activations() -> dict[str, str]:
     }
 
 
+_MIXED = memory.recipe("fsdp-mixed")
+_GATHER8 = replace(_MIXED, name="the same, gathered in 8 bits", compute=1)
+
+
+def _deep_errors(rows: Sequence[MemoryCheck], **changed: Any) -> list[float]:
+    """Errors of the pipelined runs with something counted differently."""
+    return [
+        float(signed_error(memory.training_memory(device=c.measurement.device, **inputs).total, c.measured))
+        for c in rows
+        for inputs in [dict(c.measurement.inputs) | changed]
+    ]
+
+
 def _measured() -> dict[str, str]:
     peaks = memory_checks("torchtitan")
     small = [c for c in peaks if "8b" in c.measurement.name]
@@ -62,7 +80,24 @@ def _measured() -> dict[str, str]:
         "Llama-3.1-8B", eight.measurement.device, **(inputs | {"logit_bytes": memory.LOGIT_BYTES["one-copy"]})
     )
     contexts = [memory_check(f"torchtitan-8b-cp{cp}") for cp in (1, 2, 4, 8)]
+    deep = [c for c in peaks if "405b" in c.measurement.name]
+    freed, eight_bits = _deep_errors(deep, reshard_after_forward=True), _deep_errors(deep, recipe=_GATHER8)
+    first = deep[0].prediction
+    assert first is not None
+    freed_run = memory.training_memory(
+        device=deep[0].measurement.device, reshard_after_forward=True, **deep[0].measurement.inputs
+    )
     return {
+        "rows": str(len(peaks)),
+        "whole": _gb(first.gathered + first.gradients),
+        "pipelined": _gb(deep[0].predicted),
+        "freed_pipeline": _gb(freed_run.total),
+        "freed_best": units.percent(max(freed), 0),
+        "freed_worst": units.percent(min(freed), 0),
+        "pipeline_best": units.percent(max(c.error for c in deep)),
+        "pipeline_worst": units.percent(min(c.error for c in deep)),
+        "gather8_best": units.percent(max(eight_bits)),
+        "gather8_worst": units.percent(min(eight_bits)),
         "state_logged": _gb(state.measured),
         "state_ours": _gb(state.predicted),
         "state_error": units.percent(state.error, 2),
@@ -101,7 +136,7 @@ def _cache() -> dict[str, str]:
         "mha_540": units.format(mha, "byte"),
         "gqa_540": units.format(gqa, "byte", digits=3),
         "heads_ratio": f"{mha / gqa:.0f}",
-        "node": _gb(8 * h100.memory_capacity),
+        "node": _gb(8 * h100.usable_memory),
         "window_saves": f"{full / window:.0f}",
     }
 

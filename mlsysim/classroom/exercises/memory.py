@@ -247,7 +247,7 @@ _E4 = Exercise(
     options={
         "shape": Options(_SHAPES, "", "hidden size and heads"),
         "seq": Options((2048, 3072, 6144), "1", "tokens per sequence"),
-        "micro_batch": Options((1, 3), "1", "sequences per micro-batch"),
+        "micro_batch": Options((2, 3), "1", "sequences per micro-batch"),
         "tp": Options((8, 4), "1", "tensor-parallel devices"),
         "form": Options(_FORMS, "", "parallelism and recomputation"),
     },
@@ -539,7 +539,7 @@ _E9 = Exercise(
     "bf16, two units gathered), micro-batches of {micro_batch} sequences of {seq} tokens, every layer recomputed, "
     "fused attention and MLP, no dropout, 4 bytes per logit. Count the model state, the gathered units, the kept "
     "activations, and the larger of what the loss and a recomputed layer hold. How many bytes does a GPU need at its "
-    "peak? Then compare with 80 GB.",
+    "peak? Then compare with what the driver of an 80 GB H100 reports, 79.11 GiB.",
     unit="byte",
     options={
         "model": Options(("Llama-3.1-8B", "Llama-3.2-3B", "Qwen2.5-7B"), "", "model of the catalogue"),
@@ -621,7 +621,7 @@ _E10 = Exercise(
         ),
         Mistake(
             "with-gradients",
-            "You wrote the gradients too. Between two steps there are none.",
+            "You wrote the gradients too. Between two steps nobody needs their values, whether or not their memory is kept.",
             (lambda g: _resumable(g) + 2 * g["parameters"], lambda g: _resumable(g) + 4 * g["parameters"]),
         ),
         Mistake(

@@ -165,7 +165,7 @@ def _training_peak(row: Row, constants: Constants) -> float:
             Device("the row's device", fields={"memory_capacity": capacity}),
             seq=row.number("seq"),
             micro_batch=micro,
-            micro_batches=max(1.0, batch / micro),
+            micro_batches=max(1.0, batch // micro),
             ep=row.optional("ep", 1.0),
             virtual_stages=row.optional("virtual_stages", 1.0),
             recipe=recipe,

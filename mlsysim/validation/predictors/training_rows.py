@@ -229,6 +229,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         recompute_selective=float(recompute == "selective"),
         weight_shards=shards,
         optimizer_shards=1.0 if sharding == "none" else group,
+        keeps_gathered=float(memory.keeps_gathered(pp)) if sharding in _GATHERED else 0.0,
         attended=keys,
         cp_gather=float(_word(row, "cp_comm_type", "p2p", CP_COMM_TYPES) == "all_gather") if degrees["cp"] > 1 else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
