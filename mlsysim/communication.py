@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, collectives, units
-from mlsysim._numeric import Num, all_true, is_array, where, widening
+from mlsysim._numeric import Num, all_true, is_array, where
 from mlsysim.catalog import Node, Protocol
 from mlsysim.equations import NON_NEGATIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
@@ -155,7 +155,6 @@ def _steps(algorithm: str, ranks: Num, latency: Num, ranks_per_node: Num, node_l
     }
 
 
-@widening
 def collective(
     op: str,
     algorithm: str,
@@ -291,7 +290,6 @@ def _check_nodes(algorithm: str, ranks: Num, ranks_per_node: Num) -> None:
         )
 
 
-@widening
 def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Protocol | str) -> CollectiveTime:
     """All-reduce inside one node, or over whole nodes, with the latencies and bandwidths that NCCL itself plans with.
 
@@ -379,7 +377,6 @@ def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Proto
     )
 
 
-@widening
 def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bool = True) -> CollectiveTime:
     """The protocol that NCCL's plan makes fastest for this size, as the library itself chooses.
 

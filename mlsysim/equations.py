@@ -56,15 +56,16 @@ class Domain:
 
     def contains(self, x: Any) -> bool:
         """Whether every element is finite and lies inside; bounds of 0 also compare with quantities that carry a unit."""
-        if self.whole and not all_true(x % 1 == 0):
-            return False
         if isinstance(x, (int, float)):
-            return self.least <= x <= self.most
+            return self.least <= x <= self.most and not (self.whole and x % 1)
         if hasattr(x, "magnitude"):  # a quantity: only a bound of 0 means the same in every unit
-            return is_finite(x) and self._bounds(x)
+            return is_finite(x) and self._bounds(x) and self._counts(x)
         if x.size == 0:
             return True
-        return bool(self.least <= x.min() and x.max() <= self.most)  # NaN passes neither
+        return bool(self.least <= x.min() and x.max() <= self.most) and self._counts(x)  # NaN passes neither
+
+    def _counts(self, x: Any) -> bool:
+        return not self.whole or all_true(x % 1 == 0)
 
     def _bounds(self, x: Any) -> bool:
         above = self.low == float("-inf") or (x > self.low if self.low_open else x >= self.low)
@@ -296,13 +297,21 @@ def equation(
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
             for (least, most, counted), value in zip(bounds, args, strict=False):
-                if (type(value) is not float and type(value) is not int) or not least <= value <= most or counted:
+                if (
+                    (type(value) is not float and type(value) is not int)
+                    or not least <= value <= most
+                    or (counted and value % 1)
+                ):
                     args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
                     break
             for name, value in kwargs.items():
                 if name in inner:  # Python itself reports an unexpected keyword
                     least, most, counted = inner[name]
-                    if (type(value) is not float and type(value) is not int) or not least <= value <= most or counted:
+                    if (
+                        (type(value) is not float and type(value) is not int)
+                        or not least <= value <= most
+                        or (counted and value % 1)
+                    ):
                         kwargs[name] = checked_one(name, value)
             if owed:
                 given = bound_to(*args, **kwargs)

@@ -79,9 +79,10 @@ def test_limits_reach_the_search_as_lists_and_as_maxima(run: Any) -> None:
         (("--recompute", "some"), "'some' is not one of none, selective, full"),
         (("--sharding", "zero1,zero9"), "'zero9' is not one of none, zero1, zero2, fsdp, hsdp"),
         (("--count", "0"), "--count 0 must be at least 1"),
-        (("--nodes", str(2**63)), "devices = an integer of 67 bits must be a whole number in [1, 1e+07]"),
-        (("--global-batch", str(2**63)), "global_batch = an integer of 64 bits"),
-        (("--seq", str(2**63)), "seq = an integer of 64 bits"),
+        (("--nodes", str(2**50)), "devices = 9007199254740992 must be a whole number in [1, 1e+07]"),
+        (("--global-batch", str(2**50)), "global_batch = 1125899906842624 must be a whole number in [1, 1e+09]"),
+        (("--seq", str(2**50)), "seq = 1125899906842624 must be a whole number in [1, 1e+09]"),
+        (("--nodes", str(2**63)), "argument --nodes"),
     ],
 )
 def test_a_refused_limit_says_what_is_allowed(run: Any, options: tuple[str, ...], message: str) -> None:

@@ -125,9 +125,9 @@ def test_half_a_kernel_is_refused() -> None:
             roofline.dispatch_time(count, 1e-5)
     with pytest.raises(InputError, match=r"kernels = 2\.5 is outside \[1, inf\) whole"):
         roofline.kernel_time("H100", 1e12, 1e9, kernels=2.5)
-    with pytest.raises(InputError, match=r"size = 1\.5 is not whole"):
+    with pytest.raises(InputError, match=r"size = 1\.5 is outside \[0, inf\) whole"):
         kernels.tile_padding(1.5, 128)
-    with pytest.raises(InputError, match=r"tile = 12\.5 is not whole"):
+    with pytest.raises(InputError, match=r"tile = 12\.5 is outside \[1, inf\) whole"):
         kernels.tile_padding(128, 12.5)
 
 

@@ -394,6 +394,20 @@ def test_gathered_weights_show_when_the_link_is_slow() -> None:
 
 
 @pytest.mark.independent
+def test_a_gathering_over_many_devices_pays_for_its_steps() -> None:
+    """128 ranks on 16 domains of eight: 15 of the 127 steps cross the network, in each of three passes of each layer."""
+    late = replace(REAL, cp_node_step=1e-3, cp_network_step=1e-2)
+    layout = Layout(128, 4096, dp=128, weight_shards=128, optimizer_shards=128, attended=2048)
+    slow = replace(MACHINE, inter_bandwidth=1e6)
+    dense = replace(WORK, expert_params=0.0, active_expert_params=0.0, top_k=0)
+    free, paid = (step(layout, dense, slow, e).weight_gather for e in (REAL, late))
+    assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2))
+    experts = replace(layout, ep=8)  # 16 ranks share an expert, each in another domain
+    free, paid = (step(experts, WORK, slow, e).weight_gather for e in (REAL, late))
+    assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2 + 15 * 1e-2))
+
+
+@pytest.mark.independent
 def test_weights_that_stay_are_gathered_once() -> None:
     """Kept until the backward pass: one gather less for each micro-batch; in a pipeline, one gather and one scatter a step."""
     slow = replace(MACHINE, inter_bandwidth=1e6)
@@ -432,20 +446,6 @@ def test_weights_that_stay_are_gathered_once() -> None:
     assert layout_of(replace(plan, reshard_after_forward=True), 64, 4096).keeps_gathered == 0
     assert layout_of(replace(plan, pp=1), 64, 4096).keeps_gathered == 0
     assert layout_of(replace(plan, sharding="zero1"), 64, 4096).keeps_gathered == 0
-
-
-@pytest.mark.independent
-def test_a_gathering_over_many_devices_pays_for_its_steps() -> None:
-    """128 ranks on 16 domains of eight: 15 of the 127 steps cross the network, in each of three passes of each layer."""
-    late = replace(REAL, cp_node_step=1e-3, cp_network_step=1e-2)
-    layout = Layout(128, 4096, dp=128, weight_shards=128, optimizer_shards=128, attended=2048)
-    slow = replace(MACHINE, inter_bandwidth=1e6)
-    dense = replace(WORK, expert_params=0.0, active_expert_params=0.0, top_k=0)
-    free, paid = (step(layout, dense, slow, e).weight_gather for e in (REAL, late))
-    assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2))
-    experts = replace(layout, ep=8)  # 16 ranks share an expert, each in another domain
-    free, paid = (step(experts, WORK, slow, e).weight_gather for e in (REAL, late))
-    assert paid - free == pytest.approx(32 * 3 * (112 * 1e-3 + 15 * 1e-2 + 15 * 1e-2))
 
 
 @pytest.mark.independent
