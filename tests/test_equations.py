@@ -266,7 +266,7 @@ def test_what_is_no_real_number_in_range_is_refused_by_name(bad: object) -> None
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: hlo.losses.bracket_position(1.0, 2.0, 2.0), "low = 2.0, high = 2.0, but it needs low != high"),
+        (lambda: hlo.losses.bracket_position(1.0, 2.0, 2.0), "low = 2 s, high = 2 s, but it needs low != high"),
         (lambda: serving.prompt_steps(4.0, 8.0, 8.0), "needs running < budget"),
         (lambda: serving.prompt_steps(4.0, 8.0, np.array([1.0, 9.0])), "needs running < budget"),
         (lambda: fidelity.experts.moe_crossover(8, 2, 1, 2, 1e15, 1e12, flops_per_mac=0), "flops_per_mac = 0 is outside"),
