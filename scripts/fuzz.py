@@ -46,7 +46,7 @@ from mlsysim.errors import MlsysimError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
 
 HANG = 5.0  # seconds of one case
-TWICE_HIDDEN = 0.02  # of a step
+TWICE_HIDDEN = 1e-9  # of a step
 Case = list[Any]  # parts; the first says what it is, and a smaller case has fewer of the others
 
 JUNK = (

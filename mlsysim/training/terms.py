@@ -117,8 +117,10 @@ class _Links:
         return where(self.place.leaves[name], minimum(self.node, self.network), self.node)
 
 
-def _context_parallel(w: Work, p: Layout, e: Efficiencies, links: _Links, attend: Num, call: _Ledger) -> Num:
-    """What a layer waits for keys and values of other ranks' tokens, forward and backward.
+def _context_parallel(
+    w: Work, p: Layout, e: Efficiencies, links: _Links, attend: Num, call: _Ledger
+) -> tuple[tuple[Num, Num], tuple[Num, Num]]:
+    """Keys and values of other ranks' tokens: what a layer waits for them and what its attention hides, each forward and later.
 
     Round the ring a block travels while the attention with the block before it is computed, so each of the CP - 1 hops has
     one block's arithmetic to hide behind, whatever the other hops leave. A gathering comes before all attention.
@@ -140,9 +142,10 @@ def _context_parallel(w: Work, p: Layout, e: Efficiencies, links: _Links, attend
     gather = where(p.cp_gather > 0, where(p.cp > 1, 1.0, 0.0), 0.0)
     ring = where(p.cp > 1, 1.0 - gather, 0.0)
     start = e.cp_start + where(links.place.leaves["cp"], e.cp_network_step, e.cp_node_step)
-    waits: Num = 0.0
+    waits: list[Num] = []
+    hidden: list[Num] = []
     # Backward the blocks go round again, and their gradients with them.
-    for way, tensors, work, times in (("forward", 1.0, 1.0, 1.0 + again), ("backward", 2.0, FLASH_BACKWARD, 1.0)):
+    for way, tensors, work in (("forward", 1.0, 1.0), ("backward", 2.0, FLASH_BACKWARD)):
         hop = call(
             f"CP hop, {way}",
             collectives.transfer_time,
@@ -153,7 +156,8 @@ def _context_parallel(w: Work, p: Layout, e: Efficiencies, links: _Links, attend
         left = call(
             f"exposed CP hop, {way}", equations.exposed_time, communication=hop, behind=ring * work * attend / p.cp
         )
-        waits = waits + (p.cp - 1.0) * times * left
+        waits.append((p.cp - 1.0) * left)
+        hidden.append((p.cp - 1.0) * (hop - left))
     step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.cp_node_step, e.cp_network_step)
     gathering = call(
         "CP gathering",
@@ -166,7 +170,8 @@ def _context_parallel(w: Work, p: Layout, e: Efficiencies, links: _Links, attend
     gathered = call(
         "exposed CP gathering", equations.exposed_time, communication=gathering + gather * e.cp_start, behind=0.0
     )
-    return waits + (3.0 + again) * gathered
+    later = again * waits[0] + waits[1] + (2.0 + again) * gathered
+    return (waits[0] + gathered, later), (hidden[0], again * hidden[0] + hidden[1])
 
 
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
@@ -255,7 +260,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     )
     added = call("TP all-reduce", collectives.ring_all_reduce, bytes=message, ranks=p.tp, bandwidth=links.ring("tp"))
     tensor = added * (1.0 - e.tp_overlap)
-    context = _context_parallel(w, p, e, links, attend, call)
+    shown, hidden = _context_parallel(w, p, e, links, attend, call)
+    context = shown[0] + shown[1]
     near_experts = links.place.inside["ep"]
     dispatch = call(
         "expert dispatch",
@@ -302,11 +308,19 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             0.0,
         ),
     )
-    exposed = call("exposed gathering, forward", equations.exposed_time, communication=gather, behind=first) + call(
+    # While keys and values are on the same links, they carry no weights; on other links they travel at the same time.
+    same_links = where(links.place.leaves["cp"], near < shards, near >= shards)
+    beside = [where(same_links, -covered, open) for covered, open in zip(hidden, shown, strict=True)]
+    exposed = call(
+        "exposed gathering, forward",
+        equations.exposed_time,
+        communication=gather,
+        behind=first + beside[0],
+    ) + call(
         "exposed gathering, backward",
         equations.exposed_time,
         communication=(1.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)) * gather,
-        behind=busy,
+        behind=busy + beside[1],
     )
     exposed = exposed / where(whole_step > 0, micro_batches, 1.0)
 
