@@ -326,7 +326,7 @@ def test_the_products_found_hold_the_matrix_work(name: str) -> None:
 
     for kernel in kernels(hlo.estimate(PROGRAMS[name], "H100").parts):
         for node in kernel.nodes:
-            if node.cost.matrix_flops:
+            if node.cost.matrix_flops and not node.cost.ground:  # a call priced as a whole tells no product
                 g = node.cost.gemm
                 assert g is not None
                 work = 2 * g.batch * g.m * g.n * g.k

@@ -390,6 +390,16 @@ def test_a_kernel_named_attention_is_taken_for_one() -> None:
     assert any("by its name (mha_forward), without a mask" in note for note in found.notes)
 
 
+@pytest.mark.independent
+def test_an_attention_beside_arrays_is_priced_by_the_roofline() -> None:
+    device = catalog.device("TPU-v5e")
+    arrays = estimators.SystolicEstimator(device, estimators.SystolicArray(128, 128, 1e9))
+    found = hlo.estimate(load("attention_tpu"), device, estimator=arrays)
+    assert found.compute_s == pytest.approx(
+        max(8640266240 / device.peak_flops["bf16"], 16777216 / device.memory_bandwidth)
+    )
+
+
 def config(mask: str = "NO_MASK", tokens: int = 1024, seen: int = 1024, window: int = 0) -> str:
     shape = {"dimensions": ["2", "8", str(tokens), str(seen)]}
     inner = {"intermediate_tensor_shape": shape, "mask_type": mask, "sliding_window_length": window}

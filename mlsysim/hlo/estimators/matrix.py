@@ -57,8 +57,11 @@ class SystolicEstimator:
         times = self.gemm_times(gemms_of(kernels))
         parts = {self.name: 0.0, self.rest.name: 0.0}
         for kernel, count in kernels:
-            products = fsum(self._product(node.cost.gemm, times) for node in kernel.nodes if node.cost.matrix_flops)
-            other = self.rest.clock.without_products(kernel)
+            work = [node.cost for node in kernel.nodes if node.cost.matrix_flops]
+            products = fsum(self._product(cost.gemm, times) for cost in work if not cost.ground)
+            # A call that is priced as a whole, such as a fused attention, tells no product: the device's own roofline prices it
+            whole = any(cost.ground for cost in work)
+            other = self.rest.clock.seconds(kernel) if whole else self.rest.clock.without_products(kernel)
             parts[self.name if products > other else self.rest.name] += count * max(products, other)
         seconds = fsum(parts.values())
         return RunTime(seconds, seconds, seconds, self.name, {k: v for k, v in parts.items() if v})
