@@ -148,6 +148,7 @@ class Estimate:
             self.total_s,
             self.pricing.low_s,
             self.pricing.high_s,
+            *([] if self.bound_s is None else [self.bound_s]),
         )
         messages = [(m.count, m.time_s) for m in self.collectives]
         ends = [end for span in self.timeline.spans for end in span]
@@ -165,6 +166,7 @@ class Estimate:
             near(self.comm_s, fsum(count * time for count, time in messages)),
             near(self.compute_s, fsum(self.pricing.seconds.values())),
             self.matrix_flops <= self.flops * (1 + 1e-9),
+            self.bound_s is None or self.bound_s <= self.total_s * (1 + 1e-9),
         )
         if not all(together):
             raise ValueError("totals that contradict each other")
