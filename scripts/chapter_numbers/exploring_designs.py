@@ -84,6 +84,14 @@ def _degrees(found: Searched) -> str:
     return " ".join(f"{name.upper()} {row[name]}" for name in ("tp", "pp", "cp", "dp") if row[name] > 1)
 
 
+def _sixteen(llama: Searched, mtnlg: Searched) -> float:
+    """How much longer than the best step the best one with TP 16 over two nodes is."""
+    if mtnlg.everything.best().row(0)["tp"] != 16:
+        raise AssertionError("chapter 13 says that the best plan for MT-NLG has TP 16")
+    fitting = llama.everything.fitting
+    return float(fitting["time"][fitting["tp"] == 16].min() / llama.everything.best()["time"][0] - 1)
+
+
 def _leaving() -> float:
     """Throughput per GPU that the calibrated model loses from TP 8 to TP 16 on nodes of eight, for a 3B model."""
     shape = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
@@ -201,6 +209,7 @@ def numbers() -> dict[str, Any]:
         "corner": {
             "datasheet": _degrees(datasheet),
             "calibrated": _degrees(llama),
+            "sixteen": _share(_sixteen(llama, found["mtnlg"])),
             "leaving": _share(_leaving(), 0),
             "hidden": _share(calibrated.tp_overlap, 0),
         },
