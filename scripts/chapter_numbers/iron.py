@@ -68,6 +68,7 @@ def numbers() -> dict[str, Any]:
         "a100": {
             "gemm": f"{validation.gemm_efficiency('a100'):.2f}",
             "gemm_small": f"{validation.gemm_efficiency('a100', 1024):.2f}",
+            "gemm_large": f"{validation.gemm_efficiency('a100', 16384):.2f}",
             "dot": f"{validation.stream_efficiency('a100', 'dot'):.2f}",
             "triad": f"{validation.stream_efficiency('a100', 'triad'):.2f}",
             "corner_tokens": f"{corner(a100):.0f}",
