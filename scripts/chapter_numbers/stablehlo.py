@@ -162,7 +162,7 @@ def numbers() -> dict[str, Any]:
         "loop": {
             "scan_bytes": _moved(scans["scan"].bytes),
             "sm_bytes": _moved(scans["sm"].bytes),
-            "slower": units.percent(scans["scan"].compute_s / scans["sm"].compute_s - 1, 0),
+            "slower": _share(scans["scan"].compute_s / scans["sm"].compute_s - 1, 0),
             "turns": f"{equations.trip_count(0, 7, 1):g}",
             "xla": units.format(scanned.flops, "FLOP", 4),
             "right": units.format(unrolled.flops, "FLOP", 4),
