@@ -268,14 +268,23 @@ def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
     ids=["simulate", "sweep"],
 )  # fmt: skip
 def test_an_interrupt_is_one_line_and_130(command: list[str]) -> None:
-    code = f"import sys; from mlsysim import cli; print('ready', file=sys.stderr, flush=True); sys.exit(cli.main({command!r}))"
+    # A shell's background jobs are born deaf to interrupts; a person's terminal is not.
+    code = f"""import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from mlsysim import cli
+print("ready", file=sys.stderr, flush=True)
+sys.exit(cli.main({command!r}))"""
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as child:
-        assert child.stderr is not None and child.stderr.readline() == "ready\n"
-        time.sleep(1.0)  # well inside the work, which takes many seconds
-        child.send_signal(signal.SIGINT)
-        assert (child.stderr.read(), child.wait(timeout=30)) == ("mlsysim: interrupted\n", 130)
+        try:
+            assert child.stderr is not None and child.stderr.readline() == "ready\n"
+            time.sleep(1.0)  # well inside the work, which takes many seconds
+            child.send_signal(signal.SIGINT)
+            _, said = child.communicate(timeout=300)
+        finally:
+            child.kill()
+    assert (said, child.returncode) == ("mlsysim: interrupted\n", 130)
 
 
 @pytest.mark.parametrize(
