@@ -122,6 +122,7 @@ class Equation:
     result: str
     domains: Mapping[str, Domain]
     relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
+    may_be_infinite: bool  # inf is an answer: never
     source: str
     where: str
 
@@ -339,6 +340,7 @@ def equation(
             result=units["return"],
             domains=MappingProxyType(domains),
             relations=tuple(relations),
+            may_be_infinite=may_be_infinite,
             source=source,
             where=where,
         )

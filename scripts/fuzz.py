@@ -373,9 +373,9 @@ def run_equations(case: Case) -> str:
                 isinstance(expected, (int, float)) or hasattr(expected, "dtype"),
                 f"a {type(expected).__name__} came out",
             )
+            number = np.asarray(float(expected) if isinstance(expected, int) else expected)
             need(
-                bool(np.isfinite(float(expected) if isinstance(expected, int) else expected).all()),
-                f"{expected} came out",
+                not np.isnan(number).any() if eq.may_be_infinite else np.isfinite(number).all(), f"{expected} came out"
             )
         try:
             typed = {name: _as_kind(v, kind) for name, v in given.items()}

@@ -597,7 +597,7 @@ DRAWN = ["--rate", "2", "--requests", "9", "--prompt-tokens", "50", "--output-to
         (["--trace", "x.csv", "--calibration", "c.json"], "add --tier 1"),
         (["--trace", "x.csv", "--tier", "2"], "invalid choice"),
         ([*DRAWN, "--requests", "100000000"], "above 2,097,152, as many as a trace may have"),
-        ([*DRAWN, "--requests", "1" + 30 * "0"], "more than 10^15"),
+        ([*DRAWN, "--requests", "1" + 30 * "0"], "is beyond 2^53"),
         ([*DRAWN, "--arrival-cv", "1e308"], "between 1e-06 and 100"),
         ([*DRAWN, "--arrival-cv", "5e-324"], "between 1e-06 and 100"),
         ([*DRAWN, "--length-cv", "5e-324"], "or be 0 for equal lengths"),

@@ -29,7 +29,7 @@ GROUPS = {
     "checking": ("validate", "grade"),
 }
 _LONGEST = 1000  # characters of an error
-_REPEATED = ("run_as",)  # options that may be given any number of times, also none
+_REPEATED = ("run_as", "custom_call")  # options that may be given any number of times, also none
 
 
 def _parser(command: str) -> Parser:

@@ -165,10 +165,10 @@ def kv_blocks(config: Config, deployment: Deployment, tokens: int, sequences: in
         raise InputError(f"serving: dp = {deployment.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
     d = deployment
     reserve = reserve_of(config, d, tokens, sequences)
-    budget = kv_budget(device_memory(d.device), d.weight_memory, 1.0, config.gpu_memory_utilization, reserve)
-    m = d.model
-    token = d.token_bytes / min(d.split.tp, d.work.kv_shards)
-    blocks = int(budget // (token * config.block_tokens))
+    memory, share, m = device_memory(d.device), config.gpu_memory_utilization, d.model
+    block = d.token_bytes / min(d.split.tp, d.work.kv_shards) * config.block_tokens
+    fits = d.weight_memory <= share * memory - reserve
+    blocks = int(kv_budget(memory, d.weight_memory, 1.0, share, reserve) // block) if fits else 0
     if blocks < 1:
         raise InputError(
             f"serving: {d.weight_memory / 1e9:.1f} GB of weights and {reserve / 1e9:.1f} GB of activations for {m.name} leave no room for "

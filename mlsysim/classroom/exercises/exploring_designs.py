@@ -492,7 +492,10 @@ _E9 = Exercise(
     unit="1",
     options=_JOB
     | {
+        # sizes at which some plan as fast as these does not fit
+        "model": Options(("Llama-3.1-8B", "Llama-2-13B"), "", "model"),
         "nodes": Options((2,), "1", "DGX-H100 nodes of 8 devices"),
+        "global_batch": Options((64, 96, 128, 192, 256), "1", "sequences per step"),
         "seq": Options((4096,), "1", "tokens per sequence"),
         "share": Options((0.1, 0.15, 0.2, 0.25), "%", "how much longer"),
     },
