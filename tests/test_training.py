@@ -340,7 +340,7 @@ def test_weights_and_keys_hide_once_on_the_same_links_and_both_on_others() -> No
     dense = replace(WORK, expert_params=0.0, active_expert_params=0.0, top_k=0)
     gather = 3 * 2 * 2e8 * 31 / 32 / (0.8 * 8e6)  # forward, backward and the gradients, one rank per adapter of eight
 
-    def layer(attention: float, **changes: Any) -> float:
+    def layer(attention: float, **changes: int) -> float:
         layout = Layout(32, 16384, dp=16, cp=2, weight_shards=32, optimizer_shards=32, attended=8192)
         t = step(replace(layout, **changes), dense, slow, replace(REAL, attention=attention))
         return float(t.gemm + t.attention + t.elementwise + t.context_parallel + t.weight_gather) / (32 * 2)
@@ -350,7 +350,7 @@ def test_weights_and_keys_hide_once_on_the_same_links_and_both_on_others() -> No
     # 16 ranks of one copy on two domains: keys and values cross the same adapters, hidden or not
     block = 2 * 2 * 16384 / 16 * 8 * 128
     ring = 3 * 15 * block / (0.8 * 1e6)
-    far = dict(dp=2, cp=16)
+    far: dict[str, int] = {"dp": 2, "cp": 16}
     copies = 16  # sequences of the batch on each of the two data-parallel ranks, where there were two
     assert layer(0.4, **far) * 2 / copies == pytest.approx(gather + ring)
     assert layer(4e-9, **far) * 2 / copies > gather + ring
