@@ -1,5 +1,6 @@
 """Notebooks: executed as committed, the same from two clean copies, small, quick, and nbval really compares."""
 
+import ast
 import base64
 import importlib.util
 import io
@@ -130,6 +131,17 @@ def test_every_cell_that_prints_keeps_its_output(notebook: Path) -> None:
         ) or "explore(" in cell.source
         if speaks or cell.source.startswith("#| label:"):
             assert cell.outputs, f"{cell.id} prints or is embedded, and stores no output"
+
+
+def test_what_a_notebook_draws_and_prints_has_no_raw_label_and_no_us(notebook: Path) -> None:
+    """What stands in a picture, the check of the pages cannot read."""
+    for cell in code_cells(notebook):
+        if cell.id == "install":
+            continue
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = re.search(r"(?<![\w-])(?:eq|tbl|fig|sec)-[a-z]|\(us\)", node.value)
+                assert found is None, f"{cell.id}: {node.value[:80]!r}"
 
 
 def test_size_metadata_and_pictures(notebook: Path) -> None:
