@@ -154,7 +154,9 @@ class _Writer:
         origin = _origin(module)
         if origin is not None:
             self.put("version", origin.encode())
-        elif isinstance(value, ModuleType):
+            if "<" not in getattr(value, "__qualname__", ""):
+                return  # its name says which it is; lambdas and functions made inside others share theirs
+        if isinstance(value, ModuleType):
             source = getattr(value, "__file__", None)
             self.put("source", Path(source).read_bytes() if source else b"")
         elif isinstance(value, type):

@@ -193,6 +193,13 @@ def test_a_store_belongs_to_one_sweep(tmp_path: Path) -> None:
         sweep(volume, axes, store=tmp_path / "one")
 
 
+def test_functions_of_a_package_that_share_a_name_are_told_apart() -> None:
+    """Every lambda of a module is called <lambda>, whoever wrote the module."""
+    ours = {"__name__": "mlsysim.digests"}
+    one, same, other = (eval(text, ours) for text in ("lambda x: x + 1", "lambda x: x + 1", "lambda x: x + 2"))
+    assert content(one) == content(same) != content(other)
+
+
 @pytest.mark.independent
 def test_a_store_tells_values_apart_that_look_alike(tmp_path: Path) -> None:
     """The content counts to the last element, not what ``repr`` shows of it."""

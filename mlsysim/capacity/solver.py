@@ -311,7 +311,7 @@ def load(
     >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
     >>> result = load(r, rate=17.0, replicas=2)
     >>> round(result.utilisation, 3), round(result.running, 1), round(result.ttft_quantile, 2)
-    (0.861, 85.4, 0.38)
+    (0.861, 85.4, 0.41)
     """
     _check("load", replica, replicas, quantile, ttft, itl)
     check_argument("load", "rate", rate, "1/s", _POSITIVE)
@@ -414,7 +414,7 @@ def max_rate(
     >>> from mlsysim.capacity import replica
     >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
     >>> round(max_rate(r, 2, ttft=0.5).rate, 1)
-    17.7
+    17.6
     """
     _check("max_rate", replica, replicas, quantile, ttft, itl)
     low, high = 0.0, replicas * replica.capacity
