@@ -1,14 +1,9 @@
 """How many sequences run at the same time: what memory is left for cache, over what one sequence holds."""
 
-from mlsysim import units
 from mlsysim._numeric import Num
 from mlsysim.equations import FRACTION, POSITIVE, equation
 
 AT_LEAST_ONE = "[1, inf)"
-
-
-def _shown(value: Num, unit: str) -> str:
-    return units.format(getattr(value, "magnitude", value), unit)  # a quantity without its unit
 
 
 @equation(
