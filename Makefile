@@ -43,7 +43,7 @@ validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate
 
 mutations: setup ## plant every mistake of tests/mutations.toml (make test plants every sixth)
-	MLSYSIM_ALL_MUTATIONS=1 $(PY) -m pytest -q tests/test_mutations.py
+	MLSYSIM_ALL_MUTATIONS=1 $(PY) -m pytest -q tests/house/test_mutations.py
 
 notebooks: setup ## re-execute every notebook and write it back in canonical form
 	$(PY) scripts/run_notebooks.py

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import long_program
 
-from mlsysim import catalog, explore, fidelity, hlo, inference, roofline, serving, training
+from mlsysim import catalog, explore, hlo, inference, roofline, serving, serving_steps, training
 from mlsysim.explore import Columns
 from mlsysim.parallelism import Plan
 
@@ -174,7 +174,7 @@ def test_run_the_notebooks(benchmark: Any) -> None:
 @pytest.mark.benchmark(group="serving")
 def test_a_hundred_thousand_requests(benchmark: Any) -> None:
     """200 output tokens each, on one core."""
-    model = fidelity.step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    model = serving_steps.step_model(inference.deploy("Llama-3.1-8B", "H100"))
     load = serving.load(serving.poisson(40.0, 100_000), 256, 200)
     found = benchmark.pedantic(lambda: serving.simulate(model, load), rounds=1)
     benchmark.extra_info["mean_batch"] = found.mean_batch

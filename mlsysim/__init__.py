@@ -21,7 +21,7 @@ _SUBMODULES = (
     "energy",
     "equations",
     "explore",
-    "fidelity",
+    "serving_steps",
     "flops",
     "hlo",
     "inference",

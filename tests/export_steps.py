@@ -1,4 +1,4 @@
-"""Runs exported training steps on two forced CPU devices, for tests/test_export.py; prints what it measures as JSON."""
+"""Runs exported training steps on two forced CPU devices, for tests/hlo/test_export.py; prints what it measures as JSON."""
 
 import json
 import sys

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mlsysim.catalog import Model
-from mlsysim.fidelity import Batch
 from mlsysim.serving import Request
+from mlsysim.serving_steps import Batch
 
 
 @dataclass(eq=False)

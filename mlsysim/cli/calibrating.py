@@ -3,11 +3,11 @@
 import argparse
 import sys
 
-from mlsysim import fidelity, inference, serving, units
+from mlsysim import inference, serving, serving_steps, units
 from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, print_json
 from mlsysim.errors import InputError
-from mlsysim.fidelity import calibration
 from mlsysim.files import check_writable
+from mlsysim.serving_steps.calibrating import calibration
 
 UNSTATED = "unstated"  # a version that nobody gave: it equals none that somebody gives
 
@@ -15,7 +15,7 @@ UNSTATED = "unstated"  # a version that nobody gave: it equals none that somebod
 def _measured(args: argparse.Namespace) -> list[calibration.Request]:
     """Every request of the traces beside its simulation; each file is a run of its own."""
     device = pick_device(args.device, args.device_file)
-    steps = fidelity.step_model(inference.deploy(pick_model(args.model), device, tp=args.tp))
+    steps = serving_steps.step_model(inference.deploy(pick_model(args.model), device, tp=args.tp))
     config = serving.Config(
         max_num_batched_tokens=args.max_num_batched_tokens,
         max_num_seqs=args.max_num_seqs,
@@ -72,7 +72,7 @@ def _calibrate(args: argparse.Namespace) -> None:
 
 
 def _bench(args: argparse.Namespace) -> None:
-    from mlsysim.fidelity import microbench, microbench_gpu
+    from mlsysim.serving_steps.measuring import microbench, microbench_gpu
 
     def say(text: str) -> None:
         print(f"measuring {text} ...", file=sys.stderr)

@@ -9,8 +9,8 @@ from mlsysim.cli.arguments import efficiency, quantity
 from mlsysim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlsysim.hlo.calls import CallPrice
     from mlsysim.hlo.estimators import Estimator, SystolicArray
+    from mlsysim.hlo.reader.calls import CallPrice
 
 NAMES = ("roofline", "systolic", "scalesim", "profile", "composite")
 _OF_ARRAYS = ("array", "arrays", "clock", "dataflow")
@@ -150,7 +150,7 @@ def _made(name: str, args: argparse.Namespace, device: Device) -> "Estimator":
             device, array, args.scalesim_python, memory_efficiency=args.memory_efficiency
         )
     if name == "profile":
-        from mlsysim.hlo.estimators.profiling import ProfilingEstimator
+        from mlsysim.hlo.profiler.profiling import ProfilingEstimator
 
         return ProfilingEstimator(args.file, args.platform or "cpu")
     return estimators.RooflineEstimator(device, args.efficiency, args.memory_efficiency, _run_as(args.run_as))

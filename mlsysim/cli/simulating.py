@@ -8,7 +8,7 @@ from typing import Any
 from mlsysim import inference, serving, units
 from mlsysim.cli.arguments import Commands, device_options, pick_device, pick_model, print_json, quantity
 from mlsysim.errors import InputError
-from mlsysim.fidelity import StepModel, step_model
+from mlsysim.serving_steps import StepModel, step_model
 
 _DRAWN = ("rate", "requests", "prompt_tokens", "output_tokens")
 
@@ -54,7 +54,7 @@ def _simulate(args: argparse.Namespace) -> None:
     )
     calibration: Any = None
     if args.tier == 1:
-        from mlsysim.fidelity.calibration import load_calibration
+        from mlsysim.serving_steps.calibrating.calibration import load_calibration
 
         calibration = load_calibration(args.calibration)
         calibration.check(model=model.name, device=device.name, tp=args.tp, engine_version=args.engine_version)
@@ -81,7 +81,7 @@ def _rates(steps: StepModel) -> str:
         kind for kind in fields(steps.rates) if not getattr(steps.rates, kind.name).origin.startswith("not measured")
     ]
     measured = "measured on it" if own else "measured on other devices"
-    return f"what kernels reach of the datasheet of {device}, {measured} (mlsysim.fidelity.rates)"
+    return f"what kernels reach of the datasheet of {device}, {measured} (mlsysim.serving_steps.rates)"
 
 
 def _saturated(full: serving.Saturation) -> str:

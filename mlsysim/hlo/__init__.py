@@ -6,10 +6,11 @@ Reading StableHLO text needs jaxlib (extra ``hlo``); a program in its JSON form 
 from mlsysim.hlo import losses
 from mlsysim.hlo.estimate import Estimate, Links, estimate
 from mlsysim.hlo.fabric import Fabric
-from mlsysim.hlo.form import from_json, to_json
-from mlsysim.hlo.program import Block, Op, Program, TensorType
+from mlsysim.hlo.reader.form import from_json, to_json
+from mlsysim.hlo.reader.program import Block, Op, Program, TensorType
+from mlsysim.hlo.reader.stablehlo import parse, read
 from mlsysim.hlo.samples import sample, samples
-from mlsysim.hlo.stablehlo import parse, read
+from mlsysim.hlo.work import equations
 
 __all__ = [
     "Block",
@@ -19,6 +20,7 @@ __all__ = [
     "Op",
     "Program",
     "TensorType",
+    "equations",
     "estimate",
     "from_json",
     "losses",

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 
 from mlsysim.hlo.estimators.roofline import weighted
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
-from mlsysim.hlo.items import Graph
+from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.fusing.items import Graph
 from mlsysim.hlo.roofline import Roofline
 
 

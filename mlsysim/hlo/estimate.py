@@ -12,24 +12,24 @@ from typing import Any
 from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
-from mlsysim.hlo import slicing
 from mlsysim.hlo.bound import bound
-from mlsysim.hlo.calls import CallPrice
 from mlsysim.hlo.estimators.base import Estimator
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
 from mlsysim.hlo.estimators.pricing import Prices, Pricing
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
-from mlsysim.hlo.form import read_bounded
-from mlsysim.hlo.fusion import kernels
-from mlsysim.hlo.graph import build
-from mlsysim.hlo.items import Collective
-from mlsysim.hlo.joining import Machine, copy_kept
-from mlsysim.hlo.limits import no_collection
-from mlsysim.hlo.program import Program
+from mlsysim.hlo.fusing import slicing
+from mlsysim.hlo.fusing.fusion import kernels
+from mlsysim.hlo.fusing.graph import build
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.joining import Machine, copy_kept
+from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.hlo.reader.calls import CallPrice
+from mlsysim.hlo.reader.form import read_bounded
+from mlsysim.hlo.reader.limits import no_collection
+from mlsysim.hlo.reader.program import Program
+from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
-from mlsysim.hlo.slicing import Region
-from mlsysim.hlo.stablehlo import read
 from mlsysim.network import exposed_communication
 
 Network = Callable[[Collective], float]  # the time of one collective in s
@@ -277,7 +277,7 @@ def estimate(
         does not charge, so the estimate can only be longer for it. Not for an estimator that runs the operations.
     custom_calls : mapping, optional
         Prices of custom calls by target: (FLOPs, bytes) of one call, or a function of its attributes, operands and results that
-        returns them. They go before our own table (:mod:`mlsysim.hlo.calls`).
+        returns them. They go before our own table (:mod:`mlsysim.hlo.reader.calls`).
 
     Returns
     -------

@@ -14,8 +14,8 @@ from itertools import pairwise, product
 from math import fsum, prod
 
 from mlsysim.errors import InputError
-from mlsysim.hlo.groups import Groups
-from mlsysim.hlo.items import Collective
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.reader.groups import Groups
 from mlsysim.network import (
     ALGORITHMS,
     CONGESTION,

@@ -6,7 +6,7 @@ from functools import cached_property
 from mlsysim import roofline
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
-from mlsysim.hlo.fusion import Kernel
+from mlsysim.hlo.fusing.fusion import Kernel
 
 _PRECISION = {"bf16": "bf16", "f16": "fp16", "f64": "fp64", "complex<f64>": "fp64", "tf32": "tf32"}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlsysim import network
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.slicing import Region
 
 _STREAM = {"compute": "compute", "comm": "communication"}
 

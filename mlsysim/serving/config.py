@@ -8,9 +8,9 @@ from mlsysim._numeric import Num
 from mlsysim.capacity import USABLE, kv_budget
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
-from mlsysim.fidelity import Batch
 from mlsysim.inference import Deployment
 from mlsysim.serving.equations import activation_reserve
+from mlsysim.serving_steps import Batch
 
 # vLLM 0.11, EngineArgs, for its OpenAI API server: devices with at least so much memory, A100 excepted, and the others
 _LARGE = 70 * 2**30
@@ -19,7 +19,7 @@ BLOCK_TOKENS = 16  # vLLM's default block_size
 
 
 class StepTimes(Protocol):
-    """Anything that knows how long a step takes; a :class:`mlsysim.fidelity.StepModel` does."""
+    """Anything that knows how long a step takes; a :class:`mlsysim.serving_steps.StepModel` does."""
 
     def time(self, batch: Batch) -> Num:
         """Seconds of a step over the batch."""

@@ -23,9 +23,9 @@ of what changes in it, not of what runs.
 import math
 from collections import deque
 
-from mlsysim.fidelity import Batch
 from mlsysim.serving.config import Limits, StepTimes
 from mlsysim.serving.requests import Request
+from mlsysim.serving_steps import Batch
 
 
 class Freed:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlsysim.errors import InputError
-from mlsysim.fidelity import Batch
 from mlsysim.serving.config import Limits, StepTimes
 from mlsysim.serving.engine import seen
 from mlsysim.serving.equations import overload_wait, prompt_computed, saturation_rate
 from mlsysim.serving.requests import MAX_TOKENS, Request
+from mlsysim.serving_steps import Batch
 
 _UNSEEN = 2 * MAX_TOKENS  # a window that no sequence outgrows
 
@@ -62,7 +62,7 @@ def saturation(
     mean number of tokens that a running sequence holds, and every step has the mean share of prompts. Real steps
     differ from the mean one, so a played server completes less, most so where long prompts take steps for themselves.
 
-    >>> from mlsysim.fidelity import step_model
+    >>> from mlsysim.serving_steps import step_model
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving import Config, limits, load
     >>> model = step_model(deploy("Llama-3.1-8B", "H100"))

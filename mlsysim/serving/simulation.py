@@ -230,7 +230,7 @@ def simulate(
     Parameters
     ----------
     step_times : StepModel
-        As from :func:`mlsysim.fidelity.step_model`; anything with a method ``time(batch)`` serves.
+        As from :func:`mlsysim.serving_steps.step_model`; anything with a method ``time(batch)`` serves.
     requests : sequence of Request
         In any order; they come at their times whatever the server does (an open loop).
     config : Config, optional
@@ -254,7 +254,7 @@ def simulate(
     InputError, UnknownNameError
         A value out of range; a step time that is no positive number.
 
-    >>> from mlsysim.fidelity import step_model
+    >>> from mlsysim.serving_steps import step_model
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving import Request
     >>> model = step_model(deploy("Llama-2-7B", "H100"))

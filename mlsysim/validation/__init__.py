@@ -1,15 +1,22 @@
 """Predictions against published measurements."""
 
-from mlsysim.validation.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.validation.costs import PublishedCost, published_costs
-from mlsysim.validation.footprints import PublishedFootprint, published_footprint, published_footprints
-from mlsysim.validation.measurements import Measurement, cache_budgets, counts, failures, measurement, measurements
+from mlsysim.validation.measured.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
+from mlsysim.validation.measured.measurements import (
+    Measurement,
+    cache_budgets,
+    counts,
+    failures,
+    measurement,
+    measurements,
+)
+from mlsysim.validation.measured.plans import PublishedPlan, published_plan, published_plans
+from mlsysim.validation.measured.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
+from mlsysim.validation.measured.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
 from mlsysim.validation.metrics import effective_rows, error_factor, optimism, signed_error, skill
-from mlsysim.validation.plans import PublishedPlan, published_plan, published_plans
 from mlsysim.validation.predictors.inference import calibrated
 from mlsysim.validation.presets import calibrated_efficiencies, datasheet_efficiencies
-from mlsysim.validation.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
-from mlsysim.validation.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
+from mlsysim.validation.studies.costs import PublishedCost, published_costs
+from mlsysim.validation.studies.footprints import PublishedFootprint, published_footprint, published_footprints
 
 __all__ = [
     "ELEMENT_BYTES",

@@ -3,9 +3,11 @@
 import statistics
 from typing import Any
 
-from mlsysim import fidelity, units
-from mlsysim.fidelity import calibration, tiny
-from mlsysim.validation import serving_run, tiers
+from mlsysim import serving_steps, units
+from mlsysim.serving_steps.calibrating import calibration
+from mlsysim.serving_steps.measuring import tiny
+from mlsysim.validation import serving_run
+from mlsysim.validation.studies import tiers
 
 
 def _share(value: float, digits: int = 1) -> str:
@@ -27,7 +29,7 @@ def _slower(requests: list[calibration.Request], factor: float) -> list[calibrat
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 18."""
-    p = fidelity.profile("epyc-zen4-vm-1-thread")
+    p = serving_steps.profile("epyc-zen4-vm-1-thread")
     blocks = {q.at["block_bytes"]: q.value.median for q in p.scattered}
     small, large = min(blocks), max(blocks)
     pairs = [(c.value.median, *tiny.predictions(p, c)) for c in p.checks]
@@ -100,10 +102,10 @@ def numbers() -> dict[str, Any]:
             "ttft_relative": _share(_mean(scores["ttft_s", True, True], "tier1_error")),
             "spread": units.format(e2e.spread, "s", 2),
             "mean": units.format(mean_e2e, "s", 3),
-            "need": f"{fidelity.calibration_requests(e2e.spread, 0.01 * mean_e2e):.0f}",
+            "need": f"{serving_steps.calibration_requests(e2e.spread, 0.01 * mean_e2e):.0f}",
             "ttft_spread": units.format(ttft.spread, "s", 2),
             "ttft_mean": units.format(mean_ttft, "s", 2),
-            "ttft_need": f"{fidelity.calibration_requests(ttft.spread, 0.01 * mean_ttft):,.0f}",
+            "ttft_need": f"{serving_steps.calibration_requests(ttft.spread, 0.01 * mean_ttft):,.0f}",
             "warm": units.format(warm[0].prefill_s, "s", 3),
             "warm_next": units.format(warm[1].prefill_s, "s", 2),
         },

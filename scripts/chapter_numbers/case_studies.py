@@ -7,8 +7,10 @@ from typing import Any
 from mlsysim import catalog, hlo, memory, roofline, units
 from mlsysim.hlo.estimators import array
 from mlsysim.network.equations import hidden_share
-from mlsysim.validation import case_runs, case_studies, comparing, metrics
-from mlsysim.validation.case_studies import figure
+from mlsysim.validation import metrics
+from mlsysim.validation.scoring import comparing
+from mlsysim.validation.studies import case_runs, case_studies
+from mlsysim.validation.studies.case_studies import figure
 
 _STEP = "llama3-500m"
 _NAMES = list(case_runs.GENERATIONS)

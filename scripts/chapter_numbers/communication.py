@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlsysim import catalog, collectives, communication, units
-from mlsysim.validation import collective_checks as checks
-from mlsysim.validation.measurements import collectives as measured
+from mlsysim.validation.measured import collective_checks as checks
+from mlsysim.validation.measured.measurements import collectives as measured
 
 
 def _time(value: float, digits: int = 3) -> str:

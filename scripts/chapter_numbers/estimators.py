@@ -3,9 +3,10 @@
 from typing import Any
 
 from mlsysim import catalog, hlo, units
-from mlsysim.hlo import estimators, systolic
-from mlsysim.hlo.estimators.profiled import profiled
-from mlsysim.hlo.items import Collective
+from mlsysim.hlo import estimators
+from mlsysim.hlo.estimators import systolic
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.profiler.profiled import profiled
 
 _LLAMA, _RESNET = "llama100m_train_fsdp4.sm", "resnet50_train_dp4.sm"
 _PAPER_CORE = 63.3e12  # hespas2026, peak of a core of TPU v3

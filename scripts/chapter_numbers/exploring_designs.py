@@ -8,8 +8,8 @@ from mlsysim.catalog import Model
 from mlsysim.explore import plan
 from mlsysim.parallelism import Plan
 from mlsysim.validation import reality
-from mlsysim.validation.conformal import MIN_GROUPS, GroupedErrors
-from mlsysim.validation.searched import Searched, search_published
+from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors
+from mlsysim.validation.studies.searched import Searched, search_published
 
 _JOBS = {
     "llama": "llama3-405b-16k",

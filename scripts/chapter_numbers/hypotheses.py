@@ -4,11 +4,12 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from mlsysim import catalog, fidelity, units, validation
-from mlsysim.fidelity import BASELINE, TIER_0, Rungs, sweeps
+from mlsysim import catalog, serving_steps, units, validation
 from mlsysim.inference import deploy
-from mlsysim.validation import experiments, ladder
-from mlsysim.validation.ladder import LadderScore
+from mlsysim.serving_steps import BASELINE, TIER_0, Rungs
+from mlsysim.serving_steps.claims import sweeps
+from mlsysim.validation.studies import experiments, ladder
+from mlsysim.validation.studies.ladder import LadderScore
 
 SYNC = "synchronous"
 
@@ -30,7 +31,7 @@ def _alone(rungs: Rungs) -> LadderScore:
 
 
 def _h1() -> dict[str, str]:
-    before, after = (_alone(r) for r in experiments.sides(fidelity.hypothesis("H1")))
+    before, after = (_alone(r) for r in experiments.sides(serving_steps.hypothesis("H1")))
     by_pair = {pair: experiments.gains(before, after, pair) for pair in experiments.PAIRS}
     flat = experiments.gains(before, _alone(replace(BASELINE, bandwidth="flat")))
     return {
@@ -41,7 +42,7 @@ def _h1() -> dict[str, str]:
 
 
 def _h2() -> dict[str, str]:
-    before, after = (_alone(r) for r in experiments.sides(fidelity.hypothesis("H2")))
+    before, after = (_alone(r) for r in experiments.sides(serving_steps.hypothesis("H2")))
     splits = experiments.constant_splits(before)
     left = experiments.residuals()
     layers = {n: catalog.model(validation.serving_run(n).model).layers for n in left}
@@ -76,7 +77,7 @@ def _first() -> dict[str, str]:
     return {
         "prefill": ms(run.requests[0].prefill_s),
         "ttft": ms(first),
-        "shift": ms(fidelity.outlier_shift(first, mean(others), len(others) + 1)),
+        "shift": ms(serving_steps.outlier_shift(first, mean(others), len(others) + 1)),
         "mean": ms(run.mean("ttft")),
         "median": ms(run.median("ttft") or 0.0),
         "error_mean": share(found.error("ttft"), 0, True),
@@ -130,7 +131,7 @@ def _forms(low: LadderScore, top: LadderScore) -> dict[str, dict[str, str]]:
             "naive": share(validation.skill(changes["bilinear"], changes["nearest"])),
             "jumps": f"{jumps['nearest']}",
             "jumps_after": f"{jumps['bilinear']}",
-            "drop": share(float(fidelity.jump(batch[22], batch[23], 23, 24))),
+            "drop": share(float(serving_steps.jump(batch[22], batch[23], 23, 24))),
         },
     }
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from mlsysim import catalog, kernels, roofline, units, validation
 from mlsysim.catalog import Device
-from mlsysim.validation import scoring, shipped
+from mlsysim.validation import scoring
+from mlsysim.validation.studies import shipped
 
 
 def numbers() -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 from mlsysim import hlo, units
 from mlsysim.hlo import chakra, losses
 from mlsysim.hlo.chakra import steps
-from mlsysim.hlo.estimators.profiled import profiled
-from mlsysim.validation.brackets import ACCEL_SIM, brackets
-from mlsysim.validation.case_studies import figure
+from mlsysim.hlo.profiler.profiled import profiled
+from mlsysim.validation.studies.brackets import ACCEL_SIM, brackets
+from mlsysim.validation.studies.case_studies import figure
 
 _DEVICE = "A100-SXM4-40GB"
 _MICRO = 1e-6

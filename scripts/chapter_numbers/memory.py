@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim import catalog, memory, transformer, units
 from mlsysim.validation import signed_error
-from mlsysim.validation.memory_checks import MemoryCheck, memory_check, memory_checks
+from mlsysim.validation.measured.memory_checks import MemoryCheck, memory_check, memory_checks
 
 
 def _gb(value: Any) -> str:

@@ -4,11 +4,12 @@ import math
 from typing import Any
 
 from mlsysim import inference, transformer, units
-from mlsysim.fidelity import Batch, expert_claims, experts, infersim, step_model
-from mlsysim.fidelity.expert_claims import PUBLISHED, SETTING, both, own_rate
-from mlsysim.fidelity.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS, TILE, ExpertLayer, expert_layer
 from mlsysim.inference import deploy
-from mlsysim.validation.collective_checks import measured_collective
+from mlsysim.serving_steps import Batch, experts, step_model
+from mlsysim.serving_steps.claims import expert_claims, infersim
+from mlsysim.serving_steps.claims.expert_claims import PUBLISHED, SETTING, both, own_rate
+from mlsysim.serving_steps.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS, TILE, ExpertLayer, expert_layer
+from mlsysim.validation.measured.collective_checks import measured_collective
 
 
 def _pieces() -> float:

@@ -5,7 +5,8 @@ from typing import Any
 from mlsysim import catalog, hlo, network, units
 from mlsysim.hlo import estimators
 from mlsysim.network import collective_time, parse
-from mlsysim.validation import case_runs, network_checks
+from mlsysim.validation.measured import network_checks
+from mlsysim.validation.studies import case_runs
 
 
 def _time(value: float) -> str:

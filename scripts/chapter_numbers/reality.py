@@ -3,9 +3,10 @@
 from typing import Any
 
 from mlsysim import catalog, intervals, parallelism, units, validation
-from mlsysim.validation import peers, reality
+from mlsysim.validation import reality
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.reality import ClassCheck, simple
+from mlsysim.validation.studies import peers
 
 FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2608"}
 

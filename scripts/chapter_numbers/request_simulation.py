@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import capacity, catalog, inference, serving, units
-from mlsysim.fidelity import Batch, step_model
+from mlsysim.serving_steps import Batch, step_model
 
 _PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs
 

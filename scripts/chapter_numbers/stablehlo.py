@@ -4,11 +4,12 @@ import math
 from typing import Any
 
 from mlsysim import catalog, hlo, roofline, units
-from mlsysim.hlo import Estimate, counts, equations
-from mlsysim.hlo.convolution import valid_positions
-from mlsysim.hlo.fusion import Kernel, kernels
-from mlsysim.hlo.graph import build
-from mlsysim.hlo.items import Node
+from mlsysim.hlo import Estimate
+from mlsysim.hlo.fusing.fusion import Kernel, kernels
+from mlsysim.hlo.fusing.graph import build
+from mlsysim.hlo.fusing.items import Node
+from mlsysim.hlo.work import counts, equations
+from mlsysim.hlo.work.convolution import valid_positions
 
 _STEPS = {"mlp": "mlp_train_dp8", "dp8": "tf1l_train_dp8", "fsdp8": "tf1l_train_fsdp8", "tp4": "tf1l_train_dp2tp4"}
 _TOKENS = (32768, 64)  # of a router: tokens and experts

@@ -3,9 +3,19 @@
 from itertools import pairwise
 from typing import Any
 
-from mlsysim import catalog, fidelity, kernels, units, validation
-from mlsysim.fidelity import DATASHEET, Batch, Rates, Rungs, StepModel, products_table, rates, shipped_rates, step_model
+from mlsysim import catalog, kernels, serving_steps, units, validation
 from mlsysim.inference import deploy
+from mlsysim.serving_steps import (
+    DATASHEET,
+    Batch,
+    Rates,
+    Rungs,
+    StepModel,
+    products_table,
+    rates,
+    shipped_rates,
+    step_model,
+)
 
 
 def _share(value: float, digits: int = 0) -> str:
@@ -56,7 +66,7 @@ def _lookup() -> dict[str, str]:
         decoding = [_products(m, Batch(decodes=b, context=512 * b)) for b in batches]
         prompts = [_products(m, Batch.of(m.model, prefills=[(s, 0)])) for s in lengths]
         if look != "rates":
-            found[f"{look}_jumps"] = str(fidelity.jumps(decoding, batches) + fidelity.jumps(prompts, lengths))
+            found[f"{look}_jumps"] = str(serving_steps.jumps(decoding, batches) + serving_steps.jumps(prompts, lengths))
         found[f"{look}_prompt"] = str(sum(abs(b / a - 1) >= 0.05 for a, b in pairwise(prompts)))
         if look == "nearest":
             at = min(range(1, 256), key=lambda i: decoding[i] / decoding[i - 1])
@@ -118,7 +128,7 @@ def numbers() -> dict[str, Any]:
     ours, b = _alone(chat)
     terms = ours.terms(b)
     r = rates("H100")
-    starts = fidelity.kernel_starts(32, 9, r.products_16bit.start, 1, r.decode_attention.start)
+    starts = serving_steps.kernel_starts(32, 9, r.products_16bit.start, 1, r.decode_attention.start)
     h100 = catalog.device("H100")
     known = shipped_rates()
     gemm, decode = known["H100-SXM5-80GB"]["products_8bit"], known["H100-SXM5-80GB"]["decode_attention"]
@@ -127,7 +137,7 @@ def numbers() -> dict[str, Any]:
     low = table.efficiency(8, 4096, 11008)
     cold = validation.serving_run("llama-2-7b-train-0").requests[0]
     warm = validation.serving_run("llama-2-7b-train-0").median("ttft") or 0.0
-    split = [p.n for p in fidelity.layer_products(m, fused=False)[:3]]
+    split = [p.n for p in serving_steps.layer_products(m, fused=False)[:3]]
     return {
         "predict": {
             "answers": _ms(pure.time),
@@ -137,7 +147,7 @@ def numbers() -> dict[str, Any]:
             "saved": _share(1 - mixed.time / (pure.time + first.time)),
         },
         "shapes": {
-            "fused": f"{fidelity.fused_width(m.heads, m.kv_heads, m.head_dim):,.0f}",
+            "fused": f"{serving_steps.fused_width(m.heads, m.kv_heads, m.head_dim):,.0f}",
             "query": f"{split[0]:,.0f}",
             "key": f"{split[1]:,.0f}",
         },

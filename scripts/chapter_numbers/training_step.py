@@ -12,8 +12,8 @@ from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
 from mlsysim.validation import PublishedPlan, scoring
 from mlsysim.validation.predictors import shipped_constants
-from mlsysim.validation.scores import shipped_scores
-from mlsysim.validation.shipped import training_cases
+from mlsysim.validation.scoring.scores import shipped_scores
+from mlsysim.validation.studies.shipped import training_cases
 
 COUNTED = replace(training.DATASHEET, name="counted", elementwise=34.0, dp_overlap=1.0)
 

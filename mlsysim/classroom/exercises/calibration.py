@@ -4,7 +4,7 @@ Every option is such that each classic mistake differs from the right answer, an
 than the tolerance; a test walks all of them.
 """
 
-from mlsysim import fidelity
+from mlsysim import serving_steps
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
 
@@ -38,7 +38,7 @@ _E1 = Exercise(
         "half_bytes": Options((2000, 3000, 1500), "byte", "block that reaches half of it"),
         "block_bytes": Options((8000, 5000, 10000), "byte", "block"),
     },
-    solve=lambda g: fidelity.scattered_bandwidth(g["bandwidth"], g["block_bytes"], g["half_bytes"]),
+    solve=lambda g: serving_steps.scattered_bandwidth(g["bandwidth"], g["block_bytes"], g["half_bytes"]),
     mistakes=(
         Mistake(
             "lost-share",
@@ -60,12 +60,12 @@ _E1 = Exercise(
     nudge="A block costs the time of its own bytes and of the half size: BW x n / (n + n_half).",
     solution="""\
 g = inputs("18.1", seed=SEED)
-answer = fidelity.scattered_bandwidth(g["bandwidth"], g["block_bytes"], g["half_bytes"])""",
+answer = serving_steps.scattered_bandwidth(g["bandwidth"], g["block_bytes"], g["half_bytes"])""",
 )
 
 
 def _mixed(g: Inputs) -> Num:
-    return fidelity.mixed_bandwidth(g["sequential"], g["scattered"], g["share"])
+    return serving_steps.mixed_bandwidth(g["sequential"], g["scattered"], g["share"])
 
 
 _E2 = Exercise(
@@ -92,7 +92,7 @@ _E2 = Exercise(
         Mistake(
             "shares-swapped",
             "You swapped the shares: {share} of the bytes are the scattered ones.",
-            (lambda g: fidelity.mixed_bandwidth(g["scattered"], g["sequential"], g["share"]),),
+            (lambda g: serving_steps.mixed_bandwidth(g["scattered"], g["sequential"], g["share"]),),
         ),
         Mistake(
             "time-added",
@@ -103,13 +103,13 @@ _E2 = Exercise(
     nudge="The time of one byte is its share over the rate of its pattern, summed; the bandwidth is one over it.",
     solution="""\
 g = inputs("18.2", seed=SEED)
-answer = fidelity.mixed_bandwidth(g["sequential"], g["scattered"], g["share"])""",
+answer = serving_steps.mixed_bandwidth(g["sequential"], g["scattered"], g["share"])""",
 )
 
 
 def _cache_time(g: Inputs, heads: str = "kv_heads", joined: float = 1.0, parts: float = 2.0) -> Num:
     width = g[heads] * g["head_dim"] * 2.0
-    rate = fidelity.scattered_bandwidth(g["bandwidth"], joined * 16 * width, g["half_bytes"])
+    rate = serving_steps.scattered_bandwidth(g["bandwidth"], joined * 16 * width, g["half_bytes"])
     return g["layers"] * parts * g["tokens"] * width / rate
 
 
@@ -157,7 +157,7 @@ _E3 = Exercise(
     solution="""\
 g = inputs("18.3", seed=SEED)
 width = g["kv_heads"] * g["head_dim"] * 2
-rate = fidelity.scattered_bandwidth(g["bandwidth"], 16 * width, g["half_bytes"])
+rate = serving_steps.scattered_bandwidth(g["bandwidth"], 16 * width, g["half_bytes"])
 answer = g["layers"] * 2 * g["tokens"] * width / rate""",
 )
 
@@ -236,7 +236,7 @@ answer = g["weights"] / 2048**2 * time""",
 
 
 def _corrected(g: Inputs, output: str = "output_tokens", prompt: str = "prompt_tokens", sign: float = 1.0) -> Num:
-    rest = fidelity.residual_time(g[output], g[prompt], g["per_output"], g["per_prompt"], g["constant"])
+    rest = serving_steps.residual_time(g[output], g[prompt], g["per_output"], g["per_prompt"], g["constant"])
     return g["predicted"] + sign * rest
 
 
@@ -284,13 +284,13 @@ _E5 = Exercise(
     nudge="Prediction + a x answer + b x prompt + constant.",
     solution="""\
 g = inputs("18.5", seed=SEED)
-rest = fidelity.residual_time(g["output_tokens"], g["prompt_tokens"], g["per_output"], g["per_prompt"], g["constant"])
+rest = serving_steps.residual_time(g["output_tokens"], g["prompt_tokens"], g["per_output"], g["per_prompt"], g["constant"])
 answer = g["predicted"] + rest""",
 )
 
 
 def _constant(g: Inputs, output: float = 1.0, prompt: float = 1.0) -> Num:
-    return fidelity.residual_constant(
+    return serving_steps.residual_constant(
         g["mean_measured"] - g["mean_predicted"],
         g["mean_output"],
         g["mean_prompt"],
@@ -344,7 +344,7 @@ _E6 = Exercise(
     solution="""\
 g = inputs("18.6", seed=SEED)
 mean_residual = g["mean_measured"] - g["mean_predicted"]
-answer = fidelity.residual_constant(
+answer = serving_steps.residual_constant(
     mean_residual, g["mean_output"], g["mean_prompt"], g["per_output"], g["per_prompt"]
 )""",
 )
@@ -363,7 +363,7 @@ _E7 = Exercise(
         "spread": Options((0.08, 0.12, 0.15, 0.2, 0.3, 0.4), "s", "standard deviation of a residual"),
         "tolerance": Options((0.01, 0.015, 0.02, 0.025, 0.03), "s", "tolerance of the constant"),
     },
-    solve=lambda g: fidelity.calibration_requests(g["spread"], g["tolerance"]),
+    solve=lambda g: serving_steps.calibration_requests(g["spread"], g["tolerance"]),
     mistakes=(
         Mistake(
             "not-squared",
@@ -378,19 +378,19 @@ _E7 = Exercise(
         Mistake(
             "whole-width",
             "You took plus or minus {tolerance} for the whole width. It is half of it.",
-            (lambda g: fidelity.calibration_requests(g["spread"], g["tolerance"] / 2),),
+            (lambda g: serving_steps.calibration_requests(g["spread"], g["tolerance"] / 2),),
         ),
     ),
     nudge="1.96 x spread / sqrt(n) must be the tolerance; solve for n.",
     solution="""\
 g = inputs("18.7", seed=SEED)
-answer = fidelity.calibration_requests(g["spread"], g["tolerance"])""",
+answer = serving_steps.calibration_requests(g["spread"], g["tolerance"])""",
 )
 
 
 def _answer_time(g: Inputs, tokens: float = -1.0, first: float = 1.0) -> Num:
     constant = first * g["ttft_residual"] + tokens * g["itl_residual"]
-    return fidelity.residual_time(g["output_tokens"], 0.0, g["itl_residual"], 0.0, constant)
+    return serving_steps.residual_time(g["output_tokens"], 0.0, g["itl_residual"], 0.0, constant)
 
 
 _E8 = Exercise(
@@ -430,7 +430,7 @@ _E8 = Exercise(
     solution="""\
 g = inputs("18.8", seed=SEED)
 constant = g["ttft_residual"] - g["itl_residual"]  # n tokens have n - 1 gaps
-answer = fidelity.residual_time(g["output_tokens"], 0, g["itl_residual"], 0, constant)""",
+answer = serving_steps.residual_time(g["output_tokens"], 0, g["itl_residual"], 0, constant)""",
 )
 
 
@@ -458,7 +458,7 @@ _E9 = Exercise(
         "third": Options((0.1, 0.11), "1", "error of the third part"),
         "tier0": Options((0.2, 0.15), "1", "mean error of Tier 0"),
     },
-    solve=lambda g: fidelity.overfitting_ratio(_mean(g, "first", "second", "third"), g["training"]),
+    solve=lambda g: serving_steps.overfitting_ratio(_mean(g, "first", "second", "third"), g["training"]),
     mistakes=(
         Mistake(
             "over-tier-0",
@@ -481,7 +481,7 @@ _E9 = Exercise(
     solution="""\
 g = inputs("18.9", seed=SEED)
 validation = (g["first"] + g["second"] + g["third"]) / 3
-answer = fidelity.overfitting_ratio(validation, g["training"])""",
+answer = serving_steps.overfitting_ratio(validation, g["training"])""",
 )
 
 _E10 = Exercise(

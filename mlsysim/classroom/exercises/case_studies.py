@@ -6,8 +6,8 @@ than the tolerance; a test walks all of them.
 
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
-from mlsysim.validation import comparing
 from mlsysim.validation.metrics import signed_error
+from mlsysim.validation.scoring import comparing
 
 SLUG = "22-case-studies"
 _BOUND = "Put a roofline beside a printed measurement, and say how much its rounding leaves open."

@@ -6,7 +6,7 @@ than the tolerance; a test walks all of them.
 
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 
 SLUG = "20-estimators"
 _CYCLES = "Count the cycles of a product on a systolic array for what it holds: weights, results or inputs."
@@ -80,7 +80,7 @@ _E1 = Exercise(
     "rows + M + (rows - 1) + (columns - 1) cycles; cycles are named from 0.",
     solution="""\
 g = inputs("20.1", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 answer = systolic.weight_stationary(g["m"], g["n"], g["k"], g["rows"], g["columns"])""",
 )
 
@@ -132,7 +132,7 @@ _E2 = Exercise(
     "ceil(K/R) ceil(M/C) (2R + C + N - 2) - 1.",
     solution="""\
 g = inputs("20.2", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 shape = g["m"], g["n"], g["k"], g["rows"], g["columns"]
 answer = min(flow(*shape) for flow in (
     systolic.weight_stationary, systolic.output_stationary, systolic.input_stationary))""",
@@ -178,7 +178,7 @@ _E3 = Exercise(
     "ceil(K/R) ceil(M/C) times and stream the {n} columns.",
     solution="""\
 g = inputs("20.3", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 shape = g["m"], g["n"], g["k"], g["rows"], g["columns"]
 answer = systolic.weight_stationary(*shape) - systolic.input_stationary(*shape)""",
 )
@@ -223,7 +223,7 @@ _E4 = Exercise(
     nudge="Elements of all arrays, times two FLOPs, times cycles per second.",
     solution="""\
 g = inputs("20.4", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 answer = systolic.array_peak(g["rows"], g["columns"], g["clock"], g["cores"] * g["arrays"])""",
 )
 
@@ -284,7 +284,7 @@ _E5 = Exercise(
     nudge="M x N x K multiply-adds, over rows x columns elements times the cycles of the product.",
     solution="""\
 g = inputs("20.5", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 shape = g["m"], g["n"], g["k"], g["rows"], g["columns"]
 answer = systolic.array_utilisation(*shape, systolic.weight_stationary(*shape))""",
 )
@@ -335,7 +335,7 @@ _E6 = Exercise(
     nudge="Each array runs a product with M / {arrays} rows. Count its cycles, refills and all, and divide by the clock.",
     solution="""\
 g = inputs("20.6", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 cycles = systolic.weight_stationary(
     -(-g["m"] // g["arrays"]), g["n"], g["k"], g["rows"], g["columns"])
 answer = systolic.cycles_time(cycles, g["clock"])""",
@@ -398,7 +398,7 @@ _E7 = Exercise(
     nudge="First kernel: the larger of cycles / clock and bytes / bandwidth. Second: bytes / bandwidth. The region takes their sum.",
     solution="""\
 g = inputs("20.7", seed=SEED)
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 product = systolic.cycles_time(g["cycles"], g["clock"])
 first = max(product, g["product_bytes"] / g["bandwidth"])
 second = g["rest_bytes"] / g["bandwidth"]

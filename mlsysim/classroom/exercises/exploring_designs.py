@@ -12,7 +12,7 @@ from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
 from mlsysim.explore import solve_for, threshold
 from mlsysim.parallelism import Plan
-from mlsysim.validation import conformal
+from mlsysim.validation.scoring import conformal
 
 SLUG = "13-exploring-designs"
 _SWEEP = "Sweep a solver over every combination, and keep what nothing beats."
@@ -476,7 +476,7 @@ _E8 = Exercise(
     nudge="k + 1 votes, one of them for the source that is still to come; a source's rows share its vote.",
     solution="""\
 g = inputs("13.8", seed=SEED)
-answer = validation.conformal.row_weight(g["groups"], g["rows"])""",
+answer = validation.scoring.conformal.row_weight(g["groups"], g["rows"])""",
 )
 
 

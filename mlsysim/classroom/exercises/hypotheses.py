@@ -6,7 +6,7 @@ than the tolerance; a test walks all of them.
 
 from mlsysim import inference, validation
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
-from mlsysim.fidelity import comparisons
+from mlsysim.serving_steps.claims import comparisons
 
 SLUG = "15-hypotheses"
 _METRIC = "Tell the two metrics apart that go by the name of TPOT, and say what one request does to a mean."
@@ -72,7 +72,7 @@ _E1 = Exercise(
     nudge="Add TTFT and one gap fewer than there are tokens, then divide by the tokens.",
     solution="""\
 g = inputs("15.1", seed=SEED)
-answer = fidelity.e2e_per_token(g["ttft"], g["itl"], g["output_len"])""",
+answer = serving_steps.e2e_per_token(g["ttft"], g["itl"], g["output_len"])""",
 )
 
 _E2 = Exercise(
@@ -156,7 +156,7 @@ _E3 = Exercise(
     nudge="The mean moves by the distance of the one from the mean of the others, over the number of all.",
     solution="""\
 g = inputs("15.3", seed=SEED)
-answer = g["rest"] + fidelity.outlier_shift(g["first"], g["rest"], g["count"])""",
+answer = g["rest"] + serving_steps.outlier_shift(g["first"], g["rest"], g["count"])""",
 )
 
 
@@ -344,7 +344,7 @@ _E6 = Exercise(
     nudge="Which kind brings more tokens? Then a weighted mean.",
     solution="""\
 g = inputs("15.6", seed=SEED)
-answer = fidelity.blended_step(g["prefill_time"], g["decode_time"], g["prefill_tokens"], g["decode_tokens"])""",
+answer = serving_steps.blended_step(g["prefill_time"], g["decode_time"], g["prefill_tokens"], g["decode_tokens"])""",
 )
 
 _E7 = Exercise(
@@ -385,7 +385,7 @@ _E7 = Exercise(
     nudge="The time fell although the work grew: earlier over later, less one.",
     solution="""\
 g = inputs("15.7", seed=SEED)
-answer = fidelity.jump(g["before"], g["after"], g["low"], g["high"])""",
+answer = serving_steps.jump(g["before"], g["after"], g["low"], g["high"])""",
 )
 
 
@@ -435,7 +435,7 @@ _E8 = Exercise(
     nudge="Residual per layer from the first configuration; the same per layer in the second.",
     solution="""\
 g = inputs("15.8", seed=SEED)
-residual = fidelity.layer_residual(g["measured"], g["modelled"], g["layers"])
+residual = serving_steps.layer_residual(g["measured"], g["modelled"], g["layers"])
 answer = g["other"] + residual * g["layers"]""",
 )
 
@@ -473,7 +473,7 @@ _E9 = Exercise(
     nudge="Residual per layer of the first model, times the layers of the second, on top of its kernels.",
     solution="""\
 g = inputs("15.9", seed=SEED)
-residual = fidelity.layer_residual(g["measured"], g["modelled"], g["layers"])
+residual = serving_steps.layer_residual(g["measured"], g["modelled"], g["layers"])
 answer = g["other"] + residual * g["deeper"]""",
 )
 

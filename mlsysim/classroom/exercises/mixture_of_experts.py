@@ -7,7 +7,7 @@ than the tolerance; a test walks all of them.
 from mlsysim import inference
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
-from mlsysim.fidelity import experts
+from mlsysim.serving_steps import experts
 
 SLUG = "16-mixture-of-experts"
 _FULL = "Count the tokens that an expert gets, and what that makes of its products."
@@ -78,7 +78,7 @@ _E1 = Exercise(
 g = inputs("16.1", seed=SEED)
 pool = g["devices"] * g["tokens"]
 hit = inference.experts_hit(g["experts"], g["top_k"], pool)
-answer = fidelity.experts.tokens_per_expert(pool, g["top_k"], hit)""",
+answer = serving_steps.experts.tokens_per_expert(pool, g["top_k"], hit)""",
     tolerance=0.005,
 )
 
@@ -119,7 +119,7 @@ _E2 = Exercise(
     nudge="The useful rows over the rows worked on, times what the kernel sustains.",
     solution="""\
 g = inputs("16.2", seed=SEED)
-answer = fidelity.experts.grouped_share(g["rows"], g["sustained"], g["tile"])""",
+answer = serving_steps.experts.grouped_share(g["rows"], g["sustained"], g["tile"])""",
 )
 
 
@@ -198,7 +198,7 @@ _E3 = Exercise(
 g = inputs("16.3", seed=SEED)
 hit = inference.experts_hit(g["experts"], g["top_k"], g["devices"] * g["tokens"])
 params = 3 * g["hidden"] * g["width"]
-answer = fidelity.experts.grouped_time(
+answer = serving_steps.experts.grouped_time(
     g["tokens"] * g["top_k"], params, hit / g["devices"], 1, g["peak_flops"], g["memory_bandwidth"],
     0.3, g["memory_share"], g["start"],
 )""",
@@ -265,8 +265,8 @@ _E4 = Exercise(
     nudge="Two FLOP per row and weight, over the peak times its share at so many rows, plus the start.",
     solution="""\
 g = inputs("16.4", seed=SEED)
-share = fidelity.experts.grouped_share(g["rows"], 0.63, 128)
-answer = fidelity.experts.grouped_time(
+share = serving_steps.experts.grouped_share(g["rows"], 0.63, 128)
+answer = serving_steps.experts.grouped_time(
     g["rows"] * g["local"], g["params"], g["local"], 1, g["peak_flops"], 3.35e12, share, 1, g["start"]
 )""",
     tolerance=0.002,
@@ -336,7 +336,7 @@ _E5 = Exercise(
     nudge="Set 2 b k weights / (share x peak) equal to the weights of the device's experts over the bandwidth reached.",
     solution="""\
 g = inputs("16.5", seed=SEED)
-answer = fidelity.experts.moe_crossover(
+answer = serving_steps.experts.moe_crossover(
     g["experts"], g["top_k"], g["devices"], 1, g["peak_flops"], g["memory_bandwidth"], g["compute_share"], 0.85
 )""",
 )
@@ -380,7 +380,7 @@ _E6 = Exercise(
     nudge="Widths that a token meets: the shared one, and {top_k} routed ones.",
     solution="""\
 g = inputs("16.6", seed=SEED)
-answer = fidelity.experts.shared_expert_share(g["shared_width"], g["top_k"], g["expert_width"])""",
+answer = serving_steps.experts.shared_expert_share(g["shared_width"], g["top_k"], g["expert_width"])""",
 )
 
 
@@ -425,7 +425,7 @@ _E7 = Exercise(
     nudge="Time of the routed experts first: reading or arithmetic, whichever is longer, plus the start. Then add.",
     solution="""\
 g = inputs("16.7", seed=SEED)
-routed = fidelity.experts.grouped_time(g["pairs"], 44e6, g["local"], 1, 1979e12, 3.35e12, 0.4, 0.85, 25e-6)
+routed = serving_steps.experts.grouped_time(g["pairs"], 44e6, g["local"], 1, 1979e12, 3.35e12, 0.4, 0.85, 25e-6)
 answer = g["shared"] / (g["shared"] + routed)""",
     tolerance=0.004,
 )
@@ -476,7 +476,7 @@ _E8 = Exercise(
     nudge="Per token and number: 2 x {ranks} x 2 bytes against {top_k} x (there + back).",
     solution="""\
 g = inputs("16.8", seed=SEED)
-answer = fidelity.experts.exchange_ratio(g["ranks"], g["top_k"], 2, 2, g["dispatch_bytes"], g["combine_bytes"])""",
+answer = serving_steps.experts.exchange_ratio(g["ranks"], g["top_k"], 2, 2, g["dispatch_bytes"], g["combine_bytes"])""",
 )
 
 
@@ -527,7 +527,7 @@ _E9 = Exercise(
     nudge="Both micro-batches take twice the longer of kernels (slowed by the processors they lost) and messages.",
     solution="""\
 g = inputs("16.9", seed=SEED)
-time = fidelity.experts.two_batch_time(g["compute"], g["messages"], g["compute_units"])
+time = serving_steps.experts.two_batch_time(g["compute"], g["messages"], g["compute_units"])
 answer = 2 * g["tokens"] / time""",
 )
 

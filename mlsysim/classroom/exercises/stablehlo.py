@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
-from mlsysim.hlo import counts, equations
+from mlsysim.hlo.work import counts, equations
 
 SLUG = "19-stablehlo"
 _WORK = "Count an operation's FLOPs from its shapes and its dimension numbers."

@@ -4,7 +4,7 @@ Every option is such that each classic mistake differs from the right answer, an
 than the tolerance; a test walks all of them.
 """
 
-from mlsysim import fidelity, kernels, roofline
+from mlsysim import kernels, roofline, serving_steps
 from mlsysim._numeric import Num
 from mlsysim.classroom.exercises.engine import Exercise, Inputs, Mistake, Options
 
@@ -28,7 +28,7 @@ OBJECTIVES: tuple[tuple[str, str], ...] = (
 
 
 def _width(g: Inputs) -> Num:
-    return fidelity.fused_width(g["heads"], g["kv_heads"], g["head_dim"], g["tp"])
+    return serving_steps.fused_width(g["heads"], g["kv_heads"], g["head_dim"], g["tp"])
 
 
 _E1 = Exercise(
@@ -58,7 +58,7 @@ _E1 = Exercise(
         Mistake(
             "one-device",
             "Those are the columns without tensor parallelism. {tp} devices share the heads.",
-            (lambda g: fidelity.fused_width(g["heads"], g["kv_heads"], g["head_dim"]),),
+            (lambda g: serving_steps.fused_width(g["heads"], g["kv_heads"], g["head_dim"]),),
         ),
         Mistake(
             "queries-alone",
@@ -80,12 +80,12 @@ _E1 = Exercise(
     "head.",
     solution="""\
 g = inputs("14.1", seed=SEED)
-answer = fidelity.fused_width(g["heads"], g["kv_heads"], g["head_dim"], g["tp"])""",
+answer = serving_steps.fused_width(g["heads"], g["kv_heads"], g["head_dim"], g["tp"])""",
 )
 
 
 def _pairs(g: Inputs) -> Num:
-    return fidelity.chunk_pairs(g["new"], g["past"])
+    return serving_steps.chunk_pairs(g["new"], g["past"])
 
 
 _E2 = Exercise(
@@ -106,7 +106,7 @@ _E2 = Exercise(
         Mistake(
             "no-past",
             "You let the chunk see only itself. Its tokens attend to the {past} cached ones as well.",
-            (lambda g: fidelity.chunk_pairs(g["new"], 0),),
+            (lambda g: serving_steps.chunk_pairs(g["new"], 0),),
         ),
         Mistake(
             "no-mask",
@@ -121,13 +121,13 @@ _E2 = Exercise(
         Mistake(
             "whole-prompt",
             "Those are the pairs of the prompt up to here. The earlier chunks have done theirs.",
-            (lambda g: fidelity.chunk_pairs(g["new"] + g["past"], 0),),
+            (lambda g: serving_steps.chunk_pairs(g["new"] + g["past"], 0),),
         ),
     ),
     nudge="Each of the new tokens meets all cached ones; and the first new token meets 1 new one, the last all of them.",
     solution="""\
 g = inputs("14.2", seed=SEED)
-answer = fidelity.chunk_pairs(g["new"], g["past"])""",
+answer = serving_steps.chunk_pairs(g["new"], g["past"])""",
 )
 
 
@@ -147,7 +147,7 @@ def _kernel(g: Inputs, start: float = 1.0, compute: float | None = None, memory:
 
 
 def _reached(g: Inputs, time: Num, peak: float = 1.0) -> Num:
-    return fidelity.kernel_utilisation(kernels.gemm_flops(g["rows"], g["n"], g["k"]), time, peak * g["peak_flops"])
+    return serving_steps.kernel_utilisation(kernels.gemm_flops(g["rows"], g["n"], g["k"]), time, peak * g["peak_flops"])
 
 
 _E3 = Exercise(
@@ -210,12 +210,12 @@ time = kernels.measured_kernel_time(
     g["memory"],
     g["start"],
 )
-answer = fidelity.kernel_utilisation(flops, time, g["peak_flops"])""",
+answer = serving_steps.kernel_utilisation(flops, time, g["peak_flops"])""",
 )
 
 
 def _starts(g: Inputs, kernels_per_layer: float = 0.0, attentions: float = 2.0, share: float = 1.0) -> Num:
-    return share * fidelity.kernel_starts(
+    return share * serving_steps.kernel_starts(
         g["layers"], g["layer_kernels"] + kernels_per_layer, g["start"], attentions, g["attention_start"]
     )
 
@@ -264,7 +264,7 @@ _E4 = Exercise(
     nudge="Per layer {layer_kernels} short starts and two long ones; times the layers, and one more for the head.",
     solution="""\
 g = inputs("14.4", seed=SEED)
-answer = fidelity.kernel_starts(g["layers"], g["layer_kernels"], g["start"], 2, g["attention_start"])""",
+answer = serving_steps.kernel_starts(g["layers"], g["layer_kernels"], g["start"], 2, g["attention_start"])""",
 )
 
 
@@ -360,7 +360,7 @@ _E6 = Exercise(
         "rows": Options((84, 88, 92), "1", "rows"),
         "millions": Options((34, 36, 37), "1", "million weights"),
     },
-    solve=lambda g: fidelity.bilinear(_u(g), _v(g), *_corners(g)),
+    solve=lambda g: serving_steps.bilinear(_u(g), _v(g), *_corners(g)),
     mistakes=(
         Mistake(
             "nearest",
@@ -371,8 +371,8 @@ _E6 = Exercise(
             "one-axis",
             "You interpolated along the rows and took one of the matrices of the table as it is. Both axes count.",
             (
-                lambda g: fidelity.bilinear(_u(g), 0.0, *_corners(g)),
-                lambda g: fidelity.bilinear(_u(g), 1.0, *_corners(g)),
+                lambda g: serving_steps.bilinear(_u(g), 0.0, *_corners(g)),
+                lambda g: serving_steps.bilinear(_u(g), 1.0, *_corners(g)),
             ),
         ),
     ),
@@ -381,7 +381,7 @@ _E6 = Exercise(
     solution="""\
 g = inputs("14.6", seed=SEED)
 u, v = (g["rows"] - 64) / 64, (g["millions"] - 24) / 16
-answer = fidelity.bilinear(u, v, g["low_small"], g["high_small"], g["low_large"], g["high_large"])""",
+answer = serving_steps.bilinear(u, v, g["low_small"], g["high_small"], g["low_large"], g["high_large"])""",
 )
 
 
@@ -430,7 +430,7 @@ answer = (g["border"] + 1) / g["border"] * g["low"] / g["high"]""",
 
 
 def _two(g: Inputs) -> Num:
-    return fidelity.granularity_ratio(g["compute_a"], g["memory_a"], g["compute_b"], g["memory_b"])
+    return serving_steps.granularity_ratio(g["compute_a"], g["memory_a"], g["compute_b"], g["memory_b"])
 
 
 _E8 = Exercise(
@@ -480,7 +480,7 @@ _E8 = Exercise(
     nudge="Above: the longer of the first two plus the longer of the last two. Below: the longer of the two sums.",
     solution="""\
 g = inputs("14.8", seed=SEED)
-answer = fidelity.granularity_ratio(g["compute_a"], g["memory_a"], g["compute_b"], g["memory_b"])""",
+answer = serving_steps.granularity_ratio(g["compute_a"], g["memory_a"], g["compute_b"], g["memory_b"])""",
 )
 
 
@@ -488,7 +488,7 @@ answer = fidelity.granularity_ratio(g["compute_a"], g["memory_a"], g["compute_b"
 
 
 def _added(g: Inputs, products: float = 1.0, prompts: float = 1.0, answers: float = 1.0, head: float = 1.0) -> Num:
-    return fidelity.serving_step_time(
+    return serving_steps.serving_step_time(
         products * g["projections"],
         products * g["mlp"],
         head=head * g["head"],
@@ -543,7 +543,7 @@ _E9 = Exercise(
     nudge="Kernels follow each other: add everything once.",
     solution="""\
 g = inputs("14.9", seed=SEED)
-answer = fidelity.serving_step_time(
+answer = serving_steps.serving_step_time(
     g["projections"],
     g["mlp"],
     head=g["head"],

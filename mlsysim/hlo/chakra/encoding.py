@@ -6,7 +6,7 @@ from typing import Any
 from mlsysim.errors import InputError
 from mlsysim.hlo.chakra.nodes import Node, Trace, Value
 from mlsysim.hlo.chakra.schema import ATTRIBUTES, NODE_TYPES, SECONDS, message_class, protobuf
-from mlsysim.hlo.limits import check
+from mlsysim.hlo.reader.limits import check
 
 MAX_BYTES = 256 * 2**20  # of a file
 MAX_MESSAGE = 2**20

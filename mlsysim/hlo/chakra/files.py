@@ -12,7 +12,7 @@ from mlsysim.files import read_bytes
 from mlsysim.hlo.chakra.encoding import MAX_BYTES, decode, encode
 from mlsysim.hlo.chakra.lowering import MAX_RANKS
 from mlsysim.hlo.chakra.nodes import Groups, Trace, TraceSet
-from mlsysim.hlo.limits import check
+from mlsysim.hlo.reader.limits import check
 
 GROUPS_FILE = "comm_groups.json"
 MAX_GROUPS_BYTES = 16 * 2**20

@@ -13,7 +13,6 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
-from mlsysim.hlo.calls import CallPrice
 from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet, Value
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
 from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
@@ -21,10 +20,11 @@ from mlsysim.hlo.estimate import Links, Network, estimate
 from mlsysim.hlo.estimators import Estimator, RooflineEstimator, RunTime
 from mlsysim.hlo.estimators.base import Arguments
 from mlsysim.hlo.estimators.roofline import weighted
-from mlsysim.hlo.items import Collective
-from mlsysim.hlo.limits import check
-from mlsysim.hlo.program import Program
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.hlo.reader.calls import CallPrice
+from mlsysim.hlo.reader.limits import check
+from mlsysim.hlo.reader.program import Program
 
 MAX_RANKS = 4096
 MAX_RECORDS = 5_000_000  # nodes of all ranks together

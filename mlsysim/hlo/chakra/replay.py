@@ -8,7 +8,7 @@ from mlsysim import network
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.chakra.nodes import Node, TraceSet
 from mlsysim.hlo.estimate import Network
-from mlsysim.hlo.items import Collective
+from mlsysim.hlo.fusing.items import Collective
 from mlsysim.network import StreamSchedule, Task
 
 TIMES = ("exact", "micros", "astrasim")

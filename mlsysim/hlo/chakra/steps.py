@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import fsum, isfinite
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo.items import Collective
-from mlsysim.hlo.limits import check
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.hlo.reader.limits import check
 
 MAX_STEPS = 100_000
 MAX_EDGES = 4_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 from mlsysim import units
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo import systolic
-from mlsysim.hlo.products import Gemm
+from mlsysim.hlo.estimators import systolic
+from mlsysim.hlo.work.products import Gemm
 
 _FIELDS = {"rows": "1", "columns": "1", "arrays": "1", "clock": "1/s"}
 _MOST = 65_536

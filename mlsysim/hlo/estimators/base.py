@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from mlsysim.errors import InputError
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.slicing import Region
 
 Arguments: TypeAlias = Mapping[str, str | int | float | bool]
 

@@ -17,9 +17,9 @@ from mlsysim.digests import build
 from mlsysim.errors import InputError
 from mlsysim.files import read_bytes, replace_file
 from mlsysim.hlo.estimators.base import Arguments, Estimator, RunTime
-from mlsysim.hlo.fusion import Kernel, Piece
-from mlsysim.hlo.items import Collective
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.fusion import Kernel, Piece
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.slicing import Region
 
 FORMAT = "mlsysim-cache 1"
 MAX_ENTRY = 32 * 2**20  # bytes of one entry

@@ -5,8 +5,8 @@ from math import fsum
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.estimators.base import Arguments, Estimator, RunTime
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.fusing.slicing import Region
 
 PRODUCTS = "products"  # every operation with matrix work: dots, convolutions, and library calls that are one of them
 

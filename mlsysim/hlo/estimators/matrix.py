@@ -10,9 +10,9 @@ from mlsysim.hlo.estimators.arrays import SystolicArray
 from mlsysim.hlo.estimators.base import Arguments, RunTime
 from mlsysim.hlo.estimators.pricing import running
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, kernels_of
-from mlsysim.hlo.fusion import Kernel
-from mlsysim.hlo.products import Gemm
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.fusion import Kernel
+from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.hlo.work.products import Gemm
 
 
 def gemms_of(kernels: Iterable[tuple[Kernel, int]]) -> list[Gemm]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.hlo.estimators.base import Estimator, RunTime
-from mlsysim.hlo.slicing import Region
+from mlsysim.hlo.fusing.slicing import Region
 
 
 @dataclass(frozen=True)

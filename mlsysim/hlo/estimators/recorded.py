@@ -33,7 +33,7 @@ def _read(name: str) -> tuple[SimulatedGemm, ...]:
 
 @cache
 def scalesim_runs() -> tuple[SimulatedGemm, ...]:
-    """Our runs of SCALE-Sim, written by scripts/record_scalesim.py.
+    """Our runs of SCALE-Sim, written by scripts/maintain/record_scalesim.py.
 
     >>> scalesim_runs()[0].cycles
     3449

@@ -6,9 +6,9 @@ from math import fsum
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo.estimators.base import Arguments, RunTime
-from mlsysim.hlo.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece
+from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.roofline import Roofline
-from mlsysim.hlo.slicing import Region
 
 
 def weighted(pieces: Sequence[Piece], times: int = 1) -> Iterator[tuple[Kernel, int]]:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
-from mlsysim.hlo import systolic
+from mlsysim.hlo.estimators import systolic
 from mlsysim.hlo.estimators.arrays import SystolicArray
 from mlsysim.hlo.estimators.base import Arguments
 from mlsysim.hlo.estimators.matrix import SystolicEstimator
-from mlsysim.hlo.products import Gemm
+from mlsysim.hlo.work.products import Gemm
 
 VARIABLE = "MLSYSIM_SCALESIM_PYTHON"
 HOW_TO = (

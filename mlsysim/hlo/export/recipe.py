@@ -6,7 +6,7 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim.catalog import Convnet, Model
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo.limits import MAX_OPS
+from mlsysim.hlo.reader.limits import MAX_OPS
 
 PARALLELISMS = ("dp", "fsdp", "tp")
 STAGES = ("partitioned", "annotated")

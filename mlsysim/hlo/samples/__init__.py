@@ -4,9 +4,9 @@ import zlib
 from importlib.resources import files
 
 from mlsysim.errors import unknown_name
-from mlsysim.hlo.form import from_json
-from mlsysim.hlo.limits import MAX_BYTES
-from mlsysim.hlo.program import Program
+from mlsysim.hlo.reader.form import from_json
+from mlsysim.hlo.reader.limits import MAX_BYTES
+from mlsysim.hlo.reader.program import Program
 
 _SUFFIXES = (".json", ".json.gz")
 

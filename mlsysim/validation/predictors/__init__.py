@@ -35,7 +35,7 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 
 @cache
 def _shipped(class_name: str) -> Mapping[str, Any]:
-    resource = files("mlsysim.validation") / "constants" / f"{class_name}.toml"
+    resource = files(__package__) / "constants" / f"{class_name}.toml"
     if not resource.is_file():
         return MappingProxyType({})
     with as_file(resource) as path:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, kernels
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
-from mlsysim.validation.measurements import measurements
+from mlsysim.validation.measured.measurements import measurements
 from mlsysim.validation.predictors.base import (
     Constants,
     Prediction,
@@ -21,6 +20,7 @@ from mlsysim.validation.predictors.base import (
     Unsupported,
     element_bytes,
 )
+from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
 _MIN_ROWS = 4  # three constants need more than three rows
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from mlsysim import collectives
 from mlsysim.catalog import fabrics
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
+from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
 _LINKS = {
     "Ampere": "NVLink-3",

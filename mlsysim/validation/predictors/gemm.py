@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, kernels
-from mlsysim.validation.checks import stream_efficiency
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
-from mlsysim.validation.measurements import measurements
+from mlsysim.validation.measured.checks import stream_efficiency
+from mlsysim.validation.measured.measurements import measurements
 from mlsysim.validation.predictors.base import (
     Constants,
     Prediction,
@@ -22,6 +21,7 @@ from mlsysim.validation.predictors.base import (
     Unsupported,
     element_bytes,
 )
+from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
 TILE, NARROW_TILE = 128, 64  # the sizes that nvidia2023matmul, sec. 2.3, finds typical
 _STREAM = {"Ampere": "a100", "Hopper": "h100"}  # generations whose STREAM figures we ship

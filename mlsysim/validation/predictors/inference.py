@@ -14,11 +14,11 @@ from typing import Any
 
 from mlsysim import catalog, inference
 from mlsysim.catalog import Device
-from mlsysim.fidelity.step import LINK, PASSES, REPLICATED
 from mlsysim.inference import Efficiencies, Machine, Split, Work
-from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
-from mlsysim.validation.fitting import gauss_newton
+from mlsysim.serving_steps.step import LINK, PASSES, REPLICATED
+from mlsysim.validation.measured.checks import gemm_efficiency, stream_efficiency
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
+from mlsysim.validation.predictors.fitting import gauss_newton
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
@@ -241,7 +241,7 @@ def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
     known = min(m.peak_flops, m.memory_bandwidth * 1e6)
     return Efficiencies(
         name="calibrated",
-        source="seven constants, fitted by scripts/fit_constants.py",
+        source="seven constants, fitted by scripts/maintain/fit_constants.py",
         gemm=_share_of_peak(balance["products"], known, m.memory_bandwidth),
         attention=_share_of_peak(balance["attention"], known * m.half_peak_flops / m.peak_flops, m.memory_bandwidth),
         memory=memory,

@@ -9,8 +9,8 @@ from typing import Any
 from mlsysim import memory, transformer
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced
-from mlsysim.validation.fitting import coordinate_descent, log_loss, steps, votes
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
+from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
 _MIN_ROWS = 2
 _SHARDINGS = {

@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from mlsysim import catalog, energy, flops, memory, roofline
 from mlsysim.catalog import Model
 from mlsysim.errors import UnknownNameError
-from mlsysim.validation.fitting import votes
-from mlsysim.validation.measurements import measurement
+from mlsysim.validation.measured.measurements import measurement
 from mlsysim.validation.predictors.base import Constants, Row, Unsupported, element_bytes
+from mlsysim.validation.predictors.fitting import votes
 
 _SIZE = 1e10  # active parameters at which the share of a run is quoted
 _WIDE = 2.0  # bytes of an element: below it the peak that a row gives is the doubled one

@@ -13,9 +13,9 @@ from typing import Any
 from mlsysim import training
 from mlsysim.catalog import fabrics
 from mlsysim.training import Efficiencies
-from mlsysim.validation.checks import gemm_efficiency, stream_efficiency
-from mlsysim.validation.fitting import gauss_newton
+from mlsysim.validation.measured.checks import gemm_efficiency, stream_efficiency
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample
+from mlsysim.validation.predictors.fitting import gauss_newton
 from mlsysim.validation.predictors.training_rows import step_of
 
 _MEASURED = {"Ampere": "a100", "Hopper": "h100"}  # generations whose products and STREAM others measured
@@ -99,7 +99,7 @@ def efficiencies(generation: str, family: str, narrow: bool, clock: float, const
     gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
     return Efficiencies(
         name="calibrated",
-        source="fitted to published steps (scripts/fit_constants.py); memory as STREAM was measured, NCCL's steps",
+        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, NCCL's steps",
         gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if narrow else 1.0),
         head=gemm,
         attention=attention.get(family, attention["other"]) * clock,

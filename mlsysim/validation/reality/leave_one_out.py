@@ -56,7 +56,7 @@ def honest(class_name: str) -> HonestScore:
 
 def as_toml(scores: Mapping[str, HonestScore]) -> str:
     """The text of honest.toml."""
-    lines = ["# Scores leaving one group out, written by scripts/score_reality.py. Do not edit."]
+    lines = ["# Scores leaving one group out, written by scripts/maintain/score_reality.py. Do not edit."]
     for name, s in scores.items():
         lines += ["", f"[{name}]", f"mape = {s.mape!r}"]
         lines += [f"bias = {s.bias!r}"] if s.bias is not None else []

@@ -1,0 +1,89 @@
+"""Serving steps at the level of kernels, and how far to trust them: the ladder of accuracy."""
+
+from mlsysim.serving_steps.batches import Batch
+from mlsysim.serving_steps.calibrating.calibration import (
+    Calibration,
+    Coefficients,
+    Freshness,
+    Subject,
+    least_squares,
+    load_calibration,
+)
+from mlsysim.serving_steps.calibrating.residuals import (
+    calibration_requests,
+    overfitting_ratio,
+    residual_constant,
+    residual_time,
+)
+from mlsysim.serving_steps.claims.comparisons import blended_step, e2e_per_token, jump, layer_residual, outlier_shift
+from mlsysim.serving_steps.claims.hypotheses import Hypothesis, Verdict, hypothesis, judge
+from mlsysim.serving_steps.equations import (
+    bilinear,
+    chunk_pairs,
+    fused_width,
+    granularity_ratio,
+    kernel_starts,
+    kernel_utilisation,
+    serving_step_time,
+)
+from mlsysim.serving_steps.measuring.profiles import Profile, load_profile, profile, shipped_profiles
+from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
+from mlsysim.serving_steps.products import Product, layer_products
+from mlsysim.serving_steps.rates import DATASHEET, Rate, Rates, rates, shipped_rates
+from mlsysim.serving_steps.rungs import BASELINE, TIER_0, Rungs
+from mlsysim.serving_steps.step import StepModel, step_model
+from mlsysim.serving_steps.tables import ProductTable, jumps, products_table
+from mlsysim.serving_steps.terms import Kernel, StepTerms
+
+__all__ = [
+    "BASELINE",
+    "DATASHEET",
+    "TIER_0",
+    "Batch",
+    "Calibration",
+    "Coefficients",
+    "Freshness",
+    "Hypothesis",
+    "Kernel",
+    "Product",
+    "ProductTable",
+    "Profile",
+    "Rate",
+    "Rates",
+    "Rungs",
+    "StepModel",
+    "StepTerms",
+    "Subject",
+    "Verdict",
+    "bilinear",
+    "blended_step",
+    "calibration_requests",
+    "chunk_pairs",
+    "e2e_per_token",
+    "fused_width",
+    "granularity_ratio",
+    "hypothesis",
+    "judge",
+    "jump",
+    "jumps",
+    "kernel_starts",
+    "kernel_utilisation",
+    "layer_products",
+    "layer_residual",
+    "least_squares",
+    "load_calibration",
+    "load_profile",
+    "mixed_bandwidth",
+    "outlier_shift",
+    "overfitting_ratio",
+    "products_table",
+    "profile",
+    "rates",
+    "residual_constant",
+    "residual_time",
+    "scattered_bandwidth",
+    "serving_step_time",
+    "shipped_profiles",
+    "shipped_rates",
+    "step_model",
+]

@@ -1,0 +1,65 @@
+"""The matrix products that a layer really runs: their shapes on one rank of a tensor-parallel group."""
+
+from dataclasses import dataclass
+
+from mlsysim.catalog.shapes import Model
+from mlsysim.serving_steps.equations import fused_width
+
+
+@dataclass(frozen=True)
+class Product:
+    """Rows x k times k x n. ``rows`` is what the batch gives; ``layers`` is how many layers run it."""
+
+    name: str
+    k: float
+    n: float
+    layers: int
+    rows: str = "tokens"  # or "sequences", of the head
+    part: str = "projections"  # term of the step that it belongs to
+
+
+def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Product, ...]:
+    """Products of a pass of a model, those of its experts left out. ``fused``: queries, keys and values in one.
+
+    >>> from mlsysim import catalog
+    >>> [(p.name, p.k, p.n) for p in layer_products(catalog.model("Llama-3.1-8B"))][:2]
+    [('qkv', 4096, 6144.0), ('output', 4096.0, 4096)]
+    """
+    m = model
+    h, every = m.hidden, m.layers
+    value = m.v_head_dim or m.head_dim
+    found: list[Product] = []
+    if m.is_mla:
+        query = m.heads * (m.head_dim + m.qk_rope_head_dim) / tp
+        if m.q_lora_rank:
+            found += [Product("q_down", h, m.q_lora_rank, every), Product("q_up", m.q_lora_rank, query, every)]
+        else:
+            found += [Product("q", h, query, every)]
+        found += [
+            Product("kv_down", h, m.kv_lora_rank + m.qk_rope_head_dim, every),
+            # decode absorbs it into the queries and the results, which is the same work and the same weights
+            Product("kv_up", m.kv_lora_rank, m.heads * (m.head_dim + value) / tp, every),
+        ]
+    else:
+        if fused:
+            found += [Product("qkv", h, fused_width(m.heads, m.kv_heads, m.head_dim, tp), every)]
+        else:
+            queries, keys = m.heads * m.head_dim / tp, max(1.0, m.kv_heads / tp) * m.head_dim
+            found += [Product("q", h, queries, every), Product("k", h, keys, every), Product("v", h, keys, every)]
+    found += [Product("output", m.heads * value / tp, h, every)]
+    gates = 2 if m.gated_mlp else 1
+    if dense := every - m.n_moe_layers:
+        found += [
+            Product("up", h, gates * m.ffn / tp, dense, part="mlp"),
+            Product("down", m.ffn / tp, h, dense, part="mlp"),
+        ]
+    if m.n_moe_layers:
+        found += [Product("router", h, m.n_experts, m.n_moe_layers, part="mlp")]
+        if m.n_shared_experts:
+            width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
+            found += [
+                Product("shared up", h, gates * width / tp, m.n_moe_layers, part="mlp"),
+                Product("shared down", width / tp, h, m.n_moe_layers, part="mlp"),
+            ]
+    width = m.embedding_width or h
+    return (*found, Product("head", width, m.vocab / tp, 1, rows="sequences", part="head"))

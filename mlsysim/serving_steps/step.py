@@ -1,0 +1,388 @@
+"""The time of one step of a serving engine, kernel by kernel: products, attention of prompts, attention of answers.
+
+The engine runs the tokens of prompts and of answers through the matrices together; only attention treats them apart.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from mlsysim import collectives, kernels, units
+from mlsysim._numeric import Num, is_array, maximum, minimum, where
+from mlsysim.catalog.shapes import Model
+from mlsysim.errors import InputError
+from mlsysim.inference import Deployment
+from mlsysim.inference.work import ACTIVATION_BYTES
+from mlsysim.results import Explanation, Input, Term
+from mlsysim.serving_steps.batches import Batch
+from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
+from mlsysim.serving_steps.experts import grouped_share
+from mlsysim.serving_steps.products import Product, layer_products
+from mlsysim.serving_steps.rates import Rate, Rates, rates
+from mlsysim.serving_steps.rungs import (
+    BLEND,
+    FIXED_DECODE,
+    FIXED_PREFILL,
+    FLAT_BANDWIDTH,
+    LAYER_OVERHEAD,
+    STEP_OVERHEAD,
+    TIER_0,
+    Rungs,
+)
+from mlsysim.serving_steps.tables import LOOKUPS, products_table
+from mlsysim.serving_steps.terms import Kernel, StepTerms
+
+# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which inference has
+# not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
+PASSES, REPLICATED = 32.0, 8.0 / 32.0
+# Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
+# activation function.
+SMALL_KERNELS = 5.0
+_INFINITE = float("inf")
+# Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
+LINK = 0.8
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """Step times of one deployment. Made by :func:`step_model`."""
+
+    deployment: Deployment
+    rates: Rates
+    rungs: Rungs = TIER_0
+    # what depends on the two counts of rows alone; a simulation meets the same counts again and again
+    _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
+    _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def model(self) -> Model:
+        return self.deployment.model
+
+    def time(self, batch: Batch) -> Num:
+        """Seconds of a step over the batch: what :meth:`terms` sums to, by a short cut where there is one.
+
+        The products depend on the two counts of rows alone, and attention is proportional to pairs and to what is
+        read; so a count that was met before costs a look-up and two maxima.
+        """
+        if not self._short:
+            return self.terms(batch).time
+        try:
+            common = self._sums.get((batch.prefill_tokens + batch.decodes, batch.prefills + batch.decodes))
+        except TypeError:  # arrays
+            return self.terms(batch).time
+        if common is None:
+            if self._arrays(batch):
+                return self.terms(batch).time
+            terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
+            common = terms.time - terms.prefill_attention - terms.decode_attention
+            self._sums[batch.tokens, batch.sequences] = common
+        full, near, prompts, answers = self._slopes
+        if batch.prefills:
+            if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
+                return self.terms(batch).time  # says what is wrong
+            compute, memory, start, layers = prompts
+            pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
+            read = full * batch.prefill_read + near * batch.windowed_read
+            one, other = pairs * compute, read * memory
+            common += minimum(1.0, batch.prefills) * (layers * start + (one if one > other else other))
+        if batch.decodes:
+            if not batch.context >= 0.0 <= batch.windowed_context:
+                return self.terms(batch).time
+            compute, memory, start, layers = answers
+            seen = full * batch.context + near * batch.windowed_context
+            common += minimum(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
+        return common if common < _INFINITE else self.terms(batch).time
+
+    @cached_property
+    def _short(self) -> bool:
+        """Whether a step is the sum of its kernels, which is what the short cut of :meth:`time` knows."""
+        r = self.rungs
+        return r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")
+
+    @cached_property
+    def _slopes(self) -> tuple[float, float, tuple[float, ...], tuple[float, ...]]:
+        """Shares of layers without and with a window; of each attention seconds per pair, per token read, and start."""
+        one = Batch(
+            prefill_pairs=1.0, prefill_read=1.0, prefills=1.0, decodes=1.0, context=1.0,
+            windowed_pairs=1.0, windowed_read=1.0, windowed_context=1.0,
+        )  # fmt: skip
+        near = self.deployment.work.windowed
+        prompts, answers = (
+            (k.compute_time, k.memory_time, k.rate.start * k.starts, k.layers) for k in self._attention_kernels(one)
+        )
+        return 1.0 - near, near, prompts, answers
+
+    def terms(self, batch: Batch) -> StepTerms:
+        """The same by term. Where the ladder takes one maximum for a step, only its ``overhead`` and rest are told."""
+        if self.rungs.mixing == "additive":
+            return self._joint(batch)
+        prompts = replace(batch, decodes=0.0, context=0.0, windowed_context=0.0)
+        answers = Batch(decodes=batch.decodes, context=batch.context, windowed_context=batch.windowed_context)
+        first, second = self._joint(prompts), self._joint(answers)
+        if self.rungs.mixing == "sum":
+            weights: tuple[Num, Num] = (1.0, 1.0)
+        elif self.rungs.mixing == "max":
+            longer = where(first.time >= second.time, 1.0, 0.0)
+            weights = (longer, 1.0 - longer)
+        else:
+            mixed = minimum(1.0, batch.prefills) * minimum(1.0, batch.decodes)
+            larger = where(batch.prefill_tokens > batch.decodes, 1.0, 0.0)
+            a = larger * BLEND["prefill"][0] + (1.0 - larger) * BLEND["decode"][0]
+            only = minimum(1.0, batch.prefills)  # a pure step is what it is
+            weights = (mixed * a + (1.0 - mixed) * only, mixed * (1.0 - a) + (1.0 - mixed) * (1.0 - only))
+        parts = [f.name for f in fields(StepTerms)]
+        return StepTerms(**{n: weights[0] * getattr(first, n) + weights[1] * getattr(second, n) for n in parts})
+
+    def memory(self, batch: Batch) -> Num:
+        """Bytes on each device: weights, and the cache of all tokens that the batch reads, in every layer.
+
+        >>> from mlsysim.inference import deploy
+        >>> round(step_model(deploy("Llama-2-7B", "H100")).memory(Batch(decodes=1.0, context=1000.0)) / 1e9, 1)
+        14.0
+        """
+        d = self.deployment
+        held = batch.prefill_read + batch.context
+        return d.weight_memory + held * d.token_bytes / min(d.split.tp, d.work.kv_shards)
+
+    def fits(self, batch: Batch) -> Any:
+        """Whether a device has that memory. The time of a step is the same if it has not, and means nothing then."""
+        return self.memory(batch) <= self.deployment.device.usable_memory
+
+    def kernels(self, batch: Batch) -> tuple[Kernel, ...]:
+        """Every kernel of a step, messages left out."""
+        return (*self._row_kernels(batch.tokens, batch.sequences), *self._attention_kernels(batch))
+
+    def explain(self, batch: Batch) -> Explanation:
+        """Every kernel with the numbers in it and where its rate came from, then the sum.
+
+        >>> from mlsysim.inference import deploy
+        >>> step = step_model(deploy("Llama-2-7B", "H100"))
+        >>> step.explain(Batch.of(step.model, decodes=[458])).rows()[0][0]
+        'qkv'
+        """
+        found = [k for k in self.kernels(batch) if is_array(k.layers) or k.layers]
+        terms, d = self.terms(batch), self.deployment
+        times = [k.time for k in found]
+        longest = None if self._arrays(batch) else times.index(max(times))
+        rows = [
+            Term(k.name, t / maximum(k.layers, 1.0), "eq-kernel-time", k.arguments, i == longest)
+            for i, (k, t) in enumerate(zip(found, times, strict=True))
+        ]
+        if d.split.tp > 1:
+            rows.append(self._message_term(batch.tokens))
+        rows.append(Term("step", terms.time, "eq-serving-step", vars(terms)))
+        shares: dict[tuple[str, str], list[str]] = {}
+        for k in found:
+            shares.setdefault((f"{k.rate.compute}", k.rate.origin), []).append(k.name)
+        inputs = [
+            Input(
+                f"share of peak of {', '.join(names)}",
+                next(k for k in found if k.name == names[0]).rate.compute,
+                "1",
+                origin,
+            )
+            for (_, origin), names in shares.items()
+        ]
+        runs = ", ".join(f"{k.name} {float(k.layers):g}" for k in found if not is_array(k.layers))
+        notes = [
+            *self._room(batch),
+            f"runs of each kernel: {runs}",
+            "a kernel's own line is one run of it; the terms of the step hold all of them",
+            f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
+        ]
+        title = f"One step of {self.model.name} on {d.split.tp:g} x {d.device.name}"
+        return Explanation(title, rows, inputs, notes)
+
+    def _room(self, batch: Batch) -> list[str]:
+        """Whether weights and cache have room, in a sentence; nothing for a device of unknown memory."""
+        device = self.deployment.device
+        if not (device.has("usable_memory") or device.has("memory_capacity")):
+            return []
+        need, room = self.memory(batch), device.usable_memory
+        if is_array(need):
+            return [f"memory: {int(self.fits(batch).sum())} of {need.size} fit into {units.format(room, 'byte')}"]
+        verdict = "fits" if need <= room else "does not fit, so this time means nothing"
+        weights = units.format(self.deployment.weight_memory, "byte")
+        return [f"memory {verdict}: {units.format(need, 'byte')} of {units.format(room, 'byte')} (weights {weights})"]
+
+    def to_dict(self, batch: Batch) -> dict[str, Num]:
+        """Seconds by term, and their sum, for writing to a file."""
+        return self.terms(batch).to_dict()
+
+    @staticmethod
+    def _arrays(batch: Batch) -> bool:
+        return any(map(is_array, vars(batch).values()))
+
+    # Sums of a step
+
+    def _joint(self, batch: Batch) -> StepTerms:
+        rows = (batch.tokens, batch.sequences)
+        if self.rungs.granularity == "step":
+            return self._one_maximum(batch)
+        common = None if any(map(is_array, rows)) else self._known.get(rows)
+        if common is None:
+            parts: dict[str, Num] = {"messages": self._messages(batch.tokens)}
+            for k in self._row_kernels(*rows):
+                parts[k.part] = parts.get(k.part, 0.0) + k.time
+            common = StepTerms(**parts)
+            if not any(map(is_array, rows)):
+                self._known[rows] = common
+        attention = {k.part: k.time for k in self._attention_kernels(batch)}
+        return replace(common, **attention, overhead=self._overhead(batch))
+
+    def _one_maximum(self, batch: Batch) -> StepTerms:
+        found = self.kernels(batch)
+        work = maximum(sum(k.compute_time for k in found), sum(k.memory_time for k in found))
+        starts = sum(k.start_time for k in found)
+        return StepTerms(mlp=work, messages=self._messages(batch.tokens), overhead=starts + self._overhead(batch))
+
+    def _overhead(self, batch: Batch) -> Num:
+        some = minimum(1.0, batch.sequences)
+        prompts = minimum(1.0, batch.prefills)
+        tp = self.deployment.split.tp
+        return {
+            "kernels": 0.0,
+            "none": 0.0,
+            "step": some * STEP_OVERHEAD,
+            "fixed": prompts * FIXED_PREFILL + (some - prompts) * FIXED_DECODE,
+            "layers": some * LAYER_OVERHEAD * self.model.layers / tp,
+        }[self.rungs.overhead]
+
+    # Kernels
+
+    def _rate(self, rate: Rate) -> Rate:
+        """The rate as the rungs would have it."""
+        memory = {"measured": rate.memory, "flat": FLAT_BANDWIDTH, "datasheet": 1.0}[self.rungs.bandwidth]
+        compute = 1.0 if self.rungs.lookup == "flat" else rate.compute
+        return replace(
+            rate, compute=compute, memory=memory, start=rate.start if self.rungs.overhead == "kernels" else 0.0
+        )
+
+    def _kernel(self, name: str, part: str, layers: Num, flops: Num, bytes: Num, rate: Rate, half: bool) -> Kernel:
+        m = self.deployment.machine
+        peak = m.half_peak_flops if half else m.peak_flops
+        return Kernel(name, part, layers, flops, bytes, rate, peak, m.memory_bandwidth)
+
+    def _table_rate(self, rows: Num, p: Product) -> Rate:
+        """The efficiency of the measured product nearest or around; its time holds traffic and start already."""
+        table = products_table()
+        share = table.efficiency(rows, p.k, p.n, self.rungs.lookup)
+        other = "" if self.deployment.device.name == table.device else f", taken over from {table.device}"
+        edge = "" if table.covers(rows, p.k, p.n) else ", outside the table: held at its edge"
+        origin = f"{self.rungs.lookup} in the table of 8-bit products{other}{edge} ({table.origin})"
+        return replace(self._rate(self._products), compute=share, start=0.0, origin=origin, rows=0, error=None)
+
+    @property
+    def _products(self) -> Rate:
+        return self.rates.products_8bit if self.deployment.precision in ("fp8", "int8") else self.rates.products_16bit
+
+    def _row_kernels(self, tokens: Num, sequences: Num) -> tuple[Kernel, ...]:
+        """Kernels whose work is so many rows: products, experts, and the passes over vectors between them."""
+        m, s = self.model, self.deployment.split
+        found = []
+        for p in layer_products(m, int(s.tp), self.rungs.projections == "fused"):
+            rows = tokens if p.rows == "tokens" else sequences
+            width = s.head_bytes if p.part == "head" else s.weight_bytes
+            some = minimum(1.0, rows)
+            bytes = some * p.k * p.n * width + rows * (p.k + p.n) * ACTIVATION_BYTES
+            flops = kernels.gemm_flops(rows, p.n, p.k)
+            rate = self._table_rate(rows, p) if self.rungs.lookup in LOOKUPS else self._rate(self._products)
+            found.append(self._kernel(p.name, p.part, some * p.layers, flops, bytes, rate, False))
+        if m.is_moe:
+            found.append(self._experts(tokens))
+        passes = PASSES * (REPLICATED + (1.0 - REPLICATED) / s.tp)
+        vectors = passes * tokens * m.hidden * ACTIVATION_BYTES
+        small = self._kernel(
+            "vectors",
+            "elementwise",
+            minimum(1.0, tokens) * m.layers,
+            0.0,
+            vectors,
+            self._rate(self.rates.products_16bit),
+            True,
+        )
+        return (*found, replace(small, starts=SMALL_KERNELS))
+
+    def _experts(self, tokens: Num) -> Kernel:
+        """Up and down of the experts that the tokens reach, as two grouped products."""
+        work, m = expert_work(self.deployment, tokens, self.rungs.experts), self.model
+        some, rate = minimum(1.0, tokens), self._rate(self.rates.grouped_products)
+        rate = replace(rate, compute=grouped_share(work.per_expert, rate.compute, TILE))
+        one = self._kernel("experts", "experts", some * m.n_moe_layers, work.flops, some * work.bytes, rate, False)
+        return replace(one, starts=2.0)
+
+    def _attention_kernels(self, batch: Batch) -> tuple[Kernel, Kernel]:
+        w, s, r = self.deployment.work, self.deployment.split, self.rates
+        full, near = 1.0 - w.windowed, w.windowed
+
+        def one(name: str, rate: Rate, pairs: Num, read: Num, macs: Num, sequences: Num) -> Kernel:
+            flops = kernels.gemm_flops(pairs, w.heads / s.tp, macs)  # a pair costs each head so many multiply-adds
+            bytes = read * w.kv_elements * s.kv_bytes / min(s.tp, w.kv_shards)
+            return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, self._rate(rate), True)
+
+        decoding = r.latent_attention if self.model.is_mla else r.decode_attention
+        pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
+        read = full * batch.prefill_read + near * batch.windowed_read
+        seen = full * batch.context + near * batch.windowed_context
+        return (
+            one("prefill_attention", r.prefill_attention, pairs, read, w.key_value_macs, batch.prefills),
+            one("decode_attention", decoding, seen, seen, w.absorbed_macs, batch.decodes),
+        )
+
+    def _messages(self, tokens: Num) -> Num:
+        """Two all-reduces a layer (one in a parallel block), each a kernel of its own; tokens to experts and back."""
+        d, m = self.deployment, self.deployment.machine
+        start = self._rate(self.rates.products_16bit).start
+        apart = d.split.ep > 1
+        sent = self.model.n_moe_layers * expert_message_time(d, tokens, LINK, start) if apart else 0.0 * tokens
+        sent = minimum(1.0, tokens) * sent
+        if d.split.tp <= 1:
+            return sent
+        runs = minimum(1.0, tokens) * self.model.layers * d.work.all_reduces
+        inside = collectives.direct_all_reduce(**self._message(tokens))
+        if d.split.tp == m.tp_inside:
+            return sent + runs * inside
+        outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * LINK
+        across = collectives.direct_all_reduce(self._message(tokens)["bytes"] / m.tp_inside, outer, link, start)
+        return sent + runs * (inside + across)
+
+    def _message(self, tokens: Num) -> dict[str, Num]:
+        """Arguments of the all-reduce inside a scale-up domain."""
+        m = self.deployment.machine
+        return {
+            "bytes": tokens * self.model.hidden * ACTIVATION_BYTES,
+            "ranks": m.tp_inside,
+            "bandwidth": m.intra_bandwidth * LINK,
+            "latency": self._rate(self.rates.products_16bit).start,
+        }
+
+    def _message_term(self, tokens: Num) -> Term:
+        arguments = self._message(tokens)
+        return Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)
+
+
+def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rates | None = None) -> StepModel:
+    """The step model of a deployment.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        As from :func:`mlsysim.inference.deploy`, without pipeline stages.
+    rungs : Rungs
+        Which form of each part; the top of the ladder by default.
+    device_rates : Rates, optional
+        What the kernels sustain; the measured rates of the device by default.
+
+    Raises
+    ------
+    InputError
+        A deployment with pipeline stages.
+
+    >>> from mlsysim.inference import deploy
+    >>> model = step_model(deploy("Llama-2-7B", "H100"))
+    >>> round(model.time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
+    6.24
+    """
+    if deployment.split.pp > 1:
+        raise InputError(f"step_model: pp = {deployment.split.pp:g} stages are not modelled; use tp, and pp = 1")
+    return StepModel(deployment, rates(deployment.device) if device_rates is None else device_rates, rungs)

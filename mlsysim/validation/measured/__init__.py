@@ -1,0 +1,1 @@
+"""Published measurements as typed data, each with its source, and what our equations say beside them."""

@@ -1,0 +1,164 @@
+"""The cases of section V: sample programs on the systems of the paper, estimated by our own roofline and networks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+
+from mlsysim import catalog, hlo
+from mlsysim.catalog import Device
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.hlo.estimators import SystolicEstimator, array
+from mlsysim.hlo.fusing.items import Collective
+from mlsysim.validation.studies.case_studies import Comparison, compare, figure, figures, tpu_core
+
+GENERATIONS: Mapping[str, str] = MappingProxyType(
+    {"a100": "A100-SXM4-40GB", "h100": "H100-SXM5-80GB", "h200": "H200-SXM-141GB", "b200": "B200-SXM-180GB"}
+)
+PROGRAMS: Mapping[str, str] = MappingProxyType(
+    {
+        "llama3-100m": "llama100m_train_fsdp4.sm",
+        "llama3-200m": "llama200m_train_fsdp4.sm",
+        "llama3-500m": "llama500m_train_fsdp4.sm",
+        "resnet18": "resnet18_train_dp4.sm",
+        "resnet50": "resnet50_train_dp4.sm",
+    }
+)
+LATENCY = 1e-6  # of a link, in s: the authors' configurations have 1000 ns
+GPUS = 4  # in a node, each with a link to every other
+# Groups, routers per group and nodes per router of the two systems (table under the paper's Fig. 8)
+DRAGONFLY: Mapping[int, tuple[int, int, int]] = MappingProxyType({16: (2, 2, 1), 128: (2, 4, 4)})
+
+
+def all_to_all(device: Device | str, ranks: int = GPUS, latency: float = LATENCY) -> hlo.Fabric:
+    """Every GPU with a link to every other: its scale-up bandwidth in equal parts.
+
+    >>> all_to_all("A100-SXM4-40GB").bandwidth[0] / 1e9
+    100.0
+    """
+    return hlo.Fabric(f"fullyconnected:{ranks}", catalog.device(device).scale_up_bandwidth / (ranks - 1), latency)
+
+
+@cache
+def program(name: str) -> hlo.Program:
+    """A sample program, read once."""
+    return hlo.sample(PROGRAMS.get(name, name))
+
+
+def run(workload: str, device: Device | str, efficiency: float = 1.0, memory_efficiency: float = 1.0) -> hlo.Estimate:
+    """The step of a workload on four GPUs of a kind, all joined to all.
+
+    >>> run("llama3-100m", "A100-SXM4-40GB").partitions
+    4
+    """
+    if workload not in PROGRAMS:
+        raise unknown_name("workload", workload, PROGRAMS)
+    return hlo.estimate(
+        program(workload),
+        device,
+        network=all_to_all(device),
+        efficiency=efficiency,
+        memory_efficiency=memory_efficiency,
+    )
+
+
+@cache
+def generation(workload: str, name: str) -> hlo.Estimate:
+    """:func:`run` on a generation by its short name (``a100``, ``h100``, ``h200``, ``b200``), kept."""
+    if name not in GENERATIONS:
+        raise unknown_name("generation", name, GENERATIONS)
+    return run(workload, GENERATIONS[name])
+
+
+@cache
+def comparisons() -> Mapping[str, Comparison]:
+    """Every step that is measured, by the name of its figure; of a residual network the benchmark's own digits.
+
+    >>> sorted({c.measured.system for c in comparisons().values()})
+    ['4 x A100', '4 x H100']
+    """
+    found = {}
+    for name, one in figures().items():
+        generation_name, _, workload = name.partition("-")
+        workload = workload.removesuffix("-bench")
+        if one.quantity != "step time" or one.kind != "measured" or workload not in PROGRAMS:
+            continue
+        if workload.startswith("resnet") and not name.endswith("-bench"):
+            continue
+        found[name] = compare(generation(workload, generation_name).total_s, one)
+    return MappingProxyType(found)
+
+
+@dataclass(frozen=True)
+class _Heavier:
+    """A network on which every collective carries more bytes than the program says."""
+
+    network: hlo.Fabric
+    factor: int
+
+    def __call__(self, collective: Collective) -> float:
+        c = collective
+        return self.network(replace(c, in_bytes=c.in_bytes * self.factor, out_bytes=c.out_bytes * self.factor))
+
+
+def scale_out(
+    devices: int,
+    link: float = 25e9,
+    latency: float = LATENCY,
+    algorithm: str = "ring",
+    gradient_bytes: int = 2,
+) -> hlo.Estimate:
+    """A step of Llama 2 7B, data parallel on GH200s: four to a node, the nodes on a dragonfly.
+
+    Parameters
+    ----------
+    devices : int
+        16 (two sequences per device) or 128 (one).
+    link : float, byte/s
+        Of a GPU's own network adapter, one way.
+    latency : float, s
+        Of every link.
+    algorithm : str
+        Between the nodes; inside a node messages go directly.
+    gradient_bytes : int
+        2, as in our program, or 4, if gradients are summed in single precision.
+
+    >>> scale_out(16).collectives[0].ranks
+    16
+    """
+    if devices not in DRAGONFLY:
+        raise InputError(f"scale_out: devices = {devices} must be one of {', '.join(map(str, DRAGONFLY))}")
+    if gradient_bytes not in (2, 4):
+        raise InputError(f"scale_out: gradient_bytes = {gradient_bytes} must be 2 or 4")
+    shape = "/".join(map(str, DRAGONFLY[devices]))
+    fabric = hlo.Fabric(
+        f"fullyconnected:{GPUS}xdragonfly:{shape}",
+        (catalog.device("GH200").scale_up_bandwidth / (GPUS - 1), link),
+        latency,
+        ("direct", algorithm),
+    )
+    network = fabric if gradient_bytes == 2 else _Heavier(fabric, 2)
+    return hlo.estimate(program(f"llama2_7b_train_dp{devices}.sm"), "GH200", network=network)
+
+
+def tpu_step(peak_flops: float, on_arrays: bool = False, wiring: str = "ring:4xring:2") -> hlo.Estimate:
+    """A step of Llama-3-100M, fully sharded over 8 TPU v3 cores, with the links of the authors' configuration.
+
+    The configuration that the paper's tool is run with has two rings, its text (sec. IV) speaks of a mesh.
+
+    Parameters
+    ----------
+    peak_flops : float, FLOP/s
+        Of one core's matrix units, for the roofline.
+    on_arrays : bool
+        Products by the closed form of the core's two systolic arrays instead.
+    wiring : str
+        Four by two cores, as in ``"mesh:4x2"``.
+
+    >>> tpu_step(61.6e12).partitions
+    8
+    """
+    core = tpu_core(peak_flops)
+    links = hlo.Fabric(wiring, (figure("tool-tpu-link").value.value, figure("tool-tpu-pair").value.value), 1e-9)
+    estimator = SystolicEstimator(core, array("tpu-v3-core")) if on_arrays else None
+    return hlo.estimate(program("llama100m_train_fsdp8.sm"), core, network=links, estimator=estimator)

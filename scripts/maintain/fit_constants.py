@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Fit the constants of one class of cases to a case file, and write the file that ships with the package.
+
+scripts/maintain/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
+scripts/maintain/fit_constants.py CASES.csv --scores        scores the shipped constants instead and writes the score file
+"""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlsysim.errors import InputError, MlsysimError
+from mlsysim.validation.cases import CaseFile, read_cases
+from mlsysim.validation.predictors import PREDICTORS, Constants
+from mlsysim.validation.scoring import fit, scores
+from mlsysim.validation.scoring.baselines import score_baselines
+
+FOLDER = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "predictors" / "constants"
+SCORES = FOLDER.parents[1] / "scoring" / "sheets"
+
+
+def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
+    """The text of a constants file: how the numbers came about, then the numbers."""
+    groups = ", ".join(f'"{group}"' for group in sorted({c.group for c in file.cases}))
+    lines = [
+        f"# Constants of class {file.case_class.name}, written by scripts/maintain/fit_constants.py. Do not edit.",
+        "",
+        "[fit]",
+        f'cases = "{file.name}"',
+        f"rows = {len(file.cases)}",
+        f"groups = [{groups}]",
+        f'method = "{PREDICTORS[file.case_class.name].method}"',
+        f'date = "{date.isoformat()}"',
+    ]
+    for name, values in constants.items():
+        lines += ["", f'[constants."{name}"]', *(f"{key} = {value!r}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def baseline_errors(file: CaseFile) -> dict[str, float]:
+    """Mean absolute error of each simple model beside ours, where the class has such models."""
+    beside = score_baselines(file) if file.case_class.name == "training_step" else {}
+    return {name: summary.mape_mean_over_groups for name, summary in beside.items()}
+
+
+def write_scores(file: CaseFile, date: datetime.date) -> Path:
+    """Score a class and write the sheet that the book prints; fit its constants first."""
+    path = SCORES / f"{file.case_class.name}.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(scores.as_toml(scores.measure(file, baseline_errors(file), date)), encoding="utf-8")
+    return path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to a case file.")
+    parser.add_argument("cases", help="a case file, as in gemm.open.csv")
+    parser.add_argument("--class", dest="class_name", help="class of its rows (default: from the header)")
+    parser.add_argument("--output", type=Path, help="where to write (default: the package's own file)")
+    parser.add_argument("--scores", action="store_true", help="write the score file instead of the constants")
+    args = parser.parse_args(argv)
+    try:
+        file = read_cases(args.cases, args.class_name)
+        name = file.case_class.name
+        if name not in PREDICTORS:
+            raise InputError(f"{file.name}: class {name} has no predictor, so there is nothing to fit")
+        if args.scores:
+            print(f"{write_scores(file, datetime.date.today()).name}: scores of {len(file.cases)} rows")
+            return 0
+        constants = fit(name, file.cases)
+    except MlsysimError as error:
+        print(f"fit_constants: {error}", file=sys.stderr)
+        return 2
+    output = args.output or FOLDER / f"{name}.toml"
+    output.write_text(as_toml(file, constants, datetime.date.today()), encoding="utf-8")
+    print(f"{output.name}: {len(constants)} entries fitted to {len(file.cases)} rows")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

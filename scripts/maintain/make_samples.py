@@ -1,0 +1,32 @@
+"""Write the sample programs that `mlsysim hlo export` makes (needs JAX; the text of a program differs by JAX version)."""
+
+import gzip
+from pathlib import Path
+
+from mlsysim import hlo
+from mlsysim.hlo.export import Recipe, export
+
+FOLDER = Path(__file__).parents[2] / "mlsysim" / "hlo" / "samples"
+
+
+def recipes() -> dict[str, Recipe]:
+    """The name of each sample, and what it is a lowering of."""
+
+    def llama(scan: bool) -> Recipe:
+        return Recipe("Llama-3-100M", "fsdp", 4, 1, 4096, embedding="onehot", recompute="attention", scan=scan)
+
+    return {
+        "llama100m_train_fsdp4.sm": llama(False),
+        "llama100m_train_fsdp4.scan": llama(True),
+        **{f"resnet{n}_train_dp4.sm": Recipe(f"resnet{n}", "dp", 4, 256, dtype="fp16") for n in (18, 50)},
+    }
+
+
+def main() -> None:
+    for name, recipe in recipes().items():
+        text = hlo.to_json(hlo.parse(export(recipe), name))
+        (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode("utf-8"), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main()

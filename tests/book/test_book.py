@@ -1,0 +1,216 @@
+"""The book itself: it builds without a single complaint, and breaking it makes the build complain."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
+
+from book._preview.__main__ import build_site, main  # noqa: E402
+from book._preview.check_site import Reader, check_site  # noqa: E402
+from book._preview.source import Build  # noqa: E402
+
+CHAPTERS = sorted(p.stem for p in (ROOT / "book").glob("[0-9][0-9]-*.qmd"))
+WRITTEN = [p for p in sorted((ROOT / "book").glob("*.qmd")) if "Written by scripts" not in p.read_text("utf-8")]
+SOURCES = ["index.qmd", "_quarto.yml", "_variables.yml", "references.bib", "book", "notebooks", "exercises"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def vendored_scripts() -> None:
+    """A fresh clone has not yet made the chart library that the sliders load; `make book` would."""
+    if not (ROOT / "book/assets/vendor").is_dir():
+        subprocess.run([sys.executable, "scripts/make_sliders.py"], cwd=ROOT, check=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Path]:
+    site = tmp_path_factory.mktemp("book") / "_site"
+    build = build_site(ROOT, site)
+    assert build.problems == []
+    return build, site
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The sources of the book, free to be broken."""
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_preview"))
+        else:
+            shutil.copyfile(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_every_listed_page_is_built(built: tuple[Build, Path]) -> None:
+    build, site = built
+    book = yaml.safe_load((ROOT / "_quarto.yml").read_text("utf-8"))["book"]
+    listed = re.findall(r"[\w/.-]+\.qmd", json.dumps([book["chapters"], book["appendices"]]))
+    assert [page.source for page in build.book.pages] == listed
+    assert all((site / page.url).is_file() for page in build.book.pages)
+
+
+def test_every_chapter_is_listed(built: tuple[Build, Path]) -> None:
+    listed = {page.source for page in built[0].book.pages}
+    files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "book").glob("[!_]*.qmd")}
+    assert files <= listed
+
+
+@pytest.mark.parametrize("slug", CHAPTERS)
+def test_chapter_has_its_notebook_and_exercises(slug: str) -> None:
+    assert (ROOT / "notebooks" / f"{slug}.ipynb").is_file()
+    assert (ROOT / "exercises" / slug).is_dir()
+
+
+def test_no_notebook_or_exercise_is_without_a_chapter() -> None:
+    notebooks = {p.stem for p in (ROOT / "notebooks").glob("[0-9][0-9]-*.ipynb")}
+    exercises = {p.name for p in (ROOT / "exercises").glob("[0-9][0-9]-*")}
+    assert notebooks | exercises == set(CHAPTERS)
+
+
+def test_every_variable_is_used_and_every_used_one_defined(built: tuple[Build, Path]) -> None:
+    assert set(built[0].book.variables) == built[0].used
+
+
+def test_every_image_has_alternative_text(built: tuple[Build, Path]) -> None:
+    texts = [
+        alt for page in built[1].rglob("*.html") for alt in re.findall(r'<img[^>]*alt="([^"]*)"', page.read_text())
+    ]
+    assert texts
+    assert all(len(alt) > 20 for alt in texts), "an alternative text says what the figure shows"
+
+
+def test_every_cited_key_is_in_the_bibliography() -> None:
+    known = set(re.findall(r"^@\w+\{([^,\s]+)", (ROOT / "references.bib").read_text("utf-8"), re.M))
+    for path in (ROOT / "book").glob("*.qmd"):
+        prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text("utf-8"), flags=re.S)
+        cited = set(re.findall(r"(?<![\w@])@([a-z]+\d{4}\w*)", prose))
+        assert cited <= known, path.name
+
+
+def text_after_captions(text: str) -> list[str]:
+    """Lines that stand right under the caption of a table; Quarto takes them, and the label, for its text."""
+    return re.findall(r"^\s*: .*\{#tbl-[\w-]+\}\n(.*\S.*)$", text, re.M)
+
+
+def test_a_caption_of_a_table_is_followed_by_a_blank_line() -> None:
+    for path in sorted((ROOT / "book").glob("*.qmd")):
+        assert text_after_captions(path.read_text("utf-8")) == [], path.name
+    assert text_after_captions("  : Symbols. {#tbl-x}\n  More.\n") == ["  More."]
+
+
+def test_every_embedded_cell_exists_and_is_shown_once() -> None:
+    for slug in CHAPTERS:
+        text = (ROOT / "book" / f"{slug}.qmd").read_text("utf-8")
+        embedded = re.findall(r"\{\{< embed \.\./notebooks/([\w-]+)\.ipynb#([\w-]+)", text)
+        assert embedded
+        assert len(set(embedded)) == len(embedded)
+        for notebook, label in embedded:
+            cells = json.loads((ROOT / "notebooks" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
+            assert any(f"#| label: {label}\n" in "".join(cell["source"]) for cell in cells), label
+
+
+def test_site_passes_its_own_check(built: tuple[Build, Path]) -> None:
+    assert check_site(built[1]) == []
+
+
+def test_numbers_in_the_equation_index_are_those_of_the_chapters(built: tuple[Build, Path]) -> None:
+    """The number beside each equation and the number in each link to it are written in different passes."""
+    shown = {}
+    for page in built[1].rglob("*.html"):
+        pattern = r'<span id="(eq-[\w-]+)" class="equation">.*?<span\s+class="equation-number">\(([^)]+)\)'
+        shown |= dict(re.findall(pattern, page.read_text("utf-8"), re.S))
+    assert len(shown) >= 10
+    for page in built[1].rglob("*.html"):
+        for label, number in re.findall(
+            r'#(eq-[\w-]+)" class="quarto-xref">Equation\s(\S+?)</a>', page.read_text("utf-8")
+        ):
+            assert number == shown[label]
+
+
+def test_pages_are_one_outline_each(built: tuple[Build, Path]) -> None:
+    for page in built[1].rglob("*.html"):
+        html = page.read_text("utf-8")
+        assert len(re.findall(r"<h1[ >]", html)) == 1, page.name
+        assert len(re.findall(r"<main[ >]", html)) == 1
+        assert Reader(html).ids.count("content") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("rumdl", "check", "--no-cache"),
+        ("panache", "--no-cache", "lint"),
+        ("panache", "--no-cache", "format", "--check"),
+    ],
+    ids=lambda c: " ".join(w for w in c if not w.startswith("--no")),
+)
+def test_chapters_pass_the_linters(command: tuple[str, ...]) -> None:
+    tool = shutil.which(command[0], path=Path(sys.executable).parent)
+    assert tool, f"{command[0]} is not installed: pip install -e '.[dev]'"
+    files = [str(p.relative_to(ROOT)) for p in [ROOT / "index.qmd", *WRITTEN]]
+    done = subprocess.run([tool, *command[1:], *files], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The checks themselves: break a copy of the real book in one place and see the build stop there.
+
+
+def without_alternative_text(root: Path) -> str:
+    path = root / "notebooks" / f"{CHAPTERS[0]}.ipynb"
+    text, n = re.subn(r'^\s*"#\| fig-alt:.*\n', "", path.read_text("utf-8"), count=1, flags=re.M)
+    assert n == 1
+    path.write_text(text, "utf-8")
+    return rf"{CHAPTERS[0]}\.qmd:\d+: \S+#fig-[\w-]+ has no fig-alt"
+
+
+def without_equation_label(root: Path) -> str:
+    path = root / "book" / f"{CHAPTERS[0]}.qmd"
+    text = path.read_text("utf-8")
+    label = next(i for i in re.findall(r"\{#(eq-[\w-]+)\}", text) if re.search(rf"@{i}(?![\w-])", text))
+    path.write_text(text.replace(f" {{#{label}}}", ""), "utf-8")
+    return rf"\.qmd:\d+: unresolved reference @{label}(?![\w-])"
+
+
+def without_bibliography_entry(root: Path) -> str:
+    path = root / "references.bib"
+    cited = re.findall(r"@([a-z]+\d{4}\w*)", (root / "book" / f"{CHAPTERS[0]}.qmd").read_text("utf-8"))
+    path.write_text(re.sub(rf"(@\w+\{{){cited[0]},", r"\1somethingelse,", path.read_text("utf-8")), "utf-8")
+    return rf"{CHAPTERS[0]}\.qmd:\d+: citation key {cited[0]} is not in the bibliography"
+
+
+def without_variable(root: Path) -> str:
+    path = root / "_variables.yml"
+    used = re.findall(r"\{\{< var ([\w.]+) >\}\}", (root / "book" / f"{CHAPTERS[0]}.qmd").read_text("utf-8"))
+    variables = yaml.safe_load(path.read_text("utf-8"))
+    *parents, last = used[0].split(".")
+    inner = variables
+    for key in parents:
+        inner = inner[key]
+    del inner[last]
+    path.write_text(yaml.safe_dump(variables), "utf-8")
+    return rf"{CHAPTERS[0]}\.qmd:\d+: unknown variable {re.escape(used[0])}"
+
+
+@pytest.mark.parametrize(
+    "break_it", [without_alternative_text, without_equation_label, without_bibliography_entry, without_variable]
+)
+def test_a_broken_book_does_not_build(
+    break_it: Callable[[Path], str], copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = break_it(copy)
+    assert main(["--root", str(copy)]) == 1
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert not (copy / "_site").exists()
+
+
+def test_the_copy_builds_when_nothing_is_broken(copy: Path) -> None:
+    assert main(["--root", str(copy)]) == 0

@@ -1,0 +1,462 @@
+"""The models catalogue: every shape against a published count, tensor by tensor, and the contradictions kept in sight.
+
+The TOML files are read directly and counted by this file's own walk over the weight tensors; the library has to agree.
+"""
+
+import csv
+import datetime
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlsysim import catalog
+from mlsysim.catalog.shapes import Model, load_models
+from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.transformer import parameter_count
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "mlsysim" / "catalog" / "models"
+MODELS = {n: e for path in sorted(FOLDER.glob("*.toml")) for n, e in tomllib.loads(path.read_text("utf-8")).items()}
+BIBLIOGRAPHY = ROOT / "references.bib"
+CASES = ROOT.parent / "shared" / "reference" / "cases"
+Entry = dict[str, Any]
+
+each_model = pytest.mark.parametrize("name", MODELS)
+EXACT = [n for n, e in MODELS.items() if "rounded" not in e["parameters"].get("transform", "")]
+ROUNDED = [n for n in MODELS if n not in EXACT]
+MIXTURES = [n for n, e in MODELS.items() if "n_experts" in e]
+
+
+def linear(rows: int, columns: int, bias: bool = False) -> list[tuple[int, ...]]:
+    return [(rows, columns), *([(rows,)] if bias else [])]
+
+
+def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Part and shape of every weight tensor, one at a time, as a state dict would list them."""
+    get = e.get
+    h, d, q, kv = e["hidden"], e["head_dim"], e["heads"] * e["head_dim"], e["kv_heads"] * e["head_dim"]
+    bias, out_bias, mlp_bias = get("qkv_bias", False), get("output_bias", False), get("mlp_bias", False)
+
+    def norm(width: int) -> list[tuple[int, ...]]:
+        both = get("norm", "rmsnorm") == "layernorm" and get("norm_bias", True)
+        return [(width,)] * (2 if both else 1)
+
+    def mlp(width: int) -> list[tuple[int, ...]]:
+        up = linear(width, h, mlp_bias) * (2 if get("gated_mlp", True) else 1)
+        return up + linear(h, width, mlp_bias)
+
+    def attention() -> list[tuple[int, ...]]:
+        if "kv_lora_rank" not in e:
+            qkv = linear(q, h, bias) + linear(kv, h, bias) * 2 + linear(h, q, out_bias)
+            return qkv + (norm(d) * 2 if get("qk_norm") == "head" else [])
+        nope, rope, v, r, heads = d, e["qk_rope_head_dim"], e["v_head_dim"], e["kv_lora_rank"], e["heads"]
+        low = get("q_lora_rank", 0)
+        down = (
+            linear(low, h) + norm(low) + linear(heads * (nope + rope), low) if low else linear(heads * (nope + rope), h)
+        )
+        return down + linear(r + rope, h) + norm(r) + linear(heads * (nope + v), r) + linear(h, heads * v)
+
+    width = get("embedding_width", h)
+    yield "embedding", (e["vocab"], width)
+    yield from (("embedding", (h, width)) for _ in range(width != h))
+    if "learned_positions" in e:
+        yield "positions", (e["learned_positions"], h)
+    yield from (("norm", s) for s in norm(h) * get("embedding_norm", False))
+    dense, every = get("n_dense_layers", 0), get("moe_every", 1)
+    for layer in range(e["layers"]):
+        yield from (("norm", s) for s in norm(h) * get("norms_per_layer", 2))
+        yield from (("attention", s) for s in attention())
+        if "n_experts" in e and layer >= dense and (layer + 1) % every == 0:
+            yield from (("expert", s) for s in mlp(e["moe_ffn"]) * e["n_experts"])
+            yield from (("shared", s) for s in mlp(e["moe_ffn"]) * get("n_shared_experts", 0))
+            yield "router", (e["n_experts"], h)
+            yield from (("router", (e["n_experts"],)) for _ in range(get("router_bias", False)))
+        else:
+            yield from (("mlp", s) for s in mlp(e["ffn"]))
+    yield from (("norm", s) for s in norm(h) * get("final_norm", True))
+    if not get("tied_embeddings", False):
+        yield "head", (e["vocab"], width)
+    yield from (("head", (h, width)) for _ in range(width != h))
+
+
+def count(e: Entry, *parts: str) -> int:
+    return sum(math.prod(shape) for part, shape in tensors(e) if not parts or part in parts)
+
+
+def active(e: Entry) -> float:
+    return count(e) - count(e, "expert") * (1 - e["top_k"] / e["n_experts"])
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_count(name: str) -> None:
+    assert count(MODELS[name]) == parameter_count(name).total == MODELS[name]["parameters"]["value"]
+
+
+def half_unit(printed: str) -> float:
+    """Half a unit of the last digit of a figure such as "175.0B"."""
+    number, unit = re.match(r"([\d.]+) ?([MmBb])", printed).groups()  # type: ignore[union-attr]
+    decimals = len(number.partition(".")[2])
+    return 0.5 * 10**-decimals * {"m": 1e6, "b": 1e9}[unit.lower()]
+
+
+# What a published figure does not say, although it should: our count over the printed one, and a word of the notes.
+CONTRADICTED = {
+    "GPT-3-175B": (174_604_259_328, "does not round to"),
+    "OPT-350M": (331_196_416, "far from its name"),
+    "MPT-7B": (6_649_286_656, "misses the printed"),
+    "PaLM-540B": (540_356_474_880, "truncates"),
+    "Llama-3-200M": (341_496_896, "far from its name"),
+    "Llama-3-500M": (813_344_000, "far from its name"),
+    "Llama-3-100M": (190_724_544, "Far from its name"),
+}
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_count(name: str) -> None:
+    entry, ours = MODELS[name], count(MODELS[name])
+    assert parameter_count(name).total == ours
+    off = abs(ours - float(entry["parameters"]["value"]))
+    if name in CONTRADICTED:
+        known, words = CONTRADICTED[name]
+        assert ours == known and words in entry["notes"]
+        assert off > half_unit(entry["parameters"]["printed"]), "no contradiction any more: say so in the notes"
+    else:
+        assert off <= half_unit(entry["parameters"]["printed"])
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", [n for n in MIXTURES if "active_parameters" in MODELS[n]])
+def test_active_parameters(name: str) -> None:
+    entry, figure = MODELS[name], MODELS[name]["active_parameters"]
+    ours = active(entry)
+    if name == "DeepSeek-V3":  # the card leaves the input embedding out
+        assert ours == 37_552_297_472
+        assert ours - float(figure["value"]) > half_unit(figure["printed"])
+        ours -= count(entry, "embedding")
+    assert abs(ours - float(figure["value"])) <= half_unit(figure["printed"])
+
+
+@pytest.mark.published
+def test_deepseeks_own_notes_do_not_give_the_active_parameters() -> None:
+    # README_WEIGHTS.md: 36.7 B, "including 0.9B for Embedding and 0.9B for the output Head".
+    assert active(MODELS["DeepSeek-V3"]) / 36.7e9 - 1 == pytest.approx(0.023, abs=0.001)
+
+
+def printed(name: str) -> int:
+    return int(MODELS[name]["parameters"]["printed"].replace(",", ""))
+
+
+@pytest.mark.published
+def test_stored_weights_hold_buffers_and_copies_as_well() -> None:
+    # What the hub counts, less what is no parameter of the model.
+    assert printed("Llama-2-7B") - 32 * 64 == 6_738_415_616  # rotary tables
+    assert printed("Falcon-7B") - 65024 * 4544 == 6_921_720_704  # the tied head again
+    assert printed("Falcon-40B") - 65024 * 8192 == 41_303_293_952
+    assert printed("OPT-1.3B") + 2 * 2048 == 1_315_758_080  # a port without the padding positions
+    lora = 32 * 2 * 2 * 16 * 4096  # rank 16 on queries and values of 32 layers
+    assert f"trainable params: {lora}" in MODELS["OPT-6.7B"]["parameters"]["printed"]
+    assert 6_666_862_592 - lora == 6_658_473_984
+    for size, layers, stored in (("124M", 12, 137_022_720), ("355M", 24, 379_988_992)):
+        e = MODELS[f"GPT-2-{size}"]
+        assert count(e) + layers * 1024**2 == stored and f"{stored:,}" in e["notes"]  # causal masks
+    for size, layers, stored in (("774M", 36, 811_778_816), ("1.5B", 48, 1_607_942_848)):
+        e = MODELS[f"GPT-2-{size}"]
+        assert count(e) + layers * 1024**2 == stored and f"{stored:,}" in e["notes"]
+    for size, hidden, stored in (("0.6B", 1024, 751_632_384), ("1.7B", 2048, 2_031_739_904)):
+        e = MODELS[f"Qwen3-{size}"]
+        assert count(e) + 151936 * hidden == stored and f"{stored:,}" in e["notes"]
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", ["Llama-4-Scout", "Llama-4-Maverick"])
+def test_llama_4_with_its_vision_encoder_is_the_stored_count(name: str) -> None:
+    # vision_config of config.json: 34 layers of 1408, MLP 5632, patches of 14 x 14 on 336 x 336, all with biases.
+    h, f, out, text = 1408, 5632, 4096, 5120
+    patches = (336 // 14) ** 2
+    layer = 4 * (h * h + h) + (f * h + f) + (h * f + h) + 2 * 2 * h
+    encoder = 3 * 14 * 14 * h + h + (patches + 1) * h + 2 * 2 * h + 34 * layer
+    adapter = f * out + out * out  # pixel shuffle and its MLP, without biases
+    assert count(MODELS[name]) + encoder + adapter + out * text == printed(name)
+
+
+@pytest.mark.published
+def test_deepseek_v3_with_its_prediction_module_and_scales_is_the_stored_count() -> None:
+    e = MODELS["DeepSeek-V3"]
+    h, v = e["hidden"], e["vocab"]
+    one_layer = {**e, "layers": 1, "n_dense_layers": 0}
+    layer = count(one_layer, "attention", "expert", "shared", "router") + 2 * h
+    module = (
+        layer + 2 * h * h + 3 * h + 2 * v * h
+    )  # projection of two streams, three norms, copies of embedding and head
+
+    def scales(rows: int, columns: int) -> int:  # one for each block of 128 x 128
+        return math.ceil(rows / 128) * math.ceil(columns / 128)
+
+    attention = [(1536, h), (128 * 192, 1536), (512 + 64, h), (128 * 256, 512), (h, 128 * 128)]
+    of_attention = sum(scales(*s) for s in attention)
+    of_mlp = {w: 3 * scales(w, h) for w in (2048, 18432)}
+    eight_bit = 62 * of_attention + 3 * of_mlp[18432] + 59 * 257 * of_mlp[2048]
+    assert (module, eight_bit) == (13_463_426_304, 41_540_496)
+    assert count(e) + module + eight_bit == printed("DeepSeek-V3")
+
+
+@pytest.mark.published
+def test_deepseek_v2_with_its_scales_is_the_stored_count() -> None:
+    matrices = 60 * 5 + 59 * (160 + 1) * 3 + 3  # two shared experts are stored as one
+    assert matrices == 28_800
+    assert count(MODELS["DeepSeek-V2"]) + 2 * matrices == printed("DeepSeek-V2")
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("name", "by_hand"),
+    [
+        ("GPT-2-124M", 50257 * 768 + 1024 * 768 + 12 * (12 * 768**2 + 13 * 768) + 2 * 768),
+        ("GPT-3-175B", 50257 * 12288 + 2048 * 12288 + 96 * (12 * 12288**2 + 13 * 12288) + 2 * 12288),
+        (
+            "Llama-3.1-8B",
+            2 * 128256 * 4096 + 32 * (4096 * 128 * (32 + 8 + 8 + 32) + 3 * 4096 * 14336 + 2 * 4096) + 4096,
+        ),
+        (
+            "Llama-3.2-1B",
+            128256 * 2048 + 16 * (2048 * 64 * (32 + 8 + 8 + 32) + 3 * 2048 * 8192 + 2 * 2048) + 2048,
+        ),
+        (
+            "Mixtral-8x7B",
+            2 * 32000 * 4096 + 32 * (4096 * 128 * 80 + 8 * 3 * 4096 * 14336 + 8 * 4096 + 2 * 4096) + 4096,
+        ),
+        (
+            "Qwen2.5-7B",
+            2 * 152064 * 3584 + 28 * (3584 * 128 * 64 + 128 * 36 + 3 * 3584 * 18944 + 2 * 3584) + 3584,
+        ),
+        (
+            "Qwen3-0.6B",
+            151936 * 1024 + 28 * (1024 * 128 * 48 + 2 * 128 + 3 * 1024 * 3072 + 2 * 1024) + 1024,
+        ),
+        ("BLOOM-176B", 250880 * 14336 + 70 * (12 * 14336**2 + 13 * 14336) + 2 * 14336 + 2 * 14336),
+        ("Falcon-7B", 65024 * 4544 + 32 * (4544 * (71 + 2 + 71) * 64 + 8 * 4544**2 + 2 * 4544) + 2 * 4544),
+        ("MPT-30B", 50432 * 7168 + 48 * (12 * 7168**2 + 2 * 7168) + 7168),
+        (
+            "PaLM-540B",
+            256000 * 18432 + 118 * (18432 * 256 * (48 + 2 + 48) + 3 * 18432 * 73728 + 18432) + 18432,
+        ),
+        (
+            "OPT-350M",
+            50272 * 512 + 2 * 512 * 1024 + 2050 * 1024 + 24 * (12 * 1024**2 + 13 * 1024),
+        ),
+        (
+            "DeepSeek-V2-Lite",
+            2 * 102400 * 2048
+            + 27 * (2048 * 16 * 192 + 2048 * 576 + 512 + 512 * 16 * 256 + 16 * 128 * 2048 + 2 * 2048)
+            + 3 * 2048 * 10944
+            + 26 * (66 * 3 * 2048 * 1408 + 64 * 2048)
+            + 2048,
+        ),
+    ],
+)
+def test_counts_by_hand(name: str, by_hand: int) -> None:
+    assert parameter_count(name).total == by_hand
+
+
+@pytest.mark.independent
+@each_model
+def test_parts_are_those_of_the_tensors(name: str) -> None:
+    e, c = MODELS[name], parameter_count(name)
+    inside = count(e, "attention") - c.attention  # norms inside the attention count as norms
+    assert (c.embedding, c.positions, c.lm_head) == (count(e, "embedding"), count(e, "positions"), count(e, "head"))
+    assert (c.dense_mlp, c.experts, c.shared_experts) == (count(e, "mlp"), count(e, "expert"), count(e, "shared"))
+    assert (c.router, c.norms) == (count(e, "router"), count(e, "norm") + inside)
+
+
+@pytest.fixture(scope="module")
+def keys() -> set[str]:
+    if not BIBLIOGRAPHY.exists():
+        pytest.skip("a copy of the package without the book")
+    return set(re.findall(r"^@\w+\{([^,]+),", BIBLIOGRAPHY.read_text("utf-8"), re.M))
+
+
+@pytest.mark.independent
+@each_model
+def test_provenance(name: str, keys: set[str]) -> None:
+    e = MODELS[name]
+    assert e["source"] in keys and e["where"].strip()
+    for key in ("parameters", "active_parameters"):
+        figure = e.get(key)
+        if figure is None:
+            assert key == "active_parameters" and (name not in MIXTURES or name == "DeepSeek-V2-Lite")
+            continue
+        assert figure["source"] in keys and figure["where"].strip()
+        assert datetime.date.fromisoformat(figure["retrieved"]).year in (2025, 2026)
+        assert figure.get("read", "secondary") == "secondary"
+        assert figure.get("transform", "as printed").startswith(("as printed", "derived: "))
+        assert ("transform" in figure) == ("printed" in figure)
+    assert not e.get("estimated"), "no closed model is in the catalogue; GPT-3 and PaLM published their shapes"
+
+
+@pytest.mark.independent
+def test_names_and_aliases_are_unique() -> None:
+    names = [n.casefold().replace("_", "-").replace(" ", "-") for m, e in MODELS.items() for n in (m, *e["aliases"])]
+    assert sorted(names) == sorted(set(names))
+
+
+ATTENTION = {
+    "mha": {"GPT-2-124M", "GPT-3-175B", "Llama-2-7B", "Llama-2-13B", "OPT-175B", "BLOOM-176B", "GPT-NeoX-20B", "MPT-7B", "Gemma-7b"},
+    "mqa": {"Falcon-7B", "Gemma-2b", "PaLM-540B"},
+    "gqa": {"Llama-2-70B", "Llama-3.1-405B", "Llama-4-Scout", "Mistral-7B", "Mixtral-8x22B", "Qwen2.5-7B", "Qwen3-32B", "CodeLlama-34B", "Falcon-40B"},
+    "mla": {"DeepSeek-V2", "DeepSeek-V2-Lite", "DeepSeek-V3"},
+}  # fmt: skip
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(("kind", "names"), ATTENTION.items())
+def test_kind_of_attention(kind: str, names: set[str]) -> None:
+    assert {catalog.model(n).attention for n in names} == {kind}
+    if kind in ("mla", "mqa"):
+        assert {n for n in MODELS if catalog.model(n).attention == kind} == names
+
+
+@pytest.mark.published
+def test_what_a_source_of_this_book_has_wrong() -> None:
+    code, qwen = catalog.model("CodeLlama-34B"), catalog.model("Qwen2.5-7B")
+    assert (code.heads, code.layers) == (64, 48)
+    assert (qwen.heads, qwen.kv_heads) == (28, 4)
+
+
+SPEC = [
+    "GPT-2",
+    "GPT-3",
+    "Llama-2-7B",
+    "Llama-2-13B",
+    "Llama-2-70B",
+    "Llama-3-8B",
+    "Llama-3-70B",
+    "Llama-3.1-8B",
+    "Llama-3.1-70B",
+    "Llama-3.1-405B",
+    "Llama-3.2-1B",
+    "Llama-3.2-3B",
+    "Llama-4-Scout",
+    "Llama-4-Maverick",
+    "Mixtral-8x7B",
+    "Mixtral-8x22B",
+    "Mistral-7B",
+    "Mistral-Large-2",
+    "DeepSeek-V3",
+    "DeepSeek-R1",
+    "DeepSeek-V2",
+    "Qwen3-0.6B",
+    "Qwen3-32B",
+    "Qwen3-30B-A3B",
+    "Qwen3-235B-A22B",
+    "CodeLlama-34B",
+    "Qwen2.5-7B",
+    "OPT-125M",
+    "OPT-175B",
+    "BLOOM",
+    "PaLM",
+    "MPT-7B",
+    "MPT-30B",
+    "Falcon-7B",
+    "Falcon-40B",
+    "Gemma-7b",
+    "GPT-NeoX-20B",
+]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("name", SPEC)
+def test_names_people_use(name: str) -> None:
+    assert catalog.model(name.lower().replace("-", "_")) is catalog.model(name)
+
+
+@pytest.mark.independent
+@each_model
+def test_the_loader_reads_the_same(name: str) -> None:
+    m, e = catalog.model(name), MODELS[name]
+    for key, value in e.items():
+        if key in ("parameters", "active_parameters"):
+            assert m.published[key].value == float(value["value"])
+        else:
+            assert getattr(m, key) == (tuple(value) if isinstance(value, list) else value)
+    assert all(catalog.model(alias) is m for alias in e["aliases"])
+
+
+@pytest.mark.published
+def test_shapes_of_the_open_cases_agree() -> None:
+    if not CASES.is_dir():
+        pytest.skip("the reference cases stand outside the repository")
+    seen = set()
+    for file in ("training_step", "inference"):
+        with (CASES / f"{file}.open.csv").open(encoding="utf-8") as rows:
+            for row in csv.DictReader(rows):
+                try:
+                    m = catalog.model(row["model"])
+                except UnknownNameError:
+                    continue
+                if m.family == "MPT":  # MosaicML's throughput tables use other heads and another vocabulary
+                    continue
+                seen.add(m.name)
+                for key in ("layers", "hidden", "heads", "kv_heads", "head_dim"):
+                    assert int(row[key]) == getattr(m, key), f"{row['id']}: {key}"
+                assert int(row["ffn"]) == (m.ffn or m.moe_ffn)
+                assert int(row["vocab"]) == m.vocab or m.family == "GPT-3"
+    assert len(seen) >= 8
+
+
+SMALL = '["X"]\nlayers = 2\nhidden = 8\nheads = 4\nkv_heads = 2\nhead_dim = 2\nffn = 16\nvocab = 10\n'
+
+
+def load(folder: Path, text: str) -> Model:
+    file = folder / "mine.toml"
+    file.write_text(text)
+    return load_models(file)["X"]
+
+
+@pytest.mark.independent
+def test_a_users_file(tmp_path: Path) -> None:
+    m = load(tmp_path, SMALL + 'aliases = ["x"]\nparameters = 1234\n')
+    assert parameter_count(m).total == 2 * 10 * 8 + 2 * (8 * 2 * 12 + 3 * 8 * 16 + 2 * 8) + 8
+    assert m.published["parameters"].value == 1234
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("X = 3\n", "is not a table"),
+        ('["X"]\nlayers = 2\n', "missing 6 required positional arguments"),
+        (SMALL + "layer = 2\n", "did you mean 'layers'"),
+        (SMALL + "top_k = 1\n", "top_k = 1 needs n_experts > 0"),
+        (SMALL + "n_experts = 4\ntop_k = 5\nmoe_ffn = 8\n", r"top_k = 5 must lie in [1, 4]"),
+        (SMALL + "n_experts = 4\ntop_k = 2\n", "moe_ffn = 0 must be at least 1"),
+        (SMALL + "n_dense_layers = 3\n", "n_dense_layers = 3 must not exceed layers = 2"),
+        (SMALL + "kv_lora_rank = 4\n", "qk_rope_head_dim = 0 must be at least 1"),
+        (SMALL + "attn_window = 4\n", "needs n_windowed_layers"),
+        (SMALL + 'norm = "batchnorm"\n', "must be one of rmsnorm, layernorm"),
+        (SMALL + 'qk_norm = "all"\n', "qk_norm = 'all' must be"),
+        (SMALL + "gated_mlp = 1\n", "gated_mlp = '1' must be of type bool"),
+        (SMALL + "notes = 1\n", "must be of type str"),
+        (SMALL + 'parameters = "8 GB"\n', "is not"),
+        (SMALL.replace("layers = 2", "layers = 2.5"), "layers = '2.5' must be of type int"),
+        (SMALL.replace("layers = 2", "layers = -2"), "must lie in [0, 10,000,000]"),
+        (SMALL.replace("layers = 2", "layers = 0"), "layers = 0 must be at least 1"),
+        (SMALL.replace("kv_heads = 2", "kv_heads = 3"), "kv_heads = 3 must divide heads = 4"),
+        (SMALL.replace("ffn = 16", "ffn = 0"), "ffn = 0 must be at least 1"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=re.escape(says)):
+        load(tmp_path, text)
+
+
+def test_a_model_is_passed_through_and_an_unknown_one_is_named() -> None:
+    m = catalog.model("gpt2")
+    assert catalog.model(m) is m
+    with pytest.raises(UnknownNameError, match=r"did you mean 'Llama-3\.1-8B'"):
+        catalog.model("Llama-3.1-8")

@@ -1,0 +1,196 @@
+"""The house rules: one-way imports, a light core, honest documents, no traces of the machine that built it."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import mlsysim
+
+# From the ground floor up; a module may import only from floors strictly below its own (or within its own package).
+FLOORS = [
+    {"errors", "_numeric"},
+    {"units", "tables", "files", "digests"},
+    {"equations"},
+    {"results", "quantities", "intervals", "sensitivity"},
+    {"catalog"},
+    {"roofline", "kernels", "transformer"},
+    {"flops"},
+    {"memory", "collectives"},
+    {"communication"},
+    {"network"},
+    {"parallelism"},
+    {"training", "inference"},
+    {"energy", "capacity"},
+    {"cost", "reliability"},
+    {"serving_steps"},
+    {"serving"},
+    {"hlo"},
+    {"explore"},
+    {"validation"},
+    {"classroom"},
+    {"cli"},
+]
+FLOOR_OF = {name: i for i, names in enumerate(FLOORS) for name in names}
+THIRD_PARTY_ALLOWED = {
+    "_numeric": {"numpy"},
+    "quantities": {"pint"},
+    "serving_steps.measuring.microbench": {"numpy"},  # these two inside their measurements only
+    "serving_steps.measuring.tiny": {"numpy"},
+    "explore.columns": {"numpy"},
+    "explore.grid": {"numpy"},
+    "explore.planner": {"numpy"},
+    "explore.store": {"numpy"},
+    "explore.sweeping": {"numpy", "tqdm", "dask"},
+    "serving.simulation": {"tqdm"},
+    "hlo.profiler.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own
+    "hlo.export.layout": {"jax"},  # the process that lowers imports these
+    "hlo.export.llama": {"jax"},
+    "hlo.export.lower": {"jax"},
+    "hlo.export.mlp": {"jax"},
+    "hlo.export.resnet": {"jax"},
+    "hlo.export.training": {"jax"},
+    "hlo.reader.stablehlo": {"jaxlib"},
+    "hlo.chakra.schema": {"google"},
+    "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
+    "validation.predictors.inference": {"numpy"},
+    "validation.predictors.training_step": {"numpy"},
+    "classroom.charts": {"matplotlib", "IPython"},
+    "classroom.bars": {"matplotlib"},
+    "classroom.swings": {"matplotlib"},
+    "classroom.sliders": {"ipywidgets"},
+}
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def modules(root: Path) -> list[tuple[str, Path]]:
+    package = root / "mlsysim"
+    return [(".".join(p.relative_to(package).with_suffix("").parts), p) for p in sorted(package.rglob("*.py"))]
+
+
+def test_imports_point_downwards_only(root: Path) -> None:
+    for name, path in modules(root):
+        top = name.split(".")[0]
+        if top == "__init__":
+            continue
+        assert top in FLOOR_OF, f"mlsysim/{name}: put {top!r} on a floor in this test"
+        for target in imports_of(path):
+            parts = target.split(".")
+            if parts[0] == "mlsysim" and len(parts) > 1 and parts[1] in FLOOR_OF and parts[1] != top:
+                assert FLOOR_OF[parts[1]] < FLOOR_OF[top], f"mlsysim/{name} imports {target}, which is not below it"
+
+
+def test_the_check_of_imports_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "mlsysim").mkdir()
+    (tmp_path / "mlsysim" / "units.py").write_text("from mlsysim import roofline\n")
+    with pytest.raises(AssertionError, match="not below it"):
+        test_imports_point_downwards_only(tmp_path)
+
+
+def test_third_parties_stay_where_they_are_allowed(root: Path) -> None:
+    standard = sys.stdlib_module_names | {"mlsysim"}
+    for name, path in modules(root):
+        outside = {t.split(".")[0] for t in imports_of(path)} - standard
+        allowed = THIRD_PARTY_ALLOWED.get(name, set())
+        if name == "classroom.grading":
+            continue  # an instructor's tool; it needs the extra `exercises`
+        assert outside <= allowed, f"mlsysim/{name} imports {outside - allowed}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import mlsysim",
+        "from mlsysim import roofline; roofline.kernel_time('H100', 1e12, 1e9).explain()",
+        "from mlsysim import catalog; catalog.devices()",
+        "from mlsysim import cli; cli.main(['devices', '--json'])",
+        "from mlsysim.classroom import check; check('01.1', 1.0)",
+        "from mlsysim.explore import elasticities; elasticities(lambda x: x**2, {'x': 3.0})",
+        "from mlsysim import intervals; intervals.interval('training_step', 10.0)",
+    ],
+)
+def test_the_core_needs_neither_numpy_nor_matplotlib(code: str) -> None:
+    script = f"{code}\nimport sys\nheavy = {{'numpy', 'matplotlib', 'pint', 'IPython', 'ipywidgets', 'yaml'}} & set(sys.modules)\nassert not heavy, heavy"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_distribution_has_its_own_name_and_no_dependency(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["name"] == mlsysim.DISTRIBUTION == "mlsysim-book"
+    assert project["dependencies"] == []
+    assert set(project["optional-dependencies"]) >= {"plot", "widgets", "book", "exercises", "hlo", "scale", "dev"}
+    for requirement in [r for extra in project["optional-dependencies"].values() for r in extra]:
+        assert re.match(r"mlsysim-book\[|[\w.-]+(\[[\w,]+\])?>=", requirement), (
+            f"{requirement}: extras have lower bounds"
+        )
+
+
+def tracked(root: Path) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so there is no list of tracked files")
+    return [root / name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+
+
+FORBIDDEN = {
+    r"pip install( -q| --quiet)* +[\"']?mlsysim(?![\w-])(?!==0\.3\.0)": "fetches another project; ours is mlsysim-book",
+    r"(?<![\w.-])/(?:work|farm|tmp|root)/[\w.-]+": "a path of somebody's machine",
+    r"p" + r"ypi\.org|files\.python" + r"hosted|registry\.n" + r"pmjs|deb\.deb" + r"ian": "an index's host name",
+}
+
+
+def offences(files: list[Path]) -> list[str]:
+    found = []
+    for path in files:
+        if path.name in ("LICENSE", "LICENSE-text") or path.suffix in (".png", ".ico"):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            found += [f"{path.name}:{number}: {why}" for pattern, why in FORBIDDEN.items() if re.search(pattern, line)]
+    return found
+
+
+def test_no_tracked_file_carries_what_must_not_be_published(root: Path) -> None:
+    exempt = {Path(__file__).name, "run"}  # the patterns stand here; .ci/run may name its own scratch folders
+    assert offences([p for p in tracked(root) if p.name not in exempt]) == []
+
+
+def test_the_check_of_documents_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "page.md"
+    bad.write_text(
+        "Run `pip "
+        + "install mlsysim` in /"
+        + "work/main.\nBut pip install mlsysim-book is fine, and mlsysim==0.3.0 too.\n"
+    )
+    assert len(offences([bad])) == 2
+
+
+def test_the_licences_and_the_citation_are_stated(root: Path) -> None:
+    assert "Apache License" in (root / "LICENSE").read_text()
+    assert "Attribution 4.0 International" in (root / "LICENSE-text").read_text()
+    citation = (root / "CITATION.cff").read_text()
+    assert f"version: {mlsysim.__version__}" in citation
+    assert f"## {mlsysim.__version__}" in (root / "CHANGELOG.md").read_text()
+
+
+def test_constraints_pin_every_extra_and_name_no_index(root: Path) -> None:
+    text = (root / "constraints.txt").read_text()
+    pinned = {
+        line.split("==")[0].lower() for line in text.splitlines() if "==" in line and not line.startswith((" ", "#"))
+    }
+    for name in ("numpy", "matplotlib", "ipywidgets", "otter-grader", "jax", "dask", "pytest", "nbval", "playwright"):
+        assert name in pinned
+    assert "http" not in text
