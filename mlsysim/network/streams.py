@@ -13,7 +13,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.network.report import Report
+from mlsysim.results import Report
 from mlsysim.tables import table
 
 STREAMS = ("compute", "communication")

@@ -9,7 +9,7 @@ from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.network import straight
 from mlsysim.network.costs import Exact
-from mlsysim.network.report import Report
+from mlsysim.results import Report
 from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
 from mlsysim.network.simulation import Outcome, Simulation
 from mlsysim.network.topology import Topology, parse
