@@ -115,11 +115,18 @@ def labelled(answer: str, *rows: tuple[str, str]) -> list[str]:
     """
     said = [(name, text) for name, text in rows if text]
     width = max((len(name) for name, _ in said), default=0) + 2
-    lines = textwrap.wrap(answer, _WIDEST, subsequent_indent="  ", break_on_hyphens=False)
+    lines = _wrapped(answer, _WIDEST, subsequent_indent="  ")
     for name, text in said:
-        first, *more = textwrap.wrap(text, _WIDEST - width - 2, break_on_hyphens=False) or [""]
+        first, *more = _wrapped(text, _WIDEST - width - 2)
         lines += [f"  {name:<{width}}{first}", *(" " * (width + 2) + line for line in more)]
     return lines
+
+
+def _wrapped(text: str, width: int, **more: str) -> list[str]:
+    """Lines that part neither a number from its unit nor a name at its hyphens."""
+    tied = re.sub(r"(\d) (?=\S)", "\\1\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(tied, width, break_on_hyphens=False, **more)  # type: ignore[arg-type]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def largest(parts: Mapping[str, Num], most: int = 4) -> str:
@@ -136,6 +143,15 @@ def largest(parts: Mapping[str, Num], most: int = 4) -> str:
     said = [f"{name} {share(shares[name])}" for name in first[:most]]
     left = len(first) - len(said)
     return ", ".join(said) + (f" and {left} smaller" if left else "")
+
+
+def unfit(fits: Any) -> str:
+    """What the first line of a result says when it does not fit; nothing when it does, and nothing of an array.
+
+    >>> unfit(False)
+    ', BUT IT DOES NOT FIT'
+    """
+    return "" if is_array(fits) or fits else ", BUT IT DOES NOT FIT"
 
 
 def share(value: Num) -> str:
