@@ -181,6 +181,8 @@ def shown(value: Num, unit: str, digits: int = 4) -> str:
         return "undefined"
     if math.isinf(value):
         return "without limit" if value > 0 else "below any limit"
+    if unit == "s" and 0 < abs(value) < 1e-10:
+        return "about 0 s"
     if unit == "1" and value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return units.format(value, unit, digits)
