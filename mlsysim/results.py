@@ -4,7 +4,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 CALLER = "given by the caller"
+_MOST_LISTED = 14
 MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what anything may print by itself
 
 
 class Shown:
     """Something that shows itself: as a few lines, as HTML with a small chart, as a figure, as numbers, as a table."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__repr__" not in vars(cls):  # or the decorator for dataclasses would write one that lists the fields
+            cls.__repr__ = _shown  # type: ignore[assignment]
 
     def _lines(self) -> Sequence[str]:
         raise NotImplementedError
@@ -73,7 +79,8 @@ class Shown:
     def __repr__(self) -> str:
         return fitted(self._lines())
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return fitted(self._lines())
 
     def _repr_html_(self) -> str:
         first, *rest = fitted(self._lines()).split("\n")
@@ -83,10 +90,14 @@ class Shown:
         return f"<div>{text}{picture}</div>"
 
 
+def _shown(self: Shown) -> str:
+    return fitted(self._lines())
+
+
 class Result(Shown):
     """What a solver returns: it shows itself, explains itself, draws itself and gives its numbers away.
 
-    A subclass is a frozen dataclass made with ``repr=False`` that writes :meth:`summary` and ``to_dict``, and ``chart`` where it
+    A subclass is a frozen dataclass that writes :meth:`summary` and ``to_dict``, and ``chart`` where it
     has a shape. ``explain()`` is its own. Everything else comes from these.
     """
 
@@ -96,6 +107,68 @@ class Result(Shown):
 
     def _lines(self) -> Sequence[str]:
         return self.summary()
+
+
+class Listed(Result):
+    """A record of plain values: what it is, and a line for each of them; long ones by their size."""
+
+    def _title(self) -> str:
+        named = next((getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), "")
+        return f"{type(self).__name__} {named}".strip() if isinstance(named, str) else type(self).__name__
+
+    def _held(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
+
+    def _derived(self) -> dict[str, Any]:
+        """What follows from the fields and stands before them."""
+        return {}
+
+    def summary(self) -> list[str]:
+        known = {k: brief(v) for k, v in (self._derived() | self._held()).items()}
+        rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
+        left = len(rows) - _MOST_LISTED
+        more = [("more", f"{left} others: explain()")] if left > 0 else []
+        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
+
+    def explain(self) -> "Report":
+        """Every value."""
+        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in (self._derived() | self._held()).items()]
+        return Report(self._title(), (table(("Field", "Value"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every value, for JSON."""
+        return dict(plain(self._derived() | self._held()))
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [_flat(self.to_dict())]
+
+
+def brief(value: Any, most: int = 90) -> str:
+    """A value in so many characters: numbers short, collections by their size, results by their first line.
+
+    >>> brief(3.14159), brief(range(100)), brief({"a": 1.0})
+    ('3.142', '100 of them: 0, 1, 2, …', 'a 1')
+    """
+    if value is None:
+        return ""
+    if is_array(value):
+        return shown(value, "1") if value.dtype.kind in "iuf" else f"array {'x'.join(map(str, value.shape))}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return shown(value, "1")
+    if isinstance(value, Mapping) and not isinstance(value, Shown):
+        said = [f"{k} {brief(v, 24)}" for k, v in list(value.items())[:6]]
+        return _cut(", ".join(said) + (f" and {len(value) - 6} more" if len(value) > 6 else ""), most)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        first = ", ".join(brief(v, 24) for v in value[:3])
+        return _cut(f"{len(value)} of them: {first}, …" if len(value) > 3 else first, most)
+    return _cut(str(value).split("\n")[0], most)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def fitted(lines: Sequence[str]) -> str:
@@ -204,6 +277,8 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
     if isinstance(value, (Sequence, set, frozenset)):
         return [plain(inner) for inner in value]
     return str(value)
