@@ -44,7 +44,7 @@ _OVER_NODES = ("ring", "pipelined_tree")  # whose steps inside a node and betwee
 _OVERHEAD = Domain.of(NON_NEGATIVE)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class CollectiveTime(Result):
     """What :func:`collective` returns; SI units, floats or arrays. ``latency_time + bandwidth_time + overhead == time``."""
 

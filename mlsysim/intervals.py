@@ -94,7 +94,7 @@ def interval_end(predicted: Num, quantile: Num) -> Num:
     return predicted * exp(-quantile)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ErrorQuantiles(Result):
     """Quantiles of the natural logarithm of predicted over measured, of one class of predictions."""
 
@@ -132,7 +132,7 @@ class ErrorQuantiles(Result):
         return dict(plain(asdict(self))) | {"factors": list(self.factors)}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Interval(Result):
     """A prediction and the range in which a measurement is expected."""
 
@@ -146,7 +146,10 @@ class Interval(Result):
         return self.low, self.high
 
     def summary(self) -> list[str]:
-        return labelled(f"{shown(self.value, '1')}, expected {shown(self.low, '1')} to {shown(self.high, '1')}", ("range", str(self)))
+        return labelled(
+            f"{shown(self.value, '1')}, expected {shown(self.low, '1')} to {shown(self.high, '1')}",
+            ("range", str(self)),
+        )
 
     def words(self, unit: str) -> str:
         """Both ends in their unit, and what the range promises."""
@@ -163,11 +166,18 @@ class Interval(Result):
             Term(name, value, "eq-interval", {"predicted": self.value, "quantile": quantile})
             for name, value, quantile in (("lower end", self.low, q.high), ("upper end", self.high, q.low))
         ]
-        return Explanation(f"range of a prediction of class {q.class_name}", ends, (Input("predicted", self.value, "1"),), [str(self)])
+        return Explanation(
+            f"range of a prediction of class {q.class_name}", ends, (Input("predicted", self.value, "1"),), [str(self)]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction, both ends in its unit, and what they were counted on."""
-        return {"value": plain(self.value), "low": plain(self.low), "high": plain(self.high), "quantiles": self.quantiles.to_dict()}
+        return {
+            "value": plain(self.value),
+            "low": plain(self.low),
+            "high": plain(self.high),
+            "quantiles": self.quantiles.to_dict(),
+        }
 
     def __str__(self) -> str:
         q = self.quantiles

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 CALLER = "given by the caller"
 _MOST_LISTED = 14
+_ANSWERS = (
+    "time",
+    "predicted",
+    "error",
+    "errors",
+    "verdict",
+    "position",
+)  # properties that a record is asked for first
 MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what anything may print by itself
 
 
@@ -113,15 +121,18 @@ class Listed(Result):
     """A record of plain values: what it is, and a line for each of them; long ones by their size."""
 
     def _title(self) -> str:
-        named = next((getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), "")
-        return f"{type(self).__name__} {named}".strip() if isinstance(named, str) else type(self).__name__
+        named = next(
+            (getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), ""
+        )
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        return f"{kind} {named}".strip() if isinstance(named, str) else kind
 
     def _held(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
 
     def _derived(self) -> dict[str, Any]:
-        """What follows from the fields and stands before them."""
-        return {}
+        """What follows from the fields and stands before them: the answers among its properties."""
+        return {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
 
     def summary(self) -> list[str]:
         known = {k: brief(v) for k, v in (self._derived() | self._held()).items()}
@@ -369,7 +380,8 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Every term with its equation and unit, every input with its origin, for JSON."""
         terms = [
-            {"name": t.name, "value": t.value, "unit": t.unit, "equation": t.label, "binds": t.binding} for t in self.terms
+            {"name": t.name, "value": t.value, "unit": t.unit, "equation": t.label, "binds": t.binding}
+            for t in self.terms
         ]
         inputs = [{"name": i.name, "value": i.value, "unit": i.unit, "origin": i.origin} for i in self.inputs]
         found: dict[str, Any] = plain({"title": self.title, "terms": terms, "inputs": inputs, "notes": self.notes})

@@ -378,7 +378,7 @@ def _origin(value: Num, default: float, meaning: str) -> str:
     return f"default: {meaning}" if all_true(value == default) else CALLER
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class KernelTime(Result):
     """What :func:`kernel_time` returns; SI units, floats or arrays."""
 

@@ -159,7 +159,7 @@ class Swing:
         return abs(self.at_high - self.at_low)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Tornado(Result):
     """Swings of an answer, widest first."""
 
@@ -168,11 +168,14 @@ class Tornado(Result):
 
     def summary(self) -> list[str]:
         rows = [
-            (s.name, f"{s.at_low:.4g} to {s.at_high:.4g} with {s.low:.4g} to {s.high:.4g}") for s in self.swings[:_MOST_SWINGS]
+            (s.name, f"{s.at_low:.4g} to {s.at_high:.4g} with {s.low:.4g} to {s.high:.4g}")
+            for s in self.swings[:_MOST_SWINGS]
         ]
         left = len(self.swings) - len(rows)
         widest = f"; widest: {self.swings[0].name}" if self.swings else ""
-        return labelled(f"{self.middle:.4g} in the middle{widest}", *rows, ("others", f"{left} narrower ones" if left else ""))
+        return labelled(
+            f"{self.middle:.4g} in the middle{widest}", *rows, ("others", f"{left} narrower ones" if left else "")
+        )
 
     def chart(self) -> "Drawing | None":
         """Swings as bars from the middle."""
@@ -181,7 +184,9 @@ class Tornado(Result):
         shown = self.swings[:_MOST_SWINGS]
         if not shown:
             return None
-        return Swings([s.name for s in shown], [s.at_low for s in shown], [s.at_high for s in shown], self.middle, "answer")
+        return Swings(
+            [s.name for s in shown], [s.at_low for s in shown], [s.at_high for s in shown], self.middle, "answer"
+        )
 
     def explain(self) -> Report:
         """Every swing; ``table(unit)`` gives the answers in their unit."""

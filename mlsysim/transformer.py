@@ -7,7 +7,7 @@ from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import POSITIVE, equation
-from mlsysim.results import Report, Result, labelled, largest, share, shown
+from mlsysim.results import Report, Result, labelled, largest, share
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
     return parameters * element_bytes
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ParameterCount(Result):
     """Parameters of a model by part; all layers together."""
 
@@ -247,7 +247,10 @@ class ParameterCount(Result):
 
     def explain(self) -> Report:
         """Every part and its share."""
-        rows = [(k.replace("_", " "), f"{v:,}", share(v / self.total) if self.total else "") for k, v in asdict(self).items()]
+        rows = [
+            (k.replace("_", " "), f"{v:,}", share(v / self.total) if self.total else "")
+            for k, v in asdict(self).items()
+        ]
         return Report(f"{self.total:,} parameters", (table(("Part", "Parameters", "Share"), rows),))
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,11 +13,14 @@ from mlsysim.results import Explanation, Input, Result, Term, labelled, plain, s
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-_LOADED = {True: "the load: above 80 % every further request lengthens the wait of all", False: "nothing: there is room"}
+_LOADED = {
+    True: "the load: above 80 % every further request lengthens the wait of all",
+    False: "nothing: there is room",
+}
 _QUANTILE, _POSITIVE = Domain.of(BELOW_ONE), Domain.of(POSITIVE)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Queue(Result):
     """What :func:`queue` returns; SI units, floats or arrays."""
 

@@ -25,7 +25,7 @@ USABLE = 0.9  # of the device memory: the default of vLLM's option gpu_memory_ut
 _POSITIVE, _NON_NEGATIVE, _MORE_THAN_ONE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE), Domain.of("(1, inf)")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Concurrency(Result):
     """What :func:`sequences` returns; bytes on the fullest device, floats or arrays."""
 
@@ -49,7 +49,10 @@ class Concurrency(Result):
             f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.sequences, '1')} sequences at a time",
             ("requests", f"{lengths}; {shown(self.tokens, '1')} held on average"),
             ("binds", f"memory: {shown(self.budget, 'byte')} for cache, {shown(self.token_bytes, 'byte')} a token"),
-            ("device", f"{have}, less weights of {shown(d.weight_memory, 'byte')} and {shown(self.reserve, 'byte')} kept back"),
+            (
+                "device",
+                f"{have}, less weights of {shown(d.weight_memory, 'byte')} and {shown(self.reserve, 'byte')} kept back",
+            ),
             ("reserved", f"{shown(self.reserved, '1')} sequences when each keeps room for its whole answer"),
         )
 
@@ -190,7 +193,7 @@ def _per_token(d: Deployment, tokens: Num) -> Num:
     return d.kv_memory(d.split.dp, tokens) / (-(-tokens // d.block_tokens) * d.block_tokens)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Replica(Result):
     """What a queue needs to know of a replica. Made by :func:`replica` or :func:`replica_of`."""
 
@@ -205,7 +208,10 @@ class Replica(Result):
         return labelled(
             f"a replica with {self.slots} places: at most {shown(self.capacity, '1')} requests/s",
             ("prompt pass", f"{shown(self.prefill_time, 's')}; {self.origins.get('prefill_time', CALLER)}"),
-            ("decode step", f"{shown(one, 's')} alone, {shown(full, 's')} when full; {self.origins.get('step_time', CALLER)}"),
+            (
+                "decode step",
+                f"{shown(one, 's')} alone, {shown(full, 's')} when full; {self.origins.get('step_time', CALLER)}",
+            ),
             ("answers", f"{shown(self.steps, '1')} steps each"),
             ("pace when full", f"a token every {shown(self.itl(self.slots), 's')}, other prompts included"),
         )
@@ -219,7 +225,10 @@ class Replica(Result):
         batch = sampled([float(n + 1) for n in range(self.slots)])
         pace = [factor * self.itl(int(n)) for n in batch]
         steps = [factor * t for t in sampled(self.step_times)]
-        lines = [Line(batch, steps, "a step"), Line(batch, pace, "between tokens, other prompts included", dash="dashed")]
+        lines = [
+            Line(batch, steps, "a step"),
+            Line(batch, pace, "between tokens, other prompts included", dash="dashed"),
+        ]
         return Chart("sequences in the batch", f"time ({unit})", lines, title="one replica", x_log=False, y_log=False)
 
     def explain(self) -> Report:
@@ -402,7 +411,7 @@ def replica_of(
     return made.with_slots(in_pace)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Curve(Result):
     """What :func:`serving_curve` returns: one replica at every batch, full all the time."""
 

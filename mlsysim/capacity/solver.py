@@ -34,7 +34,7 @@ _BINDS = {True: "places in the batch", False: "prompt passes of others"}
 _MOST_REPLICAS = 1 << 16
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Load(Result):
     """What :func:`load` returns; SI units."""
 
@@ -154,7 +154,9 @@ class Load(Result):
 
     def summary(self) -> list[str]:
         r, q = self.replica, share(self.quantile)
-        aims = [(n, t) for n, t in (("first token", self.ttft_target), ("between tokens", self.itl_target)) if t is not None]
+        aims = [
+            (n, t) for n, t in (("first token", self.ttft_target), ("between tokens", self.itl_target)) if t is not None
+        ]
         place = self.place_wait >= self.prompt_wait
         waits = f"for a place {shown(self.place_wait, 's')}, for other prompts {shown(self.prompt_wait, 's')}"
         targets = f"{shown(self.goodput, '1')} requests/s meet " + ", ".join(f"{n} {shown(t, 's')}" for n, t in aims)
@@ -165,7 +167,10 @@ class Load(Result):
             ("binds", "" if is_array(place) else _BINDS[bool(place)]),
             ("mean wait", waits),
             ("utilisation", f"{share(self.utilisation)} of {shown(self.capacity, '1')} requests/s"),
-            ("running", f"{shown(self.running, '1')} of {self.replicas * r.slots} places; {shown(self.tokens_per_s, 'token/s')}"),
+            (
+                "running",
+                f"{shown(self.running, '1')} of {self.replicas * r.slots} places; {shown(self.tokens_per_s, 'token/s')}",
+            ),
             ("rates", f"prompt pass {shown(r.prefill_time, 's')}: {r.origins.get('prefill_time', CALLER)}"),
         )
 

@@ -132,7 +132,10 @@ class Cluster(Result):
         return labelled(
             f"{self.nodes} x {node.name}: {self.devices} x {node.device.name}",
             ("inside", f"{inside} ({node.scale_up.name})" if node.device.has("scale_up_bandwidth") else ""),
-            ("outside", f"{shown(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)"),
+            (
+                "outside",
+                f"{shown(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)",
+            ),
         )
 
     def explain(self) -> Report:

@@ -51,7 +51,9 @@ class Catalogue(Mapping[str, Kind], Shown):
     def _lines(self) -> list[str]:
         names = list(self._entries)
         said = ", ".join(names[:80]) + (f" and {len(names) - 80} more" if len(names) > 80 else "")
-        return labelled(f"{len(names)} of kind {self._kind}", ("names", said), ("ask it", f"catalog.{self._kind}(name)"))
+        return labelled(
+            f"{len(names)} of kind {self._kind}", ("names", said), ("ask it", f"catalog.{self._kind}(name)")
+        )
 
     def explain(self) -> Report:
         """Every entry by the first line of what it shows."""
@@ -86,7 +88,11 @@ class ShownEntry(Result):
 
     def _words(self) -> str:
         """What is said of the entry beside its name."""
-        said = [str(getattr(self, n)) for n in ("kind", "vendor", "date", "item", "algorithm", "applies_to") if getattr(self, n, "")]
+        said = [
+            str(getattr(self, n))
+            for n in ("kind", "vendor", "date", "item", "algorithm", "applies_to")
+            if getattr(self, n, "")
+        ]
         return ", ".join(said)
 
     def summary(self) -> list[str]:
@@ -103,7 +109,8 @@ class ShownEntry(Result):
     def explain(self) -> Report:
         """Every figure, where it was read, and what was changed of it."""
         rows = [
-            (name, f"{f.value:.0f}" if name == "year" else written(f.value, f.unit, 6), f.printed, str(f), f.retrieved) for name, f in figures_of(self).items()
+            (name, f"{f.value:.0f}" if name == "year" else written(f.value, f.unit, 6), f.printed, str(f), f.retrieved)
+            for name, f in figures_of(self).items()
         ]
         notes = [str(getattr(self, n)) for n in ("notes", "note") if getattr(self, n, "")]
         return Report(self.summary()[0], (table(("Figure", "Value", "Printed", "Where from", "Read on"), rows),), notes)
@@ -111,7 +118,9 @@ class ShownEntry(Result):
     def to_dict(self) -> dict[str, Any]:
         """Name, words, and figures in SI units with their sources, for JSON."""
         figures = figures_of(self)
-        held: dict[str, Any] = {k: _plain(v) for k, v in vars(self).items() if k not in ("fields", "published", *figures)}
+        held: dict[str, Any] = {
+            k: _plain(v) for k, v in vars(self).items() if k not in ("fields", "published", *figures)
+        }
         return held | {"figures": {k: plain(vars(f)) for k, f in figures.items()}}
 
     def frame_rows(self) -> list[dict[str, Any]]:
@@ -139,10 +148,20 @@ def device_lines(d: "Device") -> list[str]:
     if d.has("memory_capacity") or d.has("usable_memory"):
         have.append(written(d.usable_memory, "byte"))
         memory = f"{written(d.usable_memory, 'byte')} for everything: {d.origin('usable_memory')}"
-    link = f"{written(d.scale_up_bandwidth, 'byte/s')} one way, all links together" if d.has("scale_up_bandwidth") else ""
+    link = (
+        f"{written(d.scale_up_bandwidth, 'byte/s')} one way, all links together" if d.has("scale_up_bandwidth") else ""
+    )
     if link and d.has("scale_up_domain"):
         link += f", between {d.scale_up_domain} devices"
-    given = ("memory_bandwidth", "memory_capacity", "usable_memory", "scale_up_bandwidth", "scale_up_domain", "tdp", "year")
+    given = (
+        "memory_bandwidth",
+        "memory_capacity",
+        "usable_memory",
+        "scale_up_bandwidth",
+        "scale_up_domain",
+        "tdp",
+        "year",
+    )
     more = [name for name in d.fields if name not in given and not name.startswith("peak_flops.")]
     return labelled(
         f"{d.name} ({maker or d.kind}{born}): {', '.join(part for part in have if part)}",
@@ -185,9 +204,15 @@ def model_lines(m: "Model") -> list[str]:
     experts = ""
     if m.is_moe:
         shared = f", {m.n_shared_experts} shared" if m.n_shared_experts else ""
-        experts = f"{m.n_experts} of width {m.moe_ffn:,}, {m.top_k} a token{shared}, in {m.n_moe_layers} of {m.layers} layers"
+        experts = (
+            f"{m.n_experts} of width {m.moe_ffn:,}, {m.top_k} a token{shared}, in {m.n_moe_layers} of {m.layers} layers"
+        )
     window = f"{m.n_windowed_layers} layers look back {m.attn_window:,} tokens" if m.n_windowed_layers else ""
-    learned = f"{m.learned_positions:,} learned positions" if m.learned_positions else "positions are computed: no end in the shape"
+    learned = (
+        f"{m.learned_positions:,} learned positions"
+        if m.learned_positions
+        else "positions are computed: no end in the shape"
+    )
     active = m.published.get("active_parameters")
     return labelled(
         f"{m.name}: {about}{size}{m.layers} layers of width {m.hidden:,}",
@@ -196,7 +221,10 @@ def model_lines(m: "Model") -> list[str]:
         ("experts", experts),
         ("active", f"{int(active.value):,} parameters a token" if active else ""),
         ("context", "; ".join(part for part in (learned, window) if part)),
-        ("vocabulary", f"{m.vocab:,}, {'one table for both ends' if m.tied_embeddings else 'embedding and head apart'}"),
+        (
+            "vocabulary",
+            f"{m.vocab:,}, {'one table for both ends' if m.tied_embeddings else 'embedding and head apart'}",
+        ),
         ("norms", f"{m.norms_per_layer} {norm} a layer" + (f"; biases: {', '.join(bias)}" if bias else "")),
         ("source", ", ".join(part for part in (m.source, m.where) if part)),
         ("ask it", "transformer.parameter_count(model) counts its parameters to the last one"),
@@ -212,5 +240,8 @@ def model_report(m: "Model") -> Report:
     return Report(
         model_lines(m)[0],
         (table(("Size", "Value"), rows), table(("Published", "Value", "Where from"), counts)),
-        [f"shape: {m.source}, {m.where}" if m.source else "shape: given by the caller", *([m.notes] if m.notes else [])],
+        [
+            f"shape: {m.source}, {m.where}" if m.source else "shape: given by the caller",
+            *([m.notes] if m.notes else []),
+        ],
     )

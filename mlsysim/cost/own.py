@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PARTS = ("capital", "power", "cooling", "building", "staff", "network")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Ownership(Result):
     """What :func:`own` returns: USD per second of all devices, by part; ``rates`` sum to ``rate``."""
 
@@ -220,7 +220,7 @@ def own(
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class OwnOrRent(Result):
     """What :func:`own_or_rent` returns, per device: rates in USD/s, the break-even use and time (inf: never)."""
 

@@ -83,7 +83,12 @@ class _Rows(Drawing):
         if middle is not None:
             axes.axvline(middle, color=INK, linewidth=1)
             axes.annotate(
-                said, (middle, 0), xycoords=("data", "axes fraction"), xytext=(-4, 4), textcoords="offset points", ha="right"
+                said,
+                (middle, 0),
+                xycoords=("data", "axes fraction"),
+                xytext=(-4, 4),
+                textcoords="offset points",
+                ha="right",
             )
         axes.invert_yaxis()
         axes.set_axisbelow(True)

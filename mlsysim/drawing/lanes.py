@@ -82,7 +82,9 @@ class Lanes(Drawing):
         for i, kind in enumerate(k for k in kinds if k):
             look, x = kinds.index(kind), left + i % 4 * 110
             y = 27 + 16 * (i // 4)
-            body.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{PALETTE[look]}" fill-opacity="{SHADES[look]}"/>')
+            body.append(
+                f'<rect x="{x}" y="{y}" width="12" height="12" fill="{PALETTE[look]}" fill-opacity="{SHADES[look]}"/>'
+            )
             body.append(words(x + 17, y + 10, kind, "start", 11))
         body.append(words((left + width - right) / 2, bottom + 36, self.x_label))
         return page(width, bottom + 48, "".join(body))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FIRST, _MOST_SHOWN = 5, 8  # rows and columns that are shown
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Columns(Shown):
     """Named arrays of one length. Columns are read-only; every method returns new ones."""
 

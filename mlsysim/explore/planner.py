@@ -147,7 +147,7 @@ def _listed(values: Sequence[int]) -> str:
     return ", ".join(map(str, values if len(values) <= 24 else [*values[:12], "…", values[-1]]))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PlanSearch(Result):
     """What :func:`plan` returns: every plan as a row, with its step in seconds by term and its memory in bytes.
 
@@ -170,7 +170,11 @@ class PlanSearch(Result):
         fits = len(self.fitting)
         if not fits:
             least = self.rows.smallest("memory").row(0) if len(self.rows) else None
-            need = f"; the smallest needs {units.format(least['memory'], 'byte')} of {units.format(self.capacity, 'byte')}" if least else ""
+            need = (
+                f"; the smallest needs {units.format(least['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"
+                if least
+                else ""
+            )
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
         best = self.best(3)
         first = best.row(0)
@@ -179,7 +183,12 @@ class PlanSearch(Result):
         lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
         return labelled(
             f"{what}: {units.format(first['time'], 's')} a step by {_describe(first)}",
-            ("range", "none: errors of past predictions were counted with calibrated efficiencies only" if known is None else known.words("s")),
+            (
+                "range",
+                "none: errors of past predictions were counted with calibrated efficiencies only"
+                if known is None
+                else known.words("s"),
+            ),
             ("rate", f"MFU {units.percent(first['mfu'], signed=False)}"),
             ("memory", f"fits: {units.format(first['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"),
             ("first because", self.why_first()),

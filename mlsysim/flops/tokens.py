@@ -65,7 +65,7 @@ def layer_matmul_parameters(model: Model | str) -> int:
     return int(moe_active(always, m.top_k, count.experts // m.n_experts)) if m.is_moe else always
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class TokenFlops(Result):
     """What :func:`training_flops_per_token` returns: FLOPs of one token, floats or arrays."""
 

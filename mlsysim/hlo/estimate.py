@@ -74,7 +74,7 @@ class Message:
     time_s: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Estimate(Result):
     """What :func:`estimate` returns: totals of one device in SI units.
 
@@ -127,17 +127,34 @@ class Estimate(Result):
             calls[f"{message.op} over {message.ranks}"] += message.count
         sent = ", ".join(f"{n} x {what}" for what, n in calls.most_common(4)) + (" …" if len(calls) > 4 else "")
         unknown = ", ".join(f"{n} x {name}" for name, n in list(self.unknown_ops.items())[:4])
-        bind = "communication" if self.exposed_comm_s > self.compute_s else f"computing, {share(self.compute_s / self.total_s)}" if self.total_s else ""
+        bind = (
+            "communication"
+            if self.exposed_comm_s > self.compute_s
+            else f"computing, {share(self.compute_s / self.total_s)}"
+            if self.total_s
+            else ""
+        )
         p = self.pricing
         spread = f"{_shown(p.low_s, 's')} to {_shown(p.high_s, 's')} over repeats of the measurement"
         return labelled(
             f"{self.program} on {self.device}: {'at least ' if self.at_least else ''}{_shown(self.total_s, 's')}",
             ("range", spread if p.low_s < p.high_s else "none is known: check it against a profile first"),
             ("binds", bind),
-            ("computing", f"{_shown(self.compute_s, 's')} in {self.kernels} kernels of {self.regions} regions, {self.unique_regions} different"),
-            ("communicating", f"{_shown(self.comm_s, 's')}, {_shown(self.exposed_comm_s, 's')} of it exposed: {sent}" if sent else "nothing"),
+            (
+                "computing",
+                f"{_shown(self.compute_s, 's')} in {self.kernels} kernels of {self.regions} regions, {self.unique_regions} different",
+            ),
+            (
+                "communicating",
+                f"{_shown(self.comm_s, 's')}, {_shown(self.exposed_comm_s, 's')} of it exposed: {sent}"
+                if sent
+                else "nothing",
+            ),
             ("bound", "" if self.bound_s is None else f"{_shown(self.bound_s, 's')}: what no fusion can beat"),
-            ("work", f"{_shown(self.flops, 'FLOP')}, {share(self.matrix_flops / self.flops) if self.flops else '0 %'} in products; {_shown(self.bytes, 'byte')}"),
+            (
+                "work",
+                f"{_shown(self.flops, 'FLOP')}, {share(self.matrix_flops / self.flops) if self.flops else '0 %'} in products; {_shown(self.bytes, 'byte')}",
+            ),
             ("NOT COUNTED", unknown),
             ("shapes", f"{self.shapes}, {self.partitions} partitions, {self.split} split"),
             ("efficiencies", f"those of the estimator {p.estimator}"),
@@ -151,7 +168,11 @@ class Estimate(Result):
         from mlsysim.drawing.shapes import MOST_POINTS, readable, sampled
 
         factor, unit = readable(self.total_s, "s")
-        kinds = [r.kind for r in self.parts] if len(self.parts) == len(self.timeline.spans) else ["regions"] * len(self.timeline.spans)
+        kinds = (
+            [r.kind for r in self.parts]
+            if len(self.parts) == len(self.timeline.spans)
+            else ["regions"] * len(self.timeline.spans)
+        )
         spans: list[Span] = []
         for kind, (start, end) in zip(kinds, self.timeline.spans, strict=True):
             lane = {"compute": "computing", "comm": "communicating", "loop": "loop"}.get(kind, kind)
@@ -164,7 +185,8 @@ class Estimate(Result):
     def explain(self) -> Report:
         """Everything that :func:`print` shows, the collectives, and the regions that take longest."""
         messages = [
-            (m.op, str(m.ranks), str(m.count), units.format(m.bytes, "byte"), units.format(m.time_s, "s")) for m in self.collectives[:20]
+            (m.op, str(m.ranks), str(m.count), units.format(m.bytes, "byte"), units.format(m.time_s, "s"))
+            for m in self.collectives[:20]
         ]
         spans = sorted(enumerate(self.timeline.spans), key=lambda pair: pair[1][0] - pair[1][1])[:10]
         kinds = [r.kind for r in self.parts] or [""] * len(self.timeline.spans)

@@ -13,7 +13,7 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Work, work_of
 from mlsysim.parallelism import Plan, placement
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain
+from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
 from mlsysim.transformer import parameter_count
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def format_bytes(name: str) -> float:
     return float(quantised_bits(*_FORMATS[name])) / 8.0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Deployment(Result):
     """One replica of a model: where it runs, how it is split, and in which formats. Made by :func:`deploy`."""
 

@@ -71,7 +71,7 @@ def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
     return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Pass(Result):
     """What :func:`prefill` and :func:`decode_step` return; SI units, floats or arrays."""
 
@@ -351,7 +351,7 @@ def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Nu
     return _run("decode_step", deployment, batch, new, context - new)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Generation(Result):
     """What :func:`generate` returns: a static batch from prompt to last token."""
 
@@ -427,7 +427,10 @@ class Generation(Result):
             ("work", work),
             ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
             ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
-            ("rate", f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device"),
+            (
+                "rate",
+                f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device",
+            ),
             ("memory", _fit(d, self.memory, self.fits)),
             ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
         )

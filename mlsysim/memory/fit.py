@@ -114,7 +114,7 @@ def _state_term(name: str, group: str, parameters: Num, r: Recipe, sharding: str
     return Term(name, function(**arguments), label, arguments)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ModelState(Result):
     """What :func:`model_state_memory` returns; bytes on one device."""
 
@@ -281,7 +281,7 @@ def _origin(name: str, value: Num) -> str:
     return f"default: {meaning}" if default is not None and all_true(value == default) else CALLER
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class TrainingMemory(Result):
     """What :func:`training_memory` returns: bytes on the device that holds most, floats or arrays."""
 

@@ -51,7 +51,7 @@ class RankTime:
         return self.communication - self.overlap
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class StreamSchedule(Result):
     """What :func:`schedule` returns: when every task runs, and how each rank spends the time. SI units.
 
@@ -93,7 +93,10 @@ class StreamSchedule(Result):
             f"{len(self.starts)} tasks on {len(self.ranks)} rank(s): {shown(self.time, 's')}",
             ("binds", binds if self.time else ""),
             ("computing", f"{shown(self.compute, 's')}, {of(self.compute)} of the time, on the rank that has most"),
-            ("communicating", f"{shown(self.communication, 's')}; {shown(self.exposed, 's')} ({of(self.exposed)}) not hidden"),
+            (
+                "communicating",
+                f"{shown(self.communication, 's')}; {shown(self.exposed, 's')} ({of(self.exposed)}) not hidden",
+            ),
         )
 
     def chart(self) -> "Drawing | None":

@@ -12,7 +12,7 @@ from mlsysim.network.costs import Exact
 from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
 from mlsysim.network.simulation import Outcome, Simulation
 from mlsysim.network.topology import Topology, parse
-from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.results import Listed, Report, Result, labelled, shown
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 
 
 @dataclass(frozen=True)
-class PhaseTime:
+class PhaseTime(Listed):
     """One phase: a collective on one dimension, from the first chunk that starts it to the last that ends it."""
 
     op: str
@@ -36,7 +36,7 @@ class PhaseTime:
     end: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class NetworkTime(Result):
     """What :func:`collective_time` returns; SI units."""
 
@@ -72,13 +72,25 @@ class NetworkTime(Result):
     def summary(self) -> list[str]:
         longest = max(self.phases, key=lambda p: p.end - p.start, default=None)
         links = zip(self.topology.dimensions, self.bandwidth, self.latency, strict=True)
-        busy = [(b / self.time, d) for b, d in zip(self.link_busy or (), self.topology.dimensions, strict=False) if self.time]
+        busy = [
+            (b / self.time, d)
+            for b, d in zip(self.link_busy or (), self.topology.dimensions, strict=False)
+            if self.time
+        ]
         fullest = max(busy, key=lambda pair: pair[0], default=None)
         return labelled(
             f"{self.op} of {shown(self.bytes, 'byte')} on {self.topology}, {self.topology.ranks} ranks: {shown(self.time, 's')}",
             ("bound", f"no schedule with this traffic beats {shown(self.least_time, 's')}" if self.phases else ""),
-            ("binds", "" if longest is None else f"{longest.op} on {longest.dimension}, {shown(longest.end - longest.start, 's')}"),
-            ("busiest link", "" if fullest is None else f"{fullest[1]}: {units.percent(fullest[0], signed=False)} of the time"),
+            (
+                "binds",
+                ""
+                if longest is None
+                else f"{longest.op} on {longest.dimension}, {shown(longest.end - longest.start, 's')}",
+            ),
+            (
+                "busiest link",
+                "" if fullest is None else f"{fullest[1]}: {units.percent(fullest[0], signed=False)} of the time",
+            ),
             ("links", "; ".join(f"{d} {shown(b, 'byte/s')}, {shown(a, 's')}" for d, b, a in links)),
             ("algorithms", f"{', '.join(self.algorithms)}; {self.splits} splits, congestion {self.congestion}"),
             ("compat", self.compat or ""),

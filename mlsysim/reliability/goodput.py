@@ -71,7 +71,7 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
     return nodes / (nodes + spares) * availability * goodput
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Goodput(Result):
     """What :func:`training_goodput` returns; SI units, floats or arrays. ``parts`` sum to 1."""
 
@@ -116,7 +116,10 @@ class Goodput(Result):
             f"goodput {share(self.fleet)} of all node-hours, {share(self.goodput)} of the job's own time",
             ("lost to", ", ".join(f"{name} {share(lost[name])}" for name in largest)),
             ("failures", f"one every {shown(self.mtbf, 's')}, each costs {shown(self.lost_work, 's')} of work"),
-            ("checkpoints", f"every {shown(self.interval, 's')}, training {_WORDS[self.method]} of {shown(self.write_time, 's')}"),
+            (
+                "checkpoints",
+                f"every {shown(self.interval, 's')}, training {_WORDS[self.method]} of {shown(self.write_time, 's')}",
+            ),
             ("availability", share(self.availability)),
         )
 

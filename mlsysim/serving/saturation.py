@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _UNSEEN = 2 * MAX_TOKENS  # a window that no sequence outgrows
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Saturation(Result):
     """A load beside the rate at which servers that are full of it complete requests."""
 
@@ -34,7 +34,9 @@ class Saturation(Result):
         return math.inf if math.isinf(self.offered) else float(overload_wait(self.offered, self.rate, 1.0))
 
     def summary(self) -> list[str]:
-        offered = "all requests come at once" if math.isinf(self.offered) else f"{self.offered:.4g} requests/s are offered"
+        offered = (
+            "all requests come at once" if math.isinf(self.offered) else f"{self.offered:.4g} requests/s are offered"
+        )
         grows = f"TOO MANY: the wait grows by {self.growth:.3g} s in every second that they come"
         return labelled(
             f"full servers complete about {self.rate:.4g} requests/s; {offered}",
@@ -47,7 +49,9 @@ class Saturation(Result):
         from mlsysim.drawing import shapes
 
         offered = {} if math.isinf(self.offered) else {"offered": self.offered}
-        return shapes.terms("requests per second", {**offered, "completed when full": self.rate}, "rate, requests/s", "1")
+        return shapes.terms(
+            "requests per second", {**offered, "completed when full": self.rate}, "rate, requests/s", "1"
+        )
 
     def explain(self) -> Explanation:
         """How fast the wait grows, and what the rates rest on."""
@@ -57,7 +61,9 @@ class Saturation(Result):
         )
         given = {"rate": self.offered, "capacity": self.rate, "time": 1.0}
         grows = () if math.isinf(self.offered) else (Term("wait per second", self.growth, "eq-overload-wait", given),)
-        return Explanation(self.summary()[0], grows, inputs, ("completed when full: eq-saturation-rate of the mean step",))
+        return Explanation(
+            self.summary()[0], grows, inputs, ("completed when full: eq-saturation-rate of the mean step",)
+        )
 
     def to_dict(self) -> dict[str, float | None]:
         """Plain numbers in SI units, for JSON; nothing in place of infinity."""

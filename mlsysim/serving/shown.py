@@ -87,7 +87,10 @@ def lines(s: "Simulation") -> list[str]:
         ("end to end", spread("e2e_s")),
         ("of a request's time", ", ".join(f"{name} {share(t / whole)}" for name, t in found.items())),
         ("rate", f"{s.requests_per_s:.4g} requests/s, {shown(s.tokens_per_s, 'token/s')} of {s.replicas} replica(s)"),
-        ("server", f"busy {share(s.utilisation)} of the time, {s.mean_batch:.4g} decode in a step, {s.preemptions} preemptions"),
+        (
+            "server",
+            f"busy {share(s.utilisation)} of the time, {s.mean_batch:.4g} decode in a step, {s.preemptions} preemptions",
+        ),
         ("cache", f"{share(s.most_blocks / s.limits.blocks)} in use at most; {cache(s)}"),
         ("steps of", s.server),
         ("range", "none: errors of simulated latencies are told run by run (validation.studies.ladder)"),

@@ -84,7 +84,7 @@ class Step:
     decode_tokens: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Simulation(Shown):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
 

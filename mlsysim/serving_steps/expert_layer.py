@@ -12,7 +12,7 @@ from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, experts_hit
 from mlsysim.inference.work import ACTIVATION_BYTES
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Listed, Result, Term, labelled, plain, share, shown
 from mlsysim.serving_steps import experts as forms
 from mlsysim.serving_steps.rates import Rates
 from mlsysim.serving_steps.rates import rates as measured_rates
@@ -31,7 +31,7 @@ _COUNT = Domain.of(POSITIVE)
 
 
 @dataclass(frozen=True)
-class ExpertWork:
+class ExpertWork(Listed):
     """Work of the routed experts of one layer on one device."""
 
     pairs: Num  # tokens times experts that each goes to
@@ -113,7 +113,7 @@ def expert_messages(
     return {**given, "token_bytes": w.hidden * there}, {**given, "token_bytes": w.hidden * back}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ExpertLayer(Result):
     """What :func:`expert_layer` returns: one layer of experts on one device, s."""
 
@@ -213,7 +213,11 @@ class ExpertLayer(Result):
 
     def summary(self) -> list[str]:
         d, bound = self.deployment, self.bound
-        said = f"{bound}-bound" if isinstance(bound, str) else f"memory binds in {int(self.reading_binds.sum())} of {bound.size}"
+        said = (
+            f"{bound}-bound"
+            if isinstance(bound, str)
+            else f"memory binds in {int(self.reading_binds.sum())} of {bound.size}"
+        )
         return labelled(
             f"one expert layer, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, experts {said}",
             ("parts", ", ".join(f"{n} {shown(t, 's')}" for n, t in self._parts.items() if not all_true(t == 0))),

@@ -49,7 +49,7 @@ _TOKENS = 1000  # of the examples that a model shows itself by
 _EXAMPLES = {"one": {"decodes": [float(_TOKENS)]}, "prompt": {"prefills": [(float(_TOKENS), 0.0)]}}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class StepModel(Result):
     """Step times of one deployment. Made by :func:`step_model`."""
 

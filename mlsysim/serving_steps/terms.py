@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import kernels, roofline
 from mlsysim._numeric import Num
-from mlsysim.results import Explanation, Result, Term, labelled, largest, plain, shown
+from mlsysim.results import Explanation, Listed, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.equations import serving_step_time
 from mlsysim.serving_steps.rates import Rate
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Listed):
     """One kernel on one device, run once by each of so many layers."""
 
     name: str
@@ -61,7 +61,7 @@ class Kernel:
         return self.layers * kernels.measured_kernel_time(**self.arguments)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class StepTerms(Result):
     """Seconds of one step by term; they sum to its time."""
 

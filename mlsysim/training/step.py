@@ -35,7 +35,7 @@ MFU_CONVENTION = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class TrainingStep(Result):
     """What :func:`training_step` returns: SI units, floats or arrays. MFU and HFU count in :data:`MFU_CONVENTION`."""
 

@@ -52,7 +52,7 @@ class Node:
         return int(name) if isinstance(name, str) and name.isdecimal() else 0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Trace(Result):
     """What one rank runs."""
 
@@ -75,10 +75,14 @@ class Trace(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """How many nodes of which kind, and their time, for JSON."""
-        return {"nodes": len(self.nodes), "types": dict(Counter(n.type for n in self.nodes)), "seconds": fsum(n.seconds for n in self.nodes)}
+        return {
+            "nodes": len(self.nodes),
+            "types": dict(Counter(n.type for n in self.nodes)),
+            "seconds": fsum(n.seconds for n in self.nodes),
+        }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class TraceSet(Result):
     """The traces of all ranks, by rank, and the communicators that they name."""
 
@@ -88,7 +92,9 @@ class TraceSet(Result):
 
     def summary(self) -> list[str]:
         d = self.to_dict()
-        nodes = f"{d['compute_nodes']:,} that compute, {shown(d['compute_s'], 's')}; {d['comm_nodes']:,} that communicate"
+        nodes = (
+            f"{d['compute_nodes']:,} that compute, {shown(d['compute_s'], 's')}; {d['comm_nodes']:,} that communicate"
+        )
         return labelled(
             f"{self.name}: traces of {d['ranks']} ranks, {d['distinct']} of them different",
             ("nodes of rank 0", nodes),
@@ -99,7 +105,11 @@ class TraceSet(Result):
         """Each rank's nodes by kind, of the first sixteen."""
         kinds = sorted({n.type for trace in self.ranks[:16] for n in trace.nodes})
         rows = [
-            (str(i), *(str(sum(n.type == k for n in t.nodes)) for k in kinds), shown(fsum(n.seconds for n in t.nodes), "s"))
+            (
+                str(i),
+                *(str(sum(n.type == k for n in t.nodes)) for k in kinds),
+                shown(fsum(n.seconds for n in t.nodes), "s"),
+            )
             for i, t in enumerate(self.ranks[:16])
         ]
         return Report(self.summary()[0], (table(("Rank", *kinds, "Time"), rows),))

@@ -12,7 +12,7 @@ from mlsysim.results import Report, Result, labelled, shown
 from mlsysim.tables import table
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Pricing(Result):
     """How a program's compute regions were priced."""
 
@@ -31,7 +31,9 @@ class Pricing(Result):
 
     def summary(self) -> list[str]:
         by = ", ".join(f"{source} {shown(s, 's')}" for source, s in self.seconds.items())
-        spread = f"{shown(self.low_s, 's')} to {shown(self.high_s, 's')} over repeats" if self.low_s < self.high_s else ""
+        spread = (
+            f"{shown(self.low_s, 's')} to {shown(self.high_s, 's')} over repeats" if self.low_s < self.high_s else ""
+        )
         return labelled(
             f"{self.regions} compute regions priced by {self.estimator}: {shown(fsum(self.seconds.values()), 's')}",
             ("range", spread),

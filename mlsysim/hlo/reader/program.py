@@ -87,7 +87,7 @@ class Block(NamedTuple):
         return f"Block({len(self.arguments)} arguments, {len(self.ops)} operations, {len(self.results)} results)"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Program(Result):
     """A parsed program. ``values[v]`` is the index in ``types`` of the type of value ``v``.
 
@@ -115,7 +115,9 @@ class Program(Result):
         counts = Counter(op.name for op in self.ops())
         common = ", ".join(f"{n} x {name.removeprefix('stablehlo.')}" for name, n in counts.most_common(6))
         mesh = "; ".join(f"{name}: " + ", ".join(f"{a} {n}" for a, n in axes) for name, axes in self.meshes.items())
-        spread = f"{self.partitions} partitions, {self.replicas} replicas" + (", sharded arrays" if self.sharded else "")
+        spread = f"{self.partitions} partitions, {self.replicas} replicas" + (
+            ", sharded arrays" if self.sharded else ""
+        )
         return labelled(
             f"program {self.name}: {counts.total():,} operations in {len(self.functions)} functions",
             ("operations", common),
@@ -127,7 +129,9 @@ class Program(Result):
     def explain(self) -> Report:
         """Every kind of operation, and how often it is written."""
         counts = Counter(op.name for op in self.ops())
-        return Report(self.summary()[0], (table(("Operation", "Times"), [(k, str(n)) for k, n in counts.most_common()]),))
+        return Report(
+            self.summary()[0], (table(("Operation", "Times"), [(k, str(n)) for k, n in counts.most_common()]),)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """What the program is made of, for JSON; not the program."""
