@@ -175,7 +175,14 @@ def brief(value: Any, most: int = 90) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         first = ", ".join(brief(v, 24) for v in value[:3])
         return _cut(f"{len(value)} of them: {first}, …" if len(value) > 3 else first, most)
-    return _cut(str(value).split("\n")[0], most)
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
+        given = {f.name: v for f in fields(value) if f.repr and _differs(v := getattr(value, f.name), f.default)}
+        return brief(given, most)
+    return _cut(str(getattr(value, "words", None) or value).split("\n")[0], most)
+
+
+def _differs(value: Any, default: Any) -> bool:
+    return is_array(value) or bool(value != default)
 
 
 def _cut(text: str, most: int) -> str:

@@ -13,8 +13,9 @@ from mlsysim.catalog import kept, shown
 from mlsysim.catalog.shown import ShownEntry
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
-from mlsysim.results import Result, labelled, plain
+from mlsysim.results import Report, Result, labelled, plain
 from mlsysim.results import shown as written
+from mlsysim.tables import table
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -62,6 +63,11 @@ class Rates(Mapping[str, float], Result):
         from mlsysim.drawing import shapes
 
         return shapes.terms(f"{self.device}, {self.name}", self.by_precision, self.name, "FLOP/s")
+
+    def explain(self) -> Report:
+        """Rates by precision; where each was read says ``explain()`` of the device."""
+        rows = [(p, written(v, "FLOP/s")) for p, v in self.by_precision.items()]
+        return Report(f"{self.device}, {self.name}", (table(("Precision", "Rate"), rows),))
 
     def to_dict(self) -> dict[str, Any]:
         """FLOP/s by precision."""

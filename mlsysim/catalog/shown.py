@@ -77,7 +77,8 @@ def figures_of(entry: Any) -> dict[str, Sourced]:
     """The sourced figures that an entry holds, by name."""
     held = {name: value for name, value in vars(entry).items() if isinstance(value, Sourced)}
     for name in ("fields", "published"):
-        held |= {k: v for k, v in (getattr(entry, name, None) or {}).items() if isinstance(v, Sourced)}
+        found = getattr(entry, name, None)
+        held |= {k: v for k, v in found.items() if isinstance(v, Sourced)} if isinstance(found, Mapping) else {}
     return held
 
 

@@ -387,8 +387,8 @@ class PlanSearch(Result):
         return says
 
     def explain(self, count: int = 5) -> Table:
-        """The best plans, what they need and what the next ones lose by."""
-        found = self.best(count)
+        """The best plans, what they need and what the next ones lose by; those that need least where none fits."""
+        found = self.best(count) if len(self.fitting) else self.rows.smallest("memory", count)
         best = found.row(0)
         rows = [
             (
@@ -397,7 +397,7 @@ class PlanSearch(Result):
                 units.format(row["time"], "s"),
                 units.percent(row["mfu"], signed=False),
                 units.format(row["memory"], "byte"),
-                "" if i == 0 else self._reason(row, best),
+                "" if i == 0 and len(self.fitting) else self._reason(row, best),
             )
             for i, row in enumerate(found.row(k) for k in range(len(found)))
         ]

@@ -17,7 +17,6 @@ from mlsysim.errors import InputError
 from mlsysim.network.costs import Exact
 from mlsysim.network.schedules import Exchange, Phase, Tree, exchange, message_count, tree
 from mlsysim.network.topology import Topology
-from mlsysim.results import Listed
 
 MAX_MESSAGES = 500_000  # sent over a link, in one simulation: some ten seconds
 
@@ -43,7 +42,7 @@ class Clock:
 
 
 @dataclass
-class Outcome(Listed):
+class Outcome:
     """When everything was over, when each phase had its first start and last end, and what went over the links."""
 
     time: float = 0.0

@@ -113,7 +113,7 @@ class ServingRun(Listed):
         """Distributions of the latencies."""
         from mlsysim.drawing import shapes
 
-        kinds = {metric: self.values(metric) for metric in ("ttft", "queue", "e2e")}
+        kinds = {metric: self.values(metric) for metric in ("ttft", "e2e")}
         return shapes.distribution(self.name, kinds, "time", "s")
 
     def frame_rows(self) -> list[dict[str, Any]]:
