@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mlsysim.catalog.kept import fold
+from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import unknown_name
 
@@ -25,7 +26,7 @@ class Convolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Convnet:
+class Convnet(ShownEntry):
     """A residual network of version 1.5: a bottleneck has its stride in the 3x3 convolution, a basic block in the first."""
 
     name: str
@@ -67,6 +68,11 @@ class Convnet:
                     yield Convolution(f"{at}.project", 1, arriving, leaving, size)
                 arriving = leaving
 
+    def _words(self) -> str:
+        """What it is made of."""
+        kind = "bottleneck" if self.bottleneck else "basic"
+        return f"{self.parameters:,} parameters, {self.macs / 1e9:.4g} billion multiply-adds an image, {sum(self.blocks)} {kind} blocks"
+
     @property
     def features(self) -> int:
         """Channels that the last stage leaves."""
@@ -105,7 +111,7 @@ def convnets() -> Mapping[str, Convnet]:
                 k: sourced(raw[k], u, f"{path.name}: {name}, {k}", path.name) for k, u in _UNITS.items() if k in raw
             }
             made[name] = Convnet(name=name, published=MappingProxyType(figures), **given)
-    return MappingProxyType(made)
+    return Catalogue("convnet", made)
 
 
 def convnet(name: str) -> Convnet:

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from mlsysim.catalog.kept import fold
+from mlsysim.catalog.shown import ShownEntry
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(ShownEntry):
     """Named figures, each with its source. A figure that no source gives raises when it is asked for."""
 
     name: str

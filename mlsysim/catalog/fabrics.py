@@ -10,7 +10,9 @@ from typing import Any
 from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry
 from mlsysim.catalog.hardware import Device
+from mlsysim.catalog.shown import Catalogue
 from mlsysim.errors import InputError
+from mlsysim.results import Report, Result, labelled, shown
 
 _KINDS = ("scale-up", "scale-out", "host")
 _ALGORITHMS = ("ring", "pipelined_tree", "in_switch")
@@ -65,6 +67,10 @@ class Link(Entry):
 class Node(Entry):
     """Devices in one box or rack, the link that joins them, and the adapters that lead out of it."""
 
+    def _words(self) -> str:
+        """Its device and its links."""
+        return f"{self.devices} x {self.device.name}, {self.scale_up.name} inside, {self.nics} x {self.scale_out.name} outside"
+
     vendor: str = ""
     device: Device
     scale_up: Link
@@ -110,7 +116,7 @@ class Node(Entry):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Result):
     """Equal nodes on one fabric that gives every device its share of the adapters at all times (no taper)."""
 
     node: Node
@@ -119,6 +125,33 @@ class Cluster:
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, int) or isinstance(self.nodes, bool) or self.nodes < 1:
             raise InputError(f"cluster: nodes = {str(self.nodes)[:20]!r} must be a whole number of at least 1")
+
+    def summary(self) -> list[str]:
+        node = self.node
+        inside = f"{shown(node.scale_up_bandwidth, 'byte/s')} a device, one way, in domains of {self.domain}"
+        return labelled(
+            f"{self.nodes} x {node.name}: {self.devices} x {node.device.name}",
+            ("inside", f"{inside} ({node.scale_up.name})" if node.device.has("scale_up_bandwidth") else ""),
+            (
+                "outside",
+                f"{shown(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)",
+            ),
+        )
+
+    def explain(self) -> Report:
+        """The node's figures, and where each was read."""
+        return self.node.explain()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and bandwidths, for JSON."""
+        return {
+            "node": self.node.name,
+            "nodes": self.nodes,
+            "device": self.node.device.name,
+            "devices": self.devices,
+            "domain": self.domain,
+            "scale_out_bandwidth_bytes_per_s": self.node.scale_out_bandwidth,
+        }
 
     @property
     def devices(self) -> int:
@@ -307,7 +340,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return entries.shipped("networks/protocols.toml", _protocol)
+    return Catalogue("protocol", entries.shipped("networks/protocols.toml", _protocol))
 
 
 def link(name: str | Link) -> Link:

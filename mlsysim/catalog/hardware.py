@@ -6,12 +6,19 @@ from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim.catalog import kept
+from mlsysim.catalog import kept, shown
+from mlsysim.catalog.shown import ShownEntry
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
+from mlsysim.results import Report, Result, labelled, plain
+from mlsysim.results import shown as written
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 _FIELDS = {
     "year": "1",
@@ -31,7 +38,7 @@ _REQUIRED = ("memory_bandwidth",)
 
 
 @dataclass(frozen=True)
-class Rates(Mapping[str, float]):
+class Rates(Mapping[str, float], Result):
     """FLOP/s by precision. A precision that the source does not list raises; nothing stands in for it."""
 
     device: str
@@ -47,6 +54,25 @@ class Rates(Mapping[str, float]):
                 f"{self.device} lists no {self.name} for precision {str(precision)[:20]!r}; it lists {have}"
             ) from None
 
+    def summary(self) -> list[str]:
+        rates = ", ".join(f"{p} {written(v, 'FLOP/s')}" for p, v in self.by_precision.items())
+        return labelled(f"{self.device}, {self.name}: {rates or 'none listed'}")
+
+    def chart(self) -> "Drawing | None":
+        """A bar per precision."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{self.device}, {self.name}", self.by_precision, self.name, "FLOP/s")
+
+    def explain(self) -> Report:
+        """Rates by precision; where each was read says ``explain()`` of the device."""
+        rows = [(p, written(v, "FLOP/s")) for p, v in self.by_precision.items()]
+        return Report(f"{self.device}, {self.name}", (table(("Precision", "Rate"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """FLOP/s by precision."""
+        return dict(plain(self.by_precision))
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_precision)
 
@@ -55,7 +81,7 @@ class Rates(Mapping[str, float]):
 
 
 @dataclass(frozen=True)
-class Device:
+class Device(ShownEntry):
     """One device. Numbers are SI floats; a figure that no source gives raises when it is asked for.
 
     ``peak_flops`` are dense rates of the fastest unit for inputs of that type, ``vector_flops`` those outside the
@@ -146,6 +172,13 @@ class Device:
     def vector_flops(self) -> Rates:
         """FLOP/s outside the matrix units, by precision."""
         return self._rates("vector_flops")
+
+    def summary(self) -> list[str]:
+        return shown.device_lines(self)
+
+    def chart(self) -> "Drawing | None":
+        """Its rooflines."""
+        return shown.device_chart(self)
 
 
 def _text(raw: Mapping[str, Any], key: str, where: str) -> str:

@@ -1,15 +1,17 @@
 """Named efficiencies that others publish. A preset is always asked for by name, never applied silently."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 
+from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import unknown_name
 
 
 @dataclass(frozen=True)
-class Preset:
+class Preset(ShownEntry):
     """A fraction of the dense peak, for a kind of work, from a source."""
 
     name: str
@@ -18,17 +20,18 @@ class Preset:
 
 
 @cache
-def presets() -> dict[str, Preset]:
+def presets() -> Mapping[str, Preset]:
     """All presets by name.
 
     >>> sorted(presets())[0]
     'mlsysim-page-inference'
     """
     with as_file(files(__package__) / "presets.toml") as path:
-        return {
+        made = {
             name: Preset(name, raw["applies_to"], sourced(raw["efficiency"], "1", f"{path.name}: {name}", path.name))
             for name, raw in read_toml(path).items()
         }
+    return Catalogue("preset", made)
 
 
 def preset(name: str) -> Preset:

@@ -1,9 +1,11 @@
 """What servers are asked for: published traces in a few numbers, and published latency targets."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 
+from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import unknown_name
 
@@ -22,7 +24,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(ShownEntry):
     """Requests as a service saw them. Variations are standard deviations over means."""
 
     name: str
@@ -37,7 +39,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(ShownEntry):
     """Latency targets that a share of the requests must meet."""
 
     name: str
@@ -60,22 +62,22 @@ def _entries() -> dict[str, Trace | Target]:
         return found
 
 
-def traces() -> dict[str, Trace]:
+def traces() -> Mapping[str, Trace]:
     """All traces by name.
 
     >>> sorted(traces())
     ['azure-code-2023', 'azure-conversation-2023']
     """
-    return {name: e for name, e in _entries().items() if isinstance(e, Trace)}
+    return Catalogue("trace", {name: e for name, e in _entries().items() if isinstance(e, Trace)})
 
 
-def targets() -> dict[str, Target]:
+def targets() -> Mapping[str, Target]:
     """All latency targets by name.
 
     >>> targets()["mlperf-llama2-70b-interactive"].ttft.value
     0.45
     """
-    return {name: e for name, e in _entries().items() if isinstance(e, Target)}
+    return Catalogue("target", {name: e for name, e in _entries().items() if isinstance(e, Target)})
 
 
 def trace(name: str) -> Trace:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import unknown_name
+from mlsysim.results import Listed
 
 _UNITS = {
     "time": "s",
@@ -23,7 +24,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Listed):
     """One published figure; ``inputs`` are the numbers that describe the work."""
 
     name: str
