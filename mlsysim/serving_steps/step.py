@@ -3,6 +3,7 @@
 The engine runs the tokens of prompts and of answers through the matrices together; only attention treats them apart.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -73,9 +74,7 @@ class StepModel:
         if common is None:
             if self._arrays(batch):
                 return self.terms(batch).time
-            terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
-            common = terms.time - terms.prefill_attention - terms.decode_attention
-            self._sums[batch.tokens, batch.sequences] = common
+            common = self._without_attention(batch)
         full, near, prompts, answers = self._slopes
         if batch.prefills:
             if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
@@ -84,14 +83,50 @@ class StepModel:
             pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
             read = full * batch.prefill_read + near * batch.windowed_read
             one, other = pairs * compute, read * memory
-            common += minimum(1.0, batch.prefills) * (layers * start + (one if one > other else other))
+            common += min(1.0, batch.prefills) * (layers * start + (one if one > other else other))
         if batch.decodes:
             if not batch.context >= 0.0 <= batch.windowed_context:
                 return self.terms(batch).time
             compute, memory, start, layers = answers
             seen = full * batch.context + near * batch.windowed_context
-            common += minimum(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
+            common += min(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
         return common if common < _INFINITE else self.terms(batch).time
+
+    def decoding(self, sequences: float) -> Callable[[float, float], float]:
+        """Seconds of a step in which so many sequences decode and no prompt runs, by what they attend to.
+
+        The function takes a batch's ``context`` and ``windowed_context`` and gives its :meth:`time`; what stays from step to
+        step is worked out once.
+
+        >>> from mlsysim.inference import deploy
+        >>> model = step_model(deploy("Llama-2-7B", "H100"))
+        >>> model.decoding(2.0)(800.0, 800.0) == model.time(Batch(decodes=2.0, context=800.0, windowed_context=800.0))
+        True
+        """
+
+        def long(context: float, windowed: float) -> float:
+            return float(self.time(Batch(decodes=sequences, context=context, windowed_context=windowed)))
+
+        if not self._short:
+            return long
+        rest = self._sums.get((sequences, sequences))
+        common = self._without_attention(Batch(decodes=sequences)) if rest is None else rest
+        full, near, _, (compute, memory, start, layers) = self._slopes
+        some, begin, slope = min(1.0, sequences), layers * start, compute if compute > memory else memory
+
+        def short(context: float, windowed: float) -> float:
+            seconds = common + some * (begin + (full * context + near * windowed) * slope)
+            return seconds if seconds < _INFINITE else long(context, windowed)
+
+        return short
+
+    def _without_attention(self, batch: Batch) -> float:
+        """The part of a step that depends on the two counts of rows alone, kept for the next step with the same."""
+        terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
+        found = self._sums[batch.tokens, batch.sequences] = (
+            terms.time - terms.prefill_attention - terms.decode_attention
+        )
+        return found
 
     @cached_property
     def _short(self) -> bool:
