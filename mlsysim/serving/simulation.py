@@ -352,9 +352,7 @@ def simulate(
         raise unknown_name("routing", routing, ROUTING)
     bounds = limits(config or Config(), step_times)
     engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
-    rejected = {
-        i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.prompt_tokens, r.output_tokens))
-    }
+    rejected = {i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.prompt_tokens, r.output_tokens))}
     records = Records.open(requests, rejected)
     come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
     log: list[Step] = []
@@ -408,15 +406,17 @@ def _play(
             advance(len(done))
             done.clear()
 
+    arrival = requests[come[0]].arrival if come else math.inf
     while at < len(come) or ends:
-        arrival = requests[come[at]].arrival if at < len(come) else math.inf
-        now = min(arrival, ends[0][0] if ends else math.inf)
+        now = ends[0][0] if ends else math.inf
         woken = set()
         while arrival <= now:
             index = come[at]
             place = route(engines, at)
             engines[place].submit(engine.Sequence(requests[index], index))
-            woken.add(place)
+            if not active[place]:  # it begins at once, with whatever else comes at this time
+                now = arrival
+                woken.add(place)
             at += 1
             arrival = requests[come[at]].arrival if at < len(come) else math.inf
         while ends and ends[0][0] <= now:
@@ -425,11 +425,12 @@ def _play(
             book(place)
             active[place] = False
             woken.add(place)
-        start = [place for place in sorted(woken) if not active[place] and not engines[place].idle]
-        for place in start:
-            # with others to start now, a step at a time: step times are asked for in the order in which the steps begin
-            until = min(arrival, ends[0][0] if ends else math.inf) if len(start) == 1 else now
-            end = begin(place, now, until)
+        alone = len(woken) == 1
+        for place in sorted(woken):
+            if engines[place].idle:
+                continue
+            # beside others that begin now, a step at a time: step times are asked for in the order in which steps begin
+            end = begin(place, now, min(arrival, ends[0][0] if ends else math.inf) if alone else now)
             book(place)
             if end < math.inf:
                 active[place] = True

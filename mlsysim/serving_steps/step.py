@@ -115,7 +115,7 @@ class StepModel:
         some, begin, slope = min(1.0, sequences), layers * start, compute if compute > memory else memory
 
         def short(context: float, windowed: float) -> float:
-            seconds = common + some * (begin + (full * context + near * windowed) * slope)
+            seconds: float = common + some * (begin + (full * context + near * windowed) * slope)
             return seconds if seconds < _INFINITE else long(context, windowed)
 
         return short
@@ -123,9 +123,8 @@ class StepModel:
     def _without_attention(self, batch: Batch) -> float:
         """The part of a step that depends on the two counts of rows alone, kept for the next step with the same."""
         terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
-        found = self._sums[batch.tokens, batch.sequences] = (
-            terms.time - terms.prefill_attention - terms.decode_attention
-        )
+        found: float = terms.time - terms.prefill_attention - terms.decode_attention
+        self._sums[batch.tokens, batch.sequences] = found
         return found
 
     @cached_property
