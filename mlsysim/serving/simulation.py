@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Report, Shown, plain
 from mlsysim.serving import engine
+from mlsysim.serving import shown as showing
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
 from mlsysim.serving.equations import sample_quantile
 from mlsysim.serving.requests import Request
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 # Latencies of a request from when it was scheduled, got its first token and was finished, s
 _LATENCY: Mapping[str, Callable[[Request, float, float, float], float | None]] = {
@@ -160,8 +165,8 @@ class Step:
     decode_tokens: int
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(Shown):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
 
     records: Records
@@ -175,6 +180,7 @@ class Simulation:
     most_blocks: int  # in use at a time on one replica
     clock: float = 0.0  # s, from the first arrival to the end of the last step as they were played
     log: tuple[Step, ...] = ()
+    server: str = ""  # whose steps they are, in words
 
     @property
     def served(self) -> tuple[Record, ...]:
@@ -243,6 +249,31 @@ class Simulation:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         return {"requests": [r.to_dict() for r in self.records], "summary": self.summary()}
+
+    def _lines(self) -> list[str]:
+        return showing.lines(self)
+
+    def chart(self) -> "Drawing | None":
+        """Requests in the server over time, and distributions of their latencies."""
+        return showing.chart(self)
+
+    def explain(self) -> Report:
+        """What bound the server, where the time of a request went, what the limits were, and whose the steps are."""
+        return showing.explained(self)
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per request: what it asked for, when it came, where it went, and its latencies."""
+        return [
+            {
+                "arrival_s": r.request.arrival,
+                "prompt_tokens": r.request.prompt_tokens,
+                "output_tokens": r.request.output_tokens,
+                "replica": r.replica,
+                "preemptions": r.preemptions,
+                **plain(r.to_dict()),
+            }
+            for r in self.records
+        ]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -370,6 +401,7 @@ def simulate(
         most_blocks=max(e.most_blocks for e in engines),
         clock=records.makespan,
         log=tuple(log),
+        server=str(getattr(step_times, "words", type(step_times).__name__)),
     )
 
 

@@ -15,8 +15,9 @@ import mlsysim
 FLOORS = [
     {"errors", "_numeric"},
     {"units", "tables", "files", "digests"},
-    {"equations"},
-    {"results", "quantities", "intervals", "sensitivity"},
+    {"equations", "drawing"},
+    {"results", "quantities"},
+    {"intervals", "sensitivity"},
     {"catalog"},
     {"roofline", "kernels", "transformer"},
     {"flops"},
@@ -59,9 +60,8 @@ THIRD_PARTY_ALLOWED = {
     "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
-    "classroom.charts": {"matplotlib", "IPython"},
-    "classroom.bars": {"matplotlib"},
-    "classroom.swings": {"matplotlib"},
+    "drawing.style": {"matplotlib", "IPython"},
+    "results": {"pandas"},
     "classroom.sliders": {"ipywidgets"},
 }
 
