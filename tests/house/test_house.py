@@ -14,7 +14,7 @@ import mlsysim
 # From the ground floor up; a module may import only from floors strictly below its own (or within its own package).
 FLOORS = [
     {"errors", "_numeric"},
-    {"units", "tables", "files", "digests"},
+    {"units", "tables", "files", "digests", "drawing"},
     {"equations"},
     {"results", "quantities", "intervals", "sensitivity"},
     {"catalog"},
@@ -59,9 +59,8 @@ THIRD_PARTY_ALLOWED = {
     "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
-    "classroom.charts": {"matplotlib", "IPython"},
-    "classroom.bars": {"matplotlib"},
-    "classroom.swings": {"matplotlib"},
+    "drawing.style": {"matplotlib", "IPython"},
+    "results": {"pandas"},
     "classroom.sliders": {"ipywidgets"},
 }
 
