@@ -21,7 +21,7 @@ from mlsysim.catalog.fabrics import (
 )
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
 from mlsysim.catalog.hf import from_hf_config
-from mlsysim.catalog.machines import Machines, nodes_with, where
+from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
 from mlsysim.catalog.places import (
     Facility,
     Grid,
@@ -76,6 +76,7 @@ __all__ = [
     "load_prices",
     "model",
     "models",
+    "no_link",
     "node",
     "nodes",
     "nodes_with",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from mlsysim import units
 from mlsysim.catalog import fabrics, hardware
 from mlsysim.catalog.entries import fold
 from mlsysim.catalog.fabrics import Cluster, Node
@@ -128,3 +129,18 @@ def nodes_with(device: Device | str) -> tuple[Node, ...]:
     """
     name = hardware.device(device).name
     return tuple(n for n in fabrics.nodes().values() if n.device.name == name)
+
+
+def no_link(owner: str, device: Device, what: str, domain: int) -> str:
+    """The error of devices that nothing joins: which argument is missing, and where a typical figure stands."""
+    nodes = nodes_with(device)
+    node = f", or a node with its network, as in '2 x {nodes[0].name}'" if nodes else ""
+    shown = ", ".join(
+        f"catalog.link({name!r}).bandwidth is {units.format(fabrics.link(name).bandwidth, 'byte/s')}"
+        for name in ("PCIe-4-x16", "InfiniBand-NDR")
+    )
+    joined = f"do not fit a domain of {domain}" if domain > 1 else f"have no scale-up link ({device.name})"
+    return (
+        f"{owner}: inter_bandwidth is missing, and {what} {joined}; give the bandwidth between them per device, one way, in "
+        f"byte/s ({shown}){node}"
+    )

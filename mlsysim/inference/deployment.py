@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
-from mlsysim.catalog import Device, Model
+from mlsysim.catalog import Cluster, Device, Machines, Model
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
@@ -147,7 +147,7 @@ def _whole(name: str, value: Any) -> None:
 
 def deploy(
     model: Model | str,
-    device: Device | str,
+    device: Device | Cluster | Machines | str,
     *,
     tp: int = 1,
     pp: int = 1,
@@ -168,7 +168,9 @@ def deploy(
 
     Parameters
     ----------
-    model, device : Model or Device, or names of the catalogue
+    model : Model or str
+    device : Device, Cluster, Machines or str
+        What ``catalog.where`` reads: ``"H100"``; ``"DGX-H100"`` or ``"2 x DGX-H100"``, whose network joins the domains.
     tp, pp, dp : int
         Tensor-, pipeline- and data-parallel degree of one replica; dp splits the batch (and shares the experts).
     ep : int
@@ -182,7 +184,8 @@ def deploy(
         A preset or your own; the default is the datasheet.
     intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
         Link inside a scale-up domain, link between domains (per device, one way, byte/s), devices of a domain. From
-        the catalogue unless given; the second is needed as soon as the replica leaves one domain.
+        the catalogue unless given; the second is needed as soon as the replica leaves one domain. Cards without a
+        scale-up link have their link to the host, where the catalogue knows it.
     interleaved : int
         2 when the server runs two micro-batches so that the messages of one hide behind the products of the other.
     block_tokens : int
@@ -196,7 +199,8 @@ def deploy(
     >>> deploy("Llama-3.1-70B", "H100", tp=8).devices
     8
     """
-    m, d = catalog.model(model), catalog.device(device)
+    m, machines = catalog.model(model), catalog.where(device)
+    d, nodes = machines.device, machines.cluster
     for name, value in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep)):
         _whole(name, value)
     _whole("interleaved", interleaved)
@@ -209,16 +213,26 @@ def deploy(
     weights = precision if weights is None else weights
     experts = weights if experts is None else experts
     replica = tp * pp * dp
-    size = domain if domain is not None else (d.scale_up_domain if d.has("scale_up_domain") else 1)
+    if machines.count is not None and replica > machines.count:
+        raise InputError(
+            f"deploy: tp x pp x dp = {replica} devices, and {machines} have {machines.count}; take fewer, or more of them"
+        )
+    size = domain
+    if size is None:
+        size = nodes.domain if nodes is not None else d.scale_up_domain if d.has("scale_up_domain") else 1
     for name, given in (("intra_bandwidth", intra_bandwidth), ("inter_bandwidth", inter_bandwidth)):
         if given is not None:
             check_argument("deploy", name, given, "byte/s", _BANDWIDTH)
-    if replica > size and inter_bandwidth is None:
-        raise InputError(
-            f"deploy: inter_bandwidth is missing, and {replica} devices do not fit a domain of {size}; give the "
-            "bandwidth of the network per device, one way, in byte/s"
-        )
     origins = {"inter_bandwidth": "given by the caller"}
+    if replica > size and inter_bandwidth is None:
+        if nodes is not None:
+            inter_bandwidth = nodes.node.scale_out_bandwidth
+            origins["inter_bandwidth"] = f"{nodes.node.nics} x {nodes.node.scale_out.name} of {nodes.node.name}"
+        elif size == 1 and d.has("host_bandwidth"):
+            inter_bandwidth = d.host_bandwidth
+            origins["inter_bandwidth"] = f"the link to the host: {d.origin('host_bandwidth')}"
+        else:
+            raise InputError(catalog.no_link("deploy", d, f"{replica} devices", size))
     intra = intra_bandwidth
     if intra is None and replica > 1 and size > 1:
         intra = d.scale_up_bandwidth

@@ -177,8 +177,11 @@ class Pass:
         if not is_array(self.batch) and not is_array(self.past + self.new):
             inputs.append(Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")))
         if d.devices > 1:
-            origin = d.origins.get("intra_bandwidth", CALLER)
-            inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
+            origin, host = d.origins.get("intra_bandwidth", CALLER), d.origins["inter_bandwidth"]
+            if host.startswith("the link to the host"):
+                inputs.append(Input("link of a device", m.inter_bandwidth, "byte/s", host))
+            else:
+                inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
         return Explanation(
             title=f"{self.phase.replace('_', ' ')}, {d.model.name} on {d.devices} x {d.device.name}: {self.bound}-bound",
             terms=tuple(terms),

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
-from mlsysim.catalog import Cluster, Device
+from mlsysim.catalog import Cluster, Device, Machines
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
@@ -232,7 +232,7 @@ def _link(*rates: Num) -> Num:
 
 
 def _machine(
-    cluster: Cluster | Device | str,
+    cluster: Cluster | Device | Machines | str,
     intra_bandwidth: Num | None,
     inter_bandwidth: Num | None,
     domain: int | None,
@@ -242,31 +242,32 @@ def _machine(
     """The device, its links, and where each figure comes from."""
     given = {"intra": intra_bandwidth, "inter": inter_bandwidth, "domain": domain}
     found: dict[str, tuple[Num, str]] = {k: (v, CALLER) for k, v in given.items() if v is not None}
-    if isinstance(cluster, Cluster):
-        node, d = cluster.node, cluster.node.device
-        if not all_true(plan.devices <= cluster.devices):
-            raise InputError(
-                f"training_step: the plan asks for {plan.devices} devices, and {cluster.nodes} x {node.name} have "
-                f"{cluster.devices}; change dp or add nodes"
-            )
+    machines = catalog.where(cluster)
+    d, nodes = machines.device, machines.cluster
+    if machines.count is not None and not all_true(plan.devices <= machines.count):
+        have = f"{machines} have {machines.count}" if nodes is not None else f"there are {machines}"
+        raise InputError(
+            f"training_step: the plan asks for {plan.devices} devices, and {have}; change dp or add "
+            f"{'nodes' if nodes is not None else 'devices'}"
+        )
+    if nodes is not None:
+        node = nodes.node
         adapters = (
             f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
         )
         found.setdefault("inter", (node.scale_out_bandwidth, adapters))
-        found.setdefault("domain", (cluster.domain, node.origin("domain" if node.has("domain") else "devices")))
-    else:
-        d = catalog.device(cluster)
-        if d.has("scale_up_domain"):
-            found.setdefault("domain", (d.scale_up_domain, d.origin("scale_up_domain")))
+        found.setdefault("domain", (nodes.domain, node.origin("domain" if node.has("domain") else "devices")))
+    elif d.has("scale_up_domain"):
+        found.setdefault("domain", (d.scale_up_domain, d.origin("scale_up_domain")))
     found.setdefault("domain", (1, f"{d.name} has no scale-up link in the catalogue"))
     size = found["domain"][0]
     if "inter" not in found:
-        if not all_true(plan.devices <= size):
-            raise InputError(
-                f"training_step: inter_bandwidth is missing, and the plan's devices do not fit a domain of {size}; "
-                "give a catalog.cluster(...), or the bandwidth of the network per device, one way, in byte/s"
-            )
-        found["inter"] = (0.0, "not used: the plan stays inside one domain")
+        if all_true(plan.devices <= size):
+            found["inter"] = (0.0, "not used: the plan stays inside one domain")
+        elif size == 1 and d.has("host_bandwidth"):
+            found["inter"] = (d.host_bandwidth, f"the link to the host, which cards of one server share: {d.origin('host_bandwidth')}")
+        else:
+            raise InputError(catalog.no_link("training_step", d, "the plan's devices", size))
     if d.has("scale_up_bandwidth"):
         found.setdefault("intra", (d.scale_up_bandwidth, d.origin("scale_up_bandwidth")))
     found.setdefault("intra", (0.0, "not used: no group shares a domain"))
@@ -295,7 +296,7 @@ def _machine(
 def training_step(
     model: Model | str,
     plan: Plan,
-    cluster: Cluster | Device | str,
+    cluster: Cluster | Device | Machines | str,
     *,
     global_batch: Num,
     seq: Num,
@@ -319,9 +320,10 @@ def training_step(
         A catalogue entry, its name, or a shape of your own.
     plan : Plan
         How the job is split; a single plan is checked against the model. Its degrees may be arrays.
-    cluster : Cluster, Device or str
-        ``catalog.cluster("DGX-H100", 128)``; or a device or its name, whose catalogue entry gives the links inside the
-        domain. Then ``inter_bandwidth`` is needed as soon as the plan leaves one.
+    cluster : Cluster, Device, Machines or str
+        What ``catalog.where`` reads: ``"128 x DGX-H100"`` or ``catalog.cluster("DGX-H100", 128)``; or a device or its name,
+        whose catalogue entry gives the links inside the domain. Then ``inter_bandwidth`` is needed as soon as the plan leaves
+        one; cards without a scale-up link have their link to the host, where the catalogue knows it.
     global_batch : float or array, 1
         Sequences per step.
     seq : float or array, 1
