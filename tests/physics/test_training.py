@@ -740,7 +740,7 @@ def test_a_device_without_a_link_trains_alone() -> None:
     r = training.training_step("Llama-3.2-1B", Plan(), "L40S", global_batch=4, seq=2048)
     assert 0 < r.mfu <= 1
     with pytest.raises(InputError, match="inter_bandwidth"):
-        training.training_step("Llama-3.2-1B", Plan(dp=2), "L40S", global_batch=4, seq=2048)
+        training.training_step("Llama-3.2-1B", Plan(dp=2), "DGX-Spark-GB10", global_batch=4, seq=2048)
 
 
 @pytest.mark.independent
