@@ -25,6 +25,29 @@ class Machines:
     node: Node | None = None
 
     @property
+    def devices(self) -> int:
+        """How many there are.
+
+        Raises
+        ------
+        InputError
+            Nobody said how many.
+        """
+        if self.count is None:
+            nodes = nodes_with(self.device)
+            node = f", or nodes with their network, as in '8 x {nodes[0].name}'" if nodes else ""
+            raise InputError(f"where: how many {self.device.name}? Write for example '8 {self.device.name}'{node}")
+        return self.count
+
+    @property
+    def domain(self) -> int:
+        """Devices that reach each other over the scale-up link."""
+        if self.cluster is not None:
+            return self.cluster.domain
+        most = self.device.scale_up_domain if self.device.has("scale_up_domain") else 1
+        return most if self.count is None else min(most, self.count)
+
+    @property
     def nodes(self) -> int | None:
         """Nodes; None where none is named."""
         return self.count // self.node.devices if self.node is not None and self.count is not None else None

@@ -11,7 +11,7 @@ from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.doors import rates
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.targets import SLO
-from mlsysim.doors.words import Assumed, count, counted, wrapped
+from mlsysim.doors.words import Assumed, count, counted, paired, wrapped
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
 from mlsysim.parallelism import Plan
@@ -200,7 +200,7 @@ class Served(Result):
             head = self._answer_lines(q.model.name)
         head += [self.deployment.rates, *self.assumed]
         if self.fits:
-            head += [f"  {what}: {answer}" for what, answer in self.changes]
+            head += paired(self.changes)
         return wrapped(head)
 
     def _answer_lines(self, name: str) -> list[str]:

@@ -60,3 +60,21 @@ def wrapped(lines: Iterable[str]) -> list[str]:
         indent = " " * (len(line) - len(line.lstrip()))
         found += wrap(line.strip(), WIDTH, initial_indent=indent, subsequent_indent=indent + "    ")
     return found
+
+
+def paired(changes: Iterable[tuple[str, str]]) -> list[str]:
+    """A line per thing that changes: both sides of a target stand in one.
+
+    >>> paired([("ITL of 15 ms", "6 devices"), ("ITL of 60 ms", "3 devices"), ("40 requests/s", "6 devices")])
+    ['  ITL of 15 ms: 6 devices; of 60 ms: 3 devices', '  40 requests/s: 6 devices']
+    """
+    found: list[str] = []
+    last = ""
+    for what, answer in changes:
+        name, of, value = what.partition(" of ")
+        if of and name == last:
+            found[-1] += f"; of {value}: {answer}"
+        else:
+            found.append(f"  {what}: {answer}")
+        last = name if of else ""
+    return found
