@@ -81,7 +81,7 @@ class Bill:
         """Cost and energy in two lines."""
         money, power = "cost: the catalogue has no rental price of it; give price='2.5 USD/h'", "energy: no TDP known"
         if self.rent is not None and self.cost_rate is not None:
-            total = f"{units.format(self.cost_rate * time, 'USD')} in all, " if time is not None else ""
+            total = f"{self.cost_rate * time:,.0f} USD in all, " if time is not None else ""
             per = "" if self.cost_per_token is None else f", {self.cost_per_token * _MILLION:,.4g} USD per million {of}"
             money = f"cost: {total}{self.cost_rate * 3600:.4g} USD/h{per} at {self.rent.rate * 3600:.4g} USD/h a device ({self.rent.origin})"
             if self.rent.others:
