@@ -2,6 +2,7 @@
 
 import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,24 +12,19 @@ from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.equations import lookup
 from mlsysim.errors import InputError
-from mlsysim.tables import table
+from mlsysim.tables import Table, table
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 CALLER = "given by the caller"
-MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what a result may print by itself
+MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what anything may print by itself
 
 
-class Result:
-    """What a solver returns: it shows itself, explains itself, draws itself and gives its numbers away.
+class Shown:
+    """Something that shows itself: as a few lines, as HTML with a small chart, as a figure, as numbers, as a table."""
 
-    A subclass is a frozen dataclass made with ``repr=False`` that writes :meth:`summary` and :meth:`to_dict`, and :meth:`chart`
-    where it has a shape. ``explain()`` is its own. Everything else comes from these.
-    """
-
-    def summary(self) -> Sequence[str]:
-        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits."""
+    def _lines(self) -> Sequence[str]:
         raise NotImplementedError
 
     def chart(self) -> "Drawing | None":
@@ -75,16 +71,31 @@ class Result:
         return plotted(chart)
 
     def __repr__(self) -> str:
-        return fitted(self.summary())
+        return fitted(self._lines())
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        first, *rest = fitted(self.summary()).split("\n")
+        first, *rest = fitted(self._lines()).split("\n")
         text = f"<p><strong>{escape(first)}</strong></p>" + (f"<pre>{escape(chr(10).join(rest))}</pre>" if rest else "")
         chart = self.chart()
         picture = "" if chart is None else chart.svg().replace(' width="600"', ' width="420"', 1)
         return f"<div>{text}{picture}</div>"
+
+
+class Result(Shown):
+    """What a solver returns: it shows itself, explains itself, draws itself and gives its numbers away.
+
+    A subclass is a frozen dataclass made with ``repr=False`` that writes :meth:`summary` and ``to_dict``, and ``chart`` where it
+    has a shape. ``explain()`` is its own. Everything else comes from these.
+    """
+
+    def summary(self) -> Sequence[str]:
+        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits."""
+        raise NotImplementedError
+
+    def _lines(self) -> Sequence[str]:
+        return self.summary()
 
 
 def fitted(lines: Sequence[str]) -> str:
@@ -96,7 +107,66 @@ def fitted(lines: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def shown(value: Num, unit: str, digits: int = 3) -> str:
+def labelled(answer: str, *rows: tuple[str, str]) -> list[str]:
+    """The answer, and below it a name and what there is to say of it per line; what is empty is left out, what is long wraps.
+
+    >>> labelled("1 s", ("binds", "memory"), ("range", ""))
+    ['1 s', '  binds  memory']
+    """
+    said = [(name, text) for name, text in rows if text]
+    width = max((len(name) for name, _ in said), default=0) + 2
+    lines = _wrapped(answer, _WIDEST, subsequent_indent="  ")
+    for name, text in said:
+        first, *more = _wrapped(text, _WIDEST - width - 2)
+        lines += [f"  {name:<{width}}{first}", *(" " * (width + 2) + line for line in more)]
+    return lines
+
+
+def _wrapped(text: str, width: int, **more: str) -> list[str]:
+    """Lines that part neither a number from its unit nor a name at its hyphens."""
+    tied = re.sub(r"(\d) (?=\S)", "\\1\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(tied, width, break_on_hyphens=False, **more)  # type: ignore[arg-type]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def largest(parts: Mapping[str, Num], most: int = 4) -> str:
+    """The largest parts of a sum in words, with their shares; of arrays the range of each share.
+
+    >>> largest({"a": 3.0, "b": 1.0, "c": 0.0})
+    'a 75 %, b 25 %'
+    """
+    total = sum(parts.values())
+    if not all_true(total > 0):
+        return ""
+    shares = {name.replace("_", " "): value / total for name, value in parts.items() if not all_true(value == 0)}
+    first = sorted(shares, key=lambda name: -float(shares[name].mean() if is_array(shares[name]) else shares[name]))
+    said = [f"{name} {share(shares[name])}" for name in first[:most]]
+    left = len(first) - len(said)
+    return ", ".join(said) + (f" and {left} smaller" if left else "")
+
+
+def unfit(fits: Any) -> str:
+    """What the first line of a result says when it does not fit; nothing when it does, and nothing of an array.
+
+    >>> unfit(False)
+    ', BUT IT DOES NOT FIT'
+    """
+    return "" if is_array(fits) or fits else ", BUT IT DOES NOT FIT"
+
+
+def share(value: Num) -> str:
+    """A share in per cent; of an array its range.
+
+    >>> share(0.123)
+    '12.3 %'
+    """
+    if is_array(value):
+        low, high = share(value.min()), share(value.max())
+        return low if low == high else f"{low} to {high}"
+    return f"{100 * float(value):.3g} %"
+
+
+def shown(value: Num, unit: str, digits: int = 4) -> str:
     """A number for a summary: with its unit; an array as its range and shape; what has no end as such.
 
     >>> shown(0.0123, "s"), shown(math.inf, "s")
@@ -104,11 +174,17 @@ def shown(value: Num, unit: str, digits: int = 3) -> str:
     """
     if is_array(value):
         low, high = shown(value.min(), unit, digits), shown(value.max(), unit, digits)
-        return f"{low} to {high} (array {'x'.join(map(str, value.shape))})" if low != high else f"{low} (array)"
+        number, _, same = low.partition(" ")
+        low = number if same and high.endswith(f" {same}") else low
+        return f"{low} to {high} (array {'x'.join(map(str, value.shape))})" if value.min() != value.max() else high
     if math.isnan(value):
         return "undefined"
     if math.isinf(value):
         return "without limit" if value > 0 else "below any limit"
+    if unit == "s" and 0 < abs(value) < 1e-10:
+        return "about 0 s"
+    if unit == "1" and value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
     return units.format(value, unit, digits)
 
 
@@ -212,7 +288,17 @@ class Explanation:
         lines += [f"    {i.name:<18} {units.format(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _begun(str(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every term with its equation and unit, every input with its origin, for JSON."""
+        terms = [
+            {"name": t.name, "value": t.value, "unit": t.unit, "equation": t.label, "binds": t.binding} for t in self.terms
+        ]
+        inputs = [{"name": i.name, "value": i.value, "unit": i.unit, "origin": i.origin} for i in self.inputs]
+        found: dict[str, Any] = plain({"title": self.title, "terms": terms, "inputs": inputs, "notes": self.notes})
+        return found
 
     def _repr_html_(self) -> str:
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())
@@ -220,6 +306,43 @@ class Explanation:
         given = table(("Input", "Value", "Where from"), inputs)
         notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
         return f"<p><strong>{escape(self.title)}</strong></p>{terms._repr_html_()}{given._repr_html_()}{notes}"
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What ``explain()`` returns where there is more to list than equations: tables and notes.
+
+    Prints as text, shows as tables in a notebook.
+    """
+
+    title: str
+    tables: Sequence[Table]
+    notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        blocks = ["\n".join(f"  {line}" for line in str(t).splitlines()) for t in self.tables]
+        return "\n".join([self.title, "\n\n".join(blocks), *(f"  {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return _begun(str(self))
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
+        return f"<p><strong>{escape(self.title)}</strong></p>" + "".join(t._repr_html_() for t in self.tables) + notes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Title, tables as lists of rows by heading, and notes, for JSON."""
+        rows = [[dict(zip(t.head, map(str, row), strict=True)) for row in t.rows] for t in self.tables]
+        return {"title": self.title, "tables": rows, "notes": list(self.notes)}
+
+
+def _begun(text: str) -> str:
+    """A long explanation by its first lines: what asks for its repr sees that there is more, ``print`` shows it all."""
+    lines = text.split("\n")
+    if len(lines) <= MOST_LINES and len(text) <= MOST_CHARACTERS:
+        return text
+    kept = fitted(lines[: MOST_LINES - 1]).split("\n")
+    return "\n".join([*kept, f"… and {len(lines) - len(kept)} more lines: print(...) shows them all"])
 
 
 def _binds(binding: Any) -> str:

@@ -43,8 +43,9 @@ class _Rows(Drawing):
         thick: int,
         columns: tuple[int, float],
         middle: float | None = None,
+        said: str = "",
     ) -> str:
-        top = 52.0 if len(legend) <= columns[0] and middle is not None else 64.0
+        top = 64.0 if columns[0] == 3 else 52.0
         width, bottom, (low, high) = WIDTH * 100, top + _ROW * len(self.names), ends
 
         def place(value: float) -> float:
@@ -67,7 +68,8 @@ class _Rows(Drawing):
             )
         if middle is not None:
             body.append(f'<path d="M{place(middle):.1f} {top}V{bottom}" stroke="{INK}"/>')
-        for i, (label, look) in enumerate(legend.items()):
+            body.append(words(place(middle) - 4, bottom - 3, said, "end", 11) if said else "")
+        for i, (label, look) in enumerate((k, v) for k, v in legend.items() if k):
             x, y = left + (i % columns[0]) * columns[1], 30 + 16 * (i // columns[0])
             color, _, shade = _LOOKS[look]
             body.append(f'<rect x="{x}" y="{y - 3}" width="12" height="12" fill="{color}" fill-opacity="{shade}"/>')
@@ -75,28 +77,33 @@ class _Rows(Drawing):
         body.append(words((left + width - _RIGHT) / 2, bottom + 36, self.x_label))
         return page(width, bottom + 48, "".join(body))
 
-    def _axes(self, figure: Any, columns: int, middle: float | None = None) -> Any:
+    def _axes(self, figure: Any, columns: int, middle: float | None = None, said: str = "") -> Any:
         axes = figure.subplots()
         yield axes
         if middle is not None:
             axes.axvline(middle, color=INK, linewidth=1)
+            axes.annotate(
+                said, (middle, 0), xycoords=("data", "axes fraction"), xytext=(-4, 4), textcoords="offset points", ha="right"
+            )
         axes.invert_yaxis()
         axes.set_axisbelow(True)
         axes.set_xlabel(self.x_label)
         if self.title:
             axes.set_title(self.title, fontsize=10)
-        figure.legend(loc="outside upper center", ncols=columns, fontsize=8)
+        if any(not str(text).startswith("_") for text in axes.get_legend_handles_labels()[1]):
+            figure.legend(loc="outside upper center", ncols=columns, fontsize=8)
         yield axes
 
 
 @dataclass(frozen=True)
 class Bars(_Rows):
-    """Stacked bars, one per name; ``parts`` gives each bar's pieces by label, in order from the left."""
+    """Stacked bars, one per name; ``parts`` gives each bar's pieces by label, in order from the left. ``limit`` is a line."""
 
     names: Sequence[str]
     parts: Mapping[str, Sequence[float]]
     x_label: str
     title: str = ""
+    limit: tuple[float, str] | None = None
 
     def __post_init__(self) -> None:
         if not self.names or not 0 < len(self.parts) <= len(PALETTE):
@@ -114,10 +121,12 @@ class Bars(_Rows):
                 pieces.append(_Piece(row, start, start + values[row], look))
                 start += values[row]
         legend = {label: i for i, label in enumerate(self.parts)}
-        return self._svg(pieces, legend, (0.0, max(totals) or 1.0), 150.0, 22, (3, 145.0))
+        at, said = self.limit or (None, "")
+        last = max([*totals, at or 0.0]) or 1.0
+        return self._svg(pieces, legend, (0.0, last), 150.0, 22, (3, 145.0), at, said)
 
     def paint(self, figure: Any) -> None:
-        dressed = self._axes(figure, 3)
+        dressed = self._axes(figure, 3, *(self.limit or ()))
         axes, left = next(dressed), [0.0] * len(self.names)
         for (label, values), (color, hatch, _) in zip(self.parts.items(), _LOOKS, strict=False):
             axes.barh(self.names, values, left=left, label=label, color=color, hatch=hatch, edgecolor=PAPER, height=0.7)

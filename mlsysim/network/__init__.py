@@ -12,7 +12,7 @@ from mlsysim.network.equations import (
     ring_hops,
     rings_all_reduce,
 )
-from mlsysim.network.report import Report
+from mlsysim.results import Report
 from mlsysim.network.schedules import ALGORITHMS, OPS, OPTIMIZATIONS
 from mlsysim.network.streams import STREAMS, RankTime, StreamSchedule, Task, schedule
 from mlsysim.network.timing import CONGESTION, NetworkTime, PhaseTime, collective_time
