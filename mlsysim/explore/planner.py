@@ -10,14 +10,14 @@ import numpy as np
 
 from mlsysim import catalog, intervals, training, units
 from mlsysim.catalog import Cluster, Model
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.intervals import Interval
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
 from mlsysim.tables import Table, table
-from mlsysim.training import DATASHEET, Efficiencies, StepTerms
-from mlsysim.training.step import CALIBRATED
+from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
 
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
 CHOICES = ("sharding", "recompute")
@@ -159,7 +159,7 @@ class PlanSearch:
     rows: Columns
     capacity: float
     sequence_parallel: bool = True
-    efficiencies: Efficiencies = DATASHEET
+    efficiencies: Efficiencies = BOUND
 
     def where(self, chosen: Callable[[Columns], Any]) -> "PlanSearch":
         """The same search over fewer plans: those for which ``chosen`` gives true, as ``lambda c: c["cp"] == 1``."""
@@ -288,7 +288,7 @@ class PlanSearch:
 
     def interval(self) -> Interval | None:
         """The range in which the first plan's measured step is expected; None without calibrated efficiencies."""
-        if self.efficiencies.name != CALIBRATED:
+        if not has_range(self.efficiencies.name):
             return None
         return intervals.interval("training_step", self.best()["time"][0].item())
 
@@ -297,13 +297,18 @@ class PlanSearch:
         known = self.interval()
         return 0 if known is None else int((self.fitting["time"] <= known.ends[1]).sum())
 
+    @property
+    def rates(self) -> str:
+        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
+
     def caution(self, count: int = 5) -> str:
         """How sure the order of the first plans is, in a sentence or two."""
         known, found = self.interval(), self.best(count)
         if known is None:
             return (
-                f"The order is that of the {self.efficiencies.name} mode, whose errors nobody has counted; with calibrated "
-                "efficiencies there is a range."
+                f"The order is that of {self.efficiencies.name} efficiencies, whose errors nobody has counted; with calibrated "
+                "ones there is a range."
             )
         gap = found["time"].max() / found["time"].min() - 1
         low, high = (units.format(end, "s") for end in known.ends)
@@ -365,7 +370,7 @@ def plan(
     global_batch: int,
     seq: int,
     precision: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
+    efficiencies: Efficiencies | str = DEFAULT,
     micro_batches: Sequence[int] = (1, 2, 4, 8),
     shardings: Sequence[str] = ("zero1", "fsdp", "hsdp"),
     recomputes: Sequence[str] = RECOMPUTES,
@@ -387,8 +392,8 @@ def plan(
         Sequences per step; tokens per sequence.
     precision : str
         Of the linear layers.
-    efficiencies : Efficiencies
-        The datasheet, or calibrated ones.
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     micro_batches, shardings, recomputes : sequences
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
     only, most : mappings, optional
@@ -423,6 +428,7 @@ def plan(
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
     degrees = possible_degrees(m, cluster.devices, global_batch, seq, micro_batches, only, most)
+    reached = efficiencies_of(cluster.node.device, precision, efficiencies)
     parts = []
     for sharding, recompute in product(shardings, recomputes):
         rows = _with_groups(degrees, sharding, cluster.domain)
@@ -431,7 +437,7 @@ def plan(
         degrees_of = {name: rows[name] for name in DEGREES}
         chosen = Plan(**degrees_of, sharding=sharding, recompute=recompute, sequence_parallel=sequence_parallel)
         step = training.training_step(
-            m, chosen, cluster, global_batch=global_batch, seq=seq, precision=precision, efficiencies=efficiencies
+            m, chosen, cluster, global_batch=global_batch, seq=seq, precision=precision, efficiencies=reached
         )
         memory = training.training_memory(m, chosen, cluster.node.device, seq=seq, global_batch=global_batch)
         columns = dict(rows.data) | dict.fromkeys(CHOICES)
@@ -442,7 +448,7 @@ def plan(
             columns["cost"] = step.time * cluster.devices * price_per_device_second
         parts.append(Columns(columns))
     room = cluster.node.device.usable_memory if capacity is None else capacity
-    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel, efficiencies)
+    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel, reached)
 
 
 def _with_groups(degrees: Columns, sharding: str, domain: int) -> Columns:

@@ -12,6 +12,7 @@ from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
+from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.results import Explanation, Input, Term
 from mlsysim.serving_steps.batches import Batch
@@ -32,15 +33,10 @@ from mlsysim.serving_steps.rungs import (
 from mlsysim.serving_steps.tables import LOOKUPS, products_table
 from mlsysim.serving_steps.terms import Kernel, StepTerms
 
-# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which inference has
-# not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
-PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.
 SMALL_KERNELS = 5.0
 _INFINITE = float("inf")
-# Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
-LINK = 0.8
 
 
 @dataclass(frozen=True)

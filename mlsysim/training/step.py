@@ -9,6 +9,7 @@ from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.catalog import Cluster, Device
 from mlsysim.catalog.shapes import Model
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
@@ -19,12 +20,12 @@ from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
 from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
-from mlsysim.training.parts import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work
+from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 from mlsysim.training.shapes import layout_of, work_of
+from mlsysim.training.shares import efficiencies_of
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
-CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
 )
@@ -102,6 +103,11 @@ class TrainingStep:
         """Why it fits, or what is in the way, in a sentence."""
         return self.memory.reason
 
+    @property
+    def rates(self) -> str:
+        """Which efficiencies the step rests on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
+
     def interval(self) -> Interval:
         """The range in which the measured step is expected, from the errors of past predictions.
 
@@ -110,10 +116,10 @@ class TrainingStep:
         InputError
             With other than calibrated efficiencies, whose errors nobody has counted.
         """
-        if self.efficiencies.name != CALIBRATED:
+        if not has_range(self.efficiencies.name):
             raise InputError(
                 f"interval: the errors of past predictions were counted with calibrated efficiencies, not with "
-                f"{self.efficiencies.name!r} ones; pass efficiencies=validation.calibrated_efficiencies(device)"
+                f'{self.efficiencies.name!r} ones; pass efficiencies="calibrated"'
             )
         return intervals.interval("training_step", self.time)
 
@@ -154,6 +160,7 @@ class TrainingStep:
             terms=_bound(found, self.binding) if not is_array(self.time) else found,
             inputs=self.inputs,
             notes=(
+                self.rates,
                 *self._outlook(),
                 f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
                 f"The step: {shares}.",
@@ -166,7 +173,7 @@ class TrainingStep:
         """How wrong the time may be, and what it hangs on; of one plan."""
         if is_array(self.time):
             return []
-        known = [f"Range: {self.interval()}."] if self.efficiencies.name == CALIBRATED else []
+        known = [f"Range: {self.interval()}."] if has_range(self.efficiencies.name) else []
         moved = [f"{name.replace('_', ' ')} {value:+.2f}" for name, value in self.elasticities().items() if value]
         return [*known, f"Per cent of the step for a per cent of each rate: {', '.join(moved)}."]
 
@@ -188,7 +195,8 @@ class TrainingStep:
             "hardware_flops": self.hardware_flops,
             "peak_flops_per_s": self.peak_flops,
             "efficiencies": self.efficiencies.name,
-            "interval_s": self.interval().ends if self.efficiencies.name == CALIBRATED else None,
+            "rates": self.rates,
+            "interval_s": self.interval().ends if has_range(self.efficiencies.name) else None,
             "elasticities": self.elasticities(),
             "fits": self.fits,
             "memory_bytes": self.memory.total,
@@ -303,7 +311,7 @@ def training_step(
     inter_bandwidth: Num | None = None,
     domain: int | None = None,
     precision: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
+    efficiencies: Efficiencies | str = DEFAULT,
     attn_len: Num | None = None,
     task: str = "pretrain",
     variation: Num | None = None,
@@ -332,8 +340,8 @@ def training_step(
         Devices that the scale-up link joins, in place of the catalogue's.
     precision : str
         Of the linear layers; attention, logits and messages stay 16-bit.
-    efficiencies : Efficiencies
-        What software reaches; the default is the datasheet.
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     attn_len : float or array, 1, optional
         Tokens that attend to each other when sequences are packed; the sequence unless given.
     task : str
@@ -374,8 +382,9 @@ def training_step(
             check_argument("training_step", name, value, unit, here)
     d, machine, links = _machine(cluster, intra_bandwidth, inter_bandwidth, domain, precision, plan)
     work, layout = work_of(m), layout_of(plan, global_batch, seq, attn_len, task, m)
+    chosen = efficiencies_of(d, precision, efficiencies)
     if variation is not None:
-        efficiencies = replace(efficiencies, variation=variation)
+        chosen = replace(chosen, variation=variation)
     length = seq if attn_len is None else attn_len
     m.check_length("training_step", length)
     token = flops.training_flops_per_token(m, length, causal=True)
@@ -386,7 +395,7 @@ def training_step(
     again = flops.recompute_flops(
         flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
         token.forward_core,
-        layer_share=repeated_share(work, layout, efficiencies),
+        layer_share=repeated_share(work, layout, chosen),
         core_share=layout.recompute_full + layout.recompute_selective,
     )
     tokens = global_batch * seq
@@ -397,8 +406,8 @@ def training_step(
         work=work,
         layout=layout,
         machine=machine,
-        efficiencies=efficiencies,
-        terms=step_terms(work, layout, machine, efficiencies),
+        efficiencies=chosen,
+        terms=step_terms(work, layout, machine, chosen),
         tokens=tokens,
         model_flops=tokens * counted,
         repeated_flops=tokens * again,
@@ -415,11 +424,11 @@ def training_step(
             *(
                 Input(
                     f.name,
-                    getattr(efficiencies, f.name),
+                    getattr(chosen, f.name),
                     _UNITS.get(f.name, "1"),
-                    _origin(f.name, efficiencies, variation),
+                    _origin(f.name, chosen, variation),
                 )
-                for f in fields(efficiencies)
+                for f in fields(chosen)
                 if f.name not in ("name", "source")
             ),
         ),
