@@ -4,7 +4,8 @@
 ``calibrated``  constants fitted to published runs, which ship with the package; past errors give a range. The default.
 ``datasheet``   the printed rates times the shares of them that benchmarks of others reach (products, STREAM, links), and
                 counted traffic and launches; nothing is fitted to runs, and there is no range.
-``bound``       every resource at its printed dense rate, no overhead, nothing measured: no real run beats it.
+``bound``       every resource at its printed dense rate, no overhead, nothing measured. Messages hide behind nothing: only a
+                run that hides them beats it.
 ==============  ======================================================================================================
 
 Every solver that has the choice takes it as ``efficiencies``: one of the words, or an ``Efficiencies`` object of its chapter
@@ -14,7 +15,20 @@ ran on) takes the datasheet's instead and says so. ``mlsysim.validation`` fits a
 
 from mlsysim.efficiencies.kin import Same, clock_of, family_of, generation_name, generation_of, measured_kin
 from mlsysim.efficiencies.shipped import Constants, measured_share, shipped
-from mlsysim.efficiencies.words import BOUND, CALIBRATED, DATASHEET, DEFAULT, MEANINGS, WORDS, checked, has_range, own, said
+from mlsysim.efficiencies.words import (
+    BOUND,
+    CALIBRATED,
+    DATASHEET,
+    DEFAULT,
+    MEANINGS,
+    OWN,
+    OWN_SOURCE,
+    WORDS,
+    checked,
+    has_range,
+    own,
+    said,
+)
 
 __all__ = [
     "BOUND",
@@ -22,6 +36,8 @@ __all__ = [
     "DATASHEET",
     "DEFAULT",
     "MEANINGS",
+    "OWN",
+    "OWN_SOURCE",
     "WORDS",
     "Constants",
     "Same",

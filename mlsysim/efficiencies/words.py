@@ -14,7 +14,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         CALIBRATED: "constants fitted to published runs",
         DATASHEET: "the printed rates times shares of them that others measured; nothing fitted to runs",
-        BOUND: "every resource at its printed dense rate, no overhead; no real run beats it",
+        BOUND: "every resource at its printed dense rate, no overhead, nothing measured; only a run that hides more messages beats it",
     }
 )
 WORDS = tuple(MEANINGS)
@@ -28,9 +28,7 @@ def checked(where: str, word: Any, kind: str = "an Efficiencies object") -> str:
     'bound'
     """
     if not isinstance(word, str):
-        raise InputError(
-            f"{where}: efficiencies = {str(word)[:40]!r} is neither one of {', '.join(WORDS)} nor {kind}"
-        )
+        raise InputError(f"{where}: efficiencies = {str(word)[:40]!r} is neither one of {', '.join(WORDS)} nor {kind}")
     if word not in MEANINGS:
         raise unknown_name("kind of efficiencies", word, WORDS)
     return word
@@ -66,8 +64,10 @@ def said(name: str, source: str) -> str:
     """Which efficiencies an answer rests on, whose they are, and whether there is a range: for every output.
 
     >>> said("bound", "")
-    'Efficiencies: bound (every resource at its printed dense rate, no overhead; no real run beats it).'
+    'Efficiencies: bound (every resource at its printed dense rate, no overhead, nothing measured; only a run that hides more messages beats it).'
     """
     if name == BOUND:
         return f"Efficiencies: {BOUND} ({MEANINGS[BOUND]})."
-    return f"Efficiencies: {name} ({source})" + ("." if has_range(name) else "; no range, as nobody has counted their errors.")
+    return f"Efficiencies: {name} ({source})" + (
+        "." if has_range(name) else "; no range, as nobody has counted their errors."
+    )

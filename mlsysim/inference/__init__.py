@@ -64,8 +64,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "DATASHEET":
-        from warnings import warn
+        from mlsysim._renamed import warn
 
-        warn('inference.DATASHEET is now inference.BOUND, or efficiencies="bound"', DeprecationWarning, 2)
+        warn("inference.DATASHEET", 'inference.BOUND, as efficiencies="bound"')
         return BOUND
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

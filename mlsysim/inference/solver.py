@@ -17,6 +17,10 @@ from mlsysim.results import CALLER, Explanation, Input, Term
 _COUNT = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
+METHOD = (
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
+    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+)
 
 
 def _interval(deployment: Deployment, predicted: Num) -> Interval:
@@ -381,7 +385,7 @@ class Generation:
             title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step)),
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), METHOD),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -407,6 +411,7 @@ class Generation:
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "rates": d.rates,
+            "method": METHOD,
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }

@@ -33,8 +33,8 @@ from mlsysim.training.terms import step_terms as step_terms
 
 def __getattr__(name: str) -> object:
     if name == "DATASHEET":
-        from warnings import warn
+        from mlsysim._renamed import warn
 
-        warn('training.DATASHEET is now training.BOUND, or efficiencies="bound"', DeprecationWarning, 2)
+        warn("training.DATASHEET", 'training.BOUND, as efficiencies="bound"')
         return BOUND
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,17 +1,12 @@
 """Old names of efficiencies, for a version: the solvers take ``efficiencies="calibrated"`` and ``"datasheet"`` themselves."""
 
-from warnings import warn
-
 from mlsysim import inference, training
+from mlsysim._renamed import warn
 from mlsysim.catalog import Device
 
 
 def _now(old: str, room: str, word: str) -> None:
-    warn(
-        f'validation.{old}(device) is now efficiencies="{word}", or {room}.efficiencies_of(device, precision, "{word}")',
-        DeprecationWarning,
-        3,
-    )
+    warn(f"validation.{old}", f'efficiencies="{word}", or {room}.efficiencies_of(device, precision, "{word}")', 4)
 
 
 def datasheet_efficiencies(device: Device | str, precision: str = "bf16") -> training.Efficiencies:

@@ -35,7 +35,10 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 
 @cache
 def _shipped(class_name: str) -> Mapping[str, Any]:
-    own = class_name in ("training_step", "inference")  # whose constants solvers read; those of the others are ours alone
+    own = class_name in (
+        "training_step",
+        "inference",
+    )  # whose constants solvers read; those of the others are ours alone
     resource = (files("mlsysim") / "efficiencies" if own else files(__package__) / "constants") / f"{class_name}.toml"
     if not resource.is_file():
         return MappingProxyType({})
