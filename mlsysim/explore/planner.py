@@ -11,6 +11,7 @@ import numpy as np
 
 from mlsysim import catalog, intervals, training, units
 from mlsysim.catalog import Cluster, Machines, Model
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
@@ -18,8 +19,7 @@ from mlsysim.explore.sweeping import CHUNK, sweep
 from mlsysim.intervals import Interval
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
 from mlsysim.tables import Table, table
-from mlsysim.training import DATASHEET, Efficiencies, StepTerms
-from mlsysim.training.step import CALIBRATED
+from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
 
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
 CHOICES = ("sharding", "recompute")
@@ -161,7 +161,7 @@ class PlanSearch:
     rows: Columns
     capacity: float
     sequence_parallel: bool = True
-    efficiencies: Efficiencies = DATASHEET
+    efficiencies: Efficiencies = BOUND
 
     def where(self, chosen: Callable[[Columns], Any]) -> "PlanSearch":
         """The same search over fewer plans: those for which ``chosen`` gives true, as ``lambda c: c["cp"] == 1``."""
@@ -295,7 +295,7 @@ class PlanSearch:
 
     def interval(self) -> Interval | None:
         """The range in which the first plan's measured step is expected; None without calibrated efficiencies."""
-        if self.efficiencies.name != CALIBRATED:
+        if not has_range(self.efficiencies.name):
             return None
         return intervals.interval("training_step", self.best()["time"][0].item())
 
@@ -304,13 +304,18 @@ class PlanSearch:
         known = self.interval()
         return 0 if known is None else int((self.fitting["time"] <= known.ends[1]).sum())
 
+    @property
+    def rates(self) -> str:
+        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
+
     def caution(self, count: int = 5) -> str:
         """How sure the order of the first plans is, in a sentence or two."""
         known, found = self.interval(), self.best(count)
         if known is None:
             return (
-                f"The order is that of the {self.efficiencies.name} mode, whose errors nobody has counted; with calibrated "
-                "efficiencies there is a range."
+                f"The order is that of {self.efficiencies.name} efficiencies, whose errors nobody has counted; with calibrated "
+                "ones there is a range."
             )
         gap = found["time"].max() / found["time"].min() - 1
         low, high = (units.format(end, "s") for end in known.ends)
@@ -372,7 +377,7 @@ def plan(
     global_batch: int,
     seq: int,
     precision: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
+    efficiencies: Efficiencies | str = DEFAULT,
     micro_batches: Sequence[int] = (1, 2, 4, 8),
     shardings: Sequence[str] = ("zero1", "fsdp", "hsdp"),
     recomputes: Sequence[str] = RECOMPUTES,
@@ -397,8 +402,8 @@ def plan(
         Sequences per step; tokens per sequence.
     precision : str
         Of the linear layers.
-    efficiencies : Efficiencies
-        The datasheet, or calibrated ones.
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     micro_batches, shardings, recomputes : sequences
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
     only, most : mappings, optional
@@ -436,15 +441,16 @@ def plan(
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batches, only, most)
+    reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
-        m, machines, dict(degrees.data), global_batch, seq, precision, efficiencies, sequence_parallel, price_per_device_second
+        m, machines, dict(degrees.data), global_batch, seq, precision, reached, sequence_parallel, price_per_device_second
     )
     axes = {"sharding": list(shardings), "recompute": list(recomputes), "row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
     room = machines.device.usable_memory if capacity is None else capacity
-    return PlanSearch(m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, efficiencies)
+    return PlanSearch(m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, reached)
 
 
 @dataclass(frozen=True)

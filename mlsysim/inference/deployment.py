@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
 from mlsysim.catalog import Cluster, Device, Machines, Model
+from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
-from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Work, work_of
+from mlsysim.inference.shares import efficiencies_of, half_peak
+from mlsysim.inference.work import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain
 from mlsysim.transformer import parameter_count
@@ -165,13 +167,8 @@ class Deployment(Result):
 
     @property
     def rates(self) -> str:
-        """Which rates the times rest on, in a sentence."""
-        if self.efficiencies == DATASHEET:
-            return (
-                "Rates: the datasheet's, and no overhead: a bound that no measurement beats. 'serve --calibrated' and "
-                "'simulate' take what real kernels and servers reach, so their times are longer."
-            )
-        return f"Rates: {self.efficiencies.name} ({self.efficiencies.source}). Those of the datasheet would give the bound."
+        """Which efficiencies the times rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
 
     def kv_memory(self, batch: Num, tokens: Num) -> Num:
         """Cache on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
@@ -224,7 +221,7 @@ def deploy(
     weights: str | None = None,
     experts: str | None = None,
     kv: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
+    efficiencies: Efficiencies | str = DEFAULT,
     intra_bandwidth: float | None = None,
     inter_bandwidth: float | None = None,
     domain: int | None = None,
@@ -247,8 +244,8 @@ def deploy(
     weights, experts, kv : str
         Number formats as stored, from ``FORMATS``. Weights are in ``precision`` unless given; weight-only
         quantisation has for example ``precision="bf16", weights="int4-g128"``. Experts are as the other weights.
-    efficiencies : Efficiencies
-        A preset or your own; the default is the datasheet.
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
         Link inside a scale-up domain, link between domains (per device, one way, byte/s), devices of a domain. From
         the catalogue unless given; the second is needed as soon as the replica leaves one domain. Cards without a
@@ -327,7 +324,7 @@ def deploy(
         ),
         machine=Machine(
             peak_flops=d.peak_flops[precision],
-            half_peak_flops=d.peak_flops["bf16"] if d.has("peak_flops.bf16") else d.peak_flops[precision],
+            half_peak_flops=half_peak(d, precision),
             memory_bandwidth=d.memory_bandwidth,
             intra_bandwidth=intra or unused,
             inter_bandwidth=inter or unused,
@@ -335,7 +332,7 @@ def deploy(
             ep_inside=float(min(ep, ep_room)),
             pp_bandwidth=(inter if lies.leaves["pp"] else intra) or unused,
         ),
-        efficiencies=efficiencies,
+        efficiencies=efficiencies_of(d, precision, efficiencies),
         precision=precision,
         weights=weights,
         experts=experts,
