@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from mlsysim import capacity, catalog, inference, units
+from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.capacity import Load, Replica
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
-from mlsysim.doors import rates
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.targets import SLO
 from mlsysim.doors.words import Assumed, count, counted, paired, wrapped
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
 from mlsysim.parallelism import Plan
@@ -42,7 +42,7 @@ class Question:
     precision: str
     weights: str | None
     kv: str
-    efficiencies: "str | inference.Efficiencies"
+    efficiencies: inference.Efficiencies | str
     rent: Rent | None
     pue: float
     inter_bandwidth: float | None
@@ -139,10 +139,9 @@ class Served(Result):
     @cached_property
     def _ends(self) -> "tuple[Served, Served] | None":
         """The answers where times are as short and as long as past errors allow; None where nobody counted those."""
-        known = rates.spread("inference", self.deployment.efficiencies.name)
-        if known is None or not self.answered or not self.load:
+        if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (_answer(self.question, float(factor)) for factor in known.ends)
+        short, long = (_answer(self.question, float(f)) for f in intervals.interval("inference", 1.0).ends)
         return short, long
 
     @property
@@ -198,7 +197,8 @@ class Served(Result):
             head = [f"NO ANSWER: {asked}: {self.reason}"]
         else:
             head = self._answer_lines(q.model.name)
-        head += [self.deployment.rates, *self.assumed]
+        e = self.deployment.efficiencies
+        head += [said(e.name, e.source), *self.assumed]
         if self.fits:
             head += paired(self.changes)
         return wrapped(head)
@@ -236,10 +236,10 @@ class Served(Result):
         return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
 
     def _range(self) -> str:
-        known = rates.spread("inference", self.deployment.efficiencies.name)
-        if known is None:
+        if not has_range(self.deployment.efficiencies.name):
             return ""
-        low, high = (shown(float(factor) * self.generation.e2e, "s") for factor in known.ends)
+        known = self.generation.interval()
+        low, high = (shown(end, "s") for end in known.ends)
         return f" ({low} to {high}: {known.quantiles.nominal:.0%} of past errors)"
 
     @cached_property
@@ -313,7 +313,6 @@ def _splits(model: Model, tp: int, pp: int) -> bool:
 
 
 def _deployed(q: Question, tp: int, pp: int) -> Deployment:
-    efficiencies = rates.for_serving(q.efficiencies, q.device, q.precision)
     return inference.deploy(
         q.model,
         q.machines,
@@ -325,7 +324,7 @@ def _deployed(q: Question, tp: int, pp: int) -> Deployment:
         weights=q.weights,
         kv=q.kv,
         inter_bandwidth=q.inter_bandwidth,
-        efficiencies=efficiencies,
+        efficiencies=q.efficiencies,
     )
 
 
@@ -559,7 +558,7 @@ def serve(
     precision: str | None = None,
     weights: str | None = None,
     kv: str = "bf16",
-    efficiencies: "str | inference.Efficiencies" = "calibrated",
+    efficiencies: inference.Efficiencies | str = DEFAULT,
     price: "str | float | Price | None" = None,
     pue: float = 1.0,
     inter_bandwidth: float | None = None,
@@ -621,7 +620,7 @@ def serve(
     """
     if slo is not None and not isinstance(slo, SLO):
         raise InputError(f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)")
-    said = Assumed()
+    taken = Assumed()
     m, machines = catalog.model(model), catalog.where(device)
     known = _default_precision(machines.device)
     q = Question(
@@ -629,15 +628,15 @@ def serve(
         machines=machines,
         slo=slo,
         rate=None if rate is None else count("serve", "rate", rate, "1/s"),
-        input_len=count("serve", "input_len", said.take("input_len", input_len, INPUT_LEN)),
-        output_len=count("serve", "output_len", said.take("output_len", output_len, OUTPUT_LEN)),
+        input_len=count("serve", "input_len", taken.take("input_len", input_len, INPUT_LEN)),
+        output_len=count("serve", "output_len", taken.take("output_len", output_len, OUTPUT_LEN)),
         batch=count("serve", "batch", batch),
         cached_len=cached_len,
         tp=tp,
         pp=pp,
         dp=dp,
         ep=ep,
-        precision=said.take("precision", precision, known),
+        precision=taken.take("precision", precision, known),
         weights=weights,
         kv=kv,
         efficiencies=efficiencies,
@@ -648,8 +647,8 @@ def serve(
         prompt_variation=prompt_variation,
     )
     if q.sized:
-        said.add(f"prompts whose time varies by {prompt_variation:g} (standard deviation over mean)", prompt_variation == 1.0)
-    return _answer(q, assumed=said.lines)
+        taken.add(f"prompts whose time varies by {prompt_variation:g} (standard deviation over mean)", prompt_variation == 1.0)
+    return _answer(q, assumed=taken.lines)
 
 
 def _default_precision(device: Device) -> str:

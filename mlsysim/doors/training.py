@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
-from mlsysim.doors import rates
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.serving import NARROWER
 from mlsysim.doors.words import Assumed, count, counted, wrapped
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Result, plain, shown
@@ -39,7 +39,7 @@ class Question:
     degrees: Mapping[str, int]  # those given
     limits: Mapping[str, Any]  # micro_batch, sharding, recompute where given
     precision: str
-    efficiencies: "str | training.Efficiencies"
+    efficiencies: training.Efficiencies | str
     rent: Rent | None
     pue: float
     options: Mapping[str, Any]  # of training_step: links, attn_len, task, variation
@@ -90,8 +90,10 @@ class Trained(Result):
     @property
     def range(self) -> tuple[float, float] | None:
         """Of the step, s, from past errors; None where nobody counted them."""
-        known = rates.spread("training_step", self.step.efficiencies.name)
-        return None if known is None else tuple(float(f) * float(self.step.time) for f in known.ends)  # type: ignore[return-value]
+        if not has_range(self.step.efficiencies.name):
+            return None
+        low, high = self.step.interval().ends
+        return float(low), float(high)
 
     @cached_property
     def binds(self) -> str:
@@ -139,7 +141,7 @@ class Trained(Result):
                     spread = " ({} to {})".format(*ends)
                 head.insert(1, f"{q.tokens:,.4g} tokens take {shown(run, 's')}{spread}, without restarts")
             head += [*self.bill.lines("tokens", self.time_to_train), f"binds: {self.binds}"]
-        head += [f"Rates: {step.efficiencies.name} ({step.efficiencies.source}).", *self.assumed]
+        head += [said(step.efficiencies.name, step.efficiencies.source), *self.assumed]
         if self.search is not None and self.fits:
             if (alike := self.search.alike()) > 1:
                 head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
@@ -192,7 +194,7 @@ def _step(q: Question, plan: Plan) -> TrainingStep:
         global_batch=q.global_batch,
         seq=q.seq,
         precision=q.precision,
-        efficiencies=rates.for_training(q.efficiencies, q.device, q.precision),
+        efficiencies=q.efficiencies,
         **q.options,
     )
 
@@ -212,7 +214,7 @@ def searched(q: Question) -> "PlanSearch":
         global_batch=q.global_batch,
         seq=q.seq,
         precision=q.precision,
-        efficiencies=rates.for_training(q.efficiencies, q.device, q.precision),
+        efficiencies=q.efficiencies,
         only={name: (value,) for name, value in q.degrees.items()} or None,
         **{f"{name}s" if name != "micro_batch" else "micro_batches": values for name, values in limits.items()},
     )
@@ -298,13 +300,13 @@ def _least(q: Question) -> tuple[bool, Plan] | None:
     return found.fits, plan_of(row)
 
 
-def networked(machines: Machines, said: Assumed) -> Machines:
+def networked(machines: Machines, taken: Assumed) -> Machines:
     """The same devices in nodes of the catalogue, where they do not all share a domain and nobody named a network."""
     if machines.node is not None or machines.count is None or machines.count <= machines.domain:
         return machines
     for node in catalog.nodes_with(machines.device):
         if machines.count % node.devices == 0:
-            said.add(f"the network of {machines.count // node.devices} x {node.name}")
+            taken.add(f"the network of {machines.count // node.devices} x {node.name}")
             return replace(machines, node=node)
     return machines
 
@@ -354,7 +356,7 @@ def train(
     sharding: str | None = None,
     recompute: str | None = None,
     precision: str | None = None,
-    efficiencies: "str | training.Efficiencies" = "calibrated",
+    efficiencies: training.Efficiencies | str = DEFAULT,
     price: "str | float | Price | None" = None,
     pue: float = 1.0,
     **options: Any,
@@ -405,7 +407,7 @@ def train(
     >>> t.fits, t.step.devices, t.range[0] < t.step.time < t.range[1]
     (True, 8, True)
     """
-    said = Assumed()
+    taken = Assumed()
     m, machines = catalog.model(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
     degrees = {name: value for name, value in known.items() if value is not None}
@@ -418,28 +420,28 @@ def train(
         raise InputError(f"train: {next(iter(options))} needs plan=Plan(...); the search has the cluster's own links")
     if machines.count is None:
         machines = replace(machines, count=plan.devices if plan is not None else 1)
-        said.add("1 device", plan is None)
+        taken.add("1 device", plan is None)
     if "inter_bandwidth" not in options:
-        machines = networked(machines, said)
-    seq = whole("seq", said.take("seq", seq, min(SEQ, m.learned_positions or SEQ)))
+        machines = networked(machines, taken)
+    seq = whole("seq", taken.take("seq", seq, min(SEQ, m.learned_positions or SEQ)))
     q = Question(
         model=m,
         machines=machines,
         global_batch=whole(
-            "global_batch", said.take("global_batch", global_batch, default_batch(machines.devices, seq))
+            "global_batch", taken.take("global_batch", global_batch, default_batch(machines.devices, seq))
         ),
         seq=seq,
         tokens=None if tokens is None else tokens_of(tokens),
         plan=plan,
         degrees=degrees,
         limits=limits,
-        precision=said.take("precision", precision, PRECISION),
+        precision=taken.take("precision", precision, PRECISION),
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
         pue=count("train", "pue", pue),
         options=options,
     )
-    return _answer(q, said.lines)
+    return _answer(q, taken.lines)
 
 
 def whole(name: str, value: Any) -> int:
