@@ -21,6 +21,7 @@ from mlsysim.catalog.fabrics import (
 )
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
 from mlsysim.catalog.hf import from_hf_config
+from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
 from mlsysim.catalog.places import (
     Facility,
     Grid,
@@ -44,6 +45,7 @@ __all__ = [
     "Facility",
     "Grid",
     "Link",
+    "Machines",
     "Model",
     "Node",
     "Preset",
@@ -74,8 +76,10 @@ __all__ = [
     "load_prices",
     "model",
     "models",
+    "no_link",
     "node",
     "nodes",
+    "nodes_with",
     "preset",
     "presets",
     "price",
@@ -87,4 +91,5 @@ __all__ = [
     "targets",
     "trace",
     "traces",
+    "where",
 ]

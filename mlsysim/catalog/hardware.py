@@ -20,6 +20,7 @@ _FIELDS = {
     "tdp": "W",
     "scale_up_bandwidth": "byte/s",
     "scale_up_domain": "1",
+    "host_bandwidth": "byte/s",
     "multiprocessors": "1",
 }
 _RATES = ("peak_flops", "vector_flops")
@@ -126,6 +127,11 @@ class Device:
     def scale_up_domain(self) -> int:
         """Devices in one scale-up domain."""
         return int(self._value("scale_up_domain"))
+
+    @property
+    def host_bandwidth(self) -> float:
+        """Link to the host (PCIe) in byte/s, one way: what cards without a scale-up link have between them."""
+        return self._value("host_bandwidth")
 
     @property
     def multiprocessors(self) -> int:

@@ -585,7 +585,7 @@ def training_memory(
 
     Source: rajbhandari2020zero, korthikanti2022recompute, zhao2023fsdp.
     """
-    m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
+    m, d, r, w = catalog.model(model), catalog.where(device).device, _recipe(recipe), _Widths.of(catalog.model(model))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
     if reshard_after_forward not in (None, True, False):

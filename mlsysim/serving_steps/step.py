@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
+from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
+from mlsysim.efficiencies import BOUND, CALIBRATED, DATASHEET, DEFAULT, OWN, OWN_SOURCE, checked, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
+from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
 from mlsysim.serving_steps.experts import grouped_share
 from mlsysim.serving_steps.products import Product, layer_products
-from mlsysim.serving_steps.rates import Rate, Rates, rates
+from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates
 from mlsysim.serving_steps.rungs import (
     BLEND,
     FIXED_DECODE,
@@ -36,15 +39,10 @@ from mlsysim.serving_steps.terms import Kernel, StepTerms
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which inference has
-# not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
-PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.
 SMALL_KERNELS = 5.0
 _INFINITE = float("inf")
-# Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
-LINK = 0.8
 
 _TOKENS = 1000  # of the examples that a model shows itself by
 _EXAMPLES = {"one": {"decodes": [float(_TOKENS)]}, "prompt": {"prefills": [(float(_TOKENS), 0.0)]}}
@@ -57,6 +55,10 @@ class StepModel(Result):
     deployment: Deployment
     rates: Rates
     rungs: Rungs = TIER_0
+    efficiencies: str = (
+        OWN  # which of the words the rates stand for; the bound has no measured link and no counted traffic
+    )
+    source: str = OWN_SOURCE
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
     _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
@@ -103,6 +105,11 @@ class StepModel(Result):
     @property
     def model(self) -> Model:
         return self.deployment.model
+
+    @property
+    def rates_used(self) -> str:
+        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies, self.source)
 
     def time(self, batch: Batch) -> Num:
         """Seconds of a step over the batch: what :meth:`terms` sums to, by a short cut where there is one.
@@ -268,6 +275,7 @@ class StepModel(Result):
         runs = ", ".join(f"{k.name} {float(k.layers):g}" for k in found if not is_array(k.layers))
         notes = [
             *self._room(batch),
+            self.rates_used,
             f"runs of each kernel: {runs}",
             "a kernel's own line is one run of it; the terms of the step hold all of them",
             f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
@@ -375,7 +383,7 @@ class StepModel(Result):
             found.append(self._kernel(p.name, p.part, some * p.layers, flops, bytes, rate, False))
         if m.is_moe:
             found.append(self._experts(tokens))
-        passes = PASSES * (REPLICATED + (1.0 - REPLICATED) / s.tp)
+        passes = (0.0 if self.efficiencies == BOUND else PASSES) * (REPLICATED + (1.0 - REPLICATED) / s.tp)
         vectors = passes * tokens * m.hidden * ACTIVATION_BYTES
         small = self._kernel(
             "vectors",
@@ -419,7 +427,7 @@ class StepModel(Result):
         d, m = self.deployment, self.deployment.machine
         start = self._rate(self.rates.products_16bit).start
         apart = d.split.ep > 1
-        sent = self.model.n_moe_layers * expert_message_time(d, tokens, LINK, start) if apart else 0.0 * tokens
+        sent = self.model.n_moe_layers * expert_message_time(d, tokens, self._link, start) if apart else 0.0 * tokens
         sent = minimum(1.0, tokens) * sent
         if d.split.tp <= 1:
             return sent
@@ -427,9 +435,13 @@ class StepModel(Result):
         inside = collectives.direct_all_reduce(**self._message(tokens))
         if d.split.tp == m.tp_inside:
             return sent + runs * inside
-        outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * LINK
+        outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * self._link
         across = collectives.direct_all_reduce(self._message(tokens)["bytes"] / m.tp_inside, outer, link, start)
         return sent + runs * (inside + across)
+
+    @property
+    def _link(self) -> float:
+        return 1.0 if self.efficiencies == BOUND else LINK
 
     def _message(self, tokens: Num) -> dict[str, Num]:
         """Arguments of the all-reduce inside a scale-up domain."""
@@ -437,7 +449,7 @@ class StepModel(Result):
         return {
             "bytes": tokens * self.model.hidden * ACTIVATION_BYTES,
             "ranks": m.tp_inside,
-            "bandwidth": m.intra_bandwidth * LINK,
+            "bandwidth": m.intra_bandwidth * self._link,
             "latency": self._rate(self.rates.products_16bit).start,
         }
 
@@ -446,7 +458,8 @@ class StepModel(Result):
         return Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)
 
 
-def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rates | None = None) -> StepModel:
+@renamed(device_rates="efficiencies")
+def step_model(deployment: Deployment, rungs: Rungs = TIER_0, efficiencies: Rates | str | None = DEFAULT) -> StepModel:
     """The step model of a deployment.
 
     Parameters
@@ -455,8 +468,10 @@ def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rate
         As from :func:`mlsysim.inference.deploy`, without pipeline stages.
     rungs : Rungs
         Which form of each part; the top of the ladder by default.
-    device_rates : Rates, optional
-        What the kernels sustain; the measured rates of the device by default.
+    efficiencies : Rates or str
+        What the kernels sustain: ``datasheet`` (measured shares of the printed rates, each kind of kernel its own), ``bound``,
+        or your own. No constants of steps are fitted, so ``calibrated`` (default) is the datasheet's, and the model says so.
+        The deployment's own efficiencies are those of the closed forms and play no part here.
 
     Raises
     ------
@@ -470,4 +485,13 @@ def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rate
     """
     if deployment.split.pp > 1:
         raise InputError(f"step_model: pp = {deployment.split.pp:g} stages are not modelled; use tp, and pp = 1")
-    return StepModel(deployment, rates(deployment.device) if device_rates is None else device_rates, rungs)
+    if isinstance(efficiencies, Rates):
+        return StepModel(deployment, efficiencies, rungs)
+    word = checked("step_model", DEFAULT if efficiencies is None else efficiencies, "serving_steps.Rates")
+    if word == BOUND:
+        return StepModel(deployment, PRINTED, rungs, BOUND)
+    found = rates(deployment.device)
+    own = any(not getattr(found, f.name).origin.startswith("not measured") for f in fields(Rates))
+    source = f"kernels as measured on {'it' if own else 'other devices'}, nothing fitted to served requests"
+    asked = f"; asked for {CALIBRATED} ones, but no constants of steps ship" if word == CALIBRATED else ""
+    return StepModel(deployment, found, rungs, DATASHEET, source + asked)

@@ -14,6 +14,7 @@ import mlsysim
 # From the ground floor up; a module may import only from floors strictly below its own (or within its own package).
 FLOORS = [
     {"errors", "_numeric"},
+    {"_renamed"},
     {"units", "tables", "files", "digests"},
     {"equations", "drawing"},
     {"results", "quantities"},

@@ -18,7 +18,7 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
     BASELINE,
-    DATASHEET,
+    PRINTED,
     TIER_0,
     Batch,
     Rate,
@@ -567,7 +567,7 @@ def test_explain_shows_every_kernel_with_its_origin() -> None:
 
 @pytest.mark.independent
 def test_datasheet_rates_are_a_bound() -> None:
-    bound = step_model(deploy("Llama-2-7B", "H100"), TIER_0, DATASHEET)
+    bound = step_model(deploy("Llama-2-7B", "H100"), TIER_0, PRINTED)
     for b in some_batches():
         assert bound.time(b) < SEVEN.time(b)
 
