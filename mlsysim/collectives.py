@@ -10,18 +10,10 @@ from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
 _RANKS = "[1, inf)"
-_UNITS = {"bytes": "byte", "ranks": "1", "bandwidth": "byte/s", "latency": "s", "return": "s"}
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 
 
-@equation(
-    "eq-alpha-beta",
-    formula="latency + bytes / bandwidth",
-    units={"bytes": "byte", "bandwidth": "byte/s", "latency": "s", "return": "s"},
-    domain={"bandwidth": POSITIVE},
-    source="nccl2026performance",
-    where="sec. Time",
-)
+@equation("eq-alpha-beta", formula="latency + bytes / bandwidth", domain={"bandwidth": POSITIVE})
 def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Time of one message between two devices.
 
@@ -55,14 +47,7 @@ def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     return latency + bytes / bandwidth
 
 
-@equation(
-    "eq-half-size",
-    formula="pieces * latency * bandwidth",
-    units={"bandwidth": "byte/s", "latency": "s", "pieces": "1", "return": "byte"},
-    domain={"bandwidth": POSITIVE, "pieces": _RANKS},
-    source="nccl2026performance",
-    where="sec. Time",
-)
+@equation("eq-half-size", formula="pieces * latency * bandwidth", domain={"bandwidth": POSITIVE, "pieces": _RANKS})
 def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     """Size at which latency and bandwidth cost the same: half of the bandwidth is reached there.
 
@@ -96,14 +81,7 @@ def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     return pieces * latency * bandwidth
 
 
-@equation(
-    "eq-ring-reduce-scatter",
-    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="nccl2026performance",
-    where="sec. ReduceScatter",
-)
+@equation("eq-ring-reduce-scatter", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Sum a buffer over all ranks and leave each with its own N-th of the result, around a ring.
 
@@ -139,14 +117,7 @@ def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0
     return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
 
 
-@equation(
-    "eq-ring-all-gather",
-    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="nccl2026performance",
-    where="sec. AllGather",
-)
+@equation("eq-ring-all-gather", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Give every rank the whole buffer, of which each holds an N-th, around a ring.
 
@@ -182,14 +153,7 @@ def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
 
 
-@equation(
-    "eq-ring-allreduce",
-    formula="2 * (ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="reddi2026mathpage",
-    where="sec. 2.2",
-)
+@equation("eq-ring-allreduce", formula="2 * (ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def ring_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Sum a buffer over all ranks and give the result to all, around a ring: a reduce-scatter, then an all-gather.
 
@@ -278,14 +242,7 @@ def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_lat
     return ((ranks - 1 - crossings) * node_latency + crossings * network_latency) / maximum(1, ranks - 1)
 
 
-@equation(
-    "eq-tree-allreduce",
-    formula="2 * ceil(log2(ranks)) * (latency + bytes / bandwidth)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="mpich2016collectives",
-    where="reduce.c, MPIR_Reduce_binomial",
-)
+@equation("eq-tree-allreduce", formula="2 * ceil(log2(ranks)) * (latency + bytes / bandwidth)", domain=_DOMAIN)
 def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce as a reduction up a binomial tree and a broadcast down: few steps, each with the whole buffer.
 
@@ -317,7 +274,7 @@ def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     >>> [round(tree_all_reduce(1e6, n, 50e9, 5e-6), 9) for n in (5, 8)]
     [0.00015, 0.00015]
 
-    Source: mpich2016collectives, reduce.c, MPIR_Reduce_binomial for one of the two passes.
+    Source: mpich2016collectives, reduce.c, MPIR_Reduce_binomial; for one of the two passes.
     """
     return 2 * doublings(ranks) * (latency + bytes / bandwidth)
 
@@ -325,10 +282,7 @@ def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
 @equation(
     "eq-pipelined-tree-allreduce",
     formula="2 * (ceil(log2(ranks)) * latency + (chain - 1) * chain_latency + min(1, ranks * chain - 1) * bytes / bandwidth)",
-    units={**{k: v for k, v in _UNITS.items() if k != "return"}, "chain": "1", "chain_latency": "s", "return": "s"},
     domain={**_DOMAIN, "chain": _RANKS},
-    source="nccl2026tuning",
-    where="tuning.cc, latency and bandwidth of the tree",
 )
 def pipelined_tree_all_reduce(
     bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0, chain: Num = 1.0, chain_latency: Num = 0.0
@@ -380,10 +334,7 @@ def pipelined_tree_all_reduce(
 @equation(
     "eq-halving-doubling",
     formula="2 * (ceil(log2(ranks)) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
-    units=_UNITS,
     domain=_DOMAIN,
-    source="mpich2016collectives",
-    where="allreduce.c, power-of-two case",
 )
 def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce by recursive halving and doubling: partners at distance 1, 2, 4 … exchange a half, a quarter, an eighth …
@@ -416,7 +367,7 @@ def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency:
     >>> halving_doubling_all_reduce(8e9, 8, 400e9)
     0.035
 
-    Source: mpich2016collectives, allreduce.c, power-of-two case (Rabenseifner's algorithm).
+    Source: mpich2016collectives, allreduce.c, power-of-two case; Rabenseifner's algorithm.
     """
     return 2 * (doublings(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)
 
@@ -424,10 +375,7 @@ def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency:
 @equation(
     "eq-direct-allreduce",
     formula="2 * (min(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
-    units=_UNITS,
     domain=_DOMAIN,
-    source="austin2025scalingbook",
-    where="Ch. GPUs, quiz 2, question 3",
 )
 def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce in two steps: send each rank its piece directly, sum, and send the result to each directly.
@@ -459,7 +407,7 @@ def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0
     >>> round(direct_all_reduce(8e9, 8, 400e9, 1e-6), 9)
     0.035002
 
-    Source: austin2025scalingbook, Ch. GPUs, quiz 2, question 3 for one of the two steps.
+    Source: austin2025scalingbook, Ch. GPUs, quiz 2, question 3; for one of the two steps.
     """
     return 2 * (minimum(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)
 
@@ -467,10 +415,7 @@ def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0
 @equation(
     "eq-in-switch-allreduce",
     formula="min(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)",
-    units=_UNITS,
     domain=_DOMAIN,
-    source="bekman2026mlengineering",
-    where="chapter Network, SHARP",
 )
 def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce that the switch sums: every rank sends its buffer once and receives the result once.
@@ -503,19 +448,12 @@ def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 
     >>> in_switch_all_reduce(8e9, 8, 450e9)
     0.02
 
-    Source: bekman2026mlengineering, chapter Network, SHARP (N + 1 sends for 2 N).
+    Source: bekman2026mlengineering, chapter Network, SHARP; N + 1 sends for 2 N.
     """
     return minimum(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)
 
 
-@equation(
-    "eq-all-to-all",
-    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="reddi2026mathpage",
-    where="sec. 2.4",
-)
+@equation("eq-all-to-all", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Every rank sends a different N-th of its buffer to every other rank.
 
@@ -555,19 +493,7 @@ def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Nu
 @equation(
     "eq-hierarchical-allreduce",
     formula="2 * (ranks_per_node - 1) * (bytes / (ranks_per_node * node_bandwidth) + node_latency) + 2 * (nodes - 1) * (bytes / (ranks_per_node * nodes * network_bandwidth) + network_latency)",
-    units={
-        "bytes": "byte",
-        "ranks_per_node": "1",
-        "nodes": "1",
-        "node_bandwidth": "byte/s",
-        "network_bandwidth": "byte/s",
-        "node_latency": "s",
-        "network_latency": "s",
-        "return": "s",
-    },
     domain={"ranks_per_node": _RANKS, "nodes": _RANKS, "node_bandwidth": POSITIVE, "network_bandwidth": POSITIVE},
-    source="rooflinepage2026",
-    where="sec. 3.2",
 )
 def hierarchical_all_reduce(
     bytes: Num,
@@ -626,10 +552,7 @@ def hierarchical_all_reduce(
 @equation(
     "eq-bus-bandwidth",
     formula="phases * (ranks - 1) / ranks * bytes / time",
-    units={"bytes": "byte", "time": "s", "ranks": "1", "phases": "1", "return": "byte/s"},
     domain={"ranks": _RANKS, "time": POSITIVE},
-    source="nccl2026performance",
-    where="sec. Bus bandwidth",
 )
 def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
     """The bandwidth per rank that a ring would have needed for this time: what nccl-tests prints as busbw.
@@ -670,19 +593,7 @@ def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
 @equation(
     "eq-moe-dispatch",
     formula="latency + max(tokens * token_bytes * remote_nodes / network_bandwidth, tokens * token_bytes * local_copies / node_bandwidth)",
-    units={
-        "tokens": "token",
-        "token_bytes": "byte/token",
-        "remote_nodes": "1",
-        "local_copies": "1",
-        "network_bandwidth": "byte/s",
-        "node_bandwidth": "byte/s",
-        "latency": "s",
-        "return": "s",
-    },
     domain={"network_bandwidth": POSITIVE, "node_bandwidth": POSITIVE},
-    source="deepep2025",
-    where="Performance, normal kernels",
 )
 def moe_dispatch(
     tokens: Num,
@@ -761,21 +672,7 @@ def activation_bytes(sequence: Num, batch: Num, hidden: Num, element_bytes: Num 
 @equation(
     "eq-tp-allreduce",
     formula="layers * all_reduces * 2 * (ranks - 1) * (sequence * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
-    units={
-        "layers": "1",
-        "sequence": "1",
-        "batch": "1",
-        "hidden": "1",
-        "ranks": "1",
-        "bandwidth": "byte/s",
-        "latency": "s",
-        "all_reduces": "1",
-        "element_bytes": "byte",
-        "return": "s",
-    },
     domain=_DOMAIN,
-    source="korthikanti2022recompute",
-    where="sec. 4.2.2",
 )
 def tensor_parallel_time(
     layers: Num,

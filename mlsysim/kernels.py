@@ -3,16 +3,8 @@
 from mlsysim._numeric import Num, maximum
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 
-_SHAPE = {"m": "1", "n": "1", "k": "1"}
 
-
-@equation(
-    "eq-gemm-flops",
-    formula="m * n * k * flops_per_mac",
-    units={**_SHAPE, "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="golub2013matrix",
-    where="sec. 1.1.15",
-)
+@equation("eq-gemm-flops", formula="m * n * k * flops_per_mac")
 def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     """Work of a matrix product C = A B, with A of shape (m, k) and B of shape (k, n).
 
@@ -45,14 +37,7 @@ def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     return m * n * k * flops_per_mac
 
 
-@equation(
-    "eq-gemm-bytes",
-    formula="(m * k + k * n + m * n) * element_bytes",
-    units={**_SHAPE, "element_bytes": "byte", "return": "byte"},
-    domain={"element_bytes": POSITIVE},
-    source="nvidia2023matmul",
-    where="sec. 2",
-)
+@equation("eq-gemm-bytes", formula="(m * k + k * n + m * n) * element_bytes", domain={"element_bytes": POSITIVE})
 def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     """Least traffic of a matrix product: read A and B once, write C once.
 
@@ -84,14 +69,7 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     return (m * k + k * n + m * n) * element_bytes
 
 
-@equation(
-    "eq-tile-padding",
-    formula="-(-size // tile) * tile",
-    units={"size": "1", "tile": "1", "return": "1"},
-    domain={"size": "[0, inf) whole", "tile": COUNT},
-    source="nvidia2023matmul",
-    where="sec. 3.1",
-)
+@equation("eq-tile-padding", formula="-(-size // tile) * tile", domain={"size": "[0, inf) whole", "tile": COUNT})
 def tile_padding(size: Num, tile: Num) -> Num:
     """Length that a tiled kernel really works on: whole tiles, the last one padded.
 
@@ -127,25 +105,12 @@ def tile_padding(size: Num, tile: Num) -> Num:
     "eq-kernel-time",
     formula="max(flops / (compute_efficiency * peak_flops), bytes / (memory_efficiency * memory_bandwidth))"
     " + unhidden_bytes / (memory_efficiency * memory_bandwidth) + startup_time",
-    units={
-        "flops": "FLOP",
-        "bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "compute_efficiency": "1",
-        "memory_efficiency": "1",
-        "startup_time": "s",
-        "unhidden_bytes": "byte",
-        "return": "s",
-    },
     domain={
         "peak_flops": POSITIVE,
         "memory_bandwidth": POSITIVE,
         "compute_efficiency": FRACTION,
         "memory_efficiency": FRACTION,
     },
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def measured_kernel_time(
     flops: Num,
@@ -203,14 +168,7 @@ def measured_kernel_time(
 @equation(
     "eq-attention-kernel-flops",
     formula="batch * heads * q_len * (past_len + q_len * (1 - causal / 2) + causal / 2) * (qk_dim + v_dim) * flops_per_mac",
-    units={
-        **dict.fromkeys(("batch", "heads", "q_len", "past_len", "qk_dim", "v_dim", "causal"), "1"),
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
     domain={"causal": "[0, 1]"},
-    source="dao2023flashbenchmark",
-    where="function flops",
 )
 def attention_kernel_flops(
     batch: Num,
@@ -263,15 +221,7 @@ def attention_kernel_flops(
 @equation(
     "eq-attention-kernel-bytes",
     formula="batch * (q_len * heads * (qk_dim + v_dim) * element_bytes + kv_len * kv_heads * kv_width * kv_element_bytes)",
-    units={
-        **dict.fromkeys(("batch", "heads", "q_len", "kv_len", "qk_dim", "v_dim", "kv_heads", "kv_width"), "1"),
-        "element_bytes": "byte",
-        "kv_element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"element_bytes": POSITIVE, "kv_element_bytes": POSITIVE},
-    source="dao2022flashattention",
-    where="abstract",
 )
 def attention_kernel_bytes(
     batch: Num,

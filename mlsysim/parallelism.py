@@ -273,12 +273,7 @@ _COUNT = "[1, inf)"
 
 
 @equation(
-    "eq-parallel-degrees",
-    formula="tp * pp * cp * dp",
-    units={"tp": "1", "pp": "1", "cp": "1", "dp": "1", "return": "1"},
-    domain={"tp": COUNT, "pp": COUNT, "cp": COUNT, "dp": COUNT},
-    source="grattafiori2024llama3",
-    where="sec. 3.3.2",
+    "eq-parallel-degrees", formula="tp * pp * cp * dp", domain={"tp": COUNT, "pp": COUNT, "cp": COUNT, "dp": COUNT}
 )
 def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
     """Devices of a job: every combination of the four degrees is one device.
@@ -312,10 +307,7 @@ def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
 @equation(
     "eq-expert-replicas",
     formula="devices / (tp * pp * ep)",
-    units={"devices": "1", "tp": "1", "pp": "1", "ep": "1", "return": "1"},
     domain={"devices": COUNT, "tp": COUNT, "pp": COUNT, "ep": COUNT},
-    source="reddi2026mathpage",
-    where="sec. 2.4",
 )
 def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
     """Ranks that hold a copy of the same expert, and average its gradients.
@@ -352,10 +344,7 @@ def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
 @equation(
     "eq-micro-batches",
     formula="global_batch / (dp * micro_batch)",
-    units={"global_batch": "1", "dp": "1", "micro_batch": "1", "return": "1"},
     domain={"global_batch": COUNT, "dp": COUNT, "micro_batch": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 3.1",
 )
 def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     """Micro-batches that each data-parallel replica works through in a step.
@@ -394,10 +383,7 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     "eq-pipeline-bubble",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches + pp - 1 "
     "+ (virtual_stages - 1) * max(0, pp - micro_batches))",
-    units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
     domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
-    source="reddi2026mathpage",
-    where="sec. 2.3, here with interleaving",
 )
 def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Share of the **whole** step in which a pipeline's device waits.
@@ -437,10 +423,7 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
 @equation(
     "eq-pipeline-bubble-ratio",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches)",
-    units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
     domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
-    source="narayanan2021megatron",
-    where="sec. 2.2, here also for fewer micro-batches than stages",
 )
 def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Waiting time of a pipeline's device over its **ideal** computing time.
@@ -485,10 +468,7 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     "eq-pipeline-time",
     formula="micro_batches * slowest_stage + other_stages / virtual_stages + (1 - 1 / virtual_stages) * "
     "max(0 * other_stages, other_stages - (micro_batches - 1) * slowest_stage)",
-    units={"slowest_stage": "s", "other_stages": "s", "micro_batches": "1", "virtual_stages": "1", "return": "s"},
     domain={"micro_batches": COUNT, "virtual_stages": _COUNT},
-    source="narayanan2021megatron",
-    where="sec. 2.2, here for unequal stages",
 )
 def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Time of a pipelined step, whose slowest stage sets the beat.
@@ -534,10 +514,7 @@ def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, vir
 @equation(
     "eq-zero-bubble",
     formula="(pp - 1) * max(0 * forward, forward + backward_input - backward_weight)",
-    units={"pp": "1", "forward": "s", "backward_input": "s", "backward_weight": "s", "return": "s"},
     domain={"pp": COUNT},
-    source="qi2024zerobubble",
-    where="table 2, ZB-H1",
 )
 def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: Num) -> Num:
     """Waiting time when weight gradients are put off to fill the drain, at the memory of 1F1B (schedule ZB-H1).
@@ -575,21 +552,7 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
     return (pp - 1) * maximum(0 * forward, forward + backward_input - backward_weight)
 
 
-@equation(
-    "eq-tp-message",
-    formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes",
-    units={
-        "seq": "1",
-        "micro_batch": "1",
-        "hidden": "1",
-        "layers": "1",
-        "all_reduces": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
-    source="shoeybi2019megatron",
-    where="sec. 3",
-)
+@equation("eq-tp-message", formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes")
 def tp_allreduce_bytes(
     seq: Num, micro_batch: Num, hidden: Num, layers: Num, all_reduces: Num = 4, element_bytes: Num = 2
 ) -> Num:
@@ -633,14 +596,7 @@ def tp_allreduce_bytes(
     return all_reduces * layers * collectives.activation_bytes(seq, micro_batch, hidden, element_bytes)
 
 
-@equation(
-    "eq-tp-volume",
-    formula="2 * message * (tp - 1) / tp",
-    units={"message": "byte", "tp": "1", "return": "byte"},
-    domain={"tp": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 3.2",
-)
+@equation("eq-tp-volume", formula="2 * message * (tp - 1) / tp", domain={"tp": COUNT})
 def tp_volume(message: Num, tp: Num) -> Num:
     """Bytes each device of a tensor-parallel group sends to have a message added up over the group.
 
@@ -676,21 +632,7 @@ def tp_volume(message: Num, tp: Num) -> Num:
 @equation(
     "eq-cp-exchange",
     formula="passes * tensors * layers * seq * micro_batch * kv_heads * head_dim * element_bytes * (cp - 1) / cp",
-    units={
-        "seq": "1",
-        "micro_batch": "1",
-        "kv_heads": "1",
-        "head_dim": "1",
-        "layers": "1",
-        "cp": "1",
-        "passes": "1",
-        "tensors": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"cp": _COUNT},
-    source="liu2023ring",
-    where="sec. 3",
 )
 def cp_exchange_bytes(
     seq: Num,
@@ -751,20 +693,7 @@ def cp_exchange_bytes(
 @equation(
     "eq-pp-transfer",
     formula="directions * virtual_stages * micro_batches * seq * micro_batch * hidden * element_bytes / shards",
-    units={
-        "seq": "1",
-        "micro_batch": "1",
-        "hidden": "1",
-        "micro_batches": "1",
-        "virtual_stages": "1",
-        "shards": "1",
-        "directions": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"shards": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 4.1",
 )
 def pp_transfer_bytes(
     seq: Num,
@@ -822,18 +751,7 @@ def pp_transfer_bytes(
 @equation(
     "eq-fsdp-gather",
     formula="micro_batches * parameters * (gathers * element_bytes + grad_bytes) * (ranks - 1) / ranks",
-    units={
-        "parameters": "1",
-        "ranks": "1",
-        "micro_batches": "1",
-        "gathers": "1",
-        "element_bytes": "byte",
-        "grad_bytes": "byte",
-        "return": "byte",
-    },
     domain={"ranks": COUNT},
-    source="rajbhandari2020zero",
-    where="sec. 7.2.2",
 )
 def fsdp_bytes(
     parameters: Num,
@@ -879,14 +797,7 @@ def fsdp_bytes(
     return micro_batches * parameters * (gathers * element_bytes + grad_bytes) * (ranks - 1) / ranks
 
 
-@equation(
-    "eq-dp-gradients",
-    formula="parameters * grad_bytes / (tp * pp)",
-    units={"parameters": "1", "tp": "1", "pp": "1", "grad_bytes": "byte", "return": "byte"},
-    domain={"tp": COUNT, "pp": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 3.3",
-)
+@equation("eq-dp-gradients", formula="parameters * grad_bytes / (tp * pp)", domain={"tp": COUNT, "pp": COUNT})
 def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) -> Num:
     """Gradients that a device adds up over its data-parallel group, once per step.
 
@@ -921,12 +832,7 @@ def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) ->
 
 
 @equation(
-    "eq-scaling-efficiency",
-    formula="compute / (compute + dp_time + tp_time + bubble)",
-    units={"compute": "s", "dp_time": "s", "tp_time": "s", "bubble": "s", "return": "1"},
-    domain={"compute": POSITIVE},
-    source="reddi2026mathpage",
-    where="sec. 2.1",
+    "eq-scaling-efficiency", formula="compute / (compute + dp_time + tp_time + bubble)", domain={"compute": POSITIVE}
 )
 def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) -> Num:
     """Share of perfect scaling that is left when nothing hides the costs of splitting. Never above one.
@@ -962,12 +868,7 @@ def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) ->
 
 
 @equation(
-    "eq-tp-penalty",
-    formula="step_time * (1 + leaves * (penalty - 1))",
-    units={"step_time": "s", "leaves": "1", "penalty": "1", "return": "s"},
-    domain={"leaves": "[0, 1]", "penalty": _COUNT},
-    source="rooflinepage2026",
-    where="sec. 3.4",
+    "eq-tp-penalty", formula="step_time * (1 + leaves * (penalty - 1))", domain={"leaves": "[0, 1]", "penalty": _COUNT}
 )
 def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     """Step time with a fixed factor for tensor parallelism that leaves the scale-up domain: a rule of thumb.

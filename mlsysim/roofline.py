@@ -18,10 +18,7 @@ _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficienc
 @equation(
     "eq-compute-time",
     formula="flops / (peak_flops * efficiency)",
-    units={"flops": "FLOP", "peak_flops": "FLOP/s", "efficiency": "1", "return": "s"},
     domain={"peak_flops": POSITIVE, "efficiency": FRACTION},
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     """Time to do the arithmetic alone.
@@ -56,14 +53,7 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     return flops / (peak_flops * efficiency)
 
 
-@equation(
-    "eq-memory-time",
-    formula="bytes / memory_bandwidth",
-    units={"bytes": "byte", "memory_bandwidth": "byte/s", "return": "s"},
-    domain={"memory_bandwidth": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-memory-time", formula="bytes / memory_bandwidth", domain={"memory_bandwidth": POSITIVE})
 def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     """Time to move the bytes alone.
 
@@ -98,10 +88,7 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
 @equation(
     "eq-effective-bandwidth",
     formula="memory_bandwidth * memory_efficiency",
-    units={"memory_bandwidth": "byte/s", "memory_efficiency": "1", "return": "byte/s"},
     domain={"memory_bandwidth": POSITIVE, "memory_efficiency": FRACTION},
-    source="mccalpin1995stream",
-    where="STREAM benchmark",
 )
 def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     """Bandwidth that a real access pattern sustains.
@@ -129,7 +116,7 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     >>> effective_bandwidth(2e12, 0.5)
     1000000000000.0
 
-    Source: mccalpin1995stream.
+    Source: mccalpin1995stream, STREAM benchmark.
     """
     return memory_bandwidth * memory_efficiency
 
@@ -137,10 +124,7 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
 @equation(
     "eq-dispatch",
     formula="launch_overhead + (kernels - 1) * max(0, launch_overhead - device_time / kernels)",
-    units={"kernels": "1", "launch_overhead": "s", "device_time": "s", "return": "s"},
     domain={"kernels": COUNT},
-    source="reddi2026mathpage",
-    where="sec. 1",
 )
 def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) -> Num:
     """What launching kernels adds to their time on the device, when the host runs ahead through a queue.
@@ -174,7 +158,7 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
     >>> dispatch_time(100, 1e-5, device_time=0.002)  # kernels of 20 us: all launches but the first hide
     1e-05
 
-    Source: reddi2026mathpage, sec. 1, for the time of a launch; the queue is derived in the chapter.
+    Source: reddi2026mathpage, sec. 1; for the time of a launch; the queue is derived in the chapter.
     """
     return launch_overhead + (kernels - 1) * maximum(0, launch_overhead - device_time / kernels)
 
@@ -182,18 +166,7 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
 @equation(
     "eq-iron-law",
     formula="max(flops / (peak_flops * efficiency), bytes / memory_bandwidth) + dispatch",
-    units={
-        "flops": "FLOP",
-        "bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "efficiency": "1",
-        "dispatch": "s",
-        "return": "s",
-    },
     domain=_TIME_DOMAIN,
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def iron_law(
     flops: Num, bytes: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0, dispatch: Num = 0.0
@@ -236,14 +209,7 @@ def iron_law(
     return maximum(compute_time(flops, peak_flops, efficiency), memory_time(bytes, memory_bandwidth)) + dispatch
 
 
-@equation(
-    "eq-arithmetic-intensity",
-    formula="flops / bytes",
-    units={"flops": "FLOP", "bytes": "byte", "return": "FLOP/byte"},
-    domain={"bytes": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-arithmetic-intensity", formula="flops / bytes", domain={"bytes": POSITIVE})
 def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     """Work done per byte moved: a property of the algorithm and its precision, not of the device.
 
@@ -270,19 +236,12 @@ def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     >>> arithmetic_intensity(flops=2e12, bytes=1e10)
     200.0
 
-    Source: williams2009roofline, sec. 3 ("operational intensity").
+    Source: williams2009roofline, sec. 3; "operational intensity".
     """
     return flops / bytes
 
 
-@equation(
-    "eq-ridge-point",
-    formula="peak_flops / memory_bandwidth",
-    units={"peak_flops": "FLOP/s", "memory_bandwidth": "byte/s", "return": "FLOP/byte"},
-    domain={"memory_bandwidth": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-ridge-point", formula="peak_flops / memory_bandwidth", domain={"memory_bandwidth": POSITIVE})
 def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     """Intensity at which a device turns from memory-bound to compute-bound.
 
@@ -314,20 +273,7 @@ def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     return peak_flops / memory_bandwidth
 
 
-@equation(
-    "eq-attainable",
-    formula="min(peak_flops * efficiency, intensity * memory_bandwidth)",
-    units={
-        "intensity": "FLOP/byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "efficiency": "1",
-        "return": "FLOP/s",
-    },
-    domain=_TIME_DOMAIN,
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-attainable", formula="min(peak_flops * efficiency, intensity * memory_bandwidth)", domain=_TIME_DOMAIN)
 def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0) -> Num:
     """Highest rate that work of a given intensity can reach: the roofline itself.
 

@@ -22,7 +22,6 @@ PALETTE = (
     "#555555",
 )  # after Okabe and Ito, darkened for contrast
 DASHES = ("solid", "dashed", "dotted", "dashdot")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
 _MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there
 WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each

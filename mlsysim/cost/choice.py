@@ -4,13 +4,7 @@ from mlsysim._numeric import Num
 from mlsysim.equations import FRACTION, POSITIVE, equation
 
 
-@equation(
-    "eq-rental",
-    formula="devices * time * rental_rate",
-    units={"devices": "1", "time": "s", "rental_rate": "USD/s", "return": "USD"},
-    source="deepseek2025v3",
-    where="Table 1, GPU hours times a rental price",
-)
+@equation("eq-rental", formula="devices * time * rental_rate")
 def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
     """What rented devices cost.
 
@@ -47,10 +41,7 @@ def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
 @equation(
     "eq-cost-per-token",
     formula="cost_rate / (token_rate * busy_share)",
-    units={"cost_rate": "USD/s", "token_rate": "token/s", "busy_share": "1", "return": "USD/token"},
     domain={"token_rate": POSITIVE, "busy_share": FRACTION},
-    source="pope2023inference",
-    where="cost in chip-seconds per token",
 )
 def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Num:
     """What a token costs, in serving or in training.
@@ -85,14 +76,7 @@ def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Nu
     return cost_rate / (token_rate * busy_share)
 
 
-@equation(
-    "eq-break-even-utilisation",
-    formula="fixed_rate / saving_rate",
-    units={"fixed_rate": "USD/s", "saving_rate": "USD/s", "return": "1"},
-    domain={"saving_rate": POSITIVE},
-    source="walker2009cpuhour",
-    where="buying against leasing a processor-hour",
-)
+@equation("eq-break-even-utilisation", formula="fixed_rate / saving_rate", domain={"saving_rate": POSITIVE})
 def break_even_utilisation(fixed_rate: Num, saving_rate: Num) -> Num:
     """Share of the time that a device must be used for owning it to cost the same as renting it when needed.
 
@@ -124,14 +108,7 @@ def break_even_utilisation(fixed_rate: Num, saving_rate: Num) -> Num:
     return fixed_rate / saving_rate
 
 
-@equation(
-    "eq-break-even-time",
-    formula="price / saving_rate",
-    units={"price": "USD", "saving_rate": "USD/s", "return": "s"},
-    domain={"saving_rate": POSITIVE},
-    source="walker2009cpuhour",
-    where="buying against leasing a processor-hour",
-)
+@equation("eq-break-even-time", formula="price / saving_rate", domain={"saving_rate": POSITIVE})
 def break_even_time(price: Num, saving_rate: Num) -> Num:
     """How long a purchase must be held until the rent it replaces has paid for it.
 

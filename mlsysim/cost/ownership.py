@@ -10,14 +10,7 @@ from mlsysim.equations import POSITIVE, equation
 PUE = "[1, inf)"
 
 
-@equation(
-    "eq-straight-line",
-    formula="(price - salvage) / lifetime",
-    units={"price": "USD", "lifetime": "s", "salvage": "USD", "return": "USD/s"},
-    domain={"lifetime": POSITIVE},
-    source="barroso2018datacenter",
-    where="depreciation of servers in the model of total cost",
-)
+@equation("eq-straight-line", formula="(price - salvage) / lifetime", domain={"lifetime": POSITIVE})
 def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
     """What a purchase costs per second of its life, without interest.
 
@@ -54,10 +47,7 @@ def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
 @equation(
     "eq-capital-recovery",
     formula="price * rate / (-expm1(-lifetime / period * log1p(rate))) / period",
-    units={"price": "USD", "lifetime": "s", "rate": "1", "period": "s", "return": "USD/s"},
     domain={"lifetime": POSITIVE, "rate": "(0, 1]", "period": POSITIVE},
-    source="short1995economics",
-    where="the uniform capital recovery factor",
 )
 def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.year) -> Num:
     """What a purchase costs per second of its life when money has an interest rate: equal payments that repay it.
@@ -96,14 +86,7 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
     return price * rate / repaid / period
 
 
-@equation(
-    "eq-power-cost",
-    formula="it_power * pue * electricity_price",
-    units={"it_power": "W", "pue": "1", "electricity_price": "USD/J", "return": "USD/s"},
-    domain={"pue": PUE},
-    source="reddi2026mathpage",
-    where="sec. 5, OpEx of power",
-)
+@equation("eq-power-cost", formula="it_power * pue * electricity_price", domain={"pue": PUE})
 def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
     """What electricity costs per second.
 
@@ -137,14 +120,7 @@ def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
     return it_power * pue * electricity_price
 
 
-@equation(
-    "eq-staff-cost",
-    formula="devices / devices_per_engineer * salary",
-    units={"devices": "1", "devices_per_engineer": "1", "salary": "USD/s", "return": "USD/s"},
-    domain={"devices_per_engineer": POSITIVE},
-    source="rooflinepage2026",
-    where="sec. 5, cost of an engineer and devices per engineer",
-)
+@equation("eq-staff-cost", formula="devices / devices_per_engineer * salary", domain={"devices_per_engineer": POSITIVE})
 def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     """What the people who run the machines cost per second.
 
@@ -179,22 +155,7 @@ def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     return devices / devices_per_engineer * salary
 
 
-@equation(
-    "eq-tco",
-    formula="(capital + power + cooling + building + staff + network) * time",
-    units={
-        "capital": "USD/s",
-        "power": "USD/s",
-        "cooling": "USD/s",
-        "building": "USD/s",
-        "staff": "USD/s",
-        "network": "USD/s",
-        "time": "s",
-        "return": "USD",
-    },
-    source="reddi2026mathpage",
-    where="sec. 5, with every part as a rate",
-)
+@equation("eq-tco", formula="(capital + power + cooling + building + staff + network) * time")
 def total_cost(capital: Num, power: Num, cooling: Num, building: Num, staff: Num, network: Num, time: Num) -> Num:
     """Total cost of owning machines for some time, from the rates of its parts.
 
@@ -240,21 +201,7 @@ def total_cost(capital: Num, power: Num, cooling: Num, building: Num, staff: Num
     "eq-tco-multiplier",
     formula="1 + (power * pue * electricity_price * time + payments * (cooling + building) * power) / price"
     " + staff_share * time",
-    units={
-        "price": "USD",
-        "power": "W",
-        "time": "s",
-        "pue": "1",
-        "electricity_price": "USD/J",
-        "cooling": "USD/W",
-        "building": "USD/W",
-        "staff_share": "1/s",
-        "payments": "1",
-        "return": "1",
-    },
     domain={"price": POSITIVE, "pue": PUE},
-    source="rooflinepage2026",
-    where="sec. 5",
 )
 def tco_multiplier(
     price: Num,

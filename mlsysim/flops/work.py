@@ -6,13 +6,7 @@ from mlsysim.equations import equation
 _AT_LEAST_ONE = "[1, inf)"
 
 
-@equation(
-    "eq-forward-flops",
-    formula="parameters * flops_per_mac",
-    units={"parameters": "1", "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="kaplan2020scaling",
-    where="sec. 2.1",
-)
+@equation("eq-forward-flops", formula="parameters * flops_per_mac")
 def forward_matmul_flops(parameters: Num, flops_per_mac: Num = 2.0) -> Num:
     """Work of one token in the weight matrices, forward.
 
@@ -44,13 +38,7 @@ def forward_matmul_flops(parameters: Num, flops_per_mac: Num = 2.0) -> Num:
     return parameters * flops_per_mac
 
 
-@equation(
-    "eq-flops-per-token",
-    formula="parameters * flops_per_mac * (1 + gradients)",
-    units={"parameters": "1", "flops_per_mac": "FLOP", "gradients": "1", "return": "FLOP"},
-    source="brown2020gpt3",
-    where="app. D",
-)
+@equation("eq-flops-per-token", formula="parameters * flops_per_mac * (1 + gradients)")
 def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients: Num = 2.0) -> Num:
     """Work of one token in the weight matrices, forward and backward: the famous 6 N.
 
@@ -87,10 +75,7 @@ def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients:
 @equation(
     "eq-attention-context",
     formula="min(window, seq) - min(window, seq) * (min(window, seq) - 1) / (2 * seq)",
-    units={"seq": "1", "window": "1", "return": "1"},
     domain={"seq": _AT_LEAST_ONE, "window": _AT_LEAST_ONE},
-    source="dao2023flashattention2",
-    where="sec. 4.1",
 )
 def attention_context(seq: Num, window: Num) -> Num:
     """Keys that a query sees under a causal mask, on average over the sequence.
@@ -118,27 +103,13 @@ def attention_context(seq: Num, window: Num) -> Num:
     >>> attention_context(seq=8192, window=8192)
     4096.5
 
-    Source: dao2023flashattention2, sec. 4.1, which halves for a causal mask; the window is jiang2023mistral, sec. 2.
+    Source: dao2023flashattention2, sec. 4.1; it halves for a causal mask; the window is jiang2023mistral, sec. 2.
     """
     width = minimum(window, seq)
     return width - width * (width - 1) / (2 * seq)
 
 
-@equation(
-    "eq-attention-flops",
-    formula="layers * context * heads * (qk_dim + v_dim) * flops_per_mac",
-    units={
-        "layers": "1",
-        "context": "1",
-        "heads": "1",
-        "qk_dim": "1",
-        "v_dim": "1",
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
-    source="chowdhery2022palm",
-    where="app. B",
-)
+@equation("eq-attention-flops", formula="layers * context * heads * (qk_dim + v_dim) * flops_per_mac")
 def attention_core_flops(
     layers: Num, context: Num, heads: Num, qk_dim: Num, v_dim: Num, flops_per_mac: Num = 2.0
 ) -> Num:
@@ -178,13 +149,7 @@ def attention_core_flops(
     return layers * context * heads * (qk_dim + v_dim) * flops_per_mac
 
 
-@equation(
-    "eq-recompute-flops",
-    formula="layer_share * layers_forward + core_share * core_forward",
-    units={"layers_forward": "FLOP", "core_forward": "FLOP", "layer_share": "1", "core_share": "1", "return": "FLOP"},
-    source="korthikanti2022recompute",
-    where="app. A",
-)
+@equation("eq-recompute-flops", formula="layer_share * layers_forward + core_share * core_forward")
 def recompute_flops(layers_forward: Num, core_forward: Num, layer_share: Num, core_share: Num) -> Num:
     """Work of one token that is done a second time because its activations were not kept.
 
@@ -221,13 +186,7 @@ def recompute_flops(layers_forward: Num, core_forward: Num, layer_share: Num, co
     return layer_share * layers_forward + core_share * core_forward
 
 
-@equation(
-    "eq-train-flops-per-token",
-    formula="matmul + core_forward * (1 + gradients) + recomputed",
-    units={"matmul": "FLOP", "core_forward": "FLOP", "recomputed": "FLOP", "gradients": "1", "return": "FLOP"},
-    source="chowdhery2022palm",
-    where="app. B",
-)
+@equation("eq-train-flops-per-token", formula="matmul + core_forward * (1 + gradients) + recomputed")
 def train_flops_per_token(matmul: Num, core_forward: Num, recomputed: Num = 0.0, gradients: Num = 2.0) -> Num:
     """Work of one token in a training step, exactly: 6 N + 12 L s H d, and whatever is done twice.
 
@@ -263,13 +222,7 @@ def train_flops_per_token(matmul: Num, core_forward: Num, recomputed: Num = 0.0,
     return matmul + core_forward * (1 + gradients) + recomputed
 
 
-@equation(
-    "eq-lora-flops",
-    formula="(2 * frozen + 3 * adapters) * flops_per_mac",
-    units={"frozen": "1", "adapters": "1", "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="hu2021lora",
-    where="sec. 4.2",
-)
+@equation("eq-lora-flops", formula="(2 * frozen + 3 * adapters) * flops_per_mac")
 def lora_flops(frozen: Num, adapters: Num, flops_per_mac: Num = 2.0) -> Num:
     """Work of one token in the weight matrices when most of them are frozen.
 
@@ -304,13 +257,7 @@ def lora_flops(frozen: Num, adapters: Num, flops_per_mac: Num = 2.0) -> Num:
     return (2 * frozen + 3 * adapters) * flops_per_mac
 
 
-@equation(
-    "eq-total-flops",
-    formula="flops_per_token * tokens",
-    units={"flops_per_token": "FLOP", "tokens": "1", "return": "FLOP"},
-    source="brown2020gpt3",
-    where="app. D",
-)
+@equation("eq-total-flops", formula="flops_per_token * tokens")
 def total_flops(flops_per_token: Num, tokens: Num) -> Num:
     """Work of a whole training run: 6 N D when a token costs 6 N.
 

@@ -7,17 +7,11 @@ The first forms are those of Korthikanti et al. for the block of GPT-3 (multi-he
 from mlsysim._numeric import Num, minimum
 from mlsysim.equations import COUNT, equation
 
-_LAYER = {"seq": "1", "micro_batch": "1", "hidden": "1"}
-_FORMATS = {"layers": "1", "element_bytes": "byte", "mask_bytes": "byte", "return": "byte"}
-
 
 @equation(
     "eq-activation-memory",
     formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
     "(2 * element_bytes + mask_bytes))",
-    units={**_LAYER, "heads": "1", **_FORMATS},
-    source="korthikanti2022recompute",
-    where="eq. 1",
 )
 def activation_memory(
     seq: Num,
@@ -73,10 +67,7 @@ def activation_memory(
     "eq-activation-tp",
     formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + 2 * mask_bytes) + (hidden * 12 * "
     "element_bytes + heads * seq * (2 * element_bytes + mask_bytes)) / tp)",
-    units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
     domain={"tp": COUNT},
-    source="korthikanti2022recompute",
-    where="eq. 2",
 )
 def activation_memory_tp(
     seq: Num,
@@ -136,10 +127,7 @@ def activation_memory_tp(
     "eq-activation-sp",
     formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
     "(2 * element_bytes + mask_bytes)) / tp",
-    units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
     domain={"tp": COUNT},
-    source="korthikanti2022recompute",
-    where="eq. 4",
 )
 def activation_memory_sp(
     seq: Num,
@@ -197,10 +185,7 @@ def activation_memory_sp(
     "eq-activation-selective",
     formula="layers * seq * micro_batch * hidden * ((4 * element_bytes + 2 * mask_bytes) / sequence_shards + 12 * "
     "element_bytes / tp)",
-    units={**_LAYER, "tp": "1", "sequence_shards": "1", **_FORMATS},
     domain={"tp": COUNT, "sequence_shards": COUNT},
-    source="korthikanti2022recompute",
-    where="eq. 6 and table 2",
 )
 def activation_memory_selective(
     seq: Num,
@@ -255,13 +240,7 @@ def activation_memory_selective(
     return layers * seq * micro_batch * hidden * (kept_by_all / sequence_shards + divided / tp)
 
 
-@equation(
-    "eq-activation-full",
-    formula="layers * seq * micro_batch * hidden * element_bytes",
-    units={**_LAYER, "layers": "1", "element_bytes": "byte", "return": "byte"},
-    source="korthikanti2022recompute",
-    where="table 2, last row",
-)
+@equation("eq-activation-full", formula="layers * seq * micro_batch * hidden * element_bytes")
 def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num = 1.0, element_bytes: Num = 2.0) -> Num:
     """Activations when only each layer's input is kept and the whole layer is computed again.
 
@@ -294,7 +273,7 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
     >>> activation_memory_full(2048, 1, 12288) / 1e6
     50.331648
 
-    Source: korthikanti2022recompute, table 2.
+    Source: korthikanti2022recompute, table 2, last row.
     """
     return layers * seq * micro_batch * hidden * element_bytes
 
@@ -303,20 +282,7 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
     "eq-activation-block",
     formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + masks * mask_bytes) / sequence_shards + (2 * "
     "(query_width + kv_width) + mlp_tensors * mlp_width) * element_bytes / tp)",
-    units={
-        **_LAYER,
-        "query_width": "1",
-        "kv_width": "1",
-        "mlp_width": "1",
-        "mlp_tensors": "1",
-        "masks": "1",
-        "tp": "1",
-        "sequence_shards": "1",
-        **_FORMATS,
-    },
     domain={"tp": COUNT, "sequence_shards": COUNT},
-    source="korthikanti2022recompute",
-    where="sec. 4.1, counted for other shapes",
 )
 def block_activations(
     seq: Num,
@@ -391,22 +357,7 @@ def block_activations(
     "eq-activation-matmuls",
     formula="layers * seq * micro_batch * (hidden * (1 + 2 * kept_share) / sequence_shards + (query_width + "
     "kept_share * (query_width + 2 * kv_width + mlp_inputs * mlp_width)) / tp) * element_bytes",
-    units={
-        **_LAYER,
-        "query_width": "1",
-        "kv_width": "1",
-        "mlp_width": "1",
-        "mlp_inputs": "1",
-        "kept_share": "1",
-        "tp": "1",
-        "sequence_shards": "1",
-        "layers": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"kept_share": "[0, 1]", "tp": COUNT, "sequence_shards": COUNT},
-    source="torchtitan2024ac",
-    where="parallelize_llama.py, selective checkpointing by operator",
 )
 def activation_memory_matmuls(
     seq: Num,
@@ -478,18 +429,7 @@ def activation_memory_matmuls(
     "eq-activation-pipeline",
     formula="layer_bytes * layers * min(micro_batches * virtual_stages, pp * virtual_stages - position * (pp - 1) "
     "+ (1 - position) * (pp - 1) * min(1, virtual_stages - 1)) / (pp * virtual_stages)",
-    units={
-        "layer_bytes": "byte",
-        "layers": "1",
-        "pp": "1",
-        "virtual_stages": "1",
-        "micro_batches": "1",
-        "position": "1",
-        "return": "byte",
-    },
     domain={"pp": COUNT, "virtual_stages": COUNT, "micro_batches": COUNT, "position": "[0, 1]"},
-    source="korthikanti2022recompute",
-    where="sec. 4.2.3",
 )
 def activation_memory_pipeline(
     layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num, position: Num = 0.0
@@ -543,17 +483,7 @@ def activation_memory_pipeline(
 @equation(
     "eq-activation-output",
     formula="seq * micro_batch * (hidden * 2 * element_bytes + vocab * logit_bytes) / tp",
-    units={
-        **_LAYER,
-        "vocab": "1",
-        "tp": "1",
-        "logit_bytes": "byte",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"tp": COUNT},
-    source="korthikanti2022recompute",
-    where="sec. 4.3",
 )
 def output_activations(
     seq: Num,

@@ -4,14 +4,7 @@ from mlsysim._numeric import Num, all_true, expm1, is_array, maximum, minimum, w
 from mlsysim.equations import POSITIVE, equation
 
 
-@equation(
-    "eq-young",
-    formula="sqrt(2 * write_time * mtbf)",
-    units={"write_time": "s", "mtbf": "s", "return": "s"},
-    domain={"mtbf": POSITIVE},
-    source="young1974first",
-    where="pp. 530-531",
-)
+@equation("eq-young", formula="sqrt(2 * write_time * mtbf)", domain={"mtbf": POSITIVE})
 def young_interval(write_time: Num, mtbf: Num) -> Num:
     """Work between two checkpoints that loses least, to first order.
 
@@ -47,10 +40,7 @@ def young_interval(write_time: Num, mtbf: Num) -> Num:
     "eq-daly",
     formula="sqrt(2 * write_time * mtbf) * (1 + sqrt(write_time / (2 * mtbf)) / 3 + write_time / (18 * mtbf)) - write_time "
     "if write_time < 2 * mtbf else mtbf",
-    units={"write_time": "s", "mtbf": "s", "return": "s"},
     domain={"mtbf": POSITIVE},
-    source="daly2006higher",
-    where="perturbation solution",
 )
 def daly_interval(write_time: Num, mtbf: Num) -> Num:
     """Work between two checkpoints that loses least, to higher order.
@@ -97,10 +87,7 @@ def _exponent(dump: Num) -> Num:
 @equation(
     "eq-optimal-interval",
     formula="mtbf * (1 + lambert_w(-exp(-1 - write_time / mtbf)))",
-    units={"write_time": "s", "mtbf": "s", "return": "s"},
     domain={"write_time": POSITIVE, "mtbf": POSITIVE},
-    source="daly2006higher",
-    where="complete cost function",
 )
 def optimal_interval(write_time: Num, mtbf: Num) -> Num:
     """Work between two checkpoints that loses least, exactly.

@@ -7,10 +7,7 @@ from mlsysim.equations import POSITIVE, equation
 @equation(
     "eq-scattered-bandwidth",
     formula="bandwidth * block_bytes / (block_bytes + half_bytes)",
-    units={"bandwidth": "byte/s", "block_bytes": "byte", "half_bytes": "byte", "return": "byte/s"},
     domain={"block_bytes": POSITIVE},
-    source="hockney1994communication",
-    where="asymptotic rate and half-performance length",
 )
 def scattered_bandwidth(bandwidth: Num, block_bytes: Num, half_bytes: Num) -> Num:
     """What a memory gives to blocks that lie in random places.
@@ -49,10 +46,7 @@ def scattered_bandwidth(bandwidth: Num, block_bytes: Num, half_bytes: Num) -> Nu
 @equation(
     "eq-mixed-bandwidth",
     formula="1 / (scattered_share / scattered + (1 - scattered_share) / sequential)",
-    units={"sequential": "byte/s", "scattered": "byte/s", "scattered_share": "1", "return": "byte/s"},
     domain={"sequential": POSITIVE, "scattered": POSITIVE, "scattered_share": "[0, 1]"},
-    source="smith1988single",
-    where="harmonic mean of rates",
 )
 def mixed_bandwidth(sequential: Num, scattered: Num, scattered_share: Num) -> Num:
     """What a memory gives when some of the bytes lie in sequence and the others in random places.

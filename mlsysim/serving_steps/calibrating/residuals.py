@@ -9,17 +9,7 @@ _ANY = "(-inf, inf)"
 @equation(
     "eq-tier1-residual",
     formula="per_output * output_tokens + per_prompt * prompt_tokens + constant",
-    units={
-        "output_tokens": "token",
-        "prompt_tokens": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "constant": "s",
-        "return": "s",
-    },
     domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
-    source="tam2026",
-    where="sec. 2, Tier 1",
 )
 def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
     """What a server takes beyond the prediction, from the sizes of a request.
@@ -57,17 +47,7 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
 @equation(
     "eq-residual-constant",
     formula="mean_residual - per_output * mean_output - per_prompt * mean_prompt",
-    units={
-        "mean_residual": "s",
-        "mean_output": "token",
-        "mean_prompt": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "return": "s",
-    },
     domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
-    source="golub2013matrix",
-    where="sec. 5.3",
 )
 def residual_constant(
     mean_residual: Num, mean_output: Num, mean_prompt: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
@@ -105,12 +85,7 @@ def residual_constant(
 
 
 @equation(
-    "eq-calibration-requests",
-    formula="(z * spread / tolerance)**2",
-    units={"spread": "s", "tolerance": "s", "z": "1", "return": "1"},
-    domain={"tolerance": POSITIVE, "z": POSITIVE},
-    source="jcgm2008gum",
-    where="sec. 4.2.3",
+    "eq-calibration-requests", formula="(z * spread / tolerance)**2", domain={"tolerance": POSITIVE, "z": POSITIVE}
 )
 def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     """Requests that a trace needs before the constant is known to within a tolerance.
@@ -140,19 +115,12 @@ def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     >>> round(calibration_requests(spread=0.1, tolerance=0.02))
     96
 
-    Source: jcgm2008gum, sec. 4.2.3 (standard deviation of a mean).
+    Source: jcgm2008gum, sec. 4.2.3; standard deviation of a mean.
     """
     return (z * spread / tolerance) ** 2
 
 
-@equation(
-    "eq-overfitting-ratio",
-    formula="validation_error / training_error",
-    units={"validation_error": "1", "training_error": "1", "return": "1"},
-    domain={"training_error": POSITIVE},
-    source="tam2026",
-    where="sec. 2, Overfitting guard",
-)
+@equation("eq-overfitting-ratio", formula="validation_error / training_error", domain={"training_error": POSITIVE})
 def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     """How much worse a fit does on requests that it has not seen; tam2026 rejects it above 2.
 
