@@ -32,11 +32,6 @@ def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one message at a time on the link; the latency overlaps with nothing.
 
     >>> transfer_time(1e6, 50e9, 5e-6)
@@ -65,11 +60,6 @@ def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-alpha-beta; a ring cuts its buffer into one piece per rank.
 
@@ -102,11 +92,6 @@ def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every rank sends to its right and receives from its left at the same time; the addition is free.
 
     >>> ring_reduce_scatter(8e9, 8, 400e9)
@@ -138,11 +123,6 @@ def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: as for the reduce-scatter; M is the gathered buffer, so a shard of m bytes makes M = N m.
 
     >>> ring_all_gather(8e9, 8, 400e9)
@@ -173,11 +153,6 @@ def ring_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of its halves; no two steps of the ring overlap.
 
@@ -263,11 +238,6 @@ def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the buffer is not cut into chunks; the addition is free. Three ranks need as many steps as four: every
     step at most doubles how many ranks a sum is made of.
 
@@ -310,11 +280,6 @@ def pipelined_tree_all_reduce(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: chunks so small that filling the pipeline costs only the latencies; two trees share the links, so that
     every member sends M up and M down. NCCL rounds the logarithm down; its trees are as deep as the logarithm rounded
     up says.
@@ -356,11 +321,6 @@ def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: N is a power of two, and ``communication.collective`` refuses another; for other N this is what no
     all-reduce of two halves goes below. Every pair of ranks has a free path at the full bandwidth; the addition is free.
 
@@ -397,11 +357,6 @@ def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a switch or full mesh; a rank sends its N - 1 pieces at once, sharing its bandwidth, for one latency.
 
     >>> round(direct_all_reduce(8e9, 8, 400e9, 1e-6), 9)
@@ -437,11 +392,6 @@ def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: each rank owns an N-th of the buffer: the switch reads M from every rank and returns the owner's
     sum, M / N; the owner multicasts M / N and all receive M. Both directions carry (N + 1) / N x M.
 
@@ -473,11 +423,6 @@ def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Nu
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: one partner after the other at the full bandwidth, as a switch allows; on a ring the pieces
     travel through neighbours and it takes longer.
@@ -529,11 +474,6 @@ def hierarchical_all_reduce(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the phases follow each other; all g devices of a node use the network at once, each with its own
     share of it.
 
@@ -573,11 +513,6 @@ def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
     Returns
     -------
     float or array, byte/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the bytes of a ring crossed the wire; where the switch reduces they did not, and the figure may
     exceed the wire.
@@ -629,11 +564,6 @@ def moe_dispatch(
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: balanced routing, so that every device sends as much as it receives; the two levels run as a
     pipeline; a combine is the same with the bytes of its own precision.
@@ -713,11 +643,6 @@ def tensor_parallel_time(
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: ring all-reduces that nothing hides, of eq-tp-message together; four per layer (two forward, two backward), six with full
     recomputation. With sequence parallelism each becomes a reduce-scatter and an all-gather, which cost the same.

@@ -281,6 +281,18 @@ def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
     )
 
 
+def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[str]) -> str:
+    """What a docstring says of refusals: the declared ranges and relations, which stand once, in the declaration."""
+    inside: dict[str, list[str]] = {}
+    for name, domain in domains.items():
+        inside.setdefault(domain.text, []).append(name)
+    ranges = "; ".join(f"{', '.join(names)} in {text}" for text, names in inside.items())
+    owed = "".join(f"; what does not keep {text}" for text in relations)
+    lines = ("Raises", "------", "InputError", f"    A value that is not finite or not in its range: {ranges}{owed}.")
+    margin = docstring.partition("Parameters\n")[0].rpartition("\n")[2]
+    return "\n\n" + "".join(f"{margin}{line}\n" for line in lines)
+
+
 def equation(
     label: str,
     *,
@@ -291,7 +303,8 @@ def equation(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the one implementation of an equation of the book.
 
-    Units, source and place in the source stand once, in the docstring of the function, and are read from there.
+    Units, source and place in the source stand once, in the docstring of the function, and are read from there; what is
+    refused stands here, and is added to the docstring unless it has ``Raises`` of its own.
 
     Parameters
     ----------
@@ -367,6 +380,8 @@ def equation(
                 raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
             return result  # type: ignore[no-any-return]
 
+        if function.__doc__ and "Raises\n" not in function.__doc__:
+            checked.__doc__ = function.__doc__.rstrip() + _refused(function.__doc__, domains, relations)
         registered = _registry[label] = Equation(
             label=label,
             function=checked,

@@ -30,11 +30,6 @@ def log_error(predicted: Num, measured: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not positive and finite.
-
     Assumptions: none; for small errors the relative error itself.
 
     >>> round(log_error(2.0, 1.0), 3), round(log_error(1.0, 2.0), 3)
@@ -61,11 +56,6 @@ def interval_end(predicted: Num, quantile: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A prediction that is not positive, a quantile that is no log error.
 
     Assumptions: the next source errs as the past ones did (they are exchangeable).
 

@@ -22,11 +22,6 @@ def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: dense operands and the schoolbook algorithm.
 
     >>> gemm_flops(4096, 4096, 4096)
@@ -54,11 +49,6 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: operands come from main memory and tiles are reused perfectly on chip; C is not read.
 
     >>> gemm_bytes(4096, 4096, 4096, 2)
@@ -85,11 +75,6 @@ def tile_padding(size: Num, tile: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite, not whole, or outside its range.
 
     Assumptions: one size of tile; a partly filled tile costs as much as a full one.
 
@@ -147,11 +132,6 @@ def measured_kernel_time(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: three constants for all shapes of one precision on one device generation. The maximum is
     williams2009roofline's; the start and the unhidden end are additions, judged by the tables they reproduce.
 
@@ -200,11 +180,6 @@ def attention_kernel_flops(
     Returns
     -------
     float or array, FLOP
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: masked pairs are skipped one by one (the source halves the square; a kernel skips whole tiles); the
     softmax is not counted.
@@ -255,11 +230,6 @@ def attention_kernel_bytes(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the scores never leave the chip, and all query heads of a group share one reading of their key-value
     head.

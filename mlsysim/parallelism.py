@@ -289,11 +289,6 @@ def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A degree below 1 or not finite.
-
     Assumptions: expert parallelism reuses data- and context-parallel ranks, so EP divides CP x DP and adds no factor.
 
     >>> devices(tp=8, pp=16, cp=1, dp=128)
@@ -324,11 +319,6 @@ def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
 
     Assumptions: experts are cut by TP as the dense layers are. The source calls this number the data-parallel degree;
     that is so for the experts only.
@@ -363,11 +353,6 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
 
     Assumptions: the batch divides evenly (:meth:`Plan.check` insists on it).
 
@@ -404,11 +389,6 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
-
     Assumptions: as for :func:`bubble_ratio`.
 
     >>> bubble_fraction(pp=4, micro_batches=57)
@@ -444,11 +424,6 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
 
     Assumptions: equal chunks, dealt to the devices in turn; transfers between stages are hidden. No schedule waits less, and
     one attains it: all forward passes chunk by chunk, then all backward ones. Interleaved 1F1B attains it with less memory
@@ -491,11 +466,6 @@ def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, vir
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, a count below 1, or a value that is not finite.
-
     Assumptions: every stage splits its time between forward and backward in the same proportion; transfers are hidden;
     exact for GPipe and an upper bound for 1F1B; with V > 1 the stages are equal, and what :func:`bubble_ratio` says of
     schedules holds.
@@ -536,11 +506,6 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, fewer than one stage, or a value that is not finite.
-
     Assumptions: equal stages, hidden transfers, enough micro-batches. With twice the activations in flight (ZB-H2) the
     weight time counts twice and, for equal times, the bubble is gone.
 
@@ -580,11 +545,6 @@ def tp_allreduce_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a layer has one attention and one MLP block in sequence; embedding and loss are left out. Through
     eq-ring-allreduce it gives eq-tp-allreduce, where latency is counted as well.
 
@@ -612,11 +572,6 @@ def tp_volume(message: Num, tp: Num) -> Num:
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A negative message, a degree below 1, or a value that is not finite.
 
     Assumptions: a reduce-scatter and an all-gather, each of which moves (TP - 1)/TP of the message: the bytes that
     eq-ring-allreduce divides by a bandwidth. With sequence parallelism the two stand apart and move the same.
@@ -674,11 +629,6 @@ def cp_exchange_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; a degree below 1.
-
     Assumptions: every block visits every device, whether the causal mask needs it or not, in CP - 1 hops of equal size. An
     all-gather of keys and values moves the same bytes; what differs is the link that they get and what hides them.
 
@@ -732,11 +682,6 @@ def pp_transfer_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; fewer than one shard.
-
     Assumptions: the ends of the pipeline send less; a pipeline of one stage sends nothing (do not ask it).
 
     >>> pp_transfer_bytes(seq=2048, micro_batch=1, hidden=12288, micro_batches=192, shards=8)
@@ -782,11 +727,6 @@ def fsdp_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; fewer than one rank.
-
     Assumptions: every rank needs every weight; nothing is cached between micro-batches.
 
     >>> fsdp_bytes(parameters=8e9, ranks=8)
@@ -815,11 +755,6 @@ def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) ->
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; a degree below 1.
 
     Assumptions: stages of equal size; experts are cut further, by EP.
 
@@ -852,11 +787,6 @@ def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) ->
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A negative time, no computing time, or a value that is not finite.
-
     Assumptions: the terms add up; hidden communication counts as zero.
 
     >>> scaling_efficiency(compute=8.0, dp_time=0.5, tp_time=0.5, bubble=1.0)
@@ -887,11 +817,6 @@ def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite, a penalty below 1, a ``leaves`` above 1.
 
     Assumptions: the factor depends neither on the model nor on either link. Derive the cost instead where you can.
 

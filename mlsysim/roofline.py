@@ -38,11 +38,6 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a constant efficiency; no work is skipped (dense arithmetic).
 
     >>> compute_time(2 * 8192**3, 312e12)
@@ -69,11 +64,6 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: every byte crosses once, at full bandwidth; caches only matter through the count of bytes.
 
@@ -105,11 +95,6 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     Returns
     -------
     float or array, byte/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: one factor for all traffic; scattered access sustains less.
 
@@ -144,11 +129,6 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a number of kernels that is not whole.
 
     Assumptions: kernels of equal length in one stream; the queue never fills, and nothing makes the host wait. Of a
     single kernel the launch shows whole, since nothing runs that could hide it.
@@ -194,11 +174,6 @@ def iron_law(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: arithmetic and data movement overlap perfectly.
 
     >>> iron_law(flops=2e12, bytes=1e9, peak_flops=1e15, memory_bandwidth=2e12)
@@ -226,11 +201,6 @@ def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     -------
     float or array, FLOP/byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of the byte count; traffic to main memory, not to a cache.
 
     >>> arithmetic_intensity(flops=2e12, bytes=1e10)
@@ -257,11 +227,6 @@ def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     Returns
     -------
     float or array, FLOP/byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: dense peak; a peak with 2:4 sparsity doubles the answer and misleads.
 
@@ -293,11 +258,6 @@ def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, eff
     Returns
     -------
     float or array, FLOP/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no dispatch; perfect overlap of arithmetic and data movement.
 

@@ -36,11 +36,6 @@ def elasticity(above: Num, below: Num, step: Num = 0.01) -> Num:
     float or array, 1
         1 is proportional, -1 inverse, 0 no effect: the exponent, where the answer is a power of the input.
 
-    Raises
-    ------
-    InputError
-        An answer that is not positive and finite, a step outside (0, 1).
-
     Assumptions: one input moves and the others stand still. At a kink, as of a maximum, the two sides differ and their
     mean is returned.
 
@@ -72,11 +67,6 @@ def combined_spread(first: Num, second: Num, correlation: Num = 0.0) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A correlation outside [-1, 1], or a spread that is no spread.
 
     Assumptions: spreads so small that the answer is a product of powers within them.
 

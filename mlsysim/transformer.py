@@ -27,11 +27,6 @@ def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: tied embeddings, multi-head attention with heads x head size = h, a plain MLP of width 4 h, a bias on
     every matrix but the embedding, layer norms; learned positions are not counted. For other shapes use
     :func:`parameter_count`.
@@ -65,11 +60,6 @@ def attention_matrices(hidden: Num, heads: Num, kv_heads: Num, head_dim: Num) ->
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: no biases; not multi-head latent attention, which factorises these matrices.
 
     >>> attention_matrices(4096, 32, 8, 128)
@@ -98,11 +88,6 @@ def mlp_matrices(hidden: Num, ffn: Num, matrices: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: no biases.
 
@@ -133,11 +118,6 @@ def moe_active(always: Num, top_k: Num, expert: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every token is routed to exactly top_k experts in every mixture layer (no token is dropped).
 
     >>> moe_active(always=2e9, top_k=2, expert=5e9)
@@ -164,11 +144,6 @@ def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: one format for all weights; no scales of a quantised format, no optimiser state, no cache.
 

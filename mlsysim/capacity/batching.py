@@ -32,11 +32,6 @@ def request_capacity(batch: Num, prefill_time: Num, step_time: Num, steps: Num) 
     -------
     float or array, 1/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a finished request is replaced at once; prompt passes and decode steps take turns on the same
     devices; nothing runs beside them.
 
@@ -68,11 +63,6 @@ def loaded_itl(batch: Num, prefill_time: Num, step_time: Num, steps: Num) -> Num
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-request-capacity; while a request decodes, each of the other places of the batch is
     refilled once. Chunked prefill spreads the same time more evenly.
@@ -110,11 +100,6 @@ def knee_batch(fixed_time: Num, time_per_sequence: Num, prefill_time: Num = 0.0,
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a decode step of b sequences takes t_0 + b t_1: true as long as it is memory-bound.
 
     >>> knee_batch(fixed_time=0.01, time_per_sequence=40e-6, prefill_time=0.05, steps=500)
@@ -143,11 +128,6 @@ def goodput(rate: Num, late: Num, in_pace: Num = 1.0) -> Num:
     Returns
     -------
     float or array, 1/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the two are independent. They are not quite: a full batch makes both worse, so that the true
     share lies above the product.

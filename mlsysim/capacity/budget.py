@@ -68,11 +68,6 @@ def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the cache grows token by token and is freed at the last one; steps take equally long; the length of
     an answer has nothing to do with that of its prompt. A look at a random time finds long answers more often than
     they are sent: hence the square.
@@ -109,11 +104,6 @@ def concurrency(budget: Num, tokens: Num, token_bytes: Num, block_tokens: Num = 
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: every sequence holds the same number of tokens; no block is shared between sequences.
 

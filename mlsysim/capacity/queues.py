@@ -30,11 +30,6 @@ def little(rate: Num, time: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: averages over a long time of a system that neither fills up nor drains. No distribution, order of
     service or number of servers enters. Rate, time and number are of the same requests and the same boundary.
 
@@ -62,11 +57,6 @@ def utilisation(rate: Num, capacity: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the full system completes requests at a steady rate.
 
@@ -101,11 +91,6 @@ def erlang_b_step(previous: Num, rate: Num, throughput: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: requests come as a Poisson process and find the system as it is on average; the completion rate
     depends on nothing but the number inside; requests that find it full are turned away.
 
@@ -137,11 +122,6 @@ def waiting_share(blocking: Num, utilisation: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-erlang-b, but the queue is endless; the completion rate stays that of the full system.
 

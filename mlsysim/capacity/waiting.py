@@ -28,11 +28,6 @@ def mean_wait(delayed: Num, capacity: Num, utilisation: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-erlang-c; any order of service that does not look at lengths.
 
     >>> round(mean_wait(0.8, 10.0, 0.8), 6)
@@ -71,11 +66,6 @@ def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num, own: Num
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-erlang-c, and service in order of arrival. What follows the wait does not depend on it.
 
@@ -119,11 +109,6 @@ def wait_quantile(delayed: Num, capacity: Num, utilisation: Num, quantile: Num) 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-wait-tail.
 
     >>> round(wait_quantile(0.8, 10.0, 0.8, 0.99), 3)
@@ -159,11 +144,6 @@ def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: Poisson arrivals, one server, one request at a time; an order that does not look at lengths.
 
     >>> mg1_wait(0.1, 0.5), mg1_wait(0.1, 0.5, variation=0.0)
@@ -192,11 +172,6 @@ def general_wait(exponential_wait: Num, variation: Num, arrival_variation: Num =
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: arrivals one after the other and independent. Exact for M/M/c and M/G/1; elsewhere an approximation,
     good when the system is busy.

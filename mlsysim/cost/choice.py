@@ -23,11 +23,6 @@ def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
     -------
     float or array, USD
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: hosts, network and power are in the price; storage and traffic are not.
 
     >>> round(rental_cost(2048, 30 * 86400, 2.0 / 3600))
@@ -61,11 +56,6 @@ def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Nu
     -------
     float or array, USD/token
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the machines are paid whether they work or not; input and output tokens cost the same.
 
     >>> round(cost_per_token(8 * 2.0 / 3600, 2000.0, 0.5) * 1e6, 6)  # USD per million tokens
@@ -93,11 +83,6 @@ def break_even_utilisation(fixed_rate: Num, saving_rate: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: rental by the second and always to be had; a result above 1 says that renting is always cheaper.
 
     >>> break_even_utilisation(1.5, 2.5)
@@ -124,11 +109,6 @@ def break_even_time(price: Num, saving_rate: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no interest; rents do not fall in the meantime, though they did every year so far.
 

@@ -29,11 +29,6 @@ def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: money costs nothing; every second bears the same.
 
     >>> round(straight_line(26298.0, 3 * 365.25 * 86400) * 3600, 6)  # USD per hour
@@ -69,11 +64,6 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: payments at the end of each period, a constant rate.
 
     >>> year = 365.25 * 86400
@@ -105,11 +95,6 @@ def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one price at all hours; no charge for the highest demand.
 
     >>> round(power_cost(1000.0, 1.5, 0.10 / 3.6e6) * 3600, 6)  # USD per hour
@@ -138,11 +123,6 @@ def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     Returns
     -------
     float or array, USD/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: parts of a person can be hired.
 
@@ -181,11 +161,6 @@ def total_cost(capital: Num, power: Num, cooling: Num, building: Num, staff: Num
     Returns
     -------
     float or array, USD
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: rates do not change; no taxes, no software, no insurance.
 
@@ -240,11 +215,6 @@ def tco_multiplier(
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: hosts and network are in the price or left out; no interest; a device that always draws this power.
 

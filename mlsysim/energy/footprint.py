@@ -23,11 +23,6 @@ def carbon(energy: Num, carbon_intensity: Num) -> Num:
     -------
     float or array, kg
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a mean intensity; what one more kilowatt-hour would cause (the marginal intensity) is another number.
 
     >>> round(carbon(3.6e6, 0.4 / 3.6e6), 6)  # one kWh at 400 g/kWh
@@ -60,11 +55,6 @@ def market_intensity(covered: Num, contract_intensity: Num, residual_intensity: 
     Returns
     -------
     float or array, kg/J
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: covered over the year, as the rules allow; not hour by hour.
 
@@ -101,11 +91,6 @@ def embodied_carbon(embodied: Num, time: Num, lifetime: Num, busy_share: Num = 1
     -------
     float or array, kg
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every busy second bears the same; recycling is not counted.
 
     >>> round(embodied_carbon(2500.0, 3600.0, 6 * 8760 * 3600.0, 0.85), 3)  # a server-hour of BLOOM's machine
@@ -134,11 +119,6 @@ def onsite_water(it_energy: Num, wue: Num) -> Num:
     -------
     float or array, L
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the yearly mean of the site holds for this job and season.
 
     >>> round(onsite_water(3.6e9, 1.8 / 3.6e6), 6)  # one MWh of IT energy
@@ -165,11 +145,6 @@ def source_water(energy: Num, water_intensity: Num) -> Num:
     Returns
     -------
     float or array, L
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: consumption (water that evaporates), not withdrawal (water that flows through and back).
 

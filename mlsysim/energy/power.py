@@ -28,11 +28,6 @@ def device_power(idle_power: Num, peak_power: Num, utilisation: Num = 1.0) -> Nu
     -------
     float or array, W
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: power grows in proportion to the load; clocks and voltages stay.
 
     >>> device_power(75.0, 700.0, 0.6)
@@ -66,11 +61,6 @@ def it_power(devices: Num, device_power: Num, nodes: Num = 0.0, host_power: Num 
     -------
     float or array, W
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: mean powers over the same time; storage is not counted.
 
     >>> it_power(8, 600.0, 1, 2000.0, 200.0)
@@ -100,11 +90,6 @@ def facility_energy(it_power: Num, time: Num, pue: Num = 1.0) -> Num:
     Returns
     -------
     float or array, J
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the yearly mean of the facility holds for this job and season.
 
@@ -141,11 +126,6 @@ def work_energy(flops: Num, device_power: Num, peak_flops: Num, mfu: Num) -> Num
     -------
     float or array, J
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every device draws the same power all the time; time lost to failures is in the MFU or left out.
 
     >>> round(work_energy(6 * 8e9 * 15e12, 700.0, 989.5e12, 0.4) / 3.6e9, 1)  # MWh
@@ -175,11 +155,6 @@ def energy_per_token(it_power: Num, token_rate: Num, pue: Num = 1.0) -> Num:
     Returns
     -------
     float or array, J/token
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: power and rate are means over the same time.
 

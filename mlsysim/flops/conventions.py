@@ -48,11 +48,6 @@ def megatron_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the GPT shape (multi-head attention, heads x head size = h, plain MLP of width 4 h); every key counts,
     masked or not; the LM head has 3 passes.
 

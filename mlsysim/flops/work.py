@@ -23,11 +23,6 @@ def forward_matmul_flops(parameters: Num, flops_per_mac: Num = 2.0) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: each weight meets each token once; biases, norms and activations are not counted; no attention core.
 
     >>> forward_matmul_flops(7.5e9)
@@ -56,11 +51,6 @@ def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients:
     Returns
     -------
     float or array, FLOP
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: those of the forward pass; nothing is recomputed; the optimiser's own work is not counted.
 
@@ -92,11 +82,6 @@ def attention_context(seq: Num, window: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or below 1.
 
     Assumptions: position i sees min(i, w) keys; kernels do no work on masked blocks. Full attention has c = s.
 
@@ -134,11 +119,6 @@ def attention_core_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: matrix products only (the softmax is not counted); the backward pass costs twice as much.
 
     >>> attention_core_flops(layers=32, context=4096.5, heads=32, qk_dim=128, v_dim=128)
@@ -169,11 +149,6 @@ def recompute_flops(layers_forward: Num, core_forward: Num, layer_share: Num, co
     Returns
     -------
     float or array, FLOP
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: the LM head is never recomputed; a fused attention kernel recomputes its scores whatever one asks for
     (not counted here, as in every published convention).
@@ -207,11 +182,6 @@ def train_flops_per_token(matmul: Num, core_forward: Num, recomputed: Num = 0.0,
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: matrix products only; the optimiser's own work is not counted.
 
     >>> train_flops_per_token(matmul=6e9, core_forward=1e9)
@@ -241,11 +211,6 @@ def lora_flops(frozen: Num, adapters: Num, flops_per_mac: Num = 2.0) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a frozen weight needs no gradient of its own, but passes the gradient of its input on; adapters are
     present down to the first layer, so the backward pass goes all the way.
 
@@ -273,11 +238,6 @@ def total_flops(flops_per_token: Num, tokens: Num) -> Num:
     Returns
     -------
     float or array, FLOP
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: the sequence length does not change during the run; restarts and evaluation are not counted.
 

@@ -23,11 +23,6 @@ def rounding_bound(regions: Num, resolution: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: times follow one another, so that their sum is what counts.
 
     >>> rounding_bound(51, 1e-6)
@@ -59,11 +54,6 @@ def rounding_spread(regions: Num, resolution: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every time is many steps long, and where in a step it ends has nothing to do with the other times.
 
     >>> round(rounding_spread(48, 1e-6) * 1e6, 9)
@@ -92,11 +82,6 @@ def unrolled_nodes(outside: Num, turns: Num, body: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: a trace is a graph without cycles, so every turn is written out. A loop that does not communicate stays one region.
 
@@ -132,11 +117,6 @@ def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: time is a constant and a share that grows with the size.
 
     >>> wrong_size_factor(10e-6, 30e-6, 8)
@@ -164,11 +144,6 @@ def campaign_least(kernels: Num, median_time: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: no time is negative, and nothing more is known of the slower half than that it is slower.
 
     >>> campaign_least(20, 7560.0) / 3600
@@ -195,11 +170,6 @@ def bracket_position(measured: Num, low: Num, high: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; two predictions that are equal.
 
     Assumptions: none; a position outside of [0, 1] says that the two do not hold the measurement between them.
 

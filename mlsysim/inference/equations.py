@@ -46,11 +46,6 @@ def prefill_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative; more tokens cached than the prompt has.
-
     Assumptions: full causal attention in every layer; a query sees itself and all that precede it.
 
     >>> prefill_flops(1, 2048, 7.0e9, 0.5e9, 32 * 32 * 256) / 1e12  # attention is 3.7 % of it
@@ -92,11 +87,6 @@ def time_to_first_token(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the pass is compute-bound and nothing waits in a queue.
 
     >>> time_to_first_token(100e12, 1000e12, efficiency=0.5)
@@ -131,11 +121,6 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative, experts below 1, or more experts per token than there are.
-
     Assumptions: every token picks k different experts, each set equally likely, independently of other tokens. Real
     routing is uneven and hits fewer.
 
@@ -168,11 +153,6 @@ def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) 
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: weights are read once for the whole batch; activations stay on the chip.
 
@@ -214,11 +194,6 @@ def inter_token_latency(
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: one maximum over the whole step; the solver takes it component by component, which is never less.
 
@@ -262,11 +237,6 @@ def decode_batch_crossover(
         Infinite when reading the cache of one more sequence takes as long as computing its token, or longer: then the
         arithmetic never overtakes the traffic, however large the batch.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every weight is read whatever the batch (no experts are skipped). For a step as a whole also those of
     eq-itl: one maximum for all of it. The products alone cross over whatever the context.
 
@@ -309,11 +279,6 @@ def host_overhead(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every device of a tensor-parallel group launches the same kernels, so their number stays.
 
     >>> host_overhead(80, 50e-6), host_overhead(80, 0, launch_time=400e-6, device_time=0.012)
@@ -343,11 +308,6 @@ def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the batch stays together from the first token to the last.
 
     >>> request_latency(0.5, 101, 0.02)
@@ -376,11 +336,6 @@ def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no padding. Weights that stay in 16 bits (embedding, head, norms) are counted apart.
 

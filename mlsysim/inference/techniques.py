@@ -32,11 +32,6 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: chunk i reads the (i - 1) s / n tokens before it. The FLOPs are the same in any number of chunks, so
     chunking costs time only where these bytes (or the overhead of n passes) take longer than the arithmetic.
 
@@ -68,11 +63,6 @@ def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: acceptances are independent and equally likely; the pass itself yields one token more than it accepts.
 
@@ -109,11 +99,6 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: as for eq-speculative-tokens; draft and target take turns.
 
@@ -152,11 +137,6 @@ def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: layers take equally long; the links are otherwise idle.
 
     >>> kv_transfer_time(1e9, 50e9), kv_transfer_time(1e9, 50e9, layers=80, prefill_time=0.1)
@@ -192,11 +172,6 @@ def prefill_replicas(prefill_time: Num, decode_batch: Num, output_len: Num, itl:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: steady state; both kinds fully busy; every request like the others.
 

@@ -47,11 +47,6 @@ def activation_memory(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: multi-head attention, an ungated MLP of width 4 h, dropout, scores written to memory (no fused attention).
 
     >>> activation_memory(seq=2048, micro_batch=1, hidden=12288, heads=96) / (2048 * 12288)
@@ -105,11 +100,6 @@ def activation_memory_tp(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-activation-memory; heads divide evenly among the ranks.
 
@@ -166,11 +156,6 @@ def activation_memory_sp(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-activation-memory; gathered copies of a layer's input are freed after use.
 
     >>> activation_memory_sp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
@@ -224,11 +209,6 @@ def activation_memory_selective(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-activation-memory; one layer's scores at a time are too small to count.
 
     >>> activation_memory_selective(2048, 1, 12288, tp=8, sequence_shards=8) / (2048 * 12288)
@@ -262,11 +242,6 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: the layer that is being recomputed comes on top (eq-activation-block, once).
 
@@ -336,11 +311,6 @@ def block_activations(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: attention scores never reach memory; routing buffers and the statistics of fused kernels are too small to count.
 
     >>> block_activations(1, 1, 4096, 4096, 4096, 4 * 4096, masks=2) / 4096
@@ -408,11 +378,6 @@ def activation_memory_matmuls(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the share is the same for products of every size; the layer that is being recomputed comes on top.
 
     >>> activation_memory_matmuls(1, 1, 4096, 4096, 1024, 14336, mlp_inputs=2)
@@ -457,11 +422,6 @@ def activation_memory_pipeline(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range, or is not whole.
 
     Assumptions: one-forward-one-backward schedules and equal stages. GPipe holds every micro-batch instead.
 
@@ -518,11 +478,6 @@ def output_activations(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the vocabulary is split as evenly as the matrices; the embedding's dropout mask is left out.
 

@@ -29,11 +29,6 @@ def kv_cache(layers: Num, batch: Num, tokens: Num, kv_heads: Num, head_dim: Num,
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every layer keeps every token; values have the size of keys; nothing is shared between sequences.
 
     >>> kv_cache(layers=80, batch=16, tokens=8192, kv_heads=8, head_dim=128) / 1e9
@@ -70,11 +65,6 @@ def kv_cache_mla(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: the latent is cached, not the keys and values made from it; each tensor-parallel rank keeps all of it.
 
@@ -126,11 +116,6 @@ def kv_cache_window(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a rolling buffer overwrites what left the window; engines that keep it anyway need eq-kv-cache.
 
     >>> kv_cache_window(0, 32, 4096, batch=1, tokens=32768, kv_heads=8, head_dim=128) / 2**29
@@ -166,11 +151,6 @@ def kv_cache_paged(tokens: Num, block_tokens: Num, batch: Num, token_bytes: Num)
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no block is shared between sequences; the waste is below one block per sequence.
 

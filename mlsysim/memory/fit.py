@@ -59,11 +59,6 @@ def peak_memory(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the peak lies at the start of the backward pass, when all activations are held; gradients exist then
     (from the second micro-batch on they do).
 

@@ -51,11 +51,6 @@ def training_state(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every parameter is trained with the same formats; no activation, workspace or fragmentation.
 
     >>> training_state(70e9, 2, 4, 4, 0, 4, 4) / 1e12
@@ -92,11 +87,6 @@ def zero_1(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: equal shards, no padding.
 
     >>> round(zero_1(7.5e9, 2, 2, 12, 64) / 1e9, 1)
@@ -132,11 +122,6 @@ def zero_2(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: each gradient is reduced and freed as soon as it exists; no gradient is accumulated unsharded.
 
     >>> round(zero_2(7.5e9, 2, 2, 12, 64) / 1e9, 1)
@@ -171,11 +156,6 @@ def zero_3(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: what rests on a device; the units gathered to compute with come on top (eq-fsdp-gathered).
 
@@ -216,11 +196,6 @@ def hsdp(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: replicas divide the devices into equal groups.
 
     >>> hsdp(7.5e9, 2, 2, 12, devices=64, replicas=8) / 1e9
@@ -249,11 +224,6 @@ def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Nu
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: units in flight are as large as the largest one.
 
@@ -287,11 +257,6 @@ def checkpoint_bytes(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: gradients are not written (a checkpoint lies between two steps); no compression.
 

@@ -36,11 +36,6 @@ def message_time(bytes: Num, hops: Num, bandwidth: Num, latency: Num = 0.0) -> N
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the message waits for no other; links of equal bandwidth. Stored at every node it would take
     hops x (latency + bytes / bandwidth).
 
@@ -66,11 +61,6 @@ def ring_hops(ranks: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: links in both directions; all other ranks are partners equally often. About N / 4 for many ranks.
 
@@ -100,11 +90,6 @@ def congestion(messages: Num, hops: Num, links: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the load is spread evenly over the links. The busiest link, if it carries more, slows them by more.
 
@@ -140,11 +125,6 @@ def bisection_time(bytes: Num, ranks: Num, links: Num, bandwidth: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the links across the middle are all used, and nothing else is in the way.
 
@@ -182,11 +162,6 @@ def dimension_all_reduce(bytes: Num, inner_ranks: Num, ranks: Num, bandwidth: Nu
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-ring-allreduce in every dimension; the phases of one chunk follow each other.
 
@@ -228,11 +203,6 @@ def peer_bandwidth(bandwidth: Num, ranks: Num) -> Num:
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the same number of links to every other device, and no switch between them.
 
     >>> peer_bandwidth(300e9, 4.0)
@@ -259,11 +229,6 @@ def exposed_communication(total: Num, compute: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a step shorter than its computing.
 
     Assumptions: a device that does not compute waits for communication and for nothing else.
 
@@ -298,11 +263,6 @@ def hidden_share(total: Num, compute: Num, communication: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a step shorter than one part, or longer than both.
 
     Assumptions: one computation and one collective at a time, neither slowed by the other, and the device never waits for both.
 

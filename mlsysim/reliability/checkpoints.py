@@ -36,11 +36,6 @@ def write_time(bytes: Num, writers: Num, writer_bandwidth: Num, storage_bandwidt
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: equal parts, nobody else on the storage, no metadata.
 
     >>> write_time(2.3e12, 48, 5e9, 57.5e9)
@@ -70,11 +65,6 @@ def stall_time(copy_time: Num, write_time: Num, interval: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the host holds one copy, so the next one waits until it is written; writing slows nothing else down.
 
     >>> stall_time(2.0, 40.0, 600.0), stall_time(2.0, 40.0, 30.0)
@@ -101,11 +91,6 @@ def checkpoint_overhead(write_time: Num, interval: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the interval is counted from the end of one checkpoint to the beginning of the next.
 
@@ -142,11 +127,6 @@ def lost_work(interval: Num, write_time: Num, mtbf: Num, lag: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: Poisson failures; a checkpoint that was being written is lost.
 
     >>> round(lost_work(7000.0, 200.0, 1e7)), round(lost_work(7000.0, 200.0, 1e7, lag=300.0))
@@ -179,11 +159,6 @@ def restart_share(restart: Num, mtbf: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: a failure during the restart begins it anew, so a restart takes M (e^(R/M) - 1) on average.
 
@@ -265,11 +240,6 @@ def exact_goodput(interval: Num, write_time: Num, mtbf: Num, restart: Num = 0.0,
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: failures at a constant rate at all times, restarts and checkpoints included; the long run.
 

@@ -28,11 +28,6 @@ def failure_rate(failures: Num, duration: Num, parts: Num = 1.0) -> Num:
     -------
     float or array, 1/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: parts fail alike and at a rate that does not change with age. A count n is uncertain by about its
     square root.
 
@@ -60,11 +55,6 @@ def observed_mtbf(duration: Num, failures: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: a constant rate. Elapsed time counts, so the time of the repairs is inside.
 
@@ -99,11 +89,6 @@ def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: parts fail independently of each other, and each is needed.
 
     >>> round(node_mtbf(8, 1 / 50e3, 1 / 25e3))
@@ -130,11 +115,6 @@ def cluster_mtbf(node_mtbf: Num, nodes: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: independent nodes, each at a constant rate. What the nodes share (a switch, a power feed, the software)
     is not in it.
@@ -164,11 +144,6 @@ def expected_failures(duration: Num, mtbf: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a constant rate; the count is then Poisson, with this mean and this variance.
 
     >>> expected_failures(54 * 86400.0, 3 * 3600.0)
@@ -195,11 +170,6 @@ def unavailability(node_mtbf: Num, repair: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the long run; the distribution of the repair time does not matter, its mean does.
 
@@ -233,11 +203,6 @@ def spare_availability(nodes: Num, spares: Num, unavailability: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: nodes fail and are repaired independently of each other, spares like the others, each with its own
     repair crew; a spare may stand in for any node.

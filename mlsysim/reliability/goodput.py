@@ -50,11 +50,6 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a spare does nothing else while it stands by.
 
     >>> round(fleet_goodput(0.95, 0.999, 128, 12), 4)

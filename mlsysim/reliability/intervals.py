@@ -21,11 +21,6 @@ def young_interval(write_time: Num, mtbf: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: delta far below M; a failure loses half an interval.
 
     >>> young_interval(5 * 60.0, 24 * 3600.0) / 60
@@ -57,11 +52,6 @@ def daly_interval(write_time: Num, mtbf: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: Poisson failures, also during writing and restarting; a series that is cut off.
 
@@ -104,11 +94,6 @@ def optimal_interval(write_time: Num, mtbf: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-goodput-exact. Restart time and lag do not move the optimum.
 

@@ -30,11 +30,6 @@ def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; running sequences that fill the whole budget.
-
     Assumptions: no other prompt is ahead of it; as many sequences run in every one of the steps.
 
     >>> prompt_steps(4000.0, budget=2048.0), prompt_steps(4000.0, budget=2048.0, running=256.0)
@@ -67,11 +62,6 @@ def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: only whole blocks are found again; the last token is always computed, since the answer starts from it.
 
@@ -120,11 +110,6 @@ def activation_reserve(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one element each for the residual, the layer's input, gate, up and their product; logits twice. A
     real server measures this by a trial step, and adds what its libraries take.
 
@@ -163,11 +148,6 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
     -------
     float or array, 1/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a steady state in which a new prompt takes each finished request's place; requests are alike; every step is.
 
     >>> saturation_rate(256.0, steps=200.0, budget=2048.0, prompt=1000.0, step_time=0.5)
@@ -197,11 +177,6 @@ def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: flows without chance; first come, first served. The queue has no steady state.
 
     >>> overload_wait(15.0, capacity=10.0, time=600.0)
@@ -228,11 +203,6 @@ def sample_quantile(rank: Num, below: Num, above: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: linear between two samples (definition 7 of nine; the default of NumPy). Of fewer than about 100
     samples a p99 is hardly more than their maximum.

@@ -36,11 +36,6 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: heads are split evenly, keys and values are as wide as queries.
 
     >>> fused_width(32, 8, 128)
@@ -65,11 +60,6 @@ def chunk_pairs(new: Num, past: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: full causal attention; masked pairs are skipped one by one.
 
@@ -108,11 +98,6 @@ def kernel_starts(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: kernels run one after the other, and a kernel's start hides behind nothing.
 
     >>> round(kernel_starts(32, 9, 4e-6, 1, 17e-6) * 1e3, 3)
@@ -142,11 +127,6 @@ def kernel_utilisation(flops: Num, time: Num, peak_flops: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: none; it is a definition.
 
@@ -215,11 +195,6 @@ def granularity_ratio(compute_a: Num, memory_a: Num, compute_b: Num, memory_b: N
     float or array, 1
         From 1, where one resource binds both, to 2, where each has one to itself.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the second kernel starts when the first has ended, so neither hides the other's traffic.
 
     >>> granularity_ratio(3.0, 1.0, 1.0, 3.0)
@@ -263,11 +238,6 @@ def serving_step_time(
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: kernels follow each other on one stream; each already holds its start.
 

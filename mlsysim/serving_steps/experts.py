@@ -26,11 +26,6 @@ def tokens_per_expert(tokens: Num, top_k: Num, experts: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite, negative, or experts not above 0.
-
     Assumptions: balanced routing.
 
     >>> tokens_per_expert(512, 8, 256)
@@ -61,11 +56,6 @@ def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value outside its range.
 
     Assumptions: every expert works on whole tiles, and the last of them is half empty on average, because the counts
     of tokens are spread over more than one tile. With fewer rows than a tile all of them lie in one, and a kernel that
@@ -130,11 +120,6 @@ def grouped_time(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: weights of an expert are read once, however many tokens it gets; all experts start together.
 
     >>> round(grouped_time(512, 44e6, 32, 1, 1979e12, 3.35e12) * 1e6)
@@ -197,11 +182,6 @@ def moe_crossover(
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: all experts are hit, and the shares do not change with the batch; then there is one crossover.
 
     >>> round(moe_crossover(256, 8, 8, 1, 1979e12, 3.35e12))
@@ -240,11 +220,6 @@ def shared_expert_share(shared_width: Num, top_k: Num, expert_width: Num) -> Num
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the same hidden size and as many matrices in both kinds; the router is left out. A share of work says
     nothing about a share of time.
@@ -292,11 +267,6 @@ def exchange_ratio(
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the same link carries both, the factor (n - 1)/n cancels, and every copy of a token travels.
 
     >>> round(exchange_ratio(8, 8), 2), round(exchange_ratio(16, 8), 2)
@@ -329,11 +299,6 @@ def two_batch_time(compute_time: Num, message_time: Num, compute_units: Num = 1.
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the pieces can be ordered so that the busier of the two resources never waits, which bounds the time
     from below; kernels slow down in proportion to the processors taken from them.

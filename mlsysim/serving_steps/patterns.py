@@ -27,11 +27,6 @@ def scattered_bandwidth(bandwidth: Num, block_bytes: Num, half_bytes: Num) -> Nu
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: finding a block takes the same time wherever it lies, and blocks are fetched one after the other or
     with a constant number in flight.
 
@@ -63,11 +58,6 @@ def mixed_bandwidth(sequential: Num, scattered: Num, scattered_share: Num) -> Nu
     Returns
     -------
     float or array, byte/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the two patterns take turns and do not disturb each other.
 

@@ -36,11 +36,6 @@ def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, elem
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite, no bandwidth.
-
     Assumptions: memory-bound, since none of these operations reuses what it reads. How many passes remain depends on what
     the software fuses.
 
@@ -70,11 +65,6 @@ def exposed_time(communication: Num, behind: Num, overlap: Num = 1.0) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A negative time, a share outside [0, 1], or a value that is not finite.
 
     Assumptions: neither slows the other down, though both want memory bandwidth and communication kernels take
     multiprocessors.
@@ -106,11 +96,6 @@ def stage_time(layers: Num, layer: Num, extra: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite.
-
     Assumptions: layers alike.
 
     >>> stage_time(layers=4, layer=0.25, extra=0.5)
@@ -140,11 +125,6 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite, no bandwidth.
 
     Assumptions: one fused kernel that touches every state once.
 
@@ -186,11 +166,6 @@ def pipelined_step(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; a count below 1.
-
     Assumptions: every stage as slow as the slowest; nothing hides the wait, which is that of ``parallelism.bubble_ratio``.
 
     >>> pipelined_step(stage=1.0, micro_batches=32, pp=8)
@@ -229,11 +204,6 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, a share outside [0, 1], or a value that is not finite.
-
     Assumptions: one share for every kind of message. :func:`pipelined_step` treats each on its own.
 
     >>> round(step_time(compute=1.0, communication=0.0, bubble=7 / 32), 2)
@@ -262,11 +232,6 @@ def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; fewer than one device.
 
     Assumptions: independent, normal times; an upper bound on the expected maximum, whose excess over the mean is 9 to 21 %
     too high for 100 to 100,000 devices and twice too high for two. A device that is always slow is not random: its own
@@ -305,11 +270,6 @@ def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no time, device or peak.
-
     Assumptions: none; but two values compare only in the same counting convention and against the same kind of peak.
 
     >>> mfu(model_flops=4e15, time=1.0, devices=8, peak_flops=1e15)
@@ -347,11 +307,6 @@ def hfu(model_flops: Num, repeated_flops: Num, time: Num, devices: Num, peak_flo
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no time, device or peak.
-
     Assumptions: as for MFU. A higher HFU is no achievement when it comes from repeating more.
 
     >>> hfu(model_flops=3e15, repeated_flops=1e15, time=1.0, devices=8, peak_flops=1e15)
@@ -380,11 +335,6 @@ def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no tokens in a step.
 
     Assumptions: no restarts, checkpoints or evaluations; a batch of constant size.
 
@@ -416,11 +366,6 @@ def run_time(flops: Num, devices: Num, achieved_flops: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no device or rate.
 
     Assumptions: arithmetic and rate share a convention: a rate that counts the repeated forward pass goes with 8 N D.
 

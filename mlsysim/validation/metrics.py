@@ -23,11 +23,6 @@ def signed_error(predicted: Num, measured: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the measurement is exact, and both numbers are of the same quantity.
 
     >>> signed_error(8.0, 10.0)
@@ -58,11 +53,6 @@ def error_factor(predicted: Num, measured: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: half the time is as wrong as twice the time.
 
@@ -98,11 +88,6 @@ def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a group of more rows than there are in all.
-
     Assumptions: groups of equal size, and no correlation between them.
 
     >>> effective_rows(100, 10, 1.0)
@@ -132,11 +117,6 @@ def optimism(constants: Num, variance: Num, rows: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: least squares, linear in the constants; noise that is independent from row to row. It says nothing about
     inputs unlike those of the fit.
 
@@ -164,11 +144,6 @@ def skill(error: Num, reference_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both are scored on the same rows by the same rule.
 

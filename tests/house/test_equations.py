@@ -304,6 +304,11 @@ def test_the_docstring_is_a_specification(eq: Equation) -> None:
         f"Source: {eq.source}",
     ):
         assert heading in doc, f"{eq.name} has no {heading!r}"
+    assert doc.count("\nRaises\n------\nInputError\n    ") == 1
+    refused = doc.partition("Raises\n")[2]
+    if " in its range: " in refused:  # as declared; the few others say it in words of their own
+        assert all(re.search(rf"[ ,]{name}\b[^;]* in {re.escape(d.text)}", refused) for name, d in eq.domains.items())
+        assert all(f"does not keep {relation}" in refused for relation in eq.relations)
     assert list(eq.units) == list(inspect.signature(eq.function).parameters)
     assert all([*eq.units.values(), eq.result, eq.source])
 

@@ -36,11 +36,6 @@ def weight_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     float or array, 1
         Cycles.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every fold waits for the one before it; operands are there when they are needed.
 
     >>> weight_stationary(100, 40, 70, 16, 8)
@@ -68,11 +63,6 @@ def output_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     -------
     float or array, 1
         Cycles.
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the sums leave the array while the next fold fills it; operands are there when they are needed.
 
@@ -103,11 +93,6 @@ def input_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     -------
     float or array, 1
         Cycles.
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: every fold waits for the one before it; operands are there when they are needed.
 
@@ -140,11 +125,6 @@ def array_utilisation(m: Num, n: Num, k: Num, rows: Num, columns: Num, cycles: N
     -------
     float or array, 1
         At most 1 for the cycles of a real schedule.
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: an element makes at most one product per cycle; products with padding do not count.
 
@@ -181,11 +161,6 @@ def array_peak(rows: Num, columns: Num, clock: Num, arrays: Num = 1.0, flops_per
     -------
     float or array, FLOP/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one multiply-add per element and cycle.
 
     >>> round(array_peak(256, 256, 700e6) / 1e12, 1)
@@ -212,11 +187,6 @@ def cycles_time(cycles: Num, clock: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the clock neither throttles nor boosts.
 

@@ -27,11 +27,6 @@ def dot_flops(result_elements: Num, contracted: Num, flops_per_mac: Num = REAL_M
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: dense operands and the schoolbook algorithm; the first addition, to zero, is counted.
 
     >>> dot_flops(32 * 1024 * 1024, 128)
@@ -78,11 +73,6 @@ def convolution_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: direct convolution; products with padding, or with holes that dilation made, are not counted.
 
     >>> convolution_flops(1, pairs=4 * 9, input_features=8, output_features=16)
@@ -110,11 +100,6 @@ def reduction_flops(input_elements: Num, result_elements: Num, flops_per_applica
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a binary tree over the elements; the initial value is not an element.
 
     >>> reduction_flops(1000 * 64, 64)
@@ -139,11 +124,6 @@ def op_bytes(operand_bytes: Num, result_bytes: Num) -> Num:
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: nothing is in a cache before, and nothing is read twice.
 
@@ -171,11 +151,6 @@ def gather_bytes(result_bytes: Num, index_bytes: Num) -> Num:
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: a row that is asked for twice is read twice, and rows are as long as what the memory fetches at once.
 
@@ -209,11 +184,6 @@ def fused_bytes(separate_bytes: Num, intermediate_bytes: Num, readers: Num = 1.0
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative; more saved than the operations move apart.
 
     Assumptions: the value is not needed outside the region and fits on the chip piece by piece. An input that two of the
     operations read is a saving of its own.
@@ -281,11 +251,6 @@ def loop_flops(outside_flops: Num, trips: Num, body_flops: Num) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every turn does the same work.
 
     >>> loop_flops(1e9, 32, 2e9)
@@ -312,11 +277,6 @@ def reuse_share(regions: Num, unique: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the unique regions are counted among the regions; one device and one toolchain. It is a share of
     evaluations, and of time only where all take equally long.

@@ -29,11 +29,6 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: what is missing grows with the request's own sizes and not with its company in the batch.
 
     >>> residual_time(400, 2000, per_output=0.5e-3, per_prompt=1e-6, constant=0.01)
@@ -69,11 +64,6 @@ def residual_constant(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
 
     >>> residual_constant(0.25, mean_output=400, mean_prompt=2000, per_output=0.5e-3)
@@ -105,11 +95,6 @@ def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: residuals are independent of each other. Requests that ran together are not, and then more are needed.
 
     >>> round(calibration_requests(spread=0.1, tolerance=0.02))
@@ -136,11 +121,6 @@ def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both sets come from the same server. A ratio near 1 says that the fit carries over, not that it is good.
 

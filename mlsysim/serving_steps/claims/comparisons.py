@@ -38,11 +38,6 @@ def blended_step(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: none that a machine shares. A mean is below the longer of the two, and a step does the work of both.
 
     >>> blended_step(4.0, 2.0, 500, 12)
@@ -75,11 +70,6 @@ def jump(before: Num, after: Num, work_before: Num, work_after: Num) -> Num:
     -------
     float or array, 1
         At most 0 where the time stays between no growth and growth in proportion.
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: work costs something between nothing and its share. Attention of a prompt grows with its square, which
     adds (x'/x)^2 at most.
@@ -114,11 +104,6 @@ def layer_residual(measured: Num, modelled: Num, layers: Num) -> Num:
     float or array, s
         Negative where the model is too slow.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the model's own errors are smaller than what it leaves out; a wrong bandwidth goes into r as well.
 
     >>> round(layer_residual(6.16e-3, 4.54e-3, 32) * 1e6, 1)
@@ -150,11 +135,6 @@ def e2e_per_token(ttft: Num, itl: Num, output_len: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one request; a mean over requests is a mean of this, not this of the means.
 
     >>> e2e_per_token(0.5, 0.25, 3)
@@ -183,11 +163,6 @@ def outlier_shift(outlier: Num, rest: Num, count: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: none; it is what the definition of a mean says. A median hardly moves.
 

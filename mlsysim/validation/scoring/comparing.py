@@ -21,11 +21,6 @@ def rounding_share(printed: Num, last_digit: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: rounded to the nearest, and all printed digits count.
 
     >>> rounding_share(0.04, last_digit=0.01)
@@ -50,11 +45,6 @@ def speedup(old_time: Num, new_time: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both machines do the same work: the same model, batch, and number of devices.
 
@@ -84,11 +74,6 @@ def speedup_error(old_error: Num, new_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both errors are of the same work and taken against measurements of the same kind.
 
@@ -120,11 +105,6 @@ def wrong_peak_time(bound_share: Num, factor: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: what arithmetic bounds stays bound by it. Where memory takes over, more of the time is left.
 
@@ -160,11 +140,6 @@ def relative_efficiency(
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: a token is the same work on both systems.
 

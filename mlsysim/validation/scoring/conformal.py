@@ -38,11 +38,6 @@ def row_weight(groups: Num, rows: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        Fewer than one source or row.
-
     Assumptions: sources are exchangeable, and so are the rows within one.
 
     >>> row_weight(groups=9, rows=200)
