@@ -119,9 +119,6 @@ class Terms:
         return sum(getattr(self, f.name) for f in fields(self))
 
 
-COMPONENTS = ("projections", "attention", "mlp", "experts", "head", "elementwise")
-
-
 @dataclass(frozen=True)
 class Component:
     """Work and traffic of one kind on one device, over all layers and micro-batches of a pass."""

@@ -12,7 +12,6 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving_steps.rungs import Rungs
 
 SENSES = (">=", "<=", ">")
-OUTCOMES = ("confirmed", "refuted", "undecided")
 ROLES = ("effect", "mechanism")  # what must come out, and what would show why
 
 

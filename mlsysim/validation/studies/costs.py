@@ -9,9 +9,7 @@ from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Price, entries
-from mlsysim.catalog.entries import Entry
-
-_UNITS = {"device_time": "s", "cost": "USD"}
+from mlsysim.catalog.entries import Entry, figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,25 +19,13 @@ class PublishedCost(Entry):
     model: str
     price: Price
 
-    @property
-    def device_time(self) -> float:
-        """Device-seconds, as printed or from the printed steps."""
-        return self._value("device_time")
-
-    @property
-    def cost(self) -> float:
-        """USD, as printed."""
-        return self._value("cost")
+    device_time = figure("s", "Device-seconds, as printed or from the printed steps.")
+    cost = figure("USD", "USD, as printed.")
 
 
 def _cost(name: str, raw: Any, file: str) -> PublishedCost:
-    words, aliases, fields = entries.parts(
-        name, raw, file, "costs", _UNITS, ("model", "price", "notes"), ("model", "price", *_UNITS)
-    )
-    words_of = {key: words[key] for key in ("model", "notes")}
-    return PublishedCost(
-        name=name, aliases=aliases, fields=MappingProxyType(fields), price=catalog.price(words["price"]), **words_of
-    )
+    needed, made = ("model", "price", "device_time", "cost"), {"price": catalog.price}
+    return entries.read(PublishedCost, "costs", name, raw, file, needed=needed, made=made)
 
 
 @cache

@@ -47,7 +47,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedFootprint(Entry):
+class PublishedFootprint(Entry, units=_UNITS):
     """One published footprint: ``published("energy")`` is the figure in SI units, ``method`` how it came about."""
 
     group: str
@@ -67,10 +67,8 @@ class PublishedFootprint(Entry):
 
 
 def _footprint(name: str, raw: Any, file: str) -> PublishedFootprint:
-    text = ("group", "model", "method", "notes")
-    words, aliases, fields = entries.parts(name, raw, file, "footprints", _UNITS, text, text[:3])
-    entries.choice(words["group"], GROUPS, "group", f"{file}: {name}")
-    return PublishedFootprint(name=name, aliases=aliases, fields=MappingProxyType(fields), **words)
+    needed = ("group", "model", "method")
+    return entries.read(PublishedFootprint, "footprints", name, raw, file, needed=needed, choices={"group": GROUPS})
 
 
 @cache
