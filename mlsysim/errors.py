@@ -1,7 +1,10 @@
 """Errors that say which argument, which value, which range, and how to mend it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
+
+Entry = TypeVar("Entry")
 
 
 class MlsysimError(Exception):
@@ -38,3 +41,14 @@ def unknown_name(
     else:
         advice = f"{len(known)} are known"
     return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))
+
+
+def named(kind: str, name: str, known: Mapping[str, Entry], hint: str = "") -> Entry:
+    """What has that name, or an UnknownNameError with the nearest known names.
+
+    >>> named("device", "H100", {"H100": "SXM5"})
+    'SXM5'
+    """
+    if name not in known:
+        raise unknown_name(kind, name, known, hint)
+    return known[name]

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar, overload
+from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
 from mlsysim.catalog.kept import fold
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
+from mlsysim.catalog.sourced import Sourced, figures, read_toml
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
 
@@ -143,7 +142,7 @@ def read(
     if not isinstance(aliases, list) or not all(isinstance(a, str) for a in aliases):
         raise InputError(f'{where}, aliases must be a list of names, as in ["NVLink4"]')
     given = {key: f for key, f in kind.FIGURES.items() if key in raw}
-    fields = {key: sourced(raw[key], f.unit, f"{where}, {key}", file) for key, f in given.items()}
+    fields = figures(raw, {key: f.unit for key, f in given.items()}, where, file)
     for key, f in given.items():
         value = fields[key].value
         if isinstance(f, count) and value != int(value):
@@ -169,13 +168,17 @@ def load(path: Path, make: Callable[[str, Any, str], Kind]) -> dict[str, Kind]:
     return {name: make(name, raw, path.name) for name, raw in read_toml(path).items()}
 
 
-def shipped(place: str, make: Callable[[str, Any, str], Kind]) -> Mapping[str, Kind]:
-    """All entries of a file that the package ships under ``mlsysim/catalog``."""
-    with as_file(files("mlsysim.catalog") / place) as path:
-        return MappingProxyType(load(path, make))
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
 
 
-def find(kind: str, name: Any, entries: Mapping[str, Kind], hint: str = "") -> Kind:
+Named = TypeVar("Named", bound=_Named)
+
+
+def find(kind: str, name: Any, entries: Mapping[str, Named], hint: str = "") -> Named:
     """The entry of that name or alias.
 
     Raises

@@ -9,6 +9,7 @@ from typing import Any
 from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.hardware import Device
+from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
 
 _KINDS = ("scale-up", "scale-out", "host")
@@ -179,7 +180,7 @@ def links() -> Mapping[str, Link]:
 
 @cache
 def _links() -> Mapping[str, Link]:
-    return entries.shipped("networks/links.toml", read_link)
+    return shipped(__package__, "networks/links.toml", read_link)
 
 
 def nodes() -> Mapping[str, Node]:
@@ -193,7 +194,7 @@ def nodes() -> Mapping[str, Node]:
 
 @cache
 def _nodes() -> Mapping[str, Node]:
-    return entries.shipped("networks/nodes.toml", read_node)
+    return shipped(__package__, "networks/nodes.toml", read_node)
 
 
 @cache
@@ -203,7 +204,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return entries.shipped("networks/protocols.toml", read_protocol)
+    return shipped(__package__, "networks/protocols.toml", read_protocol)
 
 
 def link(name: str | Link) -> Link:

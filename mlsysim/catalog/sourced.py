@@ -1,15 +1,18 @@
 """A figure with its provenance, and the bounded TOML reader that every catalogue file goes through."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
 
+Made = TypeVar("Made")
 MAX_FILE_BYTES = 1_000_000
 _PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read")
 
@@ -42,6 +45,24 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path.name}: not valid TOML: {error}") from error
     except RecursionError as error:
         raise InputError(f"{path.name}: nested too deeply; a catalogue entry has two levels") from error
+
+
+def shipped_toml(package: str, file: str) -> dict[str, Any]:
+    """A TOML file that stands beside the code of a package."""
+    with as_file(files(package) / file) as path:
+        return read_toml(path)
+
+
+def figures(raw: Mapping[str, Any], units: Mapping[str, str], where: str, file: str) -> dict[str, Sourced]:
+    """Those fields of an entry that have a unit and are given, as :func:`sourced` reads them."""
+    return {key: sourced(raw[key], unit, f"{where}, {key}", file) for key, unit in units.items() if key in raw}
+
+
+def shipped(package: str, file: str, make: Callable[[str, Any, str], Made]) -> Mapping[str, Made]:
+    """What each entry of such a file is made into, by its name; ``make`` takes name, entry and file."""
+    return MappingProxyType(
+        {name: make(name, raw, Path(file).name) for name, raw in shipped_toml(package, file).items()}
+    )
 
 
 def sourced(raw: Any, unit: str, where: str, origin: str) -> Sourced:

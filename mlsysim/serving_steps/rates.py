@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import as_file, files
 
 from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog import Device
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 
 _LIKE = "H100-SXM5-80GB"
 _MEASURED = ("H100-SXM5-80GB", "H800-SXM")
@@ -49,8 +48,7 @@ PRINTED = Rates()  # every kernel at the printed rates, without a start
 @cache
 def shipped_rates() -> Mapping[str, Mapping[str, Rate]]:
     """What was measured, by device and kind; a device may lack kinds."""
-    with as_file(files(__package__) / "rates.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "rates.toml")
     return {name: {kind: Rate(**figures) for kind, figures in kinds.items()} for name, kinds in raw.items()}
 
 

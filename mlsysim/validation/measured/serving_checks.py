@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import inference
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named
 from mlsysim.inference import Efficiencies
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import serving as measured_serving
@@ -33,9 +33,7 @@ class ServingCheck:
 
 def serving_measurement(name: str) -> Measurement:
     """The shipped measurement of serving of that name."""
-    if name not in measured_serving():
-        raise unknown_name("measurement", name, measured_serving())
-    return measured_serving()[name]
+    return named("measurement", name, measured_serving())
 
 
 def serving_check(name: str) -> ServingCheck:

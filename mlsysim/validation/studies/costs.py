@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Price, entries
 from mlsysim.catalog.entries import Entry, figure
+from mlsysim.catalog.sourced import shipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,5 +34,4 @@ def published_costs() -> Mapping[str, PublishedCost]:
     >>> published_costs()["deepseek-v3"].cost
     5576000.0
     """
-    with as_file(files(__package__) / "costs.toml") as path:
-        return MappingProxyType(entries.load(path, _cost))
+    return shipped(__package__, "costs.toml", _cost)

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog import entries
 from mlsysim.catalog.entries import Entry
+from mlsysim.catalog.sourced import shipped
 
 GROUPS = ("metered", "average power", "tdp")
 _UNITS = {
@@ -78,8 +77,7 @@ def published_footprints() -> Mapping[str, PublishedFootprint]:
     >>> round(published_footprints()["gpt-3"].published("energy") / 3.6e9)  # MWh
     1287
     """
-    with as_file(files(__package__) / "footprints.toml") as path:
-        return MappingProxyType(entries.load(path, _footprint))
+    return shipped(__package__, "footprints.toml", _footprint)
 
 
 def published_footprint(name: str) -> PublishedFootprint:
