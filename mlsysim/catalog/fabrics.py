@@ -9,7 +9,6 @@ from typing import Any
 from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.hardware import Device
-from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
 
 _KINDS = ("scale-up", "scale-out", "host")
@@ -180,7 +179,7 @@ def links() -> Mapping[str, Link]:
 
 @cache
 def _links() -> Mapping[str, Link]:
-    return shipped(__package__, "networks/links.toml", read_link)
+    return entries.Shelf("networks/links.toml", read_link)
 
 
 def nodes() -> Mapping[str, Node]:
@@ -194,7 +193,7 @@ def nodes() -> Mapping[str, Node]:
 
 @cache
 def _nodes() -> Mapping[str, Node]:
-    return shipped(__package__, "networks/nodes.toml", read_node)
+    return entries.Shelf("networks/nodes.toml", read_node)
 
 
 @cache
@@ -204,7 +203,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return shipped(__package__, "networks/protocols.toml", read_protocol)
+    return entries.Shelf("networks/protocols.toml", read_protocol)
 
 
 def link(name: str | Link) -> Link:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -136,14 +135,9 @@ def load_devices(path: str | Path) -> dict[str, Device]:
 
 
 @cache
-def _catalogue() -> tuple[Mapping[str, Device], Mapping[str, str]]:
-    """All shipped devices by name, and the canonical name of every folded name and alias."""
-    entries: dict[str, Device] = {}
-    with as_file(files("mlsysim.catalog") / "devices") as folder:
-        for path in sorted(folder.glob("*.toml")):
-            entries |= load_devices(path)
-    index = {kept.fold(key): d.name for d in entries.values() for key in (d.name, *d.aliases)}
-    return MappingProxyType(entries), MappingProxyType(index)
+def shelf() -> entries.Shelf[Device]:
+    """All shipped devices, in the order of their files."""
+    return entries.Shelf("devices", read_device)
 
 
 def devices() -> Mapping[str, Device]:
@@ -152,7 +146,19 @@ def devices() -> Mapping[str, Device]:
     >>> devices()["H100-SXM5-80GB"].vendor
     'NVIDIA'
     """
-    return kept.joined("device", _catalogue()[0])
+    return kept.joined("device", shelf())
+
+
+def of_architecture(*architectures: str) -> list[Device]:
+    """Every device of these architectures; of the shipped ones no other is read.
+
+    >>> [d.name for d in of_architecture("Volta")]
+    ['V100-SXM2-16GB', 'V100-SXM2-32GB']
+    """
+    known = devices()
+    if isinstance(known, entries.Shelf):
+        return known.where("architecture", architectures)
+    return [d for d in known.values() if d.architecture in architectures]
 
 
 def device(name: "str | Device") -> Device:
@@ -175,13 +181,13 @@ def device(name: "str | Device") -> Device:
         return name
     if (mine := kept.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
-    entries, index = _catalogue()
-    if not isinstance(name, str) or kept.fold(name) not in index:
+    found = shelf()
+    if not isinstance(name, str) or kept.fold(name) not in found.names:
         raise unknown_name(
             "device",
             name,
             devices(),
             "'mlsysim devices' lists them; catalog.define adds one of yours",
-            (a for d in entries.values() for a in d.aliases),
+            (a for d in found.values() for a in d.aliases),
         )
-    return entries[index[kept.fold(name)]]
+    return found[found.names[kept.fold(name)]]

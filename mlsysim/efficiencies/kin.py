@@ -3,8 +3,7 @@
 The one place to pool by maker, generation and kind: fits and solvers both ask here.
 """
 
-from mlsysim import catalog
-from mlsysim.catalog import Device
+from mlsysim.catalog import Device, hardware
 
 _MEASURED = ("Ampere", "Hopper")  # generations whose products and STREAM others measured, the newest last
 
@@ -12,6 +11,7 @@ _MEASURED = ("Ampere", "Hopper")  # generations whose products and STREAM others
 def generation_name(device: Device | None) -> str:
     """Architecture of a device; a superchip has that of its accelerator.
 
+    >>> from mlsysim import catalog
     >>> generation_name(catalog.device("GH200"))
     'Hopper'
     """
@@ -25,13 +25,14 @@ def _peak(device: Device) -> float:
 def generation_of(device: Device | None) -> str:
     """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction.
 
+    >>> from mlsysim import catalog
     >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
     ('Hopper', 'Hopper, cut to 150 TFLOP/s')
     """
     if device is None or not device.has("peak_flops.bf16"):
         return ""
-    everyone = [d for d in catalog.devices().values() if d.has("peak_flops.bf16")]
-    best = max([_peak(d) for d in everyone if d.architecture == device.architecture], default=0.0)
+    alike = hardware.of_architecture(device.architecture)
+    best = max([_peak(d) for d in alike if d.has("peak_flops.bf16")], default=0.0)
     name, own = generation_name(device), _peak(device)
     return name if own > best / 2.0 else f"{name}, cut to {round(own / 1e13) * 10} TFLOP/s"
 
@@ -46,13 +47,15 @@ def clock_of(device: Device | None) -> float:
 
     Power grows with the cube of the clock, as the voltage follows it. A superchip's power feeds its processor too.
 
+    >>> from mlsysim import catalog
     >>> round(clock_of(catalog.device("H100-SXM5-96GB")), 3)  # 500 W of 700 W
     0.894
     """
     if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
         return 1.0
     name = generation_of(device)
-    alike = [d for d in catalog.devices().values() if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
+    near = hardware.of_architecture(generation_name(device), f"Grace {generation_name(device)}")
+    alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
     own = device.tdp / _peak(device)
     most = max([d.tdp / _peak(d) for d in alike], default=own)
     return float(min(1.0, (own / most) ** (1.0 / 3.0)))

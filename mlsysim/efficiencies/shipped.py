@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.efficiencies.kin import measured_kin
 
 # Fitted constants: class of devices, rows or software -> name -> value. Empty where nothing is fitted.
@@ -15,8 +14,7 @@ Constants = Mapping[str, Mapping[str, float]]
 
 @cache
 def _file(name: str) -> Mapping[str, Any]:
-    with as_file(files(__package__) / f"{name}.toml") as path:
-        return MappingProxyType(read_toml(path))
+    return MappingProxyType(shipped_toml(__package__, f"{name}.toml"))
 
 
 @cache
