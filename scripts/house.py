@@ -14,6 +14,7 @@ OUT = ROOT / "book" / "assets" / "house.svg"
 # From the ground up, each with what it is for.
 FLOORS: list[tuple[str, set[str]]] = [
     ("errors, numbers", {"errors", "_numeric"}),
+    ("old names", {"_renamed"}),
     ("units, files", {"units", "tables", "files", "digests"}),
     ("the registry, drawings", {"equations", "drawing"}),
     ("what results share", {"results", "quantities"}),
@@ -33,6 +34,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("from a program", {"hlo"}),
     ("search, sweep", {"explore"}),
     ("against measurements", {"validation"}),
+    ("doors", {"doors"}),
     ("teaching", {"classroom"}),
     ("the command line", {"cli"}),
 ]

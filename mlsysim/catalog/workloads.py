@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from typing import Any
 
 from mlsysim.catalog.shown import Catalogue, ShownEntry
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import Sourced, figures, shipped
+from mlsysim.errors import named
 
 _UNITS = {
     "trace": {
@@ -49,17 +49,13 @@ class Target(ShownEntry):
 
 
 @cache
-def _entries() -> dict[str, Trace | Target]:
-    with as_file(files(__package__) / "workloads.toml") as path:
-        found: dict[str, Trace | Target] = {}
-        for name, raw in read_toml(path).items():
-            fields = {
-                field: sourced(raw[field], unit, f"{path.name}: {name}, {field}", path.name)
-                for field, unit in _UNITS[raw["kind"]].items()
-            }
-            make = Trace if raw["kind"] == "trace" else Target
-            found[name] = make(name=name, note=raw["note"], **fields)
-        return found
+def _entries() -> Mapping[str, Trace | Target]:
+    return shipped(__package__, "workloads.toml", _entry)
+
+
+def _entry(name: str, raw: Any, file: str) -> Trace | Target:
+    make = Trace if raw["kind"] == "trace" else Target
+    return make(name=name, note=raw["note"], **figures(raw, _UNITS[raw["kind"]], f"{file}: {name}", file))
 
 
 def traces() -> Mapping[str, Trace]:
@@ -82,13 +78,9 @@ def targets() -> Mapping[str, Target]:
 
 def trace(name: str) -> Trace:
     """The trace of that name."""
-    if name not in traces():
-        raise unknown_name("trace", name, traces())
-    return traces()[name]
+    return named("trace", name, traces())
 
 
 def target(name: str) -> Target:
     """The latency target of that name."""
-    if name not in targets():
-        raise unknown_name("target", name, targets())
-    return targets()[name]
+    return named("target", name, targets())

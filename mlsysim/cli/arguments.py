@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device, Model
+from mlsysim.efficiencies import CALIBRATED, DEFAULT, MEANINGS, WORDS
 from mlsysim.errors import InputError, MlsysimError
 
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
@@ -131,6 +132,33 @@ def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
 
 def print_json(value: Any) -> None:
     print(to_json(value))
+
+
+def efficiencies_option(p: Parser, old: str = "") -> None:
+    """``--efficiencies``, and the option that it replaces: ``--mode`` with the same words, or the flag ``--calibrated``."""
+    means = "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())
+    p.add_argument("--efficiencies", choices=WORDS, metavar="WORD", help=f"{means} (default: {DEFAULT})")
+    if old == "--mode":
+        p.add_argument(old, choices=WORDS, dest="old_mode", help=argparse.SUPPRESS)
+    elif old:
+        p.add_argument(old, action="store_const", const=CALIBRATED, dest="old_mode", help=argparse.SUPPRESS)
+    p.set_defaults(old_option=old, old_mode=None)
+
+
+def pick_efficiencies(args: argparse.Namespace) -> str:
+    """One of the three words; an old option works for a version, with a line on standard error."""
+    word: str | None = args.efficiencies
+    if args.old_mode is not None:
+        if word is not None:
+            raise InputError(
+                f"--efficiencies and {args.old_option} say the same; leave {args.old_option} out, the old name"
+            )
+        word = str(args.old_mode)
+        print(
+            f"mlsysim: {args.old_option} is now --efficiencies {word}; the old name goes with the next version",
+            file=sys.stderr,
+        )
+    return word or DEFAULT
 
 
 def json_option() -> Parser:

@@ -2,14 +2,26 @@
 
 import argparse
 import math
-from dataclasses import fields
 from typing import Any
 
 from mlsysim import inference, serving, units
-from mlsysim.cli.arguments import Commands, device_options, pick_device, pick_model, print_json, quantity
+from mlsysim.cli.arguments import (
+    Commands,
+    device_options,
+    efficiencies_option,
+    pick_device,
+    pick_efficiencies,
+    pick_model,
+    print_json,
+    quantity,
+)
 from mlsysim.errors import InputError
-from mlsysim.serving_steps import StepModel, step_model
+from mlsysim.serving_steps import step_model
 
+METHOD = (
+    "Method: step after step of a server, kernel by kernel; requests wait and share steps. 'serve' has closed forms of one "
+    "static batch that nothing queues for, with constants fitted to published runs, so its times differ."
+)
 _DRAWN = ("rate", "requests", "prompt_tokens", "output_tokens")
 
 
@@ -58,30 +70,28 @@ def _simulate(args: argparse.Namespace) -> None:
 
         calibration = load_calibration(args.calibration)
         calibration.check(model=model.name, device=device.name, tp=args.tp, engine_version=args.engine_version)
-    steps = step_model(deployment)
+    steps = step_model(deployment, efficiencies=pick_efficiencies(args))
     found = serving.simulate(
         steps, requests, config, replicas=args.replicas, routing=args.routing, progress=args.progress
     )
     full = serving.saturation(steps, requests, found.limits, args.replicas)
-    rates = _rates(steps) + (f", and its latencies corrected by {args.calibration}" if calibration is not None else "")
+    rates = steps.rates_used + (f" Latencies corrected by {args.calibration}." if calibration is not None else "")
     if calibration is not None:
         found = found.corrected(calibration.apply)
     if args.json:
-        print_json(found.to_dict() | {"rates": rates, "saturation": full.to_dict() if full else None})
+        print_json(
+            found.to_dict()
+            | {
+                "efficiencies": steps.efficiencies,
+                "rates": rates,
+                "method": METHOD,
+                "saturation": full.to_dict() if full else None,
+            }
+        )
         return
     _print(
         found, full, rates, f"{model.name} on {args.replicas} x {deployment.devices} {device.name}, tier {args.tier}"
     )
-
-
-def _rates(steps: StepModel) -> str:
-    """Whose rates the steps are priced at, in a line."""
-    device = steps.deployment.device.name
-    own = [
-        kind for kind in fields(steps.rates) if not getattr(steps.rates, kind.name).origin.startswith("not measured")
-    ]
-    measured = "measured on it" if own else "measured on other devices"
-    return f"what kernels reach of the datasheet of {device}, {measured} (mlsysim.serving_steps.rates)"
 
 
 def _saturated(full: serving.Saturation) -> str:
@@ -99,9 +109,7 @@ def _saturated(full: serving.Saturation) -> str:
 def _print(found: serving.Simulation, full: serving.Saturation | None, rates: str, title: str) -> None:
     bounds = found.limits
     print(title)
-    print(
-        f"rates: {rates}; 'serve' is faster: the datasheet's own rates unless --calibrated, no kernel starts, and nothing waits"
-    )
+    print(f"{rates}\n{METHOD}")
     print(
         f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
         + (", prefix cache" if bounds.prefix_caching else "")
@@ -132,7 +140,7 @@ def add(commands: Commands) -> None:
         epilog="The trace has the columns arrival_s, prompt_tokens, output_tokens and, if you like, prefix_tokens (leading "
         "tokens of the prompt that are cached). JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
-        "can never fit; summary, by metric: mean, p50, p90, p99; rates, whose the steps have; saturation, null where all answers have "
+        "can never fit; summary, by metric: mean, p50, p90, p99; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
         "one token: offered_per_s (null when all come at once), rate_per_s, wait_growth (s per s), running, step_time_s.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
@@ -177,4 +185,5 @@ def add(commands: Commands) -> None:
     p.add_argument("--length-cv", type=float, default=0.0, help="with --rate: spread of the lengths (default: 0)")
     p.add_argument("--seed", type=int, default=0, help="with --rate: of the random numbers (default: 0)")
     p.add_argument("--progress", action="store_true", help="show a progress bar (needs tqdm)")
+    efficiencies_option(p)
     p.set_defaults(run=_simulate)

@@ -27,6 +27,10 @@ def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
         name, equals, values = text.partition("=")
         if not equals or not values:
             raise InputError(f"sweep: {text!r} is not NAME=VALUES; write for example seq=4096,8192 or batch=1:64:7")
+        if name in known.renamed:
+            new = known.renamed[name]
+            print(f"mlsysim: {name}= is now {new}=; the old name goes with the next version", file=sys.stderr)
+            name = new
         if name not in known.arguments:
             raise unknown_name(f"argument of {solver}", name, known.arguments)
         if name in found:
@@ -114,7 +118,7 @@ class _Guarded:
                 raise InputError("sweep: an answer is larger than any float; narrow the axes") from error
             for name, value in found.items():
                 number = isinstance(value, float) or (is_array(value) and value.dtype.kind == "f")
-                if number and name not in self.known.endless and not is_finite(value):
+                if number and name not in (*self.known.endless, *self.known.unknown) and not is_finite(value):
                     raise InputError(f"sweep: {name} is larger than any float; narrow the axes")
         return found
 
@@ -183,6 +187,8 @@ def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
     columns = {n: [int(v) for v in c] if n in known.whole else c for n, c in found.to_dict().items()}
     for name in {*known.endless} & {*columns}:
         columns[name] = [None if v == math.inf else v for v in columns[name]]
+    for name in {*known.unknown} & {*columns}:
+        columns[name] = [None if v != v else v for v in columns[name]]
     answer = {"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}
     return to_json(answer)
 

@@ -9,25 +9,17 @@ from mlsysim.cli.arguments import (
     Parser,
     count,
     device_options,
+    efficiencies_option,
     pick_device,
+    pick_efficiencies,
     pick_model,
     positive,
     print_json,
     quantity,
 )
+from mlsysim.efficiencies import has_range
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
-from mlsysim.training import Efficiencies
-from mlsysim.validation import calibrated_efficiencies, datasheet_efficiencies
-
-MODES = ("bound", "datasheet", "calibrated")
-
-
-def pick_efficiencies(mode: str, device: Device, precision: str) -> Efficiencies:
-    """What software reaches in one of the MODES."""
-    if mode == "bound":
-        return training.DATASHEET
-    return (calibrated_efficiencies if mode == "calibrated" else datasheet_efficiencies)(device, precision)
 
 
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
@@ -64,7 +56,6 @@ def _where(args: argparse.Namespace) -> Cluster | Device:
 
 def _train(args: argparse.Namespace) -> None:
     model, cluster = pick_model(args.model), _where(args)
-    device = cluster if isinstance(cluster, Device) else cluster.node.device
     plan = _plan(args, model, None if isinstance(cluster, Device) else cluster.devices)
     result = training.training_step(
         model,
@@ -74,7 +65,7 @@ def _train(args: argparse.Namespace) -> None:
         seq=args.seq,
         inter_bandwidth=args.inter_bandwidth,
         precision=args.precision,
-        efficiencies=pick_efficiencies(args.mode, device, args.precision),
+        efficiencies=pick_efficiencies(args),
         attn_len=args.attn_len,
         task=args.task,
         variation=args.variation,
@@ -83,15 +74,19 @@ def _train(args: argparse.Namespace) -> None:
     if args.tokens is not None:
         run = training.time_to_train(args.tokens, result.tokens, result.time)
     if args.json:
-        print_json(result.to_dict() | {"mode": args.mode, "time_to_train_s": run})
+        print_json(result.to_dict() | {"time_to_train_s": run})
         return
     # Everything is computed before anything is printed
     table, memory_of = str(result.explain() if args.explain else result.shares()), result.reason
     print(table)
     print(
         f"MFU {units.percent(result.mfu, signed=False)}, HFU {units.percent(result.hfu, signed=False)} "
-        f"(products and causal attention counted); efficiencies: {result.efficiencies.name}, {result.efficiencies.source}"
+        "(products and causal attention counted)"
     )
+    print(result.rates)
+    if has_range(result.efficiencies.name):
+        low, high = result.interval().ends
+        print(f"Range: {units.format(low, 's')} to {units.format(high, 's')}; {result.interval()}.")
     print(f"memory: {memory_of}")
     if run is not None:
         print(f"time to train on {args.tokens:.4g} tokens: {units.format(run, 's')}, without restarts")
@@ -160,8 +155,8 @@ def add(commands: Commands) -> None:
         help="time of a training step, split into terms, and whether it fits",
         epilog="JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
-        "peak_flops_per_s, efficiencies, interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
-        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, mode, time_to_train_s (null "
+        "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
+        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, time_to_train_s (null "
         "without --tokens).",
     )
     p.add_argument("--device", help="name or alias, as in H100; or give --node")
@@ -172,13 +167,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--attn-len", type=quantity("1"), help="tokens that attend to each other in packed data")
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
     p.add_argument("--inter-bandwidth", type=quantity("byte/s"), help='network per device, one way: "400 Gbit/s"')
-    p.add_argument(
-        "--mode",
-        default="bound",
-        choices=MODES,
-        help="bound: every resource at its datasheet rate (default); datasheet: measured shares of those rates from "
-        "sources; calibrated: constants fitted to published steps",
-    )
+    efficiencies_option(p, "--mode")
     p.add_argument("--variation", type=quantity("1"), help="of a device's time, standard deviation over mean")
     p.add_argument("--tokens", type=quantity("1"), help="train on so many tokens")
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
+from mlsysim.efficiencies import has_range
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
@@ -20,28 +21,31 @@ _COUNT = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
 _WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
-CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
+METHOD = (
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
+    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+)
 
 
 def _interval(deployment: Deployment, predicted: Num) -> Interval:
     name = deployment.efficiencies.name
-    if name != CALIBRATED:
+    if not has_range(name):
         raise InputError(
             f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
-            "deploy with efficiencies=validation.calibrated(device)"
+            'deploy with efficiencies="calibrated"'
         )
     return intervals.interval("inference", predicted)
 
 
 def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
     """How wrong one time may be, where that is known."""
-    known = deployment.efficiencies.name == CALIBRATED and not is_array(predicted)
+    known = has_range(deployment.efficiencies.name) and not is_array(predicted)
     return [f"range: {_interval(deployment, predicted)}"] if known else []
 
 
 def _range(deployment: Deployment, predicted: Num) -> str:
     """Where a measurement is expected, or why nobody knows."""
-    if deployment.efficiencies.name != CALIBRATED:
+    if not has_range(deployment.efficiencies.name):
         return "none: errors of past predictions were counted with calibrated efficiencies only"
     found = _interval(deployment, predicted)
     if is_array(predicted):
@@ -68,7 +72,7 @@ def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
 
 
 def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
-    return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
+    return _interval(deployment, predicted).ends if has_range(deployment.efficiencies.name) else None
 
 
 @dataclass(frozen=True)
@@ -227,19 +231,23 @@ class Pass(Result):
         if not is_array(self.batch) and not is_array(self.past + self.new):
             inputs.append(Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")))
         if d.devices > 1:
-            origin = d.origins.get("intra_bandwidth", CALLER)
-            inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
+            origin, host = d.origins.get("intra_bandwidth", CALLER), d.origins["inter_bandwidth"]
+            if host.startswith("the link to the host"):
+                inputs.append(Input("link of a device", m.inter_bandwidth, "byte/s", host))
+            else:
+                inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
         return Explanation(
             title=f"{self.phase.replace('_', ' ')}, {d.model.name} on {d.devices} x {d.device.name}: {self.bound}-bound",
             terms=tuple(terms),
             inputs=tuple(inputs),
-            notes=(*notes, LEFT_OUT),
+            notes=(*notes, d.rates, LEFT_OUT),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         found = {
             "time_s": self.time,
+            "efficiencies": self.deployment.efficiencies.name,
             "interval_s": _ends(self.deployment, self.time),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
             "binding": self.binding,
@@ -252,7 +260,6 @@ class Pass(Result):
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "memory_bytes": self.memory,
             "fits": self.fits,
-            "efficiencies": self.deployment.efficiencies.name,
         }
         return dict(plain(found))
 
@@ -459,7 +466,7 @@ class Generation(Result):
             title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), d.rates),
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), METHOD),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -485,6 +492,7 @@ class Generation(Result):
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "rates": d.rates,
+            "method": METHOD,
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mlsysim._numeric import Num
+from mlsysim.efficiencies import own
 from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
 from mlsysim.tables import table
 
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
+    """How far software stays behind the printed rates. Fractions are of a peak or of a link.
 
-    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
-    gathered weights behind the arithmetic of their layer.
+    The defaults are the bound: printed rates, no traffic but that of the products, no overhead, and nothing hidden except
+    gathered weights behind the arithmetic of their layer. Others without a name are called ``own``.
     """
 
     name: str = "bound"
-    source: str = "every resource at its datasheet rate"
+    source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
     attention: Num = 1.0  # of the 16-bit peak
@@ -37,8 +38,11 @@ class Efficiencies:
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 
+    def __post_init__(self) -> None:
+        own(self)
 
-DATASHEET = Efficiencies()
+
+BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from mlsysim.validation.measured.plans import PublishedPlan, published_plan, pub
 from mlsysim.validation.measured.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
 from mlsysim.validation.measured.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
 from mlsysim.validation.metrics import effective_rows, error_factor, optimism, signed_error, skill
-from mlsysim.validation.predictors.inference import calibrated
-from mlsysim.validation.presets import calibrated_efficiencies, datasheet_efficiencies
+from mlsysim.validation.presets import calibrated, calibrated_efficiencies, datasheet_efficiencies
 from mlsysim.validation.studies.costs import PublishedCost, published_costs
 from mlsysim.validation.studies.footprints import PublishedFootprint, published_footprint, published_footprints
 

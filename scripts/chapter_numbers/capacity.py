@@ -10,7 +10,7 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 8."""
     trace, code = catalog.trace("azure-conversation-2023"), catalog.trace("azure-code-2023")
     target = catalog.target("mlperf-llama2-70b-interactive")
-    server = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    server = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
     lengths: dict[str, Any] = {
         "prompt": trace.prompt.value,
         "output": trace.output.value,
@@ -38,12 +38,12 @@ def numbers() -> dict[str, Any]:
     edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
     held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
 
-    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=validation.calibrated("H100"))
+    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="calibrated")
     slow = capacity.max_rate(capacity.replica_of(expected, **requests, itl=aims["itl"]), **aims)
     fixed, spread = slow.replica.own_prompt
-    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8)
+    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound")
     doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
-    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4)
+    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4, efficiencies="bound")
     wider = capacity.max_rate(capacity.replica_of(h200, **requests, itl=aims["itl"], most=1024), **aims)
 
     vllm: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlsysim import catalog, cli, explore, training, validation
+from mlsysim import catalog, cli, explore, training
 
 PLAN = "plan --model Llama-3.1-8B --node DGX-H100 --nodes 2 --global-batch 32 --seq 4096"
 
@@ -36,7 +36,7 @@ def test_the_best_plan_is_timed_by_the_solver(run: Any) -> None:
             cluster,
             global_batch=32,
             seq=4096,
-            efficiencies=validation.calibrated_efficiencies("H100"),
+            efficiencies="calibrated",
         )
         assert row["time_s"] == pytest.approx(step.time)
         assert sum(row["terms_s"].values()) == pytest.approx(row["time_s"])

@@ -14,7 +14,7 @@ from mlsysim import catalog, cli, inference, roofline, training
 from mlsysim.cli import swept
 from mlsysim.equations import REGISTRY
 from mlsysim.parallelism import Plan
-from mlsysim.validation import calibrated, datasheet_efficiencies
+from mlsysim.validation import calibrated
 
 TRAIN = ["sweep", "train", "model=Llama-3.1-8B", "node=DGX-H100", "global_batch=64", "seq=4096"]
 
@@ -85,7 +85,7 @@ def test_plans_are_checked_and_timed_one_by_one(run: Any) -> None:
             global_batch=64,
             seq=4096,
             inter_bandwidth=float(r["inter_bandwidth"]),
-            efficiencies=datasheet_efficiencies("H100"),
+            efficiencies="datasheet",
         )
         assert float(r["time_s"]) == pytest.approx(step.time, rel=1e-12)
         assert float(r["memory_bytes"]) == pytest.approx(step.memory.total, rel=1e-12)
@@ -112,7 +112,7 @@ def test_serving_in_both_modes(run: Any) -> None:
     c = json.loads(out)["columns"]
     assert c["tp"] == [1, 1, 2, 2] * 2
     for i, mode in enumerate(c["mode"]):
-        efficiencies = calibrated("H100") if mode == "calibrated" else inference.DATASHEET
+        efficiencies = calibrated("H100") if mode == "calibrated" else inference.BOUND
         served = inference.deploy("Llama-3.1-8B", "H100", tp=c["tp"][i], efficiencies=efficiencies)
         one = inference.generate(served, input_len=1024, output_len=128, batch=c["batch"][i])
         assert c["e2e_s"][i] == pytest.approx(one.e2e, rel=1e-12)

@@ -22,7 +22,7 @@ from mlsysim.serving_steps.expert_layer import (
     expert_messages,
     expert_work,
 )
-from mlsysim.serving_steps.rates import DATASHEET
+from mlsysim.serving_steps.rates import PRINTED
 from mlsysim.serving_steps.rungs import Rungs
 from mlsysim.validation.measured.collective_checks import measured_collective
 
@@ -153,7 +153,7 @@ def test_the_layer_at_datasheet_rates_is_that_of_the_serving_solver(name: str, t
         ("low-latency", decode_step(d, batch=32 * dp, context=100).cost),
         ("normal", prefill(d, batch=dp, input_len=32).cost),
     ):
-        layer = expert_layer(d, tokens=32, mode=mode, rates=DATASHEET, tile=0.0, link=1.0)
+        layer = expert_layer(d, tokens=32, mode=mode, rates=PRINTED, tile=0.0, link=1.0)
         assert layer.work.flops * layers == pytest.approx(cost.components["experts"].flops)
         read = layer.work.hit * layer.work.params * layer.work.weight_bytes
         assert read * layers == pytest.approx(cost.components["experts"].bytes)

@@ -88,8 +88,8 @@ def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
         assert found.utilisation == pytest.approx(rho, rel=0.03)
         # request by request: Lindley's recursion, from the times of arrival alone
         wait, last = 0.0, arrivals[0]
-        for record, at in zip(found.records, arrivals, strict=True):
-            wait = max(0.0, wait + service - (at - last)) if record is not found.records[0] else 0.0
+        for i, (record, at) in enumerate(zip(found.records, arrivals, strict=True)):
+            wait = max(0.0, wait + service - (at - last)) if i else 0.0
             last = at
             assert record.queue_s == pytest.approx(wait, abs=1e-8)
     assert statistics.mean(w for w in waits if w is not None) == pytest.approx(
@@ -650,6 +650,33 @@ def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
         assert record.scheduled == pytest.approx(job.scheduled, abs=1e-9)
         assert record.first_token == pytest.approx(job.times[0], abs=1e-9)
         assert record.finished == pytest.approx(job.times[-1], abs=1e-9)
+
+
+@independent
+@pytest.mark.parametrize("name", MODELS)
+@given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
+@settings(max_examples=100, deadline=None, phases=PHASES)
+def test_steps_in_one_stretch_are_the_steps_one_by_one(
+    name: str, requests: list[Request], config: Config, replicas: int, routing: str
+) -> None:
+    """With a log every step is planned by itself; without one those that only decode are played together."""
+    one, together = (
+        simulate(MODELS[name], requests, config, replicas=replicas, routing=routing, keep_steps=log)
+        for log in (True, False)
+    )
+    assert one.log and not together.log if requests else not one.log
+    assert replace(one, log=()) == together  # to the last bit
+
+
+def test_records_are_a_sequence() -> None:
+    found = simulate(Steps(0.1), [Request(0.0, 10, 2), Request(0.0, 400, 1), Request(0.5, 10, 1)], Config(kv_blocks=4))
+    first, rejected, last = found.records
+    assert len(found.records) == 3 and found.records[-1] == last and found.records[1:] == (rejected, last)
+    assert found.records == (first, rejected, last) != found.records[:2] and found.records != [first]
+    assert [r.rejected != "" for r in found.records] == [False, True, False] and found.served == (first, last)
+    assert repr(found.records) == "<3 records>"
+    with pytest.raises(IndexError):
+        found.records[3]
 
 
 @independent

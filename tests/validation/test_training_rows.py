@@ -250,7 +250,7 @@ def test_the_solver_with_the_preset_gives_the_rows_prediction() -> None:
         catalog.cluster("DGX-H100", 8),
         global_batch=64,
         seq=8192,
-        efficiencies=calibrated_efficiencies("H100"),
+        efficiencies="calibrated",
     )
     row = ROW | {
         "peak_flops": catalog.device("H100").peak_flops["bf16"],

@@ -9,17 +9,7 @@ _ANY = "(-inf, inf)"
 @equation(
     "eq-tier1-residual",
     formula="per_output * output_tokens + per_prompt * prompt_tokens + constant",
-    units={
-        "output_tokens": "token",
-        "prompt_tokens": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "constant": "s",
-        "return": "s",
-    },
     domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
-    source="tam2026",
-    where="sec. 2, Tier 1",
 )
 def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
     """What a server takes beyond the prediction, from the sizes of a request.
@@ -39,11 +29,6 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: what is missing grows with the request's own sizes and not with its company in the batch.
 
     >>> residual_time(400, 2000, per_output=0.5e-3, per_prompt=1e-6, constant=0.01)
@@ -57,17 +42,7 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
 @equation(
     "eq-residual-constant",
     formula="mean_residual - per_output * mean_output - per_prompt * mean_prompt",
-    units={
-        "mean_residual": "s",
-        "mean_output": "token",
-        "mean_prompt": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "return": "s",
-    },
     domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
-    source="golub2013matrix",
-    where="sec. 5.3",
 )
 def residual_constant(
     mean_residual: Num, mean_output: Num, mean_prompt: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
@@ -89,11 +64,6 @@ def residual_constant(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
 
     >>> residual_constant(0.25, mean_output=400, mean_prompt=2000, per_output=0.5e-3)
@@ -105,12 +75,7 @@ def residual_constant(
 
 
 @equation(
-    "eq-calibration-requests",
-    formula="(z * spread / tolerance)**2",
-    units={"spread": "s", "tolerance": "s", "z": "1", "return": "1"},
-    domain={"tolerance": POSITIVE, "z": POSITIVE},
-    source="jcgm2008gum",
-    where="sec. 4.2.3",
+    "eq-calibration-requests", formula="(z * spread / tolerance)**2", domain={"tolerance": POSITIVE, "z": POSITIVE}
 )
 def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     """Requests that a trace needs before the constant is known to within a tolerance.
@@ -130,29 +95,17 @@ def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: residuals are independent of each other. Requests that ran together are not, and then more are needed.
 
     >>> round(calibration_requests(spread=0.1, tolerance=0.02))
     96
 
-    Source: jcgm2008gum, sec. 4.2.3 (standard deviation of a mean).
+    Source: jcgm2008gum, sec. 4.2.3; standard deviation of a mean.
     """
     return (z * spread / tolerance) ** 2
 
 
-@equation(
-    "eq-overfitting-ratio",
-    formula="validation_error / training_error",
-    units={"validation_error": "1", "training_error": "1", "return": "1"},
-    domain={"training_error": POSITIVE},
-    source="tam2026",
-    where="sec. 2, Overfitting guard",
-)
+@equation("eq-overfitting-ratio", formula="validation_error / training_error", domain={"training_error": POSITIVE})
 def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     """How much worse a fit does on requests that it has not seen; tam2026 rejects it above 2.
 
@@ -168,11 +121,6 @@ def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both sets come from the same server. A ratio near 1 says that the fit carries over, not that it is good.
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlsysim import catalog, collectives, communication
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named
 from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import collectives as measured_collectives
@@ -59,9 +59,7 @@ class NodesCheck(Listed):
 
 def measured_collective(name: str) -> Measurement:
     """The shipped measurement of communication of that name."""
-    if name not in measured_collectives():
-        raise unknown_name("measurement", name, measured_collectives())
-    return measured_collectives()[name]
+    return named("measurement", name, measured_collectives())
 
 
 def check_collective(name: str) -> CollectiveCheck:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import Sourced, shipped, sourced
+from mlsysim.errors import named
 from mlsysim.results import Listed
 
 _UNITS = {
@@ -104,9 +103,7 @@ def failures() -> Mapping[str, Measurement]:
 
 
 def _load(file: str) -> Mapping[str, Measurement]:
-    with as_file(files(__package__) / file) as path:
-        raw = read_toml(path)
-        return MappingProxyType({name: _measurement(name, entry, path.name) for name, entry in raw.items()})
+    return shipped(__package__, file, _measurement)
 
 
 def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
@@ -130,6 +127,4 @@ def measurement(name: str) -> Measurement:
     >>> measurement("azure-a100-stream-copy").sourced.unit
     'byte/s'
     """
-    if name not in measurements():
-        raise unknown_name("measurement", name, measurements())
-    return measurements()[name]
+    return named("measurement", name, measurements())

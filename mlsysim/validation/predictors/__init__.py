@@ -35,7 +35,11 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 
 @cache
 def _shipped(class_name: str) -> Mapping[str, Any]:
-    resource = files(__package__) / "constants" / f"{class_name}.toml"
+    own = class_name in (
+        "training_step",
+        "inference",
+    )  # whose constants solvers read; those of the others are ours alone
+    resource = (files("mlsysim") / "efficiencies" if own else files(__package__) / "constants") / f"{class_name}.toml"
     if not resource.is_file():
         return MappingProxyType({})
     with as_file(resource) as path:

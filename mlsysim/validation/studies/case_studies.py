@@ -6,14 +6,12 @@ A claim is never compared with as if it were a measurement: :func:`compare` take
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim import catalog, hlo, units
 from mlsysim.catalog import Device
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.catalog.sourced import Sourced, shipped, sourced
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.results import Listed
@@ -82,8 +80,7 @@ def figures() -> Mapping[str, Figure]:
     >>> figures()["a100-llama3-100m"].value
     0.09
     """
-    with as_file(files(__package__) / "case_studies.toml") as path:
-        return MappingProxyType({name: _figure(name, raw, path.name) for name, raw in read_toml(path).items()})
+    return shipped(__package__, "case_studies.toml", _figure)
 
 
 def figure(name: str) -> Figure:
@@ -92,9 +89,7 @@ def figure(name: str) -> Figure:
     >>> figure("claim-llama3-mape").kind
     'claim'
     """
-    if name not in figures():
-        raise unknown_name("figure", name, figures())
-    return figures()[name]
+    return named("figure", name, figures())
 
 
 @dataclass(frozen=True)

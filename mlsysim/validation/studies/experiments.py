@@ -22,7 +22,6 @@ SEEDS = (0, 1, 2)
 SPLITS = range(5)
 CONSTANTS = tuple(i * 1e-3 for i in range(11))  # s; H2 sweeps by 1 ms
 DECODE_HEAVY = ("chat", "train")  # by the workload's name: answers of hundreds of tokens
-PREFILL_HEAVY = ("code", "prefix")  # answers of some thirty tokens
 PAIRS = {
     "itl": ("itl", "itl"),
     "e2e_per_token": ("e2e_per_token", "e2e_per_token"),

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.files import read_text
 from mlsysim.results import Listed, labelled, plain, shown
 
@@ -223,6 +223,4 @@ def serving_run(name: str) -> ServingRun:
     >>> serving_run("llama-2-7b-tp2-chat").mean("itl")
     0.0043624
     """
-    if name not in serving_runs():
-        raise unknown_name("run", name, serving_runs())
-    return serving_runs()[name]
+    return named("run", name, serving_runs())
