@@ -19,7 +19,7 @@ FLOORS = [
     {"equations"},
     {"results", "quantities", "intervals", "sensitivity"},
     {"catalog"},
-    {"roofline", "kernels", "transformer"},
+    {"efficiencies", "roofline", "kernels", "transformer"},
     {"flops"},
     {"memory", "collectives"},
     {"communication"},
