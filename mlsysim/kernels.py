@@ -3,6 +3,20 @@
 from mlsysim._numeric import Num, maximum
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 
+__all__ = [
+    "attention_kernel_bytes",
+    "attention_kernel_flops",
+    "gemm_bytes",
+    "gemm_flops",
+    "measured_kernel_time",
+    "tile_padding",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _SHAPE = {"m": "1", "n": "1", "k": "1"}
 
 

@@ -89,6 +89,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     if name == "DATASHEET":
         from mlsysim._renamed import warn

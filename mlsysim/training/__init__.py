@@ -30,6 +30,42 @@ from mlsysim.training.terms import ELEMENT_BYTES as ELEMENT_BYTES
 from mlsysim.training.terms import FLASH_BACKWARD as FLASH_BACKWARD
 from mlsysim.training.terms import step_terms as step_terms
 
+__all__ = [
+    "BOUND",
+    "ELEMENT_BYTES",
+    "FLASH_BACKWARD",
+    "MFU_CONVENTION",
+    "TASKS",
+    "Efficiencies",
+    "Layout",
+    "Machine",
+    "StepTerms",
+    "TrainingStep",
+    "Work",
+    "efficiencies_of",
+    "elementwise_time",
+    "exposed_time",
+    "hfu",
+    "layout_of",
+    "mean_context",
+    "mfu",
+    "optimizer_time",
+    "pipelined_step",
+    "run_time",
+    "stage_time",
+    "step_terms",
+    "step_time",
+    "straggler_time",
+    "time_to_train",
+    "training_memory",
+    "training_step",
+    "work_of",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def __getattr__(name: str) -> object:
     if name == "DATASHEET":

@@ -21,7 +21,7 @@ def as_toml() -> str:
             "",
             f'["{generation}"]',
             f'device = "{row.device}"',
-            f'source = "{row.value.source}"',
+            f'source = "{row.sourced.source}"',
             f"gemm = {validation.gemm_efficiency(short)!r}  # a product of 8192 x 8192 x 8192, {row.precision}",
             f"memory = {validation.stream_efficiency(short, 'triad')!r}  # BabelStream triad",
         ]
