@@ -53,3 +53,7 @@ __all__ = [
     "said",
     "shipped",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

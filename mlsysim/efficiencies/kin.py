@@ -29,7 +29,7 @@ def generation_of(device: Device | None) -> str:
     >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
     ('Hopper', 'Hopper, cut to 150 TFLOP/s')
     """
-    if device is None or not device.has("peak_flops.bf16"):
+    if device is None or not (device.architecture and device.has("peak_flops.bf16")):
         return ""
     alike = hardware.of_architecture(device.architecture)
     best = max([_peak(d) for d in alike if d.has("peak_flops.bf16")], default=0.0)
@@ -54,6 +54,8 @@ def clock_of(device: Device | None) -> float:
     if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
         return 1.0
     name = generation_of(device)
+    if not name:
+        return 1.0
     near = hardware.of_architecture(generation_name(device), f"Grace {generation_name(device)}")
     alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
     own = device.tdp / _peak(device)
