@@ -109,6 +109,7 @@ class Relation:
 
 
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
+AT_LEAST_ONE = "[1, inf)"  # also fractions: means of counts, and sizes
 COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, ranks
 
 

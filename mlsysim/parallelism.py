@@ -13,7 +13,7 @@ from typing import Any
 from mlsysim import catalog, collectives, flops, memory, roofline
 from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
-from mlsysim.equations import COUNT, POSITIVE, equation, shown
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
@@ -269,7 +269,6 @@ def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Place
     )
 
 
-_COUNT = "[1, inf)"
 
 
 @equation(
@@ -395,7 +394,7 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches + pp - 1 "
     "+ (virtual_stages - 1) * max(0, pp - micro_batches))",
     units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
-    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
     source="reddi2026mathpage",
     where="sec. 2.3, here with interleaving",
 )
@@ -438,7 +437,7 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
     "eq-pipeline-bubble-ratio",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches)",
     units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
-    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
     source="narayanan2021megatron",
     where="sec. 2.2, here also for fewer micro-batches than stages",
 )
@@ -486,7 +485,7 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     formula="micro_batches * slowest_stage + other_stages / virtual_stages + (1 - 1 / virtual_stages) * "
     "max(0 * other_stages, other_stages - (micro_batches - 1) * slowest_stage)",
     units={"slowest_stage": "s", "other_stages": "s", "micro_batches": "1", "virtual_stages": "1", "return": "s"},
-    domain={"micro_batches": COUNT, "virtual_stages": _COUNT},
+    domain={"micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
     source="narayanan2021megatron",
     where="sec. 2.2, here for unequal stages",
 )
@@ -688,7 +687,7 @@ def tp_volume(message: Num, tp: Num) -> Num:
         "element_bytes": "byte",
         "return": "byte",
     },
-    domain={"cp": _COUNT},
+    domain={"cp": AT_LEAST_ONE},
     source="liu2023ring",
     where="sec. 3",
 )
@@ -965,7 +964,7 @@ def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) ->
     "eq-tp-penalty",
     formula="step_time * (1 + leaves * (penalty - 1))",
     units={"step_time": "s", "leaves": "1", "penalty": "1", "return": "s"},
-    domain={"leaves": "[0, 1]", "penalty": _COUNT},
+    domain={"leaves": "[0, 1]", "penalty": AT_LEAST_ONE},
     source="rooflinepage2026",
     where="sec. 3.4",
 )

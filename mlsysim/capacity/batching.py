@@ -4,9 +4,8 @@
 """
 
 from mlsysim._numeric import Num
-from mlsysim.capacity.budget import AT_LEAST_ONE
 from mlsysim.capacity.queues import SHARE
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 _CYCLE = {"batch": "1", "prefill_time": "s", "step_time": "s", "steps": "1"}
 _CYCLE_DOMAIN = {"batch": AT_LEAST_ONE, "step_time": POSITIVE, "steps": POSITIVE}

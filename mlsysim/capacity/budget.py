@@ -1,9 +1,7 @@
 """How many sequences run at the same time: what memory is left for cache, over what one sequence holds."""
 
 from mlsysim._numeric import Num
-from mlsysim.equations import FRACTION, POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
 
 @equation(
@@ -61,21 +59,22 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
 
 @equation(
     "eq-held-tokens",
-    formula="prompt + output / 2 * (1 + variation**2)",
-    units={"prompt": "1", "output": "1", "variation": "1", "return": "1"},
+    formula="input_len + output_len / 2 * (1 + variation**2)",
+    units={"input_len": "1", "output_len": "1", "variation": "1", "return": "1"},
     source="kwon2023vllm",
     where="sec. 3.1",
+    renamed={"prompt": "input_len", "output": "output_len"},
 )
-def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
+def held_tokens(input_len: Num, output_len: Num, variation: Num = 0.0) -> Num:
     """Tokens that a running sequence holds in the cache, on average over time.
 
     Formula: s = s_in + s_out / 2 x (1 + c_out^2).
 
     Parameters
     ----------
-    prompt : float or array, 1
+    input_len : float or array, 1
         Tokens of the prompt.
-    output : float or array, 1
+    output_len : float or array, 1
         Tokens of the answer.
     variation : float or array, 1
         Coefficient of variation of the answers' lengths, standard deviation over mean.
@@ -98,7 +97,7 @@ def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
 
     Source: kwon2023vllm, sec. 3.1 (a slot is taken when its token is made); the average over time is chapter 8's.
     """
-    return prompt + output / 2 * (1 + variation**2)
+    return input_len + output_len / 2 * (1 + variation**2)
 
 
 @equation(

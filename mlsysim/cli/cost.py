@@ -54,7 +54,7 @@ def _owned(args: argparse.Namespace) -> cost.Ownership:
         idle_power=args.idle_power,
         utilisation=args.utilisation,
         salvage=args.salvage,
-        rate=args.interest,
+        interest=args.interest,
         origins=origins,
     )
 

@@ -13,7 +13,7 @@ def _load(args: argparse.Namespace, deployment: inference.Deployment) -> capacit
         return None
     if args.ttft is None:
         raise InputError("--rate needs --ttft, the target for the first token; give for example --ttft '450 ms'")
-    one = capacity.replica_of(deployment, prompt=args.input_len, output=args.output_len, itl=args.itl)
+    one = capacity.replica_of(deployment, input_len=args.input_len, output_len=args.output_len, itl=args.itl)
     return capacity.replicas_needed(one, args.rate, ttft=args.ttft, itl=args.itl, quantile=args.quantile)
 
 

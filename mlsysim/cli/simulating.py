@@ -10,7 +10,7 @@ from mlsysim.cli.arguments import Commands, device_options, pick_device, pick_mo
 from mlsysim.errors import InputError
 from mlsysim.serving_steps import StepModel, step_model
 
-_DRAWN = ("rate", "requests", "prompt_tokens", "output_tokens")
+_DRAWN = ("rate", "requests", "input_len", "output_len")
 
 
 def _requests(args: argparse.Namespace) -> tuple[serving.Request, ...]:
@@ -27,8 +27,8 @@ def _requests(args: argparse.Namespace) -> tuple[serving.Request, ...]:
     cv = args.arrival_cv
     return serving.load(
         serving.poisson(args.rate, n, seed) if cv == 1 else serving.gamma(args.rate, n, cv, seed),
-        serving.lengths(args.prompt_tokens, n, args.length_cv, seed + 1),
-        serving.lengths(args.output_tokens, n, args.length_cv, seed + 2),
+        serving.lengths(args.input_len, n, args.length_cv, seed + 1),
+        serving.lengths(args.output_len, n, args.length_cv, seed + 2),
     )
 
 
@@ -87,7 +87,7 @@ def _rates(steps: StepModel) -> str:
 def _saturated(full: serving.Saturation) -> str:
     """The load beside what a full server completes of it, in a line."""
     each = f"{full.running} decoding in a step of {units.format(full.step_time, 's', 3)}"
-    limit = f"a full server completes about {full.rate:.4g}/s by eq-saturation-rate ({each})"
+    limit = f"a full server completes about {full.capacity:.4g}/s by eq-saturation-rate ({each})"
     if math.isinf(full.offered):
         return f"all requests come at once; {limit}"
     line = f"offered {full.offered:.4g} requests/s; {limit}"
@@ -129,11 +129,11 @@ def add(commands: Commands) -> None:
         "simulate",
         parents=[device_options()],
         help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
-        epilog="The trace has the columns arrival_s, prompt_tokens, output_tokens and, if you like, prefix_tokens (leading "
+        epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
         "tokens of the prompt that are cached). JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
         "can never fit; summary, by metric: mean, p50, p90, p99; rates, whose the steps have; saturation, null where all answers have "
-        "one token: offered_per_s (null when all come at once), rate_per_s, wait_growth (s per s), running, step_time_s.",
+        "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
@@ -156,7 +156,7 @@ def add(commands: Commands) -> None:
         "--prefix-caching",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="do not compute what is cached again: the prefix_tokens of the trace, and a preempted request's own blocks",
+        help="do not compute what is cached again: the cached_len of the trace, and a preempted request's own blocks",
     )
     p.add_argument("--replicas", type=int, default=1, help="servers of the same kind (default: 1)")
     p.add_argument("--routing", default="round-robin", choices=tuple(serving.ROUTING), help="between them")

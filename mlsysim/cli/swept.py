@@ -164,7 +164,7 @@ def _cost(
             raise InputError(
                 f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
             )
-        owned = cost.own(devices, price=price, utilisation=utilisation, rate=interest, **parts)
+        owned = cost.own(devices, price=price, utilisation=utilisation, interest=interest, **parts)
         rates["owned"] = owned.rate
         found["owned_usd"] = owned.cost(time)
     if rental is not None:

@@ -18,7 +18,7 @@ def _trace(args: argparse.Namespace) -> None:
         fuse=fused(args),
         estimator=pick_estimator(args, device),
         rounding=args.rounding,
-        most=args.max_nodes,
+        max_nodes=args.max_nodes,
         join=args.join,
         custom_calls=custom_calls(args),
     )

@@ -1,9 +1,8 @@
 """What is lost between a program, its traces and its simulators, in formulas: rounding, sizes, loops, hours, and brackets."""
 
 from mlsysim._numeric import Num
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_COUNT = "[1, inf)"
 _ANY = "(-inf, inf)"
 
 
@@ -11,7 +10,7 @@ _ANY = "(-inf, inf)"
     "eq-rounding-bound",
     formula="regions * resolution / 2",
     units={"regions": "1", "resolution": "s", "return": "s"},
-    domain={"regions": _COUNT, "resolution": POSITIVE},
+    domain={"regions": AT_LEAST_ONE, "resolution": POSITIVE},
     source="jcgm2008gum",
     where="sec. F.2.2.1",
 )
@@ -50,7 +49,7 @@ def rounding_bound(regions: Num, resolution: Num) -> Num:
     "eq-rounding-spread",
     formula="resolution * (regions / 12) ** 0.5",
     units={"regions": "1", "resolution": "s", "return": "s"},
-    domain={"regions": _COUNT, "resolution": POSITIVE},
+    domain={"regions": AT_LEAST_ONE, "resolution": POSITIVE},
     source="jcgm2008gum",
     where="sec. F.2.2.1",
 )
@@ -170,7 +169,7 @@ def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
     "eq-campaign-least",
     formula="kernels * median_time / 2",
     units={"kernels": "1", "median_time": "s", "return": "s"},
-    domain={"kernels": _COUNT},
+    domain={"kernels": AT_LEAST_ONE},
     source="hespas2026",
     where="sec. VI-A",
 )

@@ -6,9 +6,8 @@ it runs again. A checkpoint that is written in the background is complete only `
 """
 
 from mlsysim._numeric import Num, exp, expm1, maximum, minimum, where
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_COUNT = "[1, inf)"
 _CYCLE = {"interval": "s", "write_time": "s", "mtbf": "s"}
 
 
@@ -16,7 +15,7 @@ _CYCLE = {"interval": "s", "write_time": "s", "mtbf": "s"}
     "eq-checkpoint-write",
     formula="bytes / min(writers * writer_bandwidth, storage_bandwidth)",
     units={"bytes": "byte", "writers": "1", "writer_bandwidth": "byte/s", "storage_bandwidth": "byte/s", "return": "s"},
-    domain={"writers": _COUNT, "writer_bandwidth": POSITIVE, "storage_bandwidth": POSITIVE},
+    domain={"writers": AT_LEAST_ONE, "writer_bandwidth": POSITIVE, "storage_bandwidth": POSITIVE},
     source="grattafiori2024llama3",
     where="sec. 3.3.1",
 )

@@ -1,10 +1,9 @@
 """How often things fail: from counted failures to rates, from parts to a cluster, and what spare nodes buy."""
 
 from mlsysim._numeric import Num, exp, is_array, log, maximum, minimum, where
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 _RATE = "1/s"
-_COUNT = "[1, inf)"
 # Spares beyond this are a second cluster; the sum of eq-spares has one summand for each.
 MAX_SPARES = 256
 _SMALLEST = 1e-300  # its logarithm stands for that of a node that never fails
@@ -14,7 +13,7 @@ _SMALLEST = 1e-300  # its logarithm stands for that of a node that never fails
     "eq-failure-rate",
     formula="failures / (parts * duration)",
     units={"failures": "1", "parts": "1", "duration": "s", "return": _RATE},
-    domain={"parts": _COUNT, "duration": POSITIVE},
+    domain={"parts": AT_LEAST_ONE, "duration": POSITIVE},
     source="kokolis2024reliability",
     where="failure rates and MTTF",
 )
@@ -95,7 +94,7 @@ def observed_mtbf(duration: Num, failures: Num) -> Num:
     "eq-node-mtbf",
     formula="1 / (devices * device_rate + host_rate)",
     units={"devices": "1", "device_rate": _RATE, "host_rate": _RATE, "return": "s"},
-    domain={"devices": _COUNT, "device_rate": POSITIVE},
+    domain={"devices": AT_LEAST_ONE, "device_rate": POSITIVE},
     source="kokolis2024reliability",
     where="failure rates and MTTF",
 )
@@ -136,7 +135,7 @@ def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
     "eq-cluster-mtbf",
     formula="node_mtbf / nodes",
     units={"node_mtbf": "s", "nodes": "1", "return": "s"},
-    domain={"node_mtbf": POSITIVE, "nodes": _COUNT},
+    domain={"node_mtbf": POSITIVE, "nodes": AT_LEAST_ONE},
     source="reddi2026mathpage",
     where="sec. 6",
 )
@@ -254,7 +253,7 @@ def unavailability(node_mtbf: Num, repair: Num) -> Num:
     "eq-spares",
     formula="binomial_cdf(spares, nodes + spares, unavailability)",
     units={"nodes": "1", "spares": "1", "unavailability": "1", "return": "1"},
-    domain={"nodes": _COUNT, "spares": f"[0, {MAX_SPARES}]", "unavailability": "[0, 1)"},
+    domain={"nodes": AT_LEAST_ONE, "spares": f"[0, {MAX_SPARES}]", "unavailability": "[0, 1)"},
     source="barlow1975reliability",
     where="k-out-of-n systems",
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving import engine
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
@@ -36,7 +37,7 @@ class Record:
     @property
     def itl_s(self) -> float | None:
         """Mean time between its tokens; none with a single token."""
-        n = self.request.output_tokens
+        n = self.request.output_len
         return None if self.rejected or n == 1 else (self.finished - self.first_token) / (n - 1)
 
     @property
@@ -47,7 +48,7 @@ class Record:
     @property
     def e2e_per_token_s(self) -> float | None:
         """The same over its tokens: also called TPOT, but not the time between tokens."""
-        return None if self.rejected else (self.finished - self.request.arrival) / self.request.output_tokens
+        return None if self.rejected else (self.finished - self.request.arrival) / self.request.output_len
 
     @property
     def queue_s(self) -> float | None:
@@ -65,6 +66,7 @@ class Record:
         return found | ({"rejected": self.rejected} if self.rejected else {})
 
 
+@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of one replica, for those who want to look inside."""
@@ -75,10 +77,11 @@ class Step:
     running: int
     waiting: int
     blocks: int  # in use while it runs
-    prompt_tokens: int
+    prefill_tokens: int
     decode_tokens: int
 
 
+@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True)
 class Simulation:
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
@@ -88,7 +91,7 @@ class Simulation:
     replicas: int
     busy: tuple[float, ...]  # s, of each replica
     steps: int
-    prompt_tokens: int  # worked on in prompt passes, those of preempted sequences again
+    prefill_tokens: int  # worked on in prompt passes, those of preempted sequences again
     decode_tokens: int
     preemptions: int
     most_blocks: int  # in use at a time on one replica
@@ -120,7 +123,7 @@ class Simulation:
     @property
     def tokens_per_s(self) -> float:
         """Output tokens of all replicas."""
-        return sum(r.request.output_tokens for r in self.served) / self.makespan if self.served else 0.0
+        return sum(r.request.output_len for r in self.served) / self.makespan if self.served else 0.0
 
     @property
     def mean_batch(self) -> float:
@@ -143,14 +146,14 @@ class Simulation:
         Parameters
         ----------
         apply : function
-            ``apply(prompt_tokens, output_tokens, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
+            ``apply(input_len, output_len, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
             queueing time a request keeps.
         """
 
         def one(r: Record) -> Record:
             if r.rejected:
                 return r
-            at, sizes = r.request.arrival, (float(r.request.prompt_tokens), float(r.request.output_tokens))
+            at, sizes = r.request.arrival, (float(r.request.input_len), float(r.request.output_len))
             new = apply(*sizes, {"ttft_s": r.first_token - at, "e2e_s": r.finished - at})
             return replace(r, first_token=at + new["ttft_s"], finished=at + new["e2e_s"])
 
@@ -258,7 +261,7 @@ def simulate(
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving import Request
     >>> model = step_model(deploy("Llama-2-7B", "H100"))
-    >>> one = simulate(model, [Request(0.0, prompt_tokens=482, output_tokens=100)]).records[0]
+    >>> one = simulate(model, [Request(0.0, input_len=482, output_len=100)]).records[0]
     >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
     (13.2, 6.25)
     """
@@ -268,7 +271,7 @@ def simulate(
         raise unknown_name("routing", routing, ROUTING)
     bounds = limits(config or Config(), step_times)
     engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
-    refusals = [bounds.refusal(r.prompt_tokens, r.output_tokens) for r in requests]
+    refusals = [bounds.refusal(r.input_len, r.output_len) for r in requests]
     sequences = [None if refusal else engine.Sequence(r) for r, refusal in zip(requests, refusals, strict=True)]
     places = [-1] * len(requests)
     come = sorted((i for i, s in enumerate(sequences) if s), key=lambda i: requests[i].arrival)
@@ -288,7 +291,7 @@ def simulate(
         replicas=replicas,
         busy=tuple(e.busy for e in engines),
         steps=sum(e.step for e in engines),
-        prompt_tokens=sum(e.prompt_tokens for e in engines),
+        prefill_tokens=sum(e.prefill_tokens for e in engines),
         decode_tokens=sum(e.decode_tokens for e in engines),
         preemptions=sum(e.preemptions for e in engines),
         most_blocks=max(e.most_blocks for e in engines),
@@ -311,14 +314,14 @@ def _play(
 
     def start(place: int, now: float) -> None:
         e = engines[place]
-        before = (e.prompt_tokens, e.decode_tokens)
+        before = (e.prefill_tokens, e.decode_tokens)
         duration = e.begin(now)
         if not (math.isfinite(duration) and duration > 0):
             raise InputError(f"simulate: a step takes {duration!r} s; step times must be finite and above zero")
         active[place] = True
         heappush(ends, (now + duration, place))
         if log is not None:
-            tokens = (e.prompt_tokens - before[0], e.decode_tokens - before[1])
+            tokens = (e.prefill_tokens - before[0], e.decode_tokens - before[1])
             log.append(Step(place, now, duration, len(e.running), len(e.waiting), e.limits.blocks - e.free, *tokens))
 
     at = 0

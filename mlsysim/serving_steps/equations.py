@@ -60,19 +60,20 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
 
 @equation(
     "eq-chunk-pairs",
-    formula="new * past + new * (new + 1) / 2",
-    units={"new": "1", "past": "1", "return": "1"},
+    formula="new * cached_len + new * (new + 1) / 2",
+    units={"new": "1", "cached_len": "1", "return": "1"},
     source="agrawal2024sarathi",
     where="chunked prefills",
+    renamed={"past": "cached_len"},
 )
-def chunk_pairs(new: Num, past: Num) -> Num:
+def chunk_pairs(new: Num, cached_len: Num) -> Num:
     """Query-key pairs of a chunk of a prompt: each new token meets what is cached, and what precedes it in the chunk.
 
     Formula: p = s s_past + s (s + 1) / 2.
 
     Parameters
     ----------
-    new, past : float or array, 1
+    new, cached_len : float or array, 1
         Tokens of the chunk, and tokens of its sequence whose keys and values are cached.
 
     Returns
@@ -91,7 +92,7 @@ def chunk_pairs(new: Num, past: Num) -> Num:
 
     Source: agrawal2024sarathi, chunked prefills; the count is derived in the chapter.
     """
-    return new * past + new * (new + 1) / 2
+    return new * cached_len + new * (new + 1) / 2
 
 
 @equation(

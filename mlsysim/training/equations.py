@@ -4,9 +4,7 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import COUNT, POSITIVE, equation
-
-_COUNT = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation
 
 
 @equation(
@@ -199,7 +197,7 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
         "optimizer": "s",
         "return": "s",
     },
-    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": _COUNT},
+    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": AT_LEAST_ONE},
     source="narayanan2021megatron",
     where="sec. 2.2, here also for fewer micro-batches than stages",
 )
@@ -292,7 +290,7 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
     "eq-straggler",
     formula="mean * (1 + variation * sqrt(2 * log(devices)))",
     units={"mean": "s", "variation": "1", "devices": "1", "return": "s"},
-    domain={"devices": _COUNT},
+    domain={"devices": AT_LEAST_ONE},
     source="boucheron2013concentration",
     where="theorem 2.5",
 )
@@ -335,7 +333,7 @@ def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
     "eq-mfu",
     formula="model_flops / (devices * peak_flops * time)",
     units={"model_flops": "FLOP", "time": "s", "devices": "1", "peak_flops": "FLOP/s", "return": "1"},
-    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
+    domain={"time": POSITIVE, "devices": AT_LEAST_ONE, "peak_flops": POSITIVE},
     source="chowdhery2022palm",
     where="sec. 4.1",
 )
@@ -385,7 +383,7 @@ def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
         "peak_flops": "FLOP/s",
         "return": "1",
     },
-    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
+    domain={"time": POSITIVE, "devices": AT_LEAST_ONE, "peak_flops": POSITIVE},
     source="korthikanti2022recompute",
     where="app. A",
 )
@@ -471,7 +469,7 @@ def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
     "eq-run-time",
     formula="flops / (devices * achieved_flops)",
     units={"flops": "FLOP", "devices": "1", "achieved_flops": "FLOP/s", "return": "s"},
-    domain={"devices": _COUNT, "achieved_flops": POSITIVE},
+    domain={"devices": AT_LEAST_ONE, "achieved_flops": POSITIVE},
     source="narayanan2021megatron",
     where="eq. 4",
 )

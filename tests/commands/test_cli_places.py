@@ -71,7 +71,7 @@ def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
         power=1000.0,
         idle_power=400.0,
         utilisation=0.5,
-        rate=0.08,
+        interest=0.08,
         pue=1.25,
         electricity_price=0.08 / 3.6e6,
         cooling=1.5,

@@ -51,7 +51,7 @@ def trace(
     network: Network | None = None,
     estimator: Estimator | None = None,
     rounding: str = "carried",
-    most: int = MAX_STEPS,
+    max_nodes: int = MAX_STEPS,
     join: bool = False,
     custom_calls: Mapping[str, CallPrice] | None = None,
 ) -> TraceSet:
@@ -63,7 +63,7 @@ def trace(
         As for :func:`mlsysim.hlo.estimate`. The network gives the time of a broadcast, which ASTRA-sim does not simulate.
     rounding : str
         ``carried`` or ``nearest``: how times become whole microseconds.
-    most : int
+    max_nodes : int
         Regions of a rank, with loops that communicate unrolled.
 
     Raises
@@ -77,7 +77,7 @@ def trace(
     found = estimate(program, chip, split, fuse, network, estimator=pricing, join=join, custom_calls=custom_calls)
     if found.shapes == "global":
         raise InputError(f"{found.program}: its shapes are those of the whole mesh; partition it, and trace one device")
-    steps = unroll(found.parts, lambda region: pricing.get_run_time_estimate(region).seconds, most)
+    steps = unroll(found.parts, lambda region: pricing.get_run_time_estimate(region).seconds, max_nodes)
     times = whole_micros([s.seconds for s in steps if s.region.kind == "compute"], rounding)
     steps = tuple(replace(s, micros=next(times)) if s.region.kind == "compute" else s for s in steps)
     note = {"producer": "mlsysim", "device": chip.name, "estimator": pricing.name, "split": split, "rounding": rounding}

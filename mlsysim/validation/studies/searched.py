@@ -53,7 +53,7 @@ def search_published(name: str, efficiencies: Efficiencies, micro_batches: Seque
         precision=row.precision,
         efficiencies=efficiencies,
         micro_batches=micro_batches,
-        shardings=SHARDINGS,
+        sharding=SHARDINGS,
         sequence_parallel=plan.sequence_parallel,
     )
     shardings = _SIMPLER.get(plan.sharding, SHARDINGS)
