@@ -127,6 +127,7 @@ class Equation:
     may_be_infinite: bool  # inf is an answer: never
     source: str
     where: str
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
 
     @property
     def name(self) -> str:
@@ -352,6 +353,7 @@ def equation(
             may_be_infinite=may_be_infinite,
             source=source,
             where=where,
+            renamed=renamed,
         )
         return checked
 

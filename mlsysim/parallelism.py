@@ -269,8 +269,6 @@ def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Place
     )
 
 
-
-
 @equation(
     "eq-parallel-degrees",
     formula="tp * pp * cp * dp",

@@ -306,7 +306,9 @@ def replica_of(
     >>> replica_of(deploy("Llama-3.1-70B", "H100", tp=4), input_len=1024, output_len=256, itl=0.04).slots
     140
     """
-    fit = sequences(deployment, input_len=input_len, output_len=output_len, variation=variation, usable=usable, reserve=reserve)
+    fit = sequences(
+        deployment, input_len=input_len, output_len=output_len, variation=variation, usable=usable, reserve=reserve
+    )
     room = int(fit.concurrency)
     if slots is not None and slots > room:
         raise InputError(f"replica_of: slots = {slots} do not fit; memory holds {room} such sequences")

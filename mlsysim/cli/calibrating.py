@@ -49,7 +49,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     )
     check_writable(args.output, "--output")
     requests = _measured(args)
-    fitted = calibration.fit(requests, subject, slopes=not args.constant_only)
+    fitted = calibration.fit(requests, subject, slopes=args.slopes)
     fitted.save(args.output)
     if args.json:
         print_json({"file": args.output, **fitted.to_dict()})
@@ -78,7 +78,7 @@ def _bench(args: argparse.Namespace) -> None:
         print(f"measuring {text} ...", file=sys.stderr)
 
     check_writable(args.output, "--output")  # before a minute of measuring
-    on_gpu = args.on == "gpu" or (args.on == "auto" and microbench_gpu.available())
+    on_gpu = args.platform == "gpu" or (args.platform == "auto" and microbench_gpu.available())
     try:
         profile = (
             microbench_gpu.measure(args.quick, say) if on_gpu else microbench.measure(args.threads, args.quick, say)
@@ -133,7 +133,13 @@ def add(commands: Commands) -> None:
         default=True,
         help="use the column cached_len, and find a preempted request's own blocks again",
     )
-    p.add_argument("--constant-only", action="store_true", help="fit the constant and no slopes")
+    p.add_argument(
+        "--slopes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="fit slopes over the lengths too (default), or the constant alone",
+    )
+    p.was(constant_only="no-slopes")
     p.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the coefficients go")
     p.set_defaults(run=_calibrate)
 
@@ -148,6 +154,7 @@ def add(commands: Commands) -> None:
     b.add_argument("--quick", action="store_true", help="seconds instead of a minute or two")
     b.add_argument("--threads", type=int, default=1, help="of the processor (default: 1)")
     b.add_argument(
-        "--on", choices=("auto", "cpu", "gpu"), default="auto", help="what to measure (default: a GPU if any)"
+        "--platform", choices=("auto", "cpu", "gpu"), default="auto", help="what to measure (default: a GPU if any)"
     )
+    b.was(on="platform")
     b.set_defaults(run=_bench)

@@ -3,7 +3,16 @@
 import argparse
 
 from mlsysim import capacity, inference, units
-from mlsysim.cli.arguments import Commands, count, device_options, pick_device, pick_model, print_json, quantity
+from mlsysim.cli.arguments import (
+    Commands,
+    bandwidth,
+    count,
+    device_options,
+    pick_device,
+    pick_model,
+    print_json,
+    quantity,
+)
 from mlsysim.errors import InputError
 
 
@@ -88,7 +97,11 @@ def add(commands: Commands) -> None:
     p.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
     p.add_argument("--weights", choices=inference.FORMATS, help="format of the weights (default: as --precision)")
     p.add_argument("--kv", default="bf16", choices=inference.FORMATS, help="format of the cache (default: bf16)")
-    p.add_argument("--inter-bandwidth", type=quantity("byte/s"), help='network per device, one way: "400 Gbit/s"')
+    p.add_argument(
+        "--inter-bandwidth",
+        type=bandwidth,
+        help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
+    )
     p.add_argument(
         "--calibrated", action="store_true", help="with the constants that 'validate' ships instead of datasheet rates"
     )

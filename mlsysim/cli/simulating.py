@@ -21,14 +21,14 @@ def _requests(args: argparse.Namespace) -> tuple[serving.Request, ...]:
         return serving.read_trace(args.trace)
     if len(drawn) < len(_DRAWN):
         raise InputError(
-            "give --trace FILE.csv, or for random requests --rate, --requests, --prompt-tokens and --output-tokens"
+            "give --trace FILE.csv, or for random requests --rate, --requests, --input-len and --output-len"
         )
     n, seed = args.requests, args.seed
-    cv = args.arrival_cv
+    variation = args.arrival_variation
     return serving.load(
-        serving.poisson(args.rate, n, seed) if cv == 1 else serving.gamma(args.rate, n, cv, seed),
-        serving.lengths(args.input_len, n, args.length_cv, seed + 1),
-        serving.lengths(args.output_len, n, args.length_cv, seed + 2),
+        serving.poisson(args.rate, n, seed) if variation == 1 else serving.gamma(args.rate, n, variation, seed),
+        serving.lengths(args.input_len, n, args.length_variation, seed + 1),
+        serving.lengths(args.output_len, n, args.length_variation, seed + 2),
     )
 
 
@@ -130,7 +130,7 @@ def add(commands: Commands) -> None:
         parents=[device_options()],
         help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
         epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
-        "tokens of the prompt that are cached). JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
+        "tokens of the prompt that are cached); prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
         "can never fit; summary, by metric: mean, p50, p90, p99; rates, whose the steps have; saturation, null where all answers have "
         "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s.",
@@ -169,12 +169,20 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
     p.add_argument("--requests", type=int, metavar="N", help="with --rate: how many")
-    p.add_argument("--prompt-tokens", type=float, metavar="MEAN", help="with --rate: mean length of a prompt")
-    p.add_argument("--output-tokens", type=float, metavar="MEAN", help="with --rate: mean length of an answer")
+    p.add_argument("--input-len", type=float, metavar="MEAN", help="with --rate: mean length of a prompt")
+    p.add_argument("--output-len", type=float, metavar="MEAN", help="with --rate: mean length of an answer")
     p.add_argument(
-        "--arrival-cv", type=float, default=1.0, help="with --rate: 1 for Poisson (default), more for bursts"
+        "--arrival-variation", type=float, default=1.0, help="with --rate: 1 for Poisson (default), more for bursts"
     )
-    p.add_argument("--length-cv", type=float, default=0.0, help="with --rate: spread of the lengths (default: 0)")
+    p.add_argument(
+        "--length-variation", type=float, default=0.0, help="with --rate: spread of the lengths (default: 0)"
+    )
     p.add_argument("--seed", type=int, default=0, help="with --rate: of the random numbers (default: 0)")
     p.add_argument("--progress", action="store_true", help="show a progress bar (needs tqdm)")
+    p.was(
+        prompt_tokens="input-len",
+        output_tokens="output-len",
+        arrival_cv="arrival-variation",
+        length_cv="length-variation",
+    )
     p.set_defaults(run=_simulate)

@@ -1,7 +1,7 @@
 """The solvers that ``mlsysim sweep`` knows: what each may be asked, in which unit, and which of its answers become columns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
@@ -22,6 +22,7 @@ class Swept:
     words: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
     endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
 
     def parse(self, name: str, text: str) -> float:
@@ -126,11 +127,8 @@ def _serve(
     }
 
 
-def _energy(
-    devices: Any, time: Any, power: Any = None, device: str | None = None, embodied: Any = None, **given: Any
-) -> Mapping[str, Any]:
-    of_all = None if embodied is None else devices * embodied  # as in mlsysim energy: of one device with its share
-    result = energy.run(devices, time, device=device, peak_power=power, embodied=of_all, **given)
+def _energy(**given: Any) -> Mapping[str, Any]:
+    result = energy.run(**given)
     found = {name: value for name, value in result.to_dict().items() if name in _ENERGY_ANSWERS}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -269,7 +267,7 @@ SOLVERS: Mapping[str, Swept] = {
         {
             "devices": "1",
             "time": "s",
-            "power": "W",
+            "peak_power": "W",
             "idle_power": "W",
             "utilisation": "1",
             "nodes": "1",
@@ -281,12 +279,13 @@ SOLVERS: Mapping[str, Swept] = {
             "water_intensity": "L/J",
             "covered": "1",
             "residual_intensity": "kg/J",
-            "embodied": "kg",
+            "device_embodied": "kg",
             "lifetime": "s",
             "token_rate": "token/s",
         },
         _ENERGY_ANSWERS,
         words=("device", "facility", "grid"),
+        renamed={"power": "peak_power", "embodied": "device_embodied"},
         required=("devices", "time"),
     ),
     "cost": Swept(
@@ -363,7 +362,8 @@ def find(name: str) -> Swept:
     def solve(**given: Any) -> Mapping[str, Any]:
         return {found.name: found.function(**given)}
 
-    return Swept(solve, numbers, (found.name,), required=tuple(n for n in numbers if n not in optional))
+    required = tuple(n for n in numbers if n not in optional)
+    return Swept(solve, numbers, (found.name,), required=required, renamed=found.renamed)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:

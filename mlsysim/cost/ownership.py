@@ -93,7 +93,7 @@ def capital_recovery(price: Num, lifetime: Num, interest: Num, period: Num = uni
 
     Source: short1995economics, the uniform capital recovery factor.
     """
-    repaid = -expm1(-lifetime / period * log1p(interest))  # 1 - (1 + interest)^(-n), exact where n times interest is small
+    repaid = -expm1(-lifetime / period * log1p(interest))  # 1 - (1 + i)^(-n), exact where n times i is small
     return price * interest / repaid / period
 
 

@@ -220,7 +220,12 @@ def _run(phase: str, d: Deployment, batch: Num, new: Num, cached_len: Num) -> Pa
     d.model.check_length(phase, cached_len + new)
     decode = 1.0 if phase == "decode_step" else 0.0
     return Pass(
-        phase, d, batch, new, cached_len, pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, cached_len, decode)
+        phase,
+        d,
+        batch,
+        new,
+        cached_len,
+        pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, cached_len, decode),
     )
 
 

@@ -69,7 +69,9 @@ def rows(path: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) 
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        _check_header(path.name, header, [_name(n, header) for n in needed], [_name(n, header) for n in optional])
+        known = [_name(n, header) for n in optional]
+        known += [_BEFORE[n] for n in known if n in _BEFORE and n not in header]  # a misspelt old name is one too
+        _check_header(path.name, header, [_name(n, header) for n in needed], known)
         line = reader.line_num + 1
         for count, cells in enumerate(reader):
             if count >= MAX_ROWS:

@@ -86,8 +86,7 @@ def saturation(
         return sum(seen(r.input_len + r.output_len - 1, width) - seen(r.input_len, width) for r in served)
 
     new = [
-        int(float(prompt_computed(r.input_len, r.cached_len if bounds.prefix_caching else 0, block)))
-        for r in served
+        int(float(prompt_computed(r.input_len, r.cached_len if bounds.prefix_caching else 0, block))) for r in served
     ]
     past = [r.input_len - n for r, n in zip(served, new, strict=True)]
     held = decoded(_UNSEEN) / steps  # by a sequence that decodes, on average over time

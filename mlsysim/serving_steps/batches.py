@@ -58,7 +58,11 @@ class Batch:
         >>> Batch.steady(concurrency=64, input_len=1000, output_len=201).prefill_tokens
         320.0
         """
-        for name, value, least in (("concurrency", concurrency, 1), ("input_len", input_len, 1), ("output_len", output_len, 2)):
+        for name, value, least in (
+            ("concurrency", concurrency, 1),
+            ("input_len", input_len, 1),
+            ("output_len", output_len, 2),
+        ):
             if not least <= value < _INFINITE:
                 raise InputError(f"Batch.steady: {name} = {value!r} is outside [{least}, inf)")
         begun = concurrency / (output_len - 1)
@@ -109,7 +113,9 @@ class Batch:
             prefills=len(chunks),
             decodes=len(contexts),
             context=sum(contexts),
-            windowed_pairs=sum(_seen(cached_len + new, window) - _seen(cached_len, window) for new, cached_len in chunks),
+            windowed_pairs=sum(
+                _seen(cached_len + new, window) - _seen(cached_len, window) for new, cached_len in chunks
+            ),
             windowed_read=sum(min(new + cached_len, new + window) for new, cached_len in chunks),
             windowed_context=sum(min(c, window) for c in contexts),
         )

@@ -304,7 +304,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         bandwidth=expert_link,
         latency=where(
             w.expert_params > 0,
-            collectives.ring_latency(expert_shards, minimum(apart, expert_shards), e.ring_node_step, e.ring_network_step),
+            collectives.ring_latency(
+                expert_shards, minimum(apart, expert_shards), e.ring_node_step, e.ring_network_step
+            ),
             0.0,
         ),
     )

@@ -20,9 +20,7 @@ def _mean(scores: tuple[tiers.RunScore, ...], tier: str) -> float:
 
 def _slower(requests: list[calibration.Request], factor: float) -> list[calibration.Request]:
     return [
-        calibration.Request(
-            q.input_len, q.output_len, {m: factor * v for m, v in q.measured.items()}, q.predicted
-        )
+        calibration.Request(q.input_len, q.output_len, {m: factor * v for m, v in q.measured.items()}, q.predicted)
         for q in requests
     ]
 

@@ -272,7 +272,7 @@ def run_cli(case: Case) -> str:
         need(len(lines[0]) < 1200, f"an error of {len(lines[0])} characters")
         need("internal" not in lines[0], lines[0])
         return f"rc {code}"
-    if "--json" in words and not any(word.startswith(("--out", "-o")) for word in words):
+    if "--json" in words and not any(word.startswith(("--output", "-o")) for word in words):
         json.loads(out.getvalue(), parse_constant=_refuse_constant)
     for bad in ("nan", "inf", "-inf"):
         need(bad not in out.getvalue().replace(",", " ").split(), f"{bad} in the output")

@@ -9,10 +9,21 @@ from mlsysim import cli, cost, energy, units
 
 ENERGY = ["energy", "--devices", "16", "--time", "2 h"]
 FULL = [
-    *("--power", "700 W", "--idle-power", "100 W", "--utilisation", "0.5", "--nodes", "2", "--host-power", "1.5 kW"),
+    *(
+        "--peak-power",
+        "700 W",
+        "--idle-power",
+        "100 W",
+        "--utilisation",
+        "0.5",
+        "--nodes",
+        "2",
+        "--host-power",
+        "1.5 kW",
+    ),
     *("--network-power", "400 W", "--pue", "1.25", "--wue", "0.5 L/kWh", "--carbon-intensity", "400 g/kWh"),
     *("--water-intensity", "3 L/kWh", "--covered", "75 %", "--residual-intensity", "500 g/kWh"),
-    *("--embodied", "400 kg", "--lifetime", "5 year", "--token-rate", "1000 token/s"),
+    *("--device-embodied", "400 kg", "--lifetime", "5 year", "--token-rate", "1000 token/s"),
 ]
 OWN = [
     *("--price", "30000 USD", "--power", "1 kW", "--idle-power", "400 W", "--lifetime", "4 year", "--interest", "8 %"),
@@ -44,7 +55,7 @@ def test_energy_json_has_every_option_in_it(capsys: pytest.CaptureFixture[str]) 
         water_intensity=3 / 3.6e6,
         covered=0.75,
         residual_intensity=0.5 / 3.6e6,
-        embodied=16 * 400.0,
+        device_embodied=400.0,
         lifetime=5 * units.year,
         token_rate=1000.0,
     ).to_dict()
@@ -125,9 +136,9 @@ def test_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([*ENERGY, "--device", "H100"], "give pue"),
         ([*ENERGY, "--pue", "1.2"], "give peak_power in W, or a device"),
-        ([*ENERGY, "--power", "700 W", "--pue", "1.2", "--grid", "Polland"], "did you mean 'Poland'"),
-        ([*ENERGY, "--power", "700 Wh", "--pue", "1.2"], "is not in W"),
-        ([*ENERGY, "--power", "700 W", "--pue", "1.2", "--carbon-intensity", "400 g/kW"], "is not in kg/J"),
+        ([*ENERGY, "--peak-power", "700 W", "--pue", "1.2", "--grid", "Polland"], "did you mean 'Poland'"),
+        ([*ENERGY, "--peak-power", "700 Wh", "--pue", "1.2"], "is not in W"),
+        ([*ENERGY, "--peak-power", "700 W", "--pue", "1.2", "--carbon-intensity", "400 g/kW"], "is not in kg/J"),
         ([*COST], "give --price to own, --rental to rent"),
         ([*COST, "--rental", "H1000"], "unknown price"),
         ([*COST, "--rental", "2 USD"], "is not in USD/s"),

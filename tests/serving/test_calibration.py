@@ -177,14 +177,12 @@ def test_staleness_is_an_error_above_thirty_per_cent() -> None:
     same = found.verdict(trace(seed=1))
     assert not same.stale and not same.worse and "holds" in str(same)
     slower = [
-        Request(r.input_len, r.output_len, {m: 1.5 * v for m, v in r.measured.items()}, r.predicted)
-        for r in trace()
+        Request(r.input_len, r.output_len, {m: 1.5 * v for m, v in r.measured.items()}, r.predicted) for r in trace()
     ]
     assert found.verdict(slower).error == pytest.approx(1 / 3)
     assert found.verdict(slower).stale
     faster = [
-        Request(r.input_len, r.output_len, {m: 1.25 * v for m, v in r.measured.items()}, r.predicted)
-        for r in trace()
+        Request(r.input_len, r.output_len, {m: 1.25 * v for m, v in r.measured.items()}, r.predicted) for r in trace()
     ]
     assert not found.verdict(faster).stale  # a fifth off, and still not flagged
     right = [Request(r.input_len, r.output_len, r.predicted, r.predicted) for r in trace()]

@@ -102,7 +102,10 @@ def test_the_sequences_of_a_deployment() -> None:
     one = capacity.sequences(inference.deploy("Llama-3.1-70B", "H100", tp=4), input_len=1000, output_len=200)
     assert two.concurrency == 2 * one.concurrency
     many = capacity.sequences(d, input_len=np.array([500.0, 1000.0]), output_len=200, usable=0.9, reserve=1e9)
-    assert many.concurrency[1] == capacity.sequences(d, input_len=1000.0, output_len=200, usable=0.9, reserve=1e9).concurrency
+    assert (
+        many.concurrency[1]
+        == capacity.sequences(d, input_len=1000.0, output_len=200, usable=0.9, reserve=1e9).concurrency
+    )
     with pytest.raises(InputError, match="it needs weights <= "):
         capacity.sequences(inference.deploy("Llama-3.1-70B", "H100"), input_len=1000, output_len=200)
     with pytest.raises(InputError, match="is not a deployment"):

@@ -366,7 +366,7 @@ def test_arguments_that_make_no_sense() -> None:
             Request(**({"arrival": 0.0, "input_len": 8, "output_len": 1} | bad))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="rate"):
         serving.poisson(0.0, 3)
-    with pytest.raises(InputError, match="count"):
+    with pytest.raises(InputError, match="requests"):
         serving.constant(1.0, -3)
     with pytest.raises(InputError, match="variation"):
         serving.lengths(1.0, 3, variation=-1.0)
@@ -552,10 +552,23 @@ def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.
     both = ["simulate", "--model", "Llama-2-7B", "--device", "H100"]
     assert cli.main([*both, "--trace", trace(tmp_path), "--max-num-batched-tokens", "512", "--prefix-caching"]) == 0
     text = capsys.readouterr().out
-    assert "512 tokens a step, 512 sequences" in text and "2 requests served" in text and "rejected: prompt" in text
-    drawn = [*both, "--rate", "5", "--requests", "20", "--prompt-tokens", "300", "--output-tokens", "20"]
+    assert "512 tokens a step, 512 sequences" in text and "2 requests served" in text and "rejected: input_len" in text
+    drawn = [*both, "--rate", "5", "--requests", "20", "--input-len", "300", "--output-len", "20"]
     assert (
-        cli.main([*drawn, "--replicas", "2", "--routing", "least-loaded", "--arrival-cv", "2", "--length-cv", "1"]) == 0
+        cli.main(
+            [
+                *drawn,
+                "--replicas",
+                "2",
+                "--routing",
+                "least-loaded",
+                "--arrival-variation",
+                "2",
+                "--length-variation",
+                "1",
+            ]
+        )
+        == 0
     )
     assert "20 requests served" in capsys.readouterr().out
 
@@ -567,9 +580,9 @@ def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[st
         "Llama-3.1-8B",
         "--requests",
         "60",
-        "--prompt-tokens",
+        "--input-len",
         "300",
-        "--output-tokens",
+        "--output-len",
         "20",
     ]
     assert cli.main([*drawn, "--device", "H100", "--rate", "2"]) == 0
@@ -583,7 +596,7 @@ def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[st
     assert ", prefix cache" not in capsys.readouterr().out
 
 
-DRAWN = ["--rate", "2", "--requests", "9", "--prompt-tokens", "50", "--output-tokens", "5"]
+DRAWN = ["--rate", "2", "--requests", "9", "--input-len", "50", "--output-len", "5"]
 
 
 @pytest.mark.parametrize(
@@ -598,12 +611,12 @@ DRAWN = ["--rate", "2", "--requests", "9", "--prompt-tokens", "50", "--output-to
         (["--trace", "x.csv", "--tier", "2"], "invalid choice"),
         ([*DRAWN, "--requests", "100000000"], "above 2,097,152, as many as a trace may have"),
         ([*DRAWN, "--requests", "1" + 30 * "0"], "is beyond 2^53"),
-        ([*DRAWN, "--arrival-cv", "1e308"], "between 1e-06 and 100"),
-        ([*DRAWN, "--arrival-cv", "5e-324"], "between 1e-06 and 100"),
-        ([*DRAWN, "--length-cv", "5e-324"], "or be 0 for equal lengths"),
-        ([*DRAWN, "--prompt-tokens", "1e308"], "between 1 and 10,000,000 tokens"),
-        ([*DRAWN, "--prompt-tokens", "0.3"], "between 1 and 10,000,000 tokens"),
-        ([*DRAWN, "--prompt-tokens", "1e7", "--length-cv", "1"], "give a smaller mean or variation"),
+        ([*DRAWN, "--arrival-variation", "1e308"], "between 1e-06 and 100"),
+        ([*DRAWN, "--arrival-variation", "5e-324"], "between 1e-06 and 100"),
+        ([*DRAWN, "--length-variation", "5e-324"], "or be 0 for equal lengths"),
+        ([*DRAWN, "--input-len", "1e308"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--input-len", "0.3"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--input-len", "1e7", "--length-variation", "1"], "give a smaller mean or variation"),
         ([*DRAWN, "--rate", "1e-320"], "beyond any float"),
         ([*DRAWN, "--kv-blocks", "0"], "kv_blocks = 0"),
     ],
@@ -640,7 +653,7 @@ def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
         model.model,
         requests,
         budget=config.max_num_batched_tokens,
-        max_num_seqs=config.max_num_seqs,
+        most=config.max_num_seqs,
         blocks=config.kv_blocks,
         block=16,
         prefix=config.prefix_caching,

@@ -132,8 +132,7 @@ def least_squares(
         )
     total = sum(w)
     outputs, prompts, rest = (
-        sum(v * x for v, x in zip(w, values, strict=True)) / total
-        for values in (output_len, input_len, residuals)
+        sum(v * x for v, x in zip(w, values, strict=True)) / total for values in (output_len, input_len, residuals)
     )
     if not slopes:
         return Coefficients(0.0, 0.0, float(residual_constant(rest, outputs, prompts)))
@@ -189,9 +188,7 @@ def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, re
         others = [r for i, r in enumerate(requests) if i % FOLDS != fold]
         mine = [r for i, r in enumerate(requests) if i % FOLDS == fold]
         held += len(mine) * _errors(_fit_one(others, metric, slopes, relative), mine, metric)
-    left = [
-        r.measured[metric] - r.predicted[metric] - found.residual(r.output_len, r.input_len) for r in requests
-    ]
+    left = [r.measured[metric] - r.predicted[metric] - found.residual(r.output_len, r.input_len) for r in requests]
     return replace(
         found,
         tier0_error=mean_error([r.measured[metric] for r in requests], [r.predicted[metric] for r in requests]),

@@ -129,7 +129,9 @@ def alone(
     while cached_len < input_len:
         new = min(budget, input_len - cached_len)
         pairs = new * cached_len + new * (new + 1) / 2
-        ttft += float(steps.time(Batch(new, pairs, cached_len + new, 1.0, windowed_pairs=pairs, windowed_read=cached_len + new)))
+        ttft += float(
+            steps.time(Batch(new, pairs, cached_len + new, 1.0, windowed_pairs=pairs, windowed_read=cached_len + new))
+        )
         cached_len += new
     last = input_len + max(1, round(output_len) - 1)
     return ttft, _mean_step(steps, input_len + 1, last)
@@ -217,8 +219,7 @@ def requests_of(run: ServingRun, seed: int = 0) -> tuple[serving.Request, ...]:
     if run.requests:
         start = run.requests[0].arrival_s
         return tuple(
-            serving.Request(r.arrival_s - start, r.input_len, r.output_len, r.cached_len)
-            for r in run.requests
+            serving.Request(r.arrival_s - start, r.input_len, r.output_len, r.cached_len) for r in run.requests
         )
     arrivals: list[float] = []
     for i, (rate, seconds) in enumerate(run.stages):

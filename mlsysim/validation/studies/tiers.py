@@ -74,9 +74,7 @@ def per_token(requests: Sequence[calibration.Request]) -> tuple[calibration.Requ
         return {"itl_s": (times["e2e_s"] - times["ttft_s"]) / (tokens - 1)}
 
     return tuple(
-        calibration.Request(
-            r.input_len, r.output_len, itl(r.measured, r.output_len), itl(r.predicted, r.output_len)
-        )
+        calibration.Request(r.input_len, r.output_len, itl(r.measured, r.output_len), itl(r.predicted, r.output_len))
         for r in requests
         if r.output_len > 1
     )
