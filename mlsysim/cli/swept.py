@@ -143,15 +143,15 @@ def _cost(
     devices: Any,
     time: Any,
     price: Any = None,
-    rental: Any = None,
+    rental_rate: Any = None,
     utilisation: Any = 1.0,
     token_rate: Any = None,
     interest: Any = None,
     **parts: Any,
 ) -> Mapping[str, Any]:
     check_argument("cost", "utilisation", utilisation, "1", Domain.of("[0, 1]"))
-    if price is None and rental is None:
-        raise InputError("sweep: cost needs price to own, rental to rent, or both to compare")
+    if price is None and rental_rate is None:
+        raise InputError("sweep: cost needs price to own, rental_rate to rent, or both to compare")
     if price is None and parts:
         raise InputError(f"sweep: {next(iter(parts))} belongs to owning; add price=..., or leave it out")
     found: dict[str, Any] = {}
@@ -165,11 +165,11 @@ def _cost(
         owned = cost.own(devices, price=price, utilisation=utilisation, interest=interest, **parts)
         rates["owned"] = owned.rate
         found["owned_usd"] = owned.cost(time)
-    if rental is not None:
-        rates["rented"] = cost.rental_cost(devices, utilisation, rental)
-        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental)
+    if rental_rate is not None:
+        rates["rented"] = cost.rental_cost(devices, utilisation, rental_rate)
+        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental_rate)
         if price is not None:
-            choice = cost.own_or_rent(owned, rental, utilisation)
+            choice = cost.own_or_rent(owned, rental_rate, utilisation)
             found["break_even_utilisation"] = choice.break_even_utilisation
             found["break_even_time_s"] = choice.break_even_time
             found["cheaper"] = choice.cheaper
@@ -294,7 +294,7 @@ SOLVERS: Mapping[str, Swept] = {
             "devices": "1",
             "time": "s",
             "utilisation": "1",
-            "rental": "USD/s",
+            "rental_rate": "USD/s",
             "price": "USD",
             "power": "W",
             "idle_power": "W",
@@ -316,6 +316,7 @@ SOLVERS: Mapping[str, Swept] = {
             *("owned_usd_per_token", "rented_usd_per_token"),
         ),
         required=("devices", "time"),
+        renamed={"rental": "rental_rate"},
         endless=("break_even_utilisation", "break_even_time_s"),
     ),
     "reliability": Swept(

@@ -92,7 +92,7 @@ def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
         salary=200e3 / units.year,
         network=3e3,
     )
-    got = data(capsys, *COST, *OWN, "--rental", "2.5 USD/h", "--token-rate", "10000 token/s")
+    got = data(capsys, *COST, *OWN, "--rental-rate", "2.5 USD/h", "--token-rate", "10000 token/s")
     assert got["owned"]["rate_usd_per_s"] == pytest.approx(owned.rate)
     assert sum(got["owned"]["rates_usd_per_s"].values()) == pytest.approx(owned.rate)
     assert got["owned"]["cost_usd"] == pytest.approx(owned.rate * units.year)
@@ -112,12 +112,12 @@ def test_a_rule_fills_in_what_it_has_and_says_so(capsys: pytest.CaptureFixture[s
 
 
 def test_renting_by_the_name_of_a_price(capsys: pytest.CaptureFixture[str]) -> None:
-    got = data(capsys, "cost", "--devices", "10", "--time", "1 h", "--rental", "H100-AWS-block-2024")
+    got = data(capsys, "cost", "--devices", "10", "--time", "1 h", "--rental-rate", "H100-AWS-block-2024")
     assert got["rented"]["cost_usd"] == pytest.approx(49.16)
     assert "owned" not in got
-    assert cli.main([*COST, *OWN, "--rental", "0.01 USD/h"]) == 0
+    assert cli.main([*COST, *OWN, "--rental-rate", "0.01 USD/h"]) == 0
     assert "cheaper at this use: rent" in capsys.readouterr().out
-    assert data(capsys, *COST, *OWN, "--rental", "0.01 USD/h")["comparison"]["break_even_time_s"] is None
+    assert data(capsys, *COST, *OWN, "--rental-rate", "0.01 USD/h")["comparison"]["break_even_time_s"] is None
 
 
 def test_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,9 +139,9 @@ def test_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
         ([*ENERGY, "--peak-power", "700 W", "--pue", "1.2", "--grid", "Polland"], "did you mean 'Poland'"),
         ([*ENERGY, "--peak-power", "700 Wh", "--pue", "1.2"], "is not in W"),
         ([*ENERGY, "--peak-power", "700 W", "--pue", "1.2", "--carbon-intensity", "400 g/kW"], "is not in kg/J"),
-        ([*COST], "give --price to own, --rental to rent"),
-        ([*COST, "--rental", "H1000"], "unknown price"),
-        ([*COST, "--rental", "2 USD"], "is not in USD/s"),
+        ([*COST], "give --price to own, --rental-rate to rent"),
+        ([*COST, "--rental-rate", "H1000"], "unknown price"),
+        ([*COST, "--rental-rate", "2 USD"], "is not in USD/s"),
         ([*COST, "--price", "30000 USD"], "owning needs --power, --lifetime"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_mistake_is_one_sentence(args: list[str], says: str, capsys: pytest.Ca
 @pytest.mark.independent
 def test_a_share_of_the_time_above_one_buys_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Eight devices at 2 USD/h for a year cannot cost more than 8 x 2 x 8766 USD."""
-    rented = ["cost", "--devices", "8", "--time", "1 year", "--rental", "2 USD/h", "--json", "--utilisation"]
+    rented = ["cost", "--devices", "8", "--time", "1 year", "--rental-rate", "2 USD/h", "--json", "--utilisation"]
     assert cli.main([*rented, "1.2"]) == 2
     assert "--utilisation = 1.2 is outside [0, 1]" in capsys.readouterr().err
     assert cli.main([*rented, "1"]) == 0

@@ -149,7 +149,7 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
     """One device, everything free but the purchase: 8,766 USD over a year is 1 USD/h, so the break-even share is 1 over the rent."""
     free = ["power=0", "pue=1", "electricity_price=0", "cooling=0", "building=0", "plant_lifetime=1 year", "salary=0"]
     rest = [*free, "devices_per_engineer=1", "network=0", "lifetime=1 year", "price=8766"]
-    asked = ["sweep", "cost", "devices=10", "time=1 year", "rental=2 USD/h:4 USD/h:3", "utilisation=0.25,1"]
+    asked = ["sweep", "cost", "devices=10", "time=1 year", "rental_rate=2 USD/h:4 USD/h:3", "utilisation=0.25,1"]
     out, _, code = run(*asked, *rest)
     assert code == 0
     for r in table(out):
@@ -158,7 +158,7 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
         assert float(r["rented_usd"]) == pytest.approx(87_660 * rent * float(r["utilisation"]))
         assert float(r["break_even_utilisation"]) == pytest.approx(1 / rent)
         assert r["cheaper"] == ("own" if rent * float(r["utilisation"]) > 1 else "rent")
-    named = table(run("sweep", "cost", "devices=1", "time=1 h", "rental=H100-AWS-block-2024,2 USD/h")[0])
+    named = table(run("sweep", "cost", "devices=1", "time=1 h", "rental_rate=H100-AWS-block-2024,2 USD/h")[0])
     assert [float(r["rented_usd"]) for r in named] == pytest.approx([4.916, 2.0])
     assert set(named[0]) == {"devices", "time", "rental", "rented_usd"}
 
@@ -166,7 +166,7 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
 def test_a_break_even_that_never_comes_is_null(run: Any) -> None:
     parts = ["power=1 kW", "pue=1", "electricity_price=1 USD/kWh", "cooling=0", "building=0", "plant_lifetime=1 year"]
     parts += ["salary=0", "devices_per_engineer=1", "network=0", "lifetime=1 year", "price=8766", "idle_power=0"]
-    out, _, _ = run("sweep", "cost", "devices=1", "time=1 year", "rental=0.5 USD/h,3 USD/h", *parts, "--json")
+    out, _, _ = run("sweep", "cost", "devices=1", "time=1 year", "rental_rate=0.5 USD/h,3 USD/h", *parts, "--json")
     columns = json.loads(out)["columns"]
     assert columns["break_even_utilisation"] == [None, pytest.approx(0.5)]
     assert columns["break_even_time_s"][0] is None
@@ -273,9 +273,9 @@ def test_only_what_fits(run: Any) -> None:
         ([*TRAIN[1:], "tp=inf"], "tp"),
         ([*TRAIN[1:], "tp=1e999"], "tp"),
         (["cost", "devices=1", "time=1 h"], "cost needs price to own, rental to rent"),
-        (["cost", "devices=1", "time=1 h", "rental=1 USD/h", "utilisation=0.5,1.2"], "utilisation = 1.2 is outside [0, 1]"),
-        (["cost", "devices=1", "time=1 h", "rental=H100-purchase-2023-high"], "is a price in USD, not in USD/s"),
-        (["cost", "devices=1", "time=1 h", "rental=1 USD/h", "pue=1.2"], "pue belongs to owning"),
+        (["cost", "devices=1", "time=1 h", "rental_rate=1 USD/h", "utilisation=0.5,1.2"], "utilisation = 1.2 is outside [0, 1]"),
+        (["cost", "devices=1", "time=1 h", "rental_rate=H100-purchase-2023-high"], "is a price in USD, not in USD/s"),
+        (["cost", "devices=1", "time=1 h", "rental_rate=1 USD/h", "pue=1.2"], "pue belongs to owning"),
         (["cost", "devices=1", "time=1 h", "price=1", "pue=1.2"], "owning needs lifetime"),
         (["energy", "devices=1", "time=1 h", "device=H100"], "give pue"),
         (["energy", "devices=1", "time=1e308", "pue=1.2", "peak_power=1e3", "--json"], "larger than any float"),

@@ -13,7 +13,7 @@ import mlsysim
 
 # From the ground floor up; a module may import only from floors strictly below its own (or within its own package).
 FLOORS = [
-    {"errors", "_numeric"},
+    {"errors", "_numeric", "vocabulary"},
     {"_renamed"},
     {"units", "tables", "files", "digests"},
     {"equations"},
