@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, TypeVar
 
 Named = TypeVar("Named", bound=Callable[..., Any])
@@ -65,6 +66,22 @@ class _Moved:
         old = module.__name__
         warn(old, MODULES[old])
         sys.modules[old] = import_module(MODULES[old])
+        parent, _, child = old.rpartition(".")
+        if child in vars(sys.modules[parent]):
+            _keep(sys.modules[parent], child)
+
+
+def _keep(parent: ModuleType, child: str) -> None:
+    """What a package has of that name stays: ``import`` is about to put the module there, once."""
+    before = type(parent)
+
+    class Keeping(before):  # type: ignore[misc, valid-type]
+        def __setattr__(self, name: str, value: object) -> None:
+            object.__setattr__(self, "__class__", before)
+            if name != child:
+                setattr(self, name, value)
+
+    parent.__class__ = Keeping
 
 
 def install() -> None:

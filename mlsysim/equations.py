@@ -133,6 +133,7 @@ class Relation:
 
 
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
+AT_LEAST_ONE = "[1, inf)"  # also fractions: means of counts, and sizes
 COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, ranks
 
 
@@ -146,6 +147,7 @@ class Equation:
     domains: Mapping[str, Domain]
     relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
     may_be_infinite: bool  # inf is an answer: never
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
 
     @property
     def name(self) -> str:
@@ -419,6 +421,7 @@ def equation(
             domains=MappingProxyType(domains),
             relations=tuple(relations),
             may_be_infinite=may_be_infinite,
+            renamed=renamed,
         )
         return checked
 

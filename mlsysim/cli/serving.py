@@ -5,6 +5,7 @@ import argparse
 from mlsysim import capacity, inference, units
 from mlsysim.cli.arguments import (
     Commands,
+    bandwidth,
     count,
     device_options,
     efficiencies_option,
@@ -24,7 +25,7 @@ def _load(args: argparse.Namespace, deployment: inference.Deployment) -> capacit
         return None
     if args.ttft is None:
         raise InputError("--rate needs --ttft, the target for the first token; give for example --ttft '450 ms'")
-    one = capacity.replica_of(deployment, prompt=args.input_len, output=args.output_len, itl=args.itl)
+    one = capacity.replica_of(deployment, input_len=args.input_len, output_len=args.output_len, itl=args.itl)
     return capacity.replicas_needed(one, args.rate, ttft=args.ttft, itl=args.itl, quantile=args.quantile)
 
 
@@ -97,7 +98,11 @@ def add(commands: Commands) -> None:
     p.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
     p.add_argument("--weights", choices=inference.FORMATS, help="format of the weights (default: as --precision)")
     p.add_argument("--kv", default="bf16", choices=inference.FORMATS, help="format of the cache (default: bf16)")
-    p.add_argument("--inter-bandwidth", type=quantity("byte/s"), help='network per device, one way: "400 Gbit/s"')
+    p.add_argument(
+        "--inter-bandwidth",
+        type=bandwidth,
+        help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
+    )
     efficiencies_option(p, "--calibrated")
     p.add_argument("--rate", type=quantity("1/s"), help="size replicas for so many random requests per second")
     p.add_argument("--ttft", type=quantity("s"), help='with --rate: target for the first token, "450 ms"')

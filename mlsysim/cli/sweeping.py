@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mlsysim._numeric import is_array, is_finite
-from mlsysim.cli.arguments import Commands, to_json
+from mlsysim.cli.arguments import NOTES, Commands, to_json
 from mlsysim.cli.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
@@ -28,9 +28,8 @@ def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
         if not equals or not values:
             raise InputError(f"sweep: {text!r} is not NAME=VALUES; write for example seq=4096,8192 or batch=1:64:7")
         if name in known.renamed:
-            new = known.renamed[name]
-            print(f"mlsysim: {name}= is now {new}=; the old name goes with the next version", file=sys.stderr)
-            name = new
+            old, name = name, known.renamed[name]
+            NOTES.append(f"mlsysim sweep: {old} is now {name}; the old name goes with the next version")
         if name not in known.arguments:
             raise unknown_name(f"argument of {solver}", name, known.arguments)
         if name in found:
@@ -221,7 +220,7 @@ def _sweep(args: argparse.Namespace) -> None:
         )
     solver = _Guarded(known)
     job = {"chunk": args.chunk, "progress": args.progress}
-    with _opened(args.out) as file:
+    with _opened(args.output) as file:
         answered = _Answered(args.fitting)
         writer = _Writer(file, answered)
         if args.best is not None:
@@ -242,7 +241,7 @@ def _opened(path: str | None) -> Any:
         return Path(path).open("w", newline="", encoding="utf-8")
     except OSError as error:
         raise InputError(
-            f"--out {path!r} cannot be written ({error.strerror}); give a file in a folder of yours"
+            f"--output {path!r} cannot be written ({error.strerror}); give a file in a folder of yours"
         ) from error
 
 
@@ -267,7 +266,8 @@ def add(commands: Commands) -> None:
     p.add_argument("--by", metavar="COLUMN", help="as in time_s")
     p.add_argument("--fitting", action="store_true", help="keep only what fits into memory (train, serve)")
     p.add_argument("--json", action="store_true", help="print JSON instead of CSV")
-    p.add_argument("--out", metavar="FILE", help="write there (default: standard output)")
+    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--chunk", type=int, default=1 << 18, help="combinations at a time (default: 262144)")
     p.add_argument("--progress", action="store_true", help="show a progress bar on standard error (needs tqdm)")
+    p.was(out="output")
     p.set_defaults(run=_sweep)

@@ -23,9 +23,9 @@ class Swept:
     words: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
     endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
     unknown: tuple[str, ...] = ()  # answers that there may be none of: nan, null in JSON
-    renamed: Mapping[str, str] = field(default_factory=dict)  # arguments that had another name, which still works
 
     def parse(self, name: str, text: str) -> float:
         """A number of the command line in SI units; a price may be the name of one in the catalogue."""
@@ -130,11 +130,8 @@ def _serve(
     }
 
 
-def _energy(
-    devices: Any, time: Any, power: Any = None, device: str | None = None, embodied: Any = None, **given: Any
-) -> Mapping[str, Any]:
-    of_all = None if embodied is None else devices * embodied  # as in mlsysim energy: of one device with its share
-    result = energy.run(devices, time, device=device, peak_power=power, embodied=of_all, **given)
+def _energy(**given: Any) -> Mapping[str, Any]:
+    result = energy.run(**given)
     found = {name: value for name, value in result.to_dict().items() if name in _ENERGY_ANSWERS}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -149,15 +146,15 @@ def _cost(
     devices: Any,
     time: Any,
     price: Any = None,
-    rental: Any = None,
+    rental_rate: Any = None,
     utilisation: Any = 1.0,
     token_rate: Any = None,
     interest: Any = None,
     **parts: Any,
 ) -> Mapping[str, Any]:
     check_argument("cost", "utilisation", utilisation, "1", Domain.of("[0, 1]"))
-    if price is None and rental is None:
-        raise InputError("sweep: cost needs price to own, rental to rent, or both to compare")
+    if price is None and rental_rate is None:
+        raise InputError("sweep: cost needs price to own, rental_rate to rent, or both to compare")
     if price is None and parts:
         raise InputError(f"sweep: {next(iter(parts))} belongs to owning; add price=..., or leave it out")
     found: dict[str, Any] = {}
@@ -168,14 +165,14 @@ def _cost(
             raise InputError(
                 f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
             )
-        owned = cost.own(devices, price=price, utilisation=utilisation, rate=interest, **parts)
+        owned = cost.own(devices, price=price, utilisation=utilisation, interest=interest, **parts)
         rates["owned"] = owned.rate
         found["owned_usd"] = owned.cost(time)
-    if rental is not None:
-        rates["rented"] = cost.rental_cost(devices, utilisation, rental)
-        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental)
+    if rental_rate is not None:
+        rates["rented"] = cost.rental_cost(devices, utilisation, rental_rate)
+        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental_rate)
         if price is not None:
-            choice = cost.own_or_rent(owned, rental, utilisation)
+            choice = cost.own_or_rent(owned, rental_rate, utilisation)
             found["break_even_utilisation"] = choice.break_even_utilisation
             found["break_even_time_s"] = choice.break_even_time
             found["cheaper"] = choice.cheaper
@@ -277,7 +274,7 @@ SOLVERS: Mapping[str, Swept] = {
         {
             "devices": "1",
             "time": "s",
-            "power": "W",
+            "peak_power": "W",
             "idle_power": "W",
             "utilisation": "1",
             "nodes": "1",
@@ -289,12 +286,13 @@ SOLVERS: Mapping[str, Swept] = {
             "water_intensity": "L/J",
             "covered": "1",
             "residual_intensity": "kg/J",
-            "embodied": "kg",
+            "device_embodied": "kg",
             "lifetime": "s",
             "token_rate": "token/s",
         },
         _ENERGY_ANSWERS,
         words=("device", "facility", "grid"),
+        renamed={"power": "peak_power", "embodied": "device_embodied"},
         required=("devices", "time"),
     ),
     "cost": Swept(
@@ -303,7 +301,7 @@ SOLVERS: Mapping[str, Swept] = {
             "devices": "1",
             "time": "s",
             "utilisation": "1",
-            "rental": "USD/s",
+            "rental_rate": "USD/s",
             "price": "USD",
             "power": "W",
             "idle_power": "W",
@@ -325,6 +323,7 @@ SOLVERS: Mapping[str, Swept] = {
             *("owned_usd_per_token", "rented_usd_per_token"),
         ),
         required=("devices", "time"),
+        renamed={"rental": "rental_rate"},
         endless=("break_even_utilisation", "break_even_time_s"),
     ),
     "reliability": Swept(
@@ -371,7 +370,8 @@ def find(name: str) -> Swept:
     def solve(**given: Any) -> Mapping[str, Any]:
         return {found.name: found.function(**given)}
 
-    return Swept(solve, numbers, (found.name,), required=tuple(n for n in numbers if n not in optional))
+    required = tuple(n for n in numbers if n not in optional)
+    return Swept(solve, numbers, (found.name,), required=required, renamed=found.renamed)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:

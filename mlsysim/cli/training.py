@@ -7,6 +7,7 @@ from mlsysim.catalog import Cluster, Device, Model
 from mlsysim.cli.arguments import (
     Commands,
     Parser,
+    bandwidth,
     count,
     device_options,
     efficiencies_option,
@@ -37,7 +38,7 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         sharding=args.sharding,
         hsdp_group=args.hsdp_group,
         reshard_after_forward={"yes": True, "no": False, None: None}[args.reshard_after_forward],
-        sequence_parallel=not args.no_sequence_parallel,
+        sequence_parallel=args.sequence_parallel,
         recompute=args.recompute,
         cp_comm_type=args.cp_comm_type,
         order=args.order,
@@ -102,7 +103,7 @@ def _memory(args: argparse.Namespace) -> None:
         global_batch=args.global_batch,
         task=args.task,
         **({"recipe": args.recipe} if args.recipe else {}),
-        fused_attention=not args.unfused_attention,
+        fused_attention=args.fused_attention,
         dropout=args.dropout,
         capacity=args.capacity,
     )
@@ -140,7 +141,12 @@ def _plan_options() -> Parser:
         help="how context-parallel ranks exchange keys and values: p2p, block by block round a ring while others are "
         "computed (default), or all_gather, all of them before the attention",
     )
-    p.add_argument("--no-sequence-parallel", action="store_true", help="TP ranks keep whole sequences between products")
+    p.add_argument(
+        "--sequence-parallel",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="TP ranks share the sequences between products (default), or each keeps them whole",
+    )
     p.add_argument("--order", default=Plan.order, help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
     p.add_argument("--seq", required=True, type=count, help="tokens per sequence")
     p.add_argument("--task", default="pretrain", choices=training.TASKS, help="lora has no gradients of frozen weights")
@@ -166,7 +172,11 @@ def add(commands: Commands) -> None:
     p.add_argument("--global-batch", required=True, type=count, help="sequences per step")
     p.add_argument("--attn-len", type=quantity("1"), help="tokens that attend to each other in packed data")
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
-    p.add_argument("--inter-bandwidth", type=quantity("byte/s"), help='network per device, one way: "400 Gbit/s"')
+    p.add_argument(
+        "--inter-bandwidth",
+        type=bandwidth,
+        help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
+    )
     efficiencies_option(p, "--mode")
     p.add_argument("--variation", type=quantity("1"), help="of a device's time, standard deviation over mean")
     p.add_argument("--tokens", type=quantity("1"), help="train on so many tokens")
@@ -191,6 +201,12 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--capacity", type=positive("byte"), help='of a device, in place of what its driver reports: "80 GB"'
     )
-    p.add_argument("--unfused-attention", action="store_true", help="attention scores are written to memory")
+    p.add_argument(
+        "--fused-attention",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="attention scores stay on the chip (default), or are written to memory",
+    )
+    p.was(unfused_attention="no-fused-attention")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.set_defaults(run=_memory)

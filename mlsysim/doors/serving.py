@@ -344,8 +344,8 @@ def _replica(q: Question, d: Deployment, factor: float) -> Replica:
     """The replica, its times longer by a factor; places that would miss the pace are not used."""
     made = capacity.replica_of(
         d,
-        prompt=q.input_len,
-        output=q.output_len,
+        input_len=q.input_len,
+        output_len=q.output_len,
         variation=q.output_variation,
         prompt_variation=q.prompt_variation,
     )

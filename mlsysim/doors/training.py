@@ -218,7 +218,7 @@ def searched(q: Question) -> "PlanSearch":
         precision=q.precision,
         efficiencies=q.efficiencies,
         only={name: (value,) for name, value in q.degrees.items()} or None,
-        **{f"{name}s" if name != "micro_batch" else "micro_batches": values for name, values in limits.items()},
+        **limits,
     )
 
 

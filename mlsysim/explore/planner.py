@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsysim import catalog, intervals, training, units
+from mlsysim._renamed import renamed
 from mlsysim.catalog import Cluster, Machines, Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import POSITIVE, Domain, check_argument
@@ -49,6 +50,11 @@ def _whole(name: str, value: object, most: float = float("inf")) -> None:
         raise InputError(f"plan search: {name} = {shown} must be a whole number in [1, {most:g}]")
 
 
+def _several(values: Any) -> Sequence[Any]:
+    """One of them stands for a sequence of one."""
+    return (values,) if isinstance(values, (str, int)) else values
+
+
 def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
     """Chunks per device: as Megatron runs them, with micro-batches in groups of the stages, and chunks of equal size, of
     which the first and the last may have a layer less (they hold the embedding and the head)."""
@@ -76,12 +82,13 @@ def _limits(
     }
 
 
+@renamed(micro_batches="micro_batch")
 def possible_degrees(
     model: Model | str,
     devices: int,
     global_batch: int,
     seq: int,
-    micro_batches: Sequence[int] = (1, 2, 4, 8),
+    micro_batch: int | Sequence[int] = (1, 2, 4, 8),
     only: Mapping[str, Sequence[int]] | None = None,
     most: Mapping[str, int] | None = None,
 ) -> Columns:
@@ -92,16 +99,16 @@ def possible_degrees(
     may be, ``most`` gives its largest value.
 
     >>> toy = Model("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
-    >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batches=[1])
+    >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batch=1)
     >>> bool((c["tp"] * c["pp"] * c["cp"] * c["dp"] == 8).all()), c["tp"].max().item()
     (True, 4)
     """
     m = catalog.model(model)
     for name, value in (("devices", devices), ("global_batch", global_batch), ("seq", seq)):
         _whole(name, value, _MOST[name])
-    micro_batches = list(dict.fromkeys(micro_batches))
-    for b in micro_batches:
-        _whole("micro_batches", b, _MOST["global_batch"])
+    sizes = list(dict.fromkeys(_several(micro_batch)))
+    for b in sizes:
+        _whole("micro_batch", b, _MOST["global_batch"])
     allowed = _limits(only, most)
     axes = _divisors(devices)
     tps = [
@@ -129,7 +136,7 @@ def possible_degrees(
         dp = devices // (tp * pp * cp)
         if not allowed["dp"](dp):
             continue
-        for b, ep in product(micro_batches, eps):
+        for b, ep in product(sizes, eps):
             if global_batch % (dp * b) or (dp * cp) % ep:
                 continue
             splits = _interleavings(m.layers, pp, global_batch // (dp * b))
@@ -440,6 +447,7 @@ def plan_of(row: dict[str, Any], sequence_parallel: bool = True) -> Plan:
     return Plan(**{name: row[name] for name in (*DEGREES, *CHOICES)}, sequence_parallel=sequence_parallel)
 
 
+@renamed(micro_batches="micro_batch", shardings="sharding", recomputes="recompute")
 def plan(
     model: Model | str,
     cluster: Cluster | Machines | str,
@@ -448,9 +456,9 @@ def plan(
     seq: int,
     precision: str = "bf16",
     efficiencies: Efficiencies | str = DEFAULT,
-    micro_batches: Sequence[int] = (1, 2, 4, 8),
-    shardings: Sequence[str] = ("zero1", "fsdp", "hsdp"),
-    recomputes: Sequence[str] = RECOMPUTES,
+    micro_batch: int | Sequence[int] = (1, 2, 4, 8),
+    sharding: str | Sequence[str] = ("zero1", "fsdp", "hsdp"),
+    recompute: str | Sequence[str] = RECOMPUTES,
     only: Mapping[str, Sequence[int]] | None = None,
     most: Mapping[str, int] | None = None,
     sequence_parallel: bool = True,
@@ -474,7 +482,7 @@ def plan(
         Of the linear layers.
     efficiencies : Efficiencies or str
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
-    micro_batches, shardings, recomputes : sequences
+    micro_batch, sharding, recompute : one, or a sequence of them
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
     only, most : mappings, optional
         Limits by name of the degree (tp, pp, cp, dp, ep, virtual_stages): the values it may take, as
@@ -506,11 +514,12 @@ def plan(
     m, machines = catalog.model(model), catalog.where(cluster)
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
-    for name, choices, known in (("shardings", shardings, SHARDINGS), ("recomputes", recomputes, RECOMPUTES)):
+    shardings, recomputes = _several(sharding), _several(recompute)
+    for name, choices, known in (("sharding", shardings, SHARDINGS), ("recompute", recomputes, RECOMPUTES)):
         for choice in choices:
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
-    degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batches, only, most)
+    degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
         m,

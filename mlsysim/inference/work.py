@@ -221,9 +221,9 @@ def _pairs(tokens: Num, window: Num) -> Num:
 
 
 def pass_cost(
-    work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, past: Num, decode: Num
+    work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, cached_len: Num, decode: Num
 ) -> PassCost:
-    """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``past`` tokens being cached.
+    """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``cached_len`` tokens being cached.
 
     ``decode`` is 1 for a step of running sequences (MLA then works on its latent cache) and 0 for a prompt. A pipeline
     cuts the batch into as many micro-batches as it has stages, if there are so many sequences.
@@ -245,10 +245,10 @@ def pass_cost(
         return component(times * 2.0 * params * rows / s.tp, times * params * element_bytes / s.tp)
 
     # Attention: pairs of queries and keys, and one reading of keys and values
-    end = past + new
-    full = _pairs(end, end) - _pairs(past, past)
+    end = cached_len + new
+    full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
-    pairs = full + w.windowed * (_pairs(end, window) - _pairs(past, window) - full)
+    pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
     seen = end + w.windowed * (minimum(end, window) - end)
     macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
     core = component(

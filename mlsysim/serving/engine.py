@@ -65,7 +65,7 @@ class Sequence:
 
     def __init__(self, request: Request, index: int) -> None:
         self.request, self.index = request, index
-        self.known = request.prompt_tokens  # tokens whose keys and values must be there before the next one
+        self.known = request.input_len  # tokens whose keys and values must be there before the next one
         self.computed = 0
         self.generated = 0  # output tokens when it last entered a prompt pass
         self.blocks = 0  # of its own, while its prompt is under way
@@ -93,7 +93,7 @@ class Engine:
         self.step = 0
         self.finished: list[Sequence] = []  # until somebody takes them out
         self._edges = array("d")  # where the periods without rest begin (negative) and end
-        self.prompt_tokens = self.decode_tokens = self.preemptions = 0
+        self.prefill_tokens = self.decode_tokens = self.preemptions = 0
         self.most_blocks = 0
         self._prefixes: dict[int, int] = {}  # sequences that run, by the blocks of their prefix
         self._resident = 0  # blocks of the longest
@@ -252,7 +252,7 @@ class Engine:
             if sequence.first < 0:
                 sequence.first = now
             sequence.generated += 1
-            left = sequence.request.output_tokens - sequence.generated
+            left = sequence.request.output_len - sequence.generated
             if left:
                 self._enter(sequence, left)
             else:
@@ -270,7 +270,7 @@ class Engine:
         """Blocks that need not be computed: those of eq-prompt-computed, in whole numbers."""
         if not self.limits.prefix_caching:
             return 0
-        return min(sequence.request.prefix_tokens, sequence.known - 1) // self.limits.block_tokens
+        return min(sequence.request.cached_len, sequence.known - 1) // self.limits.block_tokens
 
     def _share(self, sequence: Sequence, shared: int) -> None:
         sequence.shared = shared
@@ -379,7 +379,7 @@ class Engine:
     def _advance(self, chunks: list[tuple[Sequence, int]]) -> None:
         for sequence, chunk in chunks:
             sequence.computed += chunk
-            self.prompt_tokens += chunk
+            self.prefill_tokens += chunk
             if sequence.computed == sequence.known:
                 self._done.append(sequence)
                 if sequence is self._partial:
@@ -420,8 +420,8 @@ class Engine:
         else:
             left = sequence.finish - (self.step - 1)
             self._leave(sequence, self.step - 1)
-            sequence.generated = sequence.request.output_tokens - left
-            sequence.known = sequence.request.prompt_tokens + sequence.generated
+            sequence.generated = sequence.request.output_len - left
+            sequence.known = sequence.request.input_len + sequence.generated
             sequence.computed = sequence.known - 1  # of its newest token there are no keys and values yet
             sequence.blocks = -(-sequence.computed // self.limits.block_tokens) - sequence.shared
         sequence.start, sequence.whole = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, overload
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Report, Shown, plain
 from mlsysim.serving import engine
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 _LATENCY: Mapping[str, Callable[[Request, float, float, float], float | None]] = {
     "ttft_s": lambda r, scheduled, first, finished: first - r.arrival,
     "itl_s": lambda r, scheduled, first, finished: (
-        (finished - first) / (r.output_tokens - 1) if r.output_tokens > 1 else None
+        (finished - first) / (r.output_len - 1) if r.output_len > 1 else None
     ),
     "e2e_s": lambda r, scheduled, first, finished: finished - r.arrival,
-    "e2e_per_token_s": lambda r, scheduled, first, finished: (finished - r.arrival) / r.output_tokens,
+    "e2e_per_token_s": lambda r, scheduled, first, finished: (finished - r.arrival) / r.output_len,
     "queue_s": lambda r, scheduled, first, finished: scheduled - r.arrival,
     "prefill_s": lambda r, scheduled, first, finished: first - scheduled,
 }
@@ -151,6 +152,7 @@ class Records(Sequence[Record]):
         return f"<{len(self)} records>"
 
 
+@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of one replica, for those who want to look inside."""
@@ -161,10 +163,11 @@ class Step:
     running: int
     waiting: int
     blocks: int  # in use while it runs
-    prompt_tokens: int
+    prefill_tokens: int
     decode_tokens: int
 
 
+@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True)
 class Simulation(Shown):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
@@ -174,7 +177,7 @@ class Simulation(Shown):
     replicas: int
     busy: tuple[float, ...]  # s, of each replica
     steps: int
-    prompt_tokens: int  # worked on in prompt passes, those of preempted sequences again
+    prefill_tokens: int  # worked on in prompt passes, those of preempted sequences again
     decode_tokens: int
     preemptions: int
     most_blocks: int  # in use at a time on one replica
@@ -206,7 +209,7 @@ class Simulation(Shown):
     @property
     def tokens_per_s(self) -> float:
         """Output tokens of all replicas."""
-        return self._per_second(sum(r.output_tokens for r, *_ in self.records.served()))
+        return self._per_second(sum(r.output_len for r, *_ in self.records.served()))
 
     def _per_second(self, count: int) -> float:
         return count / self.makespan if count else 0.0
@@ -233,7 +236,7 @@ class Simulation(Shown):
         Parameters
         ----------
         apply : function
-            ``apply(prompt_tokens, output_tokens, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
+            ``apply(input_len, output_len, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
             queueing time a request keeps.
         """
 
@@ -242,7 +245,7 @@ class Simulation(Shown):
         for place, (r, first, finished) in enumerate(zip(old.requests, old.first_token, old.finished, strict=True)):
             if place not in old.rejected:
                 times = {"ttft_s": first - r.arrival, "e2e_s": finished - r.arrival}
-                found = apply(float(r.prompt_tokens), float(r.output_tokens), times)
+                found = apply(float(r.input_len), float(r.output_len), times)
                 new.first_token[place], new.finished[place] = r.arrival + found["ttft_s"], r.arrival + found["e2e_s"]
         return replace(self, records=new)
 
@@ -266,8 +269,8 @@ class Simulation(Shown):
         return [
             {
                 "arrival_s": r.request.arrival,
-                "prompt_tokens": r.request.prompt_tokens,
-                "output_tokens": r.request.output_tokens,
+                "input_len": r.request.input_len,
+                "output_len": r.request.output_len,
                 "replica": r.replica,
                 "preemptions": r.preemptions,
                 **plain(r.to_dict()),
@@ -373,7 +376,7 @@ def simulate(
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving import Request
     >>> model = step_model(deploy("Llama-2-7B", "H100"))
-    >>> one = simulate(model, [Request(0.0, prompt_tokens=482, output_tokens=100)]).records[0]
+    >>> one = simulate(model, [Request(0.0, input_len=482, output_len=100)]).records[0]
     >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
     (13.2, 6.25)
     """
@@ -383,7 +386,7 @@ def simulate(
         raise unknown_name("routing", routing, ROUTING)
     bounds = limits(config or Config(), step_times)
     engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
-    rejected = {i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.prompt_tokens, r.output_tokens))}
+    rejected = {i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.input_len, r.output_len))}
     records = Records.open(requests, rejected)
     come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
     log: list[Step] = []
@@ -395,7 +398,7 @@ def simulate(
         replicas=replicas,
         busy=tuple(e.busy for e in engines),
         steps=sum(e.step for e in engines),
-        prompt_tokens=sum(e.prompt_tokens for e in engines),
+        prefill_tokens=sum(e.prefill_tokens for e in engines),
         decode_tokens=sum(e.decode_tokens for e in engines),
         preemptions=sum(e.preemptions for e in engines),
         most_blocks=max(e.most_blocks for e in engines),
@@ -425,9 +428,9 @@ def _play(
         e = engines[place]
         if log is None:
             return e.play(now, until)
-        before = (e.prompt_tokens, e.decode_tokens)
+        before = (e.prefill_tokens, e.decode_tokens)
         duration = e.begin(now)
-        tokens = (e.prompt_tokens - before[0], e.decode_tokens - before[1])
+        tokens = (e.prefill_tokens - before[0], e.decode_tokens - before[1])
         log.append(Step(place, now, duration, len(e.running), len(e.waiting), e.limits.blocks - e.free, *tokens))
         return now + duration
 

@@ -34,8 +34,8 @@ def cp_times() -> dict[str, Any]:
     protocol = fabrics.protocol("nccl-ring-simple")
     return {
         "cp_start": protocol.base_latency,
-        "cp_node_step": protocol.scale_up_step,
-        "cp_network_step": protocol.scale_out_step,
+        "ring_node_step": protocol.scale_up_step,
+        "ring_network_step": protocol.scale_out_step,
     }
 
 

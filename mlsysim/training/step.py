@@ -498,7 +498,7 @@ _RATES: dict[str, tuple[str, ...]] = {
 _UNITS = {
     "layer_overhead": "s",
     "cp_start": "s",
-    "cp_node_step": "s",
-    "cp_network_step": "s",
+    "ring_node_step": "s",
+    "ring_network_step": "s",
     "optimizer_bytes": "byte",
 }

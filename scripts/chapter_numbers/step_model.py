@@ -30,7 +30,7 @@ def _alone(
     run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | str = "datasheet"
 ) -> tuple[StepModel, Batch]:
     m = step_model(deploy(run.model, "H100", tp=run.tp), rungs or Rungs(), known)
-    return m, Batch(decodes=1.0, context=run.prompt_tokens + run.output_tokens / 2)
+    return m, Batch(decodes=1.0, context=run.input_len + run.output_len / 2)
 
 
 def _vidur(device: str) -> float:

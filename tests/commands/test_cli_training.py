@@ -120,7 +120,7 @@ def test_memory_prints_the_solver(run: Any) -> None:
         "--tp 2",
         "--pp 2 --global-batch 4",
         "--task lora",
-        "--unfused-attention",
+        "--no-fused-attention",
         "--dropout",
     ],
 )

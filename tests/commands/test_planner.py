@@ -57,7 +57,7 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
 def test_the_best_plan_is_what_brute_force_finds(model: Model, batch: int) -> None:
     seq, micro = 2048, (1, 2)
     search = explore.plan(
-        model, SMALL, global_batch=batch, seq=seq, micro_batches=micro, shardings=TRIED, efficiencies="bound"
+        model, SMALL, global_batch=batch, seq=seq, micro_batch=micro, sharding=TRIED, efficiencies="bound"
     )
     plans = plans_one_by_one(model, SMALL, batch, seq, micro)
     assert len(plans) == len(search.rows)
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_an_error() -> None:
     with pytest.raises(InputError, match="none of"):
         search(capacity=1e6).best()
     with pytest.raises(InputError, match="zero9"):
-        search(shardings=("zero9",))
+        search(sharding=("zero9",))
     with pytest.raises(InputError, match="global_batch"):
         search(global_batch=0)
     with pytest.raises(InputError, match="not among"):
@@ -236,7 +236,7 @@ def test_limits_leave_only_what_they_allow() -> None:
 
 
 def test_sizes_that_no_column_holds_are_refused_at_once() -> None:
-    for wrong in ({"global_batch": 2**63}, {"seq": 2**63}, {"global_batch": 10**400}, {"micro_batches": (0,)}):
+    for wrong in ({"global_batch": 2**63}, {"seq": 2**63}, {"global_batch": 10**400}, {"micro_batch": (0,)}):
         with pytest.raises(InputError, match=r"plan search: \w+ = .* must be a whole number in \[1, "):
             search(**wrong)
     with pytest.raises(InputError, match="devices = an integer of"):
@@ -248,7 +248,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
     """Ring attention over four nodes no longer ties with four neighbours; the first plan stays inside the node."""
     found = explore.plan(
         "Llama-3.1-70B", catalog.cluster("DGX-H100", 64), global_batch=512, seq=8192,
-        efficiencies="calibrated", recomputes=("none",), shardings=("zero1", "fsdp"),
+        efficiencies="calibrated", recompute=("none",), sharding=("zero1", "fsdp"),
     )  # fmt: skip
     first = found.plan()
     assert first.tp * first.cp <= 8 and first.cp <= 4
@@ -267,7 +267,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
 def test_interleaving_is_offered_as_megatron_runs_it() -> None:
     """126 layers on 16 stages: in eight chunks of a layer, four of two or two of four, two layers short at the ends."""
     deep = Model("deep", layers=126, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
-    found = explore.possible_degrees(deep, devices=16, global_batch=32, seq=128, micro_batches=[1], only={"pp": (16,)})
+    found = explore.possible_degrees(deep, devices=16, global_batch=32, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert sorted(found["virtual_stages"]) == [1, 2, 4, 8]
-    few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batches=[1], only={"pp": (16,)})
+    few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert few["virtual_stages"].tolist() == [1]  # 24 micro-batches are no groups of 16

@@ -319,7 +319,7 @@ def test_every_hop_of_the_ring_hides_behind_one_block(cp: int, bandwidth: float)
     """Against an event simulation; with hops of another length no mean over the passes would agree."""
     machine = replace(MACHINE, intra_bandwidth=bandwidth, domain=1024)
     layout = Layout(8, 3 * 4096, cp=cp, attended=6144)
-    found = step(layout, BIG, machine, replace(REAL, cp_start=8e-6, cp_node_step=3e-6, cp_network_step=1.0))
+    found = step(layout, BIG, machine, replace(REAL, cp_start=8e-6, ring_node_step=3e-6, ring_network_step=1.0))
     block = 2 * 2 * 12288 / cp * 1024 / (0.8 * bandwidth)
     attend = 4 * 6144 * 4096 * (12288 / cp) / 0.4e15 / cp
     waits = _ring(cp, 11e-6 + block, attend) + _ring(cp, 11e-6 + 2 * block, 2.5 * attend)
@@ -329,7 +329,7 @@ def test_every_hop_of_the_ring_hides_behind_one_block(cp: int, bandwidth: float)
 @pytest.mark.independent
 def test_a_hop_over_a_boundary_leaves_by_one_adapter_and_a_gathering_by_all() -> None:
     """Sixteen ranks on two domains of eight: the ring's slowest hop has one device's share, the gathering eight of them."""
-    instant = replace(REAL, attention=1.0, cp_start=8e-6, cp_node_step=3e-6, cp_network_step=14e-6)
+    instant = replace(REAL, attention=1.0, cp_start=8e-6, ring_node_step=3e-6, ring_network_step=14e-6)
     work = replace(BIG, heads=1e-6)  # nothing to hide behind
     layout = Layout(8, 16384, cp=16, attended=8192)
     block = 2 * 2 * 1024 * 1024
@@ -374,7 +374,7 @@ def test_weights_and_keys_hide_once_on_the_same_links_and_both_on_others() -> No
 def test_both_ways_of_context_parallelism_as_arrays() -> None:
     """A vector of plans gives what its elements give, also where the ways differ from plan to plan."""
     cp, gather = np.array([1, 2, 8, 16, 16]), np.array([1.0, 0.0, 0.0, 1.0, 0.0])
-    eff = replace(REAL, cp_start=8e-6, cp_node_step=3e-6, cp_network_step=14e-6)
+    eff = replace(REAL, cp_start=8e-6, ring_node_step=3e-6, ring_network_step=14e-6)
     layout = Layout(8, 16384, cp=cp, cp_gather=gather, attended=8192)
     several = step(layout, BIG, MACHINE, eff).context_parallel
     single = [
@@ -433,7 +433,7 @@ def test_gathered_weights_show_when_the_link_is_slow() -> None:
 @pytest.mark.independent
 def test_a_gathering_over_many_devices_pays_for_its_steps() -> None:
     """128 ranks on 16 domains of eight: 15 of the 127 steps cross the network, in each of three passes of each layer."""
-    late = replace(REAL, cp_node_step=1e-3, cp_network_step=1e-2)
+    late = replace(REAL, ring_node_step=1e-3, ring_network_step=1e-2)
     layout = Layout(128, 4096, dp=128, weight_shards=128, optimizer_shards=128, attended=2048)
     slow = replace(MACHINE, inter_bandwidth=1e6)
     dense = replace(WORK, expert_params=0.0, active_expert_params=0.0, top_k=0)

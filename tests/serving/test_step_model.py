@@ -358,7 +358,7 @@ def test_synchronous_decoding_of_measured_runs() -> None:
     for run in serving_runs().values():
         if run.regime == "synchronous":
             m = model(run.model, tp=run.tp)
-            ours = m.time(Batch(decodes=1.0, context=run.prompt_tokens + run.output_tokens / 2))
+            ours = m.time(Batch(decodes=1.0, context=run.input_len + run.output_len / 2))
             errors.append(ours / run.mean("itl") - 1)
     assert len(errors) >= 8
     assert max(map(abs, errors)) < 0.08
@@ -597,9 +597,9 @@ def test_bad_input_is_named(bad: Any, says: str) -> None:
 def test_a_full_server_holds_every_stage_once() -> None:
     """199 requests of 1,000 and 200 tokens, one at each stage of its answer: one ends and one prompt comes in a step."""
     one_each = Batch.of(catalog.model("Llama-2-7B"), prefills=[(1000, 0)], decodes=[1000 + j for j in range(1, 200)])
-    mean = Batch.steady(places=199, prompt=1000, output=200)
+    mean = Batch.steady(concurrency=199, input_len=1000, output_len=200)
     assert (mean.decodes, mean.context) == (one_each.decodes, one_each.context)
     assert (mean.prefills, mean.prefill_tokens, mean.prefill_pairs) == (1, 1000, one_each.prefill_pairs)
     assert mean.tokens == one_each.tokens
     with pytest.raises(InputError, match=r"output = 1 is outside \[2, inf\)"):
-        Batch.steady(places=8, prompt=100, output=1)
+        Batch.steady(concurrency=8, input_len=100, output_len=1)

@@ -54,8 +54,8 @@ def search_published(
         seq=row.seq,
         precision=row.precision,
         efficiencies=efficiencies,
-        micro_batches=micro_batches,
-        shardings=SHARDINGS,
+        micro_batch=micro_batches,
+        sharding=SHARDINGS,
         sequence_parallel=plan.sequence_parallel,
     )
     shardings = _SIMPLER.get(plan.sharding, SHARDINGS)
