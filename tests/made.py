@@ -96,6 +96,19 @@ def bundle(shared: Path) -> None:
     once(shared, "bundle", make)
 
 
+def wheel(shared: Path) -> Path:
+    """Our wheel. Built before two processes could both find that it is missing."""
+
+    def make(file: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "scripts/build_lab.py", "--wheel"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        file.write_text(done.stdout.strip(), encoding="utf-8")
+
+    return Path(once(shared, "wheel", make).read_text(encoding="utf-8"))
+
+
 def book(shared: Path) -> Book:
     """The whole book, built without a single complaint, once per session."""
 

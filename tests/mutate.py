@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 Mutation = Mapping[str, Any]  # file, old, new, and tests: one target or a list, each a file or a test in a file
 MUTATIONS: dict[str, Mutation] = tomllib.loads((ROOT / "tests" / "mutations.toml").read_text(encoding="utf-8"))
-CPU_S = 300  # of a child: a mistake that makes a loop endless is noticed by this
+CPU_S, WALL_S = 300, 3000  # a child that takes more is killed, which counts as unnoticed
 # Of pytest's plugins a child needs one; loading what else is installed (nbval: Jupyter) takes longer than most tests.
 PLUGINS = ["-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider"]
 
@@ -85,7 +85,8 @@ def _child(mutation: Mutation, tests: Sequence[str], output: str) -> None:
     descriptor = os.open(output, os.O_WRONLY)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    signal.setitimer(signal.ITIMER_PROF, CPU_S)  # ends the child unless somebody handles it, and nobody does
+    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+    signal.alarm(WALL_S)
     code = 99
     try:
         if mutation:
