@@ -59,7 +59,9 @@ def run(path: Path, folder: Path) -> Executed:
     text = nbformat.writes(execute(copy, RECORD % str(found))) + "\n"
     recorded = json.loads(found.read_text(encoding="utf-8"))
     ran = [c for c in cleared.cells if c.cell_type == "code" and c.source.strip()]
-    assert [c.source for c in ran] == [source for source, _ in recorded["cells"]], "the cells that ran are not those here"
+    assert [c.source for c in ran] == [source for source, _ in recorded["cells"]], (
+        "the cells that ran are not those here"
+    )
     called = {c.id: set(labels) for c, (_, labels) in zip(ran, recorded["cells"], strict=True)}
     return Executed(text, called, recorded["cpu_s"])
 

@@ -157,7 +157,7 @@ def without_alternative_text(root: Path) -> str:
     text, n = re.subn(r'^\s*"#\| fig-alt:.*\n', "", path.read_text("utf-8"), count=1, flags=re.M)
     assert n == 1
     path.write_text(text, "utf-8")
-    return rf"{CHAPTERS[0]}\.qmd:\d+: \S+#fig-[\w-]+ has no fig-alt"
+    return rf"{CHAPTERS[0]}\.qmd:\d+: (?:\S+#fig-[\w-]+ has no fig-alt|figure \S+ has no alternative text)"
 
 
 def without_equation_label(root: Path) -> str:

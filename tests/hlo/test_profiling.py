@@ -262,7 +262,7 @@ def test_importing_the_estimator_does_not_import_jax() -> None:
     import subprocess
 
     code = "import sys, mlsysim.hlo.profiler.profiling; assert not {'jax', 'jaxlib', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 # Made-up data

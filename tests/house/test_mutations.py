@@ -71,7 +71,8 @@ def test_a_sample_of_planted_mistakes_is_noticed(
     assert code == 0, output
     cost = sum(cpu_s for *_, cpu_s in found.values())
     record_property(
-        "said", f"planted {len(found)} of {len(MUTATIONS)} mistakes, {cost:.0f} s; MLSYSIM_SEED={day} begins there again"
+        "said",
+        f"planted {len(found)} of {len(MUTATIONS)} mistakes, {cost:.0f} s; MLSYSIM_SEED={day} begins there again",
     )
     assert found
     assert {name: output for name, (code, output, _) in found.items() if code != 1 or "failed" not in output} == {}
