@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from support import ROOT
+from support import NIGHTLY, ROOT
 
-NIGHTLY = bool(os.environ.get("MLSYSIM_NIGHTLY"))  # `make nightly`: what `make test` samples, in full
 LONG = ("slow", "browser", "sandbox", "colab")
 
 settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100 if NIGHTLY else 25)

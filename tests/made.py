@@ -1,6 +1,7 @@
 """What many tests look at and few may pay for: the built book and the executed notebooks, each made once per session."""
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,19 @@ def executed(path: Path, shared: Path) -> Executed:
     folder = once(shared, f"run-{path.stem}", make)
     text, called, cpu_s = json.loads((folder / "executed.json").read_text(encoding="utf-8"))
     return Executed(text, {cell: set(labels) for cell, labels in called.items()}, cpu_s)
+
+
+def left_out(shared: Path, cases: Path) -> Any:
+    """The calibrated score of a case file with each group left out of the fit once: every group is one fit."""
+
+    def make(file: Path) -> None:
+        from mlsysim.validation import scoring
+        from mlsysim.validation.cases import read_cases
+
+        report = scoring.score(read_cases(cases), "calibrated", leave_one_group_out=True)
+        file.write_bytes(pickle.dumps(report))
+
+    return pickle.loads(once(shared, f"left-out-{cases.name}", make).read_bytes())
 
 
 class Book(NamedTuple):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+NIGHTLY = bool(os.environ.get("MLSYSIM_NIGHTLY"))  # `make nightly`: what `make test` samples, in full
 
 _HLO = (ROOT / "tests" / "data" / "hlo", ROOT / "mlsysim" / "hlo" / "samples")
 PROGRAMS = {p.stem: p for folder in _HLO for p in sorted(folder.glob("*.json"))}  # in JSON, those of the package too

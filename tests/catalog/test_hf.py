@@ -465,6 +465,7 @@ def test_any_json_value_gives_a_model_or_an_input_error(value: Any) -> None:
     assert len(message) < 600
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(CONFIGS)), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3), st.data())
 def test_a_damaged_config_gives_a_model_or_an_input_error(name: str, damage: Config, data: st.DataObject) -> None:

@@ -215,6 +215,7 @@ def test_threads_must_exist_and_come_first() -> None:
     assert "comes too late" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_small_transformer_attends_as_the_formula_says() -> None:
     """Its last token's logits are those of a pass over the whole prompt, whether or not the cache did the first part."""
     np = pytest.importorskip("numpy")
