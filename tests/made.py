@@ -1,4 +1,7 @@
-"""What many tests look at and few may pay for: the built book and the executed notebooks, each made once per session."""
+"""What many tests look at and few may pay for, each made once per session: the built book, executed notebooks, fits.
+
+Heavy imports stand in the functions, since a child with a planted mistake imports this too.
+"""
 
 import json
 import pickle
@@ -7,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nbformat
 from support import ROOT, once
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -47,6 +49,7 @@ class Executed(NamedTuple):
 
 def run(path: Path, folder: Path) -> Executed:
     """Run a notebook of which ``folder`` gets a copy."""
+    import nbformat
     from run_notebooks import execute
 
     folder.mkdir()
