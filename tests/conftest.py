@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from support import NIGHTLY, ROOT
 
+collect_ignore_glob = ["*conftest.py", "*export_steps.py"]  # no examples in them, and both cost something to import
 LONG = ("slow", "browser", "sandbox", "colab")
 
 settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100 if NIGHTLY else 25)
