@@ -76,6 +76,7 @@ def test_a_server_beyond_saturation_never_rests() -> None:
     assert late.queue_s == pytest.approx(predicted, rel=0.15)
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("rho", [0.3, 0.6, 0.85])
 def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
