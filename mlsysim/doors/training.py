@@ -114,7 +114,7 @@ class Trained(Result):
     @cached_property
     def remedies(self) -> tuple[str, ...]:
         """What would fit: another plan, more nodes, shorter sequences."""
-        return tuple(_remedies(self.question))
+        return tuple(remedies_of(self.question))
 
     def summary(self) -> Sequence[str]:
         q, step = self.question, self.step
@@ -251,7 +251,7 @@ def _short(old: Trained, new: Trained) -> str:
     return f"{shown(new.step.time, 's')} a step, time x{per_token:.2f}, cost x{money:.2f}"
 
 
-def _remedies(q: Question) -> Iterator[str]:
+def remedies_of(q: Question) -> Iterator[str]:
     """What would fit, from memory alone."""
     if q.plan is not None or q.degrees or q.limits:
         freed = replace(q, plan=None, degrees={}, limits={})

@@ -1,0 +1,160 @@
+"""``mlsysim.plan``: the plan search with names, and what would fit where nothing does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mlsysim import catalog, units
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node
+from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, described, networked, remedies_of, whole
+from mlsysim.doors.words import Assumed, wrapped
+from mlsysim.efficiencies import DEFAULT, said
+from mlsysim.errors import unknown_name
+from mlsysim.explore import PlanSearch
+from mlsysim.explore import plan as search
+from mlsysim.results import Result
+from mlsysim.training import Efficiencies
+
+
+OPTIONS = (
+    *("micro_batches", "shardings", "recomputes", "only", "most", "sequence_parallel", "capacity"),
+    *("price_per_device_second", "store", "client", "chunk"),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Planned(PlanSearch, Result):
+    """What :func:`plan` returns: a ``PlanSearch`` that knows what was assumed, and what would fit where nothing does."""
+
+    question: Question | None = None
+    assumed: tuple[str, ...] = ()
+
+    __repr__ = Result.__repr__
+    __str__ = Result.__repr__
+
+    @property
+    def answered(self) -> bool:
+        return self.fits
+
+    @cached_property
+    def remedies(self) -> tuple[str, ...]:
+        """What would fit: more nodes, shorter sequences, larger devices."""
+        return () if self.question is None else tuple(remedies_of(self.question))
+
+    def summary(self) -> Sequence[str]:
+        where = f"{self.model.name} on {catalog.where(self.cluster)}"
+        tried = f"{len(self.rows):,} plans"
+        rates = said(self.efficiencies.name, self.efficiencies.source)
+        if not self.fits:
+            return wrapped([*self.refusal(), rates, *self.assumed])
+        row = self.best().row(0)
+        known = self.interval()
+        spread = "" if known is None else " ({} to {})".format(*(units.format(float(e), "s", 3) for e in known.ends))
+        first = f"{where}: {units.format(row['time'], 's', 3)} a step{spread} by {described(self.plan())}"
+        text = str(self.explain(3)).split("\n")
+        head = wrapped([first, f"{tried}, {len(self.fitting):,} fit into {units.format(self.capacity, 'byte')} a device"])
+        shown = [line if len(line) < 99 else f"{line[:97]}…" for line in (text[0], *text[2:])]
+        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:4])
+        tail = [f"first: {self.why_first()}", self.caution(3), f"the others lose by: {lost}", rates, *self.assumed]
+        return [*head, *shown, *wrapped(tail)]
+
+    def refusal(self) -> list[str]:
+        """That nothing fits, and what would, in lines."""
+        least = self.rows.smallest("memory").row(0)["memory"]
+        have = units.format(self.capacity, "byte")
+        where = f"{self.model.name} on {catalog.where(self.cluster)}"
+        return [
+            f"DOES NOT FIT: {where}: none of {len(self.rows):,} plans; the smallest needs {units.format(least, 'byte')} of {have}",
+            *(f"  would fit: {line}" for line in self.remedies),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON: the first five plans, and how many there were."""
+        best = self.best(5).to_dict() if self.fits else {}
+        known = self.interval() if self.fits else None
+        return {
+            "model": self.model.name,
+            "devices": self.cluster.devices,
+            "global_batch": self.global_batch,
+            "seq": self.seq,
+            "efficiencies": self.efficiencies.name,
+            "tried": len(self.rows),
+            "fitting": len(self.fitting),
+            "capacity_bytes": self.capacity,
+            "fits": self.fits,
+            "would_fit": [] if self.fits else list(self.remedies),
+            "best": best,
+            "interval_s": None if known is None else list(known.ends),
+            "losers": self.losers() if self.fits else {},
+            "assumed": list(self.assumed),
+        }
+
+
+def plan(
+    model: Model | str,
+    cluster: Device | Node | Cluster | Machines | str,
+    *,
+    global_batch: int | None = None,
+    seq: int | None = None,
+    precision: str | None = None,
+    efficiencies: Efficiencies | str = DEFAULT,
+    **options: Any,
+) -> Planned:
+    """Every way to split a model over a cluster: the fastest that fit, and why the others lose.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    cluster : str, Cluster or Node
+        What ``catalog.where`` reads, with a number: ``"8 x DGX-H100"``, ``"64 H100"``, ``"DGX-H100"``.
+    global_batch, seq : int, 1, optional
+        Sequences per step and tokens per sequence; what is assumed otherwise is printed.
+    precision, efficiencies : optional
+        As in :func:`mlsysim.train`.
+    **options
+        Of ``explore.plan``: ``micro_batches``, ``shardings``, ``recomputes``, ``only``, ``most``, ``sequence_parallel``,
+        ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
+
+    Returns
+    -------
+    Planned
+        A ``PlanSearch``: ``best()``, ``plan()``, ``front()``, ``rank(plan)``, ``why(plan)``, ``losers()``, ``explain()``; printed, it
+        is the answer. Where nothing fits ``fits`` is False and ``remedies`` says what would.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; nothing divides; an unknown name, with the nearest ones.
+
+    >>> p = plan("Llama-3.1-8B", "DGX-H100", global_batch=64, seq=4096)
+    >>> p.fits, p.plan().devices
+    (True, 8)
+    """
+    taken = Assumed()
+    m, machines = catalog.model(model), networked(catalog.where(cluster), taken)
+    seq = whole("seq", taken.take("seq", seq, min(SEQ, m.learned_positions or SEQ)))
+    batch = whole("global_batch", taken.take("global_batch", global_batch, default_batch(machines.devices, seq)))
+    precision = taken.take("precision", precision, PRECISION)
+    for name in options:
+        if name not in OPTIONS:
+            raise unknown_name("option of plan", name, OPTIONS)
+    found = search(m, machines, global_batch=batch, seq=seq, precision=precision, efficiencies=efficiencies, **options)
+    question = Question(
+        model=m,
+        machines=machines,
+        global_batch=batch,
+        seq=seq,
+        tokens=None,
+        plan=None,
+        degrees={},
+        limits={},
+        precision=precision,
+        efficiencies=efficiencies,
+        rent=None,
+        pue=1.0,
+        options={},
+    )
+    values = {name: getattr(found, name) for name in PlanSearch.__dataclass_fields__}
+    return Planned(**values, question=question, assumed=taken.lines)
