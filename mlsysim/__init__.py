@@ -6,7 +6,7 @@ Everything is in SI units (byte, FLOP, second, watt, joule, token, USD). Submodu
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsysim import _renamed
 
