@@ -79,7 +79,7 @@ class Shown:
         first, *rest = fitted(self._lines()).split("\n")
         text = f"<p><strong>{escape(first)}</strong></p>" + (f"<pre>{escape(chr(10).join(rest))}</pre>" if rest else "")
         chart = self.chart()
-        picture = "" if chart is None else chart.svg().replace(' width="600"', ' width="420"', 1)
+        picture = "" if chart is None else chart.small.svg().replace(' width="600"', ' width="420"', 1)
         return f"<div>{text}{picture}</div>"
 
 

@@ -1,8 +1,10 @@
 """Sourced facts: devices, model shapes, networks, grids, prices and efficiency presets. Every field knows its source, its place there and what was changed.
 
-Users add their own devices with :func:`load_devices`; nothing here ever falls back to another value.
+Your own entries come with :func:`add` and :func:`define` and are found by name afterwards; nothing here ever falls back to
+another value.
 """
 
+from mlsysim.catalog.adding import add, define
 from mlsysim.catalog.convnets import Convnet, convnet, convnets
 from mlsysim.catalog.fabrics import (
     Cluster,
@@ -21,6 +23,7 @@ from mlsysim.catalog.fabrics import (
 )
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
 from mlsysim.catalog.hf import from_hf_config
+from mlsysim.catalog.kept import forget, own
 from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
 from mlsysim.catalog.places import (
     Facility,
@@ -55,13 +58,16 @@ __all__ = [
     "Sourced",
     "Target",
     "Trace",
+    "add",
     "cluster",
     "convnet",
     "convnets",
+    "define",
     "device",
     "devices",
     "facilities",
     "facility",
+    "forget",
     "from_hf_config",
     "grid",
     "grids",
@@ -80,6 +86,7 @@ __all__ = [
     "node",
     "nodes",
     "nodes_with",
+    "own",
     "preset",
     "presets",
     "price",

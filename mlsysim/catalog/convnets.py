@@ -7,7 +7,7 @@ from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mlsysim.catalog.entries import fold
+from mlsysim.catalog.kept import fold
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import unknown_name
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from mlsysim.catalog.kept import fold
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
@@ -90,11 +91,6 @@ def shipped(place: str, make: Callable[[str, Any, str], Kind]) -> Mapping[str, K
     """All entries of a file that the package ships under ``mlsysim/catalog``."""
     with as_file(files("mlsysim.catalog") / place) as path:
         return MappingProxyType(load(path, make))
-
-
-def fold(name: str) -> str:
-    """A name as compared: case, blanks and underscores do not count."""
-    return name.casefold().replace("_", "-").replace(" ", "-")
 
 
 def find(kind: str, name: Any, entries: Mapping[str, Kind], hint: str = "") -> Kind:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog import entries, hardware
+from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry
 from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError
@@ -222,7 +222,8 @@ def _parts(name: str, raw: Any, file: str, table: str) -> entries.Parts:
     return found
 
 
-def _link(name: str, raw: Any, file: str) -> Link:
+def read_link(name: str, raw: Any, file: str) -> Link:
+    """A link from its table; errors name file, entry and field."""
     text, aliases, fields = _parts(name, raw, file, "links")
     entries.choice(text["kind"], _KINDS, "kind", f"{file}: {name[:60]}")
     return Link(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
@@ -234,7 +235,8 @@ def _protocol(name: str, raw: Any, file: str) -> Protocol:
     return Protocol(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
 
 
-def _node(name: str, raw: Any, file: str) -> Node:
+def read_node(name: str, raw: Any, file: str) -> Node:
+    """A node from its table; errors name file, entry and field."""
     text, aliases, fields = _parts(name, raw, file, "nodes")
     return Node(
         name=name,
@@ -256,7 +258,7 @@ def load_links(path: str | Path) -> dict[str, Link]:
     InputError
         Naming the file, the entry and the field, and how to mend it.
     """
-    return entries.load(Path(path), _link)
+    return entries.load(Path(path), read_link)
 
 
 def load_nodes(path: str | Path) -> dict[str, Node]:
@@ -267,27 +269,35 @@ def load_nodes(path: str | Path) -> dict[str, Node]:
     InputError, UnknownNameError
         Naming the file, the entry and the field, and how to mend it.
     """
-    return entries.load(Path(path), _node)
+    return entries.load(Path(path), read_node)
 
 
-@cache
 def links() -> Mapping[str, Link]:
     """Every link of the catalogue, by name.
 
     >>> links()["NVLink-4"].bandwidth / 1e9
     450.0
     """
-    return entries.shipped("networks/links.toml", _link)
+    return kept.joined("link", _links())
 
 
 @cache
+def _links() -> Mapping[str, Link]:
+    return entries.shipped("networks/links.toml", read_link)
+
+
 def nodes() -> Mapping[str, Node]:
     """Every node of the catalogue, by name.
 
     >>> nodes()["GB200-NVL72"].domain
     72
     """
-    return entries.shipped("networks/nodes.toml", _node)
+    return kept.joined("node", _nodes())
+
+
+@cache
+def _nodes() -> Mapping[str, Node]:
+    return entries.shipped("networks/nodes.toml", read_node)
 
 
 @cache

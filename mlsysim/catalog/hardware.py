@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim import units
+from mlsysim.catalog import kept
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
@@ -160,7 +161,8 @@ def _text(raw: Mapping[str, Any], key: str, where: str) -> str:
     return value
 
 
-def _device(name: str, raw: Any, file: str) -> Device:
+def read_device(name: str, raw: Any, file: str) -> Device:
+    """A device from its table; errors name file, device and field."""
     where = f"{file}: {name[:60]}"
     if not isinstance(raw, Mapping):
         raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
@@ -208,7 +210,7 @@ def load_devices(path: str | Path) -> dict[str, Device]:
         Naming the file, the device and the field, and how to mend it.
     """
     path = Path(path)
-    entries = {name: _device(name, raw, path.name) for name, raw in read_toml(path).items()}
+    entries = {name: read_device(name, raw, path.name) for name, raw in read_toml(path).items()}
     if not entries:
         raise InputError(f'{path.name}: holds no device; start one with ["My-Accelerator"]')
     return entries
@@ -221,12 +223,8 @@ def _catalogue() -> tuple[Mapping[str, Device], Mapping[str, str]]:
     with as_file(files("mlsysim.catalog") / "devices") as folder:
         for path in sorted(folder.glob("*.toml")):
             entries |= load_devices(path)
-    index = {_fold(key): d.name for d in entries.values() for key in (d.name, *d.aliases)}
+    index = {kept.fold(key): d.name for d in entries.values() for key in (d.name, *d.aliases)}
     return MappingProxyType(entries), MappingProxyType(index)
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "-").replace(" ", "-")
 
 
 def devices() -> Mapping[str, Device]:
@@ -235,7 +233,7 @@ def devices() -> Mapping[str, Device]:
     >>> devices()["H100-SXM5-80GB"].vendor
     'NVIDIA'
     """
-    return _catalogue()[0]
+    return kept.joined("device", _catalogue()[0])
 
 
 def device(name: "str | Device") -> Device:
@@ -256,13 +254,15 @@ def device(name: "str | Device") -> Device:
     """
     if isinstance(name, Device):
         return name
+    if (mine := kept.find("device", name)) is not None:
+        return mine  # type: ignore[no-any-return]
     entries, index = _catalogue()
-    if not isinstance(name, str) or _fold(name) not in index:
+    if not isinstance(name, str) or kept.fold(name) not in index:
         raise unknown_name(
             "device",
             name,
-            entries,
-            "'mlsysim devices' lists them; a TOML file of yours can add one",
+            devices(),
+            "'mlsysim devices' lists them; catalog.define adds one of yours",
             (a for d in entries.values() for a in d.aliases),
         )
-    return entries[index[_fold(name)]]
+    return entries[index[kept.fold(name)]]

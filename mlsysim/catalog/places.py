@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog import entries
+from mlsysim.catalog import entries, kept
 from mlsysim.catalog.entries import Entry
 from mlsysim.errors import InputError
 
@@ -64,14 +64,16 @@ _GRID = {"year": "1", "carbon_intensity": "kg/J", "residual_intensity": "kg/J", 
 _FACILITY = {"pue": "1", "wue": "L/J"}
 
 
-def _grid(name: str, raw: Any, file: str) -> Grid:
+def read_grid(name: str, raw: Any, file: str) -> Grid:
+    """A grid from its table; errors name file, entry and field."""
     needed = ("kind", "year", "carbon_intensity")
     text, aliases, fields = entries.parts(name, raw, file, "grids", _GRID, ("kind", "notes"), needed, ("year",))
     entries.choice(text["kind"], GRID_KINDS, "kind", f"{file}: {name[:60]}")
     return Grid(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
 
 
-def _facility(name: str, raw: Any, file: str) -> Facility:
+def read_facility(name: str, raw: Any, file: str) -> Facility:
+    """A facility from its table; errors name file, entry and field."""
     text, aliases, fields = entries.parts(name, raw, file, "facilities", _FACILITY, ("notes",), ())
     if "pue" in fields and fields["pue"].value < 1:
         raise InputError(
@@ -89,7 +91,7 @@ def load_grids(path: str | Path) -> dict[str, Grid]:
     InputError
         Naming the file, the entry and the field, and how to mend it.
     """
-    return entries.load(Path(path), _grid)
+    return entries.load(Path(path), read_grid)
 
 
 def load_facilities(path: str | Path) -> dict[str, Facility]:
@@ -100,27 +102,35 @@ def load_facilities(path: str | Path) -> dict[str, Facility]:
     InputError
         Naming the file, the entry and the field, and how to mend it.
     """
-    return entries.load(Path(path), _facility)
+    return entries.load(Path(path), read_facility)
 
 
-@cache
 def grids() -> Mapping[str, Grid]:
     """Every grid and every source of electricity of the catalogue, by name.
 
     >>> grids()["Poland"].year
     2023
     """
-    return entries.shipped("sites/grids.toml", _grid)
+    return kept.joined("grid", _grids())
 
 
 @cache
+def _grids() -> Mapping[str, Grid]:
+    return entries.shipped("sites/grids.toml", read_grid)
+
+
 def facilities() -> Mapping[str, Facility]:
     """Every facility of the catalogue, by name.
 
     >>> facilities()["industry-2023"].pue
     1.58
     """
-    return entries.shipped("sites/facilities.toml", _facility)
+    return kept.joined("facility", _facilities())
+
+
+@cache
+def _facilities() -> Mapping[str, Facility]:
+    return entries.shipped("sites/facilities.toml", read_facility)
 
 
 def grid(name: str | Grid) -> Grid:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog import entries, hardware
+from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry
 from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError, UnknownNameError
@@ -51,7 +51,8 @@ class Price(Entry):
         return self._value(name)
 
 
-def _price(name: str, raw: Any, file: str) -> Price:
+def read_price(name: str, raw: Any, file: str) -> Price:
+    """A price from its table; errors name file, entry and field."""
     where = f"{file}: {name[:60]}"
     text, aliases, fields = entries.parts(
         name, raw, file, "prices", _FIELDS, ("kind", "date", "item", "notes"), ("kind", "date")
@@ -72,17 +73,21 @@ def load_prices(path: str | Path) -> dict[str, Price]:
     InputError, UnknownNameError
         Naming the file, the entry and the field, and how to mend it; a price of 0 is refused.
     """
-    return entries.load(Path(path), _price)
+    return entries.load(Path(path), read_price)
 
 
-@cache
 def prices() -> Mapping[str, Price]:
     """Every price of the catalogue, by name.
 
     >>> prices()["H100-purchase-2023-low"].value
     25000.0
     """
-    return entries.shipped("sites/prices.toml", _price)
+    return kept.joined("price", _prices())
+
+
+@cache
+def _prices() -> Mapping[str, Price]:
+    return entries.shipped("sites/prices.toml", read_price)
 
 
 def price(name: str | Price) -> Price:

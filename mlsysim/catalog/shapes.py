@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import all_true
+from mlsysim.catalog import kept
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 
@@ -141,7 +142,8 @@ def check_shape(m: Model) -> None:
     need((m.n_windowed_layers > 0) == (m.attn_window > 0), "attn_window", "needs n_windowed_layers, and the reverse")
 
 
-def _model(name: str, raw: Any, file: str) -> Model:
+def read_model(name: str, raw: Any, file: str) -> Model:
+    """A model from its table; errors name file, model and field."""
     where = f"{file}: {name[:60]}"
     if not isinstance(raw, Mapping):
         raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
@@ -175,7 +177,7 @@ def load_models(path: str | Path) -> dict[str, Model]:
         Naming the file, the model and the field, and how to mend it.
     """
     path = Path(path)
-    return {name: _model(name, raw, path.name) for name, raw in read_toml(path).items()}
+    return {name: read_model(name, raw, path.name) for name, raw in read_toml(path).items()}
 
 
 @cache
@@ -184,17 +186,13 @@ def _catalogue() -> tuple[Mapping[str, Model], Mapping[str, str]]:
     with as_file(files("mlsysim.catalog") / "models") as folder:
         for path in sorted(folder.glob("*.toml")):
             entries |= load_models(path)
-    index = {_fold(key): m.name for m in entries.values() for key in (m.name, *m.aliases)}
+    index = {kept.fold(key): m.name for m in entries.values() for key in (m.name, *m.aliases)}
     return MappingProxyType(entries), MappingProxyType(index)
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "-").replace(" ", "-")
 
 
 def models() -> Mapping[str, Model]:
     """Every model of the catalogue, by canonical name."""
-    return _catalogue()[0]
+    return kept.joined("model", _catalogue()[0])
 
 
 def model(name: "str | Model") -> Model:
@@ -207,8 +205,10 @@ def model(name: "str | Model") -> Model:
     """
     if isinstance(name, Model):
         return name
+    if (mine := kept.find("model", name)) is not None:
+        return mine  # type: ignore[no-any-return]
     entries, index = _catalogue()
-    if not isinstance(name, str) or _fold(name) not in index:
+    if not isinstance(name, str) or kept.fold(name) not in index:
         aliases = (a for m in entries.values() for a in m.aliases)
-        raise unknown_name("model", name, entries, "a Hugging Face config.json can stand in for it", aliases)
-    return entries[index[_fold(name)]]
+        raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", aliases)
+    return entries[index[kept.fold(name)]]

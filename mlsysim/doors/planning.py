@@ -1,6 +1,5 @@
 """``mlsysim.plan``: the plan search with names, and what would fit where nothing does."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +12,6 @@ from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.errors import unknown_name
 from mlsysim.explore import PlanSearch
 from mlsysim.explore import plan as search
-from mlsysim.results import Result
 from mlsysim.training import Efficiencies
 
 
@@ -24,14 +22,11 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Planned(PlanSearch, Result):
+class Planned(PlanSearch):
     """What :func:`plan` returns: a ``PlanSearch`` that knows what was assumed, and what would fit where nothing does."""
 
     question: Question | None = None
     assumed: tuple[str, ...] = ()
-
-    __repr__ = Result.__repr__
-    __str__ = Result.__repr__
 
     @property
     def answered(self) -> bool:
@@ -42,22 +37,11 @@ class Planned(PlanSearch, Result):
         """What would fit: more nodes, shorter sequences, larger devices."""
         return () if self.question is None else tuple(remedies_of(self.question))
 
-    def summary(self) -> Sequence[str]:
-        where = f"{self.model.name} on {catalog.where(self.cluster)}"
-        tried = f"{len(self.rows):,} plans"
-        rates = said(self.efficiencies.name, self.efficiencies.source)
+    def summary(self) -> list[str]:
+        """The search's own summary, with what was assumed; where nothing fits, that, and what would."""
         if not self.fits:
-            return wrapped([*self.refusal(), rates, *self.assumed])
-        row = self.best().row(0)
-        known = self.interval()
-        spread = "" if known is None else " ({} to {})".format(*(units.format(float(e), "s", 3) for e in known.ends))
-        first = f"{where}: {units.format(row['time'], 's', 3)} a step{spread} by {described(self.plan())}"
-        text = str(self.explain(3)).split("\n")
-        head = wrapped([first, f"{tried}, {len(self.fitting):,} fit into {units.format(self.capacity, 'byte')} a device"])
-        shown = [line if len(line) < 99 else f"{line[:97]}…" for line in (text[0], *text[2:])]
-        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:4])
-        tail = [f"first: {self.why_first()}", self.caution(3), f"the others lose by: {lost}", rates, *self.assumed]
-        return [*head, *shown, *wrapped(tail)]
+            return wrapped([*self.refusal(), said(self.efficiencies.name, self.efficiencies.source), *self.assumed])
+        return [*super().summary(), *wrapped(self.assumed)]
 
     def refusal(self) -> list[str]:
         """That nothing fits, and what would, in lines."""
@@ -70,25 +54,9 @@ class Planned(PlanSearch, Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON: the first five plans, and how many there were."""
-        best = self.best(5).to_dict() if self.fits else {}
-        known = self.interval() if self.fits else None
-        return {
-            "model": self.model.name,
-            "devices": self.cluster.devices,
-            "global_batch": self.global_batch,
-            "seq": self.seq,
-            "efficiencies": self.efficiencies.name,
-            "tried": len(self.rows),
-            "fitting": len(self.fitting),
-            "capacity_bytes": self.capacity,
-            "fits": self.fits,
-            "would_fit": [] if self.fits else list(self.remedies),
-            "best": best,
-            "interval_s": None if known is None else list(known.ends),
-            "losers": self.losers() if self.fits else {},
-            "assumed": list(self.assumed),
-        }
+        """The job, how many plans there are, the ten best of them, and what would fit where none does."""
+        more = {"fits": self.fits, "would_fit": [] if self.fits else list(self.remedies), "assumed": list(self.assumed)}
+        return super().to_dict() | more
 
 
 def plan(

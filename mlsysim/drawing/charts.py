@@ -79,7 +79,7 @@ class Chart(Drawing):
         axes.set_ylabel(self.y_label)
         if self.title:
             axes.set_title(self.title, fontsize=10)
-        if self.lines or self.marks:
+        if any(series.label for series in (*self.lines, *self.marks)):
             axes.legend(fontsize=8)
 
 

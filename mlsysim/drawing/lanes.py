@@ -18,6 +18,24 @@ class Span(NamedTuple):
     kind: str = ""
 
 
+def joined(spans: Sequence[Span]) -> list[Span]:
+    """Spans of one kind that follow each other in a lane without a gap, as one: what is too many to see apart.
+
+    >>> joined([Span("a", 0.0, 1.0), Span("b", 0.0, 1.0), Span("a", 1.0, 2.0)])
+    [Span(lane='a', start=0.0, end=2.0, kind=''), Span(lane='b', start=0.0, end=1.0, kind='')]
+    """
+    last: dict[tuple[str, str], int] = {}
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda s: s.start):
+        at = last.get((span.lane, span.kind))
+        if at is not None and span.start <= found[at].end * (1 + 1e-9):
+            found[at] = found[at]._replace(end=max(found[at].end, span.end))
+        else:
+            last[span.lane, span.kind] = len(found)
+            found.append(span)
+    return found
+
+
 @dataclass(frozen=True)
 class Lanes(Drawing):
     """Rows of spans on one axis of time."""

@@ -55,6 +55,11 @@ class Drawing:
         """Inches, at :data:`WIDTH` inches wide."""
         return HEIGHT
 
+    @property
+    def small(self) -> "Drawing":
+        """What stands beside a few lines of text: of several panels the first."""
+        return self
+
     def svg(self) -> str:
         """The drawing as a self-contained SVG."""
         raise NotImplementedError
@@ -98,6 +103,10 @@ class Panels(Drawing):
     @property
     def height(self) -> float:
         return sum(part.height for part in self.parts)
+
+    @property
+    def small(self) -> Drawing:
+        return self.parts[0]
 
     def svg(self) -> str:
         inner, y = [], 0.0

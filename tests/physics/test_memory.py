@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mlsysim import catalog, memory, transformer
 from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.validation.measured import measurements
+from mlsysim.validation import measurements
 from mlsysim.validation.measured.memory_checks import memory_check, memory_checks
 
 SIZE = st.integers(1, 512)

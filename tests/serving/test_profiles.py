@@ -210,7 +210,7 @@ def test_quartiles_and_spread() -> None:
 def test_threads_must_exist_and_come_first() -> None:
     with pytest.raises(InputError, match="the processors of this machine"):
         microbench.use_threads(10_000)
-    code = "import numpy, os\nos.environ.pop('OMP_NUM_THREADS', 0)\nfrom mlsysim.serving_steps import microbench\nmicrobench.use_threads(1)"
+    code = "import numpy, os\nos.environ.pop('OMP_NUM_THREADS', 0)\nfrom mlsysim.serving_steps.measuring import microbench\nmicrobench.use_threads(1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "comes too late" in done.stderr
 
