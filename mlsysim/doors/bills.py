@@ -89,7 +89,11 @@ class Bill:
                 money += f"; others asked {rates[0]:.3g}" + (f" to {rates[-1]:.3g}" if len(rates) > 1 else "")
         if self.power is not None:
             total = f"{self.power * time / units.MWh:.4g} MWh in all, " if time is not None else ""
-            per = "" if self.energy_per_token is None else f", {self.energy_per_token * _MILLION / units.kWh:.3g} kWh per million {of}"
+            per = (
+                ""
+                if self.energy_per_token is None
+                else f", {self.energy_per_token * _MILLION / units.kWh:.3g} kWh per million {of}"
+            )
             power = f"energy: at most {total}{units.format(self.power, 'W')}{per} (thermal design power, PUE {self.pue:g}, no hosts)"
         return money, power
 

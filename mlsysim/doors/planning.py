@@ -6,14 +6,13 @@ from typing import Any
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
-from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, described, networked, remedies_of, whole
+from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
 from mlsysim.doors.words import Assumed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.errors import unknown_name
 from mlsysim.explore import PlanSearch
 from mlsysim.explore import plan as search
 from mlsysim.training import Efficiencies
-
 
 OPTIONS = (
     *("micro_batches", "shardings", "recomputes", "only", "most", "sequence_parallel", "capacity"),

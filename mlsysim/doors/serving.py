@@ -349,9 +349,7 @@ def _replica(q: Question, d: Deployment, factor: float) -> Replica:
         variation=q.output_variation,
         prompt_variation=q.prompt_variation,
     )
-    made = replace(
-        made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times)
-    )
+    made = replace(made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times))
     itl = q.slo.itl if q.slo is not None else None
     pace = made.slots if itl is None else made.batch_in_pace(itl)
     return made.with_slots(max(1, pace))
@@ -454,7 +452,9 @@ def _answer(q: Question, factor: float = 1.0, assumed: tuple[str, ...] = ()) -> 
         if held and not q.sized:
             break
     if not tried:
-        raise InputError(f"serve: tp = {q.tp}, pp = {q.pp} cannot split {q.model.name}; leave them out to have them chosen")
+        raise InputError(
+            f"serve: tp = {q.tp}, pp = {q.pp} cannot split {q.model.name}; leave them out to have them chosen"
+        )
     good = [o for o in tried if not o.refusal]
     kept = tuple(tried)
     if good and q.slo is not None and q.rate is None:
@@ -507,9 +507,16 @@ def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
 def _remedies(q: Question) -> Iterator[str]:
     """What would fit: computed from the memory alone, so a network that nobody named costs nothing."""
     d, tokens = q.device, q.input_len + q.output_len
-    anywhere = replace(q, machines=Machines(d), tp=None, pp=None, inter_bandwidth=q.inter_bandwidth or d.memory_bandwidth)
+    anywhere = replace(
+        q, machines=Machines(d), tp=None, pp=None, inter_bandwidth=q.inter_bandwidth or d.memory_bandwidth
+    )
     sizes = sorted(
-        {(tp * pp, pp, tp) for tp in (2**k for k in range(7)) for pp in (2**k for k in range(7)) if tp <= max(8, _domain(q))}
+        {
+            (tp * pp, pp, tp)
+            for tp in (2**k for k in range(7))
+            for pp in (2**k for k in range(7))
+            if tp <= max(8, _domain(q))
+        }
     )
     for size, pp, tp in sizes:
         if size > 1 and splits(q.model, tp, pp) and not _room(q, _deployed(anywhere, tp, pp)):
@@ -517,7 +524,11 @@ def _remedies(q: Question) -> Iterator[str]:
             yield f"{size} x {d.name} ({layout}), the fewest"
             break
     for precision, weights in ((NARROWER.get(q.precision), None), (q.precision, "int4-g128")):
-        if precision is None or not d.has(f"peak_flops.{precision}") or (precision, weights) == (q.precision, q.weights):
+        if (
+            precision is None
+            or not d.has(f"peak_flops.{precision}")
+            or (precision, weights) == (q.precision, q.weights)
+        ):
             continue
         found = _answer_fits(replace(q, precision=precision, weights=weights))
         if found is not None:
@@ -648,7 +659,9 @@ def serve(
     False
     """
     if slo is not None and not isinstance(slo, SLO):
-        raise InputError(f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)")
+        raise InputError(
+            f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
+        )
     taken = Assumed()
     m, machines = catalog.model(model), catalog.where(device)
     known = default_precision(machines.device)
@@ -676,7 +689,9 @@ def serve(
         prompt_variation=prompt_variation,
     )
     if q.sized:
-        taken.add(f"prompts whose time varies by {prompt_variation:g} (standard deviation over mean)", prompt_variation == 1.0)
+        taken.add(
+            f"prompts whose time varies by {prompt_variation:g} (standard deviation over mean)", prompt_variation == 1.0
+        )
     return _answer(q, assumed=taken.lines)
 
 

@@ -23,7 +23,16 @@ from mlsysim.tables import Table, table
 
 REQUESTS = 1000  # assumed where nobody says
 _STATISTICS = ("mean", "p50", "p90", "p99")
-_OTHERS = ("requests_per_s", "tokens_per_s", "utilisation", "mean_batch", "preemptions", "rejected", "met", "goodput_per_s")
+_OTHERS = (
+    "requests_per_s",
+    "tokens_per_s",
+    "utilisation",
+    "mean_batch",
+    "preemptions",
+    "rejected",
+    "met",
+    "goodput_per_s",
+)
 _MOST_RUNS = 1_000_000
 _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
 _ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
@@ -206,7 +215,12 @@ class Simulated(Result):
     @cached_property
     def changes(self) -> tuple[tuple[str, str], ...]:
         """What would change the answer, each played again with the same requests; nothing for very many of them."""
-        if len(self.seeds) > 1 or not self.fits or self.simulation is None or len(self.simulation.records) > _ASKED_AGAIN:
+        if (
+            len(self.seeds) > 1
+            or not self.fits
+            or self.simulation is None
+            or len(self.simulation.records) > _ASKED_AGAIN
+        ):
             return ()
         return tuple((what, self._short(run)) for what, run in _neighbours(self.run))
 
@@ -229,7 +243,9 @@ class Simulated(Result):
         lines = [first]
         if r.slo is not None:
             verdict = "met" if self.met else "MISSED"
-            lines.append(f"{verdict}: {r.slo}; {self.mean('met'):.2%} do, goodput {self.mean('goodput_per_s'):.4g} requests/s")
+            lines.append(
+                f"{verdict}: {r.slo}; {self.mean('met'):.2%} do, goodput {self.mean('goodput_per_s'):.4g} requests/s"
+            )
         head = wrapped(lines)
         text = str(self.percentiles()).split("\n")
         tail = [
@@ -263,7 +279,11 @@ class Simulated(Result):
 
     def frame_rows(self) -> Sequence[Mapping[str, Any]]:
         """A row per run."""
-        return [{"seed": s, **{n: c[i] for n, c in self.rows.items()}} for i, s in enumerate(self.seeds)] if self.rows else []
+        return (
+            [{"seed": s, **{n: c[i] for n, c in self.rows.items()}} for i, s in enumerate(self.seeds)]
+            if self.rows
+            else []
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON; of a single run also every request."""
@@ -406,7 +426,9 @@ def simulate(
     (True, True)
     """
     if slo is not None and not isinstance(slo, SLO):
-        raise InputError(f"simulate: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)")
+        raise InputError(
+            f"simulate: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
+        )
     known = {f.name for f in fields(Config)}
     if unknown := next((name for name in config if name not in known), None):
         raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
@@ -425,7 +447,9 @@ def simulate(
         seeds = [seed + _STRIDE * k for k in range(runs)]
     seeds = _checked(seeds)
     if played is not None and len(seeds) > 1:
-        raise InputError("simulate: a trace has no chance in it, so a second run gives the same; leave out runs and seeds")
+        raise InputError(
+            "simulate: a trace has no chance in it, so a second run gives the same; leave out runs and seeds"
+        )
     if played is None:
         requests = taken.take("requests", requests, REQUESTS)
         input_len = taken.take("input_len", input_len, INPUT_LEN)

@@ -36,7 +36,11 @@ class SLO:
                 value = units.parse(value, "s", f"SLO: {name}") if isinstance(value, str) else value
                 check_argument("SLO", name, value, "s", _POSITIVE)
                 object.__setattr__(self, name, float(value))
-        if isinstance(self.percentile, bool) or not isinstance(self.percentile, (int, float)) or not 0 < self.percentile < 1:
+        if (
+            isinstance(self.percentile, bool)
+            or not isinstance(self.percentile, (int, float))
+            or not 0 < self.percentile < 1
+        ):
             raise InputError(
                 f"SLO: percentile = {self.percentile!r} must lie above 0 and below 1; 0.99 is the 99th percentile"
             )

@@ -102,9 +102,7 @@ class Trained(Result):
         share = float(getattr(step.terms, step.binding) / step.time)
         moved = {name: -value for name, value in step.elasticities().items()}
         best = max(moved, key=lambda n: moved[n])
-        return (
-            f"{step.binding.replace('_', ' ')}, {share:.0%} of the step; 1 % more {best.replace('_', ' ')} saves {moved[best]:.2f} %"
-        )
+        return f"{step.binding.replace('_', ' ')}, {share:.0%} of the step; 1 % more {best.replace('_', ' ')} saves {moved[best]:.2f} %"
 
     @cached_property
     def changes(self) -> tuple[tuple[str, str], ...]:
@@ -142,9 +140,8 @@ class Trained(Result):
                 head.insert(1, f"{q.tokens:,.4g} tokens take {shown(run, 's')}{spread}, without restarts")
             head += [*self.bill.lines("tokens", self.time_to_train), f"binds: {self.binds}"]
         head += [said(step.efficiencies.name, step.efficiencies.source), *self.assumed]
-        if self.search is not None and self.fits:
-            if (alike := self.search.alike()) > 1:
-                head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
+        if self.search is not None and self.fits and (alike := self.search.alike()) > 1:
+            head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
         if self.fits:
             head += [f"  {what}: {answer}" for what, answer in self.changes]
         return wrapped(head)
@@ -166,8 +163,12 @@ class Trained(Result):
                 "seq": self.question.seq,
                 "precision": self.question.precision,
                 "bill": self.bill.to_dict(),
-                "cost_usd": None if not self.time_to_train or not self.bill.cost_rate else self.time_to_train * self.bill.cost_rate,
-                "energy_j": None if not self.time_to_train or not self.bill.power else self.time_to_train * self.bill.power,
+                "cost_usd": None
+                if not self.time_to_train or not self.bill.cost_rate
+                else self.time_to_train * self.bill.cost_rate,
+                "energy_j": None
+                if not self.time_to_train or not self.bill.power
+                else self.time_to_train * self.bill.power,
                 "would_fit": [] if self.fits else list(self.remedies),
                 "assumed": list(self.assumed),
             }

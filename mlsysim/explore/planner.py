@@ -533,7 +533,7 @@ class _Steps:
         every["hsdp_group"], useful = _groups(every, sharding, self.machines.domain)
         found = every | {"useful": useful}
         if not useful.any():
-            return found | {name: np.nan for name in self._answers}
+            return found | dict.fromkeys(self._answers, np.nan)
         whole = bool(useful.all())
         degrees = every if whole else {name: column[useful] for name, column in every.items()}
         chosen = Plan(**degrees, sharding=sharding, recompute=recompute, sequence_parallel=self.sequence_parallel)

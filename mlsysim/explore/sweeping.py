@@ -168,7 +168,9 @@ def _connected(client: Any) -> Iterator[Any]:
             f"a Dask scheduler, as in {_ADDRESS}"
         )
     if local is not None and not 1 <= int(local[1]) <= _MOST_WORKERS:
-        raise InputError(f"sweep: {client!r} asks for {local[1]} processes; give from 1 to {_MOST_WORKERS}, as in 'local:4'")
+        raise InputError(
+            f"sweep: {client!r} asks for {local[1]} processes; give from 1 to {_MOST_WORKERS}, as in 'local:4'"
+        )
     try:
         from dask.distributed import Client, LocalCluster
     except ImportError as error:

@@ -317,7 +317,10 @@ def _machine(
         if all_true(plan.devices <= size):
             found["inter"] = (0.0, "not used: the plan stays inside one domain")
         elif size == 1 and d.has("host_bandwidth"):
-            found["inter"] = (d.host_bandwidth, f"the link to the host, which cards of one server share: {d.origin('host_bandwidth')}")
+            found["inter"] = (
+                d.host_bandwidth,
+                f"the link to the host, which cards of one server share: {d.origin('host_bandwidth')}",
+            )
         else:
             raise InputError(catalog.no_link("training_step", d, "the plan's devices", size))
     if d.has("scale_up_bandwidth"):
