@@ -173,3 +173,20 @@ def device_options() -> Parser:
     parent = Parser(add_help=False, parents=[json_option()])
     parent.add_argument("--device-file", metavar="FILE.toml", help="devices of your own, in the catalogue's form")
     return parent
+
+
+def scale_options() -> Parser:
+    """Parent of the commands whose work can go to a cluster and be gone on with."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="run the parts on processes of this machine, as in local:4, or on a Dask cluster, by its scheduler's address, as in "
+        "tcp://host:8786 (needs the extra 'scale')",
+    )
+    parent.add_argument(
+        "--store",
+        metavar="FOLDER",
+        help="keep every finished part there, and go on from those; the folder belongs to one question and one version",
+    )
+    return parent
