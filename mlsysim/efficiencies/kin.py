@@ -28,7 +28,7 @@ def generation_of(device: Device | None) -> str:
     >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
     ('Hopper', 'Hopper, cut to 150 TFLOP/s')
     """
-    if device is None or not device.has("peak_flops.bf16"):
+    if device is None or not (device.architecture and device.has("peak_flops.bf16")):
         return ""
     everyone = [d for d in catalog.devices().values() if d.has("peak_flops.bf16")]
     best = max([_peak(d) for d in everyone if d.architecture == device.architecture], default=0.0)
@@ -52,6 +52,8 @@ def clock_of(device: Device | None) -> float:
     if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
         return 1.0
     name = generation_of(device)
+    if not name:
+        return 1.0
     alike = [d for d in catalog.devices().values() if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
     own = device.tdp / _peak(device)
     most = max([d.tdp / _peak(d) for d in alike], default=own)

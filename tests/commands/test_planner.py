@@ -76,7 +76,7 @@ def test_the_best_plan_is_what_brute_force_finds(model: Model, batch: int) -> No
 
 
 def search(**options: Any) -> explore.PlanSearch:
-    return explore.plan(TOY, SMALL, **{"global_batch": 32, "seq": 2048} | options)
+    return explore.plan(TOY, SMALL, **{"global_batch": 32, "seq": 2048, "efficiencies": "bound"} | options)
 
 
 @pytest.mark.independent

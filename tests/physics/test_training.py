@@ -14,7 +14,7 @@ from mlsysim.catalog import Model
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan, bubble_ratio
 from mlsysim.training import BOUND, Efficiencies, Layout, Machine, StepTerms, Work, layout_of, step_terms
-from mlsysim.validation import calibrated_efficiencies, scoring
+from mlsysim.validation import scoring
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.scoring import baselines
@@ -632,7 +632,7 @@ def test_a_wide_domain_spares_tensor_parallelism_the_network() -> None:
     """At TP 16 an HGX node must cross the network; the source prices that at 1.40 for every model, an NVL72 at nothing."""
     node = catalog.node("DGX-H100")
     plan = Plan(tp=16, dp=4)
-    kwargs: Any = {"global_batch": 64, "seq": 4096, "efficiencies": calibrated_efficiencies("H100")}
+    kwargs: Any = {"global_batch": 64, "seq": 4096, "efficiencies": "calibrated"}
     cluster = catalog.cluster(node, 8)
     hgx = training.training_step("Llama-2-70B", replace(plan, tp=8, dp=8), cluster, **kwargs)
     beyond = training.training_step("Llama-2-70B", plan, cluster, **kwargs)
@@ -641,12 +641,8 @@ def test_a_wide_domain_spares_tensor_parallelism_the_network() -> None:
     assert wide.time < beyond.time
     assert hgx.time < beyond.time  # the same devices, better placed
     rack = catalog.cluster("GB200-NVL72", 1)
-    nvl = training.training_step(
-        "Llama-2-70B", plan, rack, **{**kwargs, "efficiencies": calibrated_efficiencies("GB200")}
-    )
-    small = training.training_step(
-        "Llama-2-70B", plan, rack, domain=8, **{**kwargs, "efficiencies": calibrated_efficiencies("GB200")}
-    )
+    nvl = training.training_step("Llama-2-70B", plan, rack, **{**kwargs, "efficiencies": "calibrated"})
+    small = training.training_step("Llama-2-70B", plan, rack, domain=8, **{**kwargs, "efficiencies": "calibrated"})
     assert small.time / nvl.time > 1
 
 

@@ -645,7 +645,7 @@ def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
     arguments += ["--output-len", "200", "--rate", "50"]
     assert cli.main([*arguments, "--ttft", "450 ms", "--itl", "40 ms", "--quantile", "0.95", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["load"]
-    d = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
+    d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
     one = capacity.replica_of(d, prompt=1000, output=200, itl=0.04)
     assert found == replicas_needed(one, 50.0, ttft=0.45, itl=0.04, quantile=0.95).to_dict()
     assert cli.main([*arguments, "--ttft", "450 ms"]) == 0

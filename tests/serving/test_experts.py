@@ -145,9 +145,9 @@ def test_two_batches_in_turn_are_what_the_serving_solver_does() -> None:
         ("DeepSeek-V3", 2, 8, 16),
     ],
 )
-def test_the_layer_at_datasheet_rates_is_that_of_the_serving_solver(name: str, tp: int, dp: int, ep: int) -> None:
+def test_the_layer_at_printed_rates_is_that_of_the_serving_solver(name: str, tp: int, dp: int, ep: int) -> None:
     """A second derivation: the same work, the same reading and the same messages as a whole pass, per layer."""
-    d = deploy(name, "H800", tp=tp, dp=dp, ep=ep, precision="bf16", inter_bandwidth=NETWORK)
+    d = deploy(name, "H800", tp=tp, dp=dp, ep=ep, precision="bf16", inter_bandwidth=NETWORK, efficiencies="bound")
     layers = d.model.n_moe_layers
     for mode, cost in (
         ("low-latency", decode_step(d, batch=32 * dp, context=100).cost),

@@ -452,8 +452,13 @@ def test_a_sequence_beyond_the_learned_positions_is_refused() -> None:
 
 def test_serve_says_first_whether_it_fits_and_last_which_rates_it_took(capsys: pytest.CaptureFixture[str]) -> None:
     for model, more, first, rates in (
-        ("Llama-3.1-70B", [], "prompt and answer: DOES NOT FIT: 141.5 GB of", "Rates: the datasheet's"),
-        ("Llama-3.1-8B", ["--calibrated"], "prompt and answer: fits: 16.21 GB of", "Rates: calibrated"),
+        (
+            "Llama-3.1-70B",
+            ["--efficiencies", "bound"],
+            "prompt and answer: DOES NOT FIT: 141.5 GB of",
+            "Efficiencies: bound",
+        ),
+        ("Llama-3.1-8B", [], "prompt and answer: fits: 16.21 GB of", "Efficiencies: calibrated"),
     ):
         arguments = ["serve", "--model", model, "--device", "H100", "--input-len", "1024", "--output-len", "129", *more]
         assert cli.main(arguments) == 0
@@ -791,11 +796,12 @@ def test_the_command_prints_its_documented_json(capsys: pytest.CaptureFixture[st
     lengths = ["--input-len", "1000", "--output-len", "100"]
     assert cli.main(["serve", *arguments, *lengths, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    g = generate(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound"), input_len=1000, output_len=100, batch=4)
+    g = generate(deploy("Llama-3.1-70B", "H100", tp=8), input_len=1000, output_len=100, batch=4)
+    assert found["efficiencies"] == "calibrated" and found["interval_s"] == pytest.approx(list(g.interval().ends))
     assert found["ttft_s"] == pytest.approx(g.ttft) and found["itl_s"] == pytest.approx(g.itl)
     assert found["e2e_s"] == pytest.approx(g.e2e) and found["fits"] is True
     assert sum(found["decode"]["terms_s"].values()) == pytest.approx(found["itl_s"])
-    assert cli.main(["serve", *arguments, *lengths, "--calibrated"]) == 0
+    assert cli.main(["serve", *arguments, *lengths, "--efficiencies", "bound"]) == 0
     text = capsys.readouterr().out
     assert "end to end" in text and "fits" in text
     assert (
