@@ -172,7 +172,11 @@ class PlanSearch(Result):
         fits = len(self.fitting)
         if not fits:
             least = self.rows.smallest("memory").row(0) if len(self.rows) else None
-            need = f"; the smallest needs {units.format(least['memory'], 'byte')} of {units.format(self.capacity, 'byte')}" if least else ""
+            need = (
+                f"; the smallest needs {units.format(least['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"
+                if least
+                else ""
+            )
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
         best = self.best(3)
         first = best.row(0)
@@ -181,7 +185,12 @@ class PlanSearch(Result):
         lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
         return labelled(
             f"{what}: {units.format(first['time'], 's')} a step by {_describe(first)}",
-            ("range", "none: errors of past predictions were counted with calibrated efficiencies only" if known is None else known.words("s")),
+            (
+                "range",
+                "none: errors of past predictions were counted with calibrated efficiencies only"
+                if known is None
+                else known.words("s"),
+            ),
             ("rate", f"MFU {units.percent(first['mfu'], signed=False)}"),
             ("memory", f"fits: {units.format(first['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"),
             ("first because", self.why_first()),
@@ -504,7 +513,15 @@ def plan(
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batches, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
-        m, machines, dict(degrees.data), global_batch, seq, precision, reached, sequence_parallel, price_per_device_second
+        m,
+        machines,
+        dict(degrees.data),
+        global_batch,
+        seq,
+        precision,
+        reached,
+        sequence_parallel,
+        price_per_device_second,
     )
     axes = {"sharding": list(shardings), "recompute": list(recomputes), "row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)

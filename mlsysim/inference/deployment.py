@@ -15,7 +15,7 @@ from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.inference.work import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.parallelism import Plan, placement
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain
+from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
 from mlsysim.transformer import parameter_count
 
 if TYPE_CHECKING:

@@ -260,7 +260,6 @@ class Pass(Result):
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "memory_bytes": self.memory,
             "fits": self.fits,
-            "efficiencies": self.deployment.efficiencies.name,
         }
         return dict(plain(found))
 
@@ -435,7 +434,10 @@ class Generation(Result):
             ("work", work),
             ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
             ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
-            ("rate", f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device"),
+            (
+                "rate",
+                f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device",
+            ),
             ("memory", _fit(d, self.memory, self.fits)),
             ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
         )
