@@ -94,7 +94,7 @@ def _train(args: argparse.Namespace) -> int:
     return 0 if found.answered else NO_ANSWER
 
 
-def _memory(args: argparse.Namespace) -> int:
+def _memory(args: argparse.Namespace) -> None:
     model = pick_model(args.model)
     result = training.training_memory(
         model,
@@ -112,7 +112,6 @@ def _memory(args: argparse.Namespace) -> int:
         print_json(result.to_dict())
     else:
         print(result.explain() if result.fits else f"DOES NOT FIT: {result.reason}\n{result.explain()}")
-    return 0 if result.fits else NO_ANSWER
 
 
 def _plan_options() -> Parser:

@@ -253,7 +253,7 @@ class Simulated(Result):
             f"{self.mean('mean_batch'):.3g} decoding in a step, {self.mean('rejected'):.4g} rejected",
             *self.bill.lines(),
             f"binds: {self.binds}",
-            f"Efficiencies: {self.rates}.",
+            self.rates,
             *self.assumed,
             *(f"  {what}: {answer}" for what, answer in self.changes),
         ]
@@ -263,8 +263,8 @@ class Simulated(Result):
     def rates(self) -> str:
         """Which rates the steps have."""
         steps = self.run.steps()
-        corrected = ", latencies corrected by a calibration" if self.run.calibration is not None else ""
-        return f"{steps.efficiencies} ({steps.source}){corrected}"
+        corrected = " Latencies corrected by a calibration." if self.run.calibration is not None else ""
+        return steps.rates_used + corrected
 
     @cached_property
     def remedies(self) -> tuple[str, ...]:
@@ -296,6 +296,7 @@ class Simulated(Result):
         return plain(
             found
             | {
+                "efficiencies": self.run.steps().efficiencies,
                 "rates": self.rates,
                 "saturation": self.saturation.to_dict() if self.saturation else None,
                 "model": r.model.name,
