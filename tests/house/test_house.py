@@ -20,7 +20,7 @@ FLOORS = [
     {"results", "quantities"},
     {"intervals", "sensitivity"},
     {"catalog"},
-    {"roofline", "kernels", "transformer"},
+    {"efficiencies", "roofline", "kernels", "transformer"},
     {"flops"},
     {"memory", "collectives"},
     {"communication"},

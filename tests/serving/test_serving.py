@@ -536,7 +536,7 @@ def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main(args) == 0
     found = json.loads(capsys.readouterr().out)
     assert {"requests", "summary", "efficiencies", "rates", "method", "saturation", "layout", "bill", "fits"} <= set(found)
-    assert "kernels as measured on it" in found["rates"]
+    assert found["efficiencies"] == "datasheet" and "kernels as measured on it" in found["rates"]
     assert found["saturation"]["rate_per_s"] > 0
     first, second, third = found["requests"]
     assert set(first) == set(serving.METRICS) == set(found["summary"])

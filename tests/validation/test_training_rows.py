@@ -248,7 +248,7 @@ def test_parts_of_one_generation_share_constants_but_not_their_power() -> None:
 
 @pytest.mark.independent
 def test_the_solver_with_the_preset_gives_the_rows_prediction() -> None:
-    """`mlsysim train --mode calibrated` and `mlsysim validate` are the same model."""
+    """`mlsysim train` and `mlsysim validate` are the same model."""
     r = training.training_step(
         "Llama-3.1-8B",
         Plan(tp=2, pp=2, cp=2, dp=8, virtual_stages=2),
