@@ -444,7 +444,7 @@ def simulate(
     played = _played(trace)
     if seeds is None:
         if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= _MOST_RUNS:
-            raise InputError(f"simulate: runs = {str(runs)[:40]!r} must be a whole number from 1 to {_MOST_RUNS:,}")
+            raise InputError(f"simulate: runs = {repr(runs)[:40]} must be a whole number from 1 to {_MOST_RUNS:,}")
         seeds = [seed + _STRIDE * k for k in range(runs)]
     seeds = _checked(seeds)
     if played is not None and len(seeds) > 1:
@@ -510,7 +510,7 @@ def _played(trace: "str | Path | Sequence[Request] | None") -> tuple[Request, ..
 def _checked(seeds: Sequence[int]) -> tuple[int, ...]:
     for value in seeds:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-            raise InputError(f"simulate: seed = {str(value)[:40]!r} must be a whole number from 0 to 2^53")
+            raise InputError(f"simulate: seed = {repr(value)[:40]} must be a whole number from 0 to 2^53")
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError("simulate: seeds must be at least one, and all different")
     return tuple(seeds)

@@ -448,5 +448,5 @@ def train(
 def whole(name: str, value: Any) -> int:
     """A whole number of at least 1, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"train: {name} = {str(value)[:40]!r} must be a whole number of at least 1")
+        raise InputError(f"train: {name} = {repr(value)[:40]} must be a whole number of at least 1")
     return value
