@@ -235,7 +235,18 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_the_command_measures_this_machine(tmp_path: Path) -> None:
     path = tmp_path / "me.json"
-    command = [sys.executable, "-m", "mlsysim.cli", "bench-device", "--quick", "--on", "cpu", "-o", str(path), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlsysim.cli",
+        "bench-device",
+        "--quick",
+        "--platform",
+        "cpu",
+        "-o",
+        str(path),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stderr
     p = load_profile(path)
