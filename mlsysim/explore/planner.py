@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from mlsysim.tables import Table, table
 from mlsysim.training import DATASHEET, Efficiencies, StepTerms
 from mlsysim.training.step import CALIBRATED
 
-T = TypeVar("T")
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
 CHOICES = ("sharding", "recompute")
 TERMS = tuple(f.name for f in fields(StepTerms))
@@ -43,11 +42,6 @@ def _whole(name: str, value: object, most: float = float("inf")) -> None:
             else repr(value)
         )
         raise InputError(f"plan search: {name} = {shown} must be a whole number in [1, {most:g}]")
-
-
-def _several(values: T | Sequence[T]) -> Sequence[T]:
-    """One of them stands for a sequence of one."""
-    return (values,) if isinstance(values, (str, int)) else values
 
 
 def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
@@ -101,7 +95,7 @@ def possible_degrees(
     m = catalog.model(model)
     for name, value in (("devices", devices), ("global_batch", global_batch), ("seq", seq)):
         _whole(name, value, _MOST[name])
-    sizes = list(dict.fromkeys(_several(micro_batch)))
+    sizes = list(dict.fromkeys((micro_batch,) if isinstance(micro_batch, int) else micro_batch))
     for b in sizes:
         _whole("micro_batch", b, _MOST["global_batch"])
     allowed = _limits(only, most)
@@ -427,25 +421,25 @@ def plan(
     m = catalog.model(model)
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
-    shardings, recomputes = _several(sharding), _several(recompute)
+    shardings, recomputes = ((given,) if isinstance(given, str) else given for given in (sharding, recompute))
     for name, choices, known in (("sharding", shardings, SHARDINGS), ("recompute", recomputes, RECOMPUTES)):
         for choice in choices:
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
     degrees = possible_degrees(m, cluster.devices, global_batch, seq, micro_batch, only, most)
     parts = []
-    for sharding, recompute in product(shardings, recomputes):
-        rows = _with_groups(degrees, sharding, cluster.domain)
+    for spread, repeated in product(shardings, recomputes):
+        rows = _with_groups(degrees, spread, cluster.domain)
         if not len(rows):
             continue
         degrees_of = {name: rows[name] for name in DEGREES}
-        chosen = Plan(**degrees_of, sharding=sharding, recompute=recompute, sequence_parallel=sequence_parallel)
+        chosen = Plan(**degrees_of, sharding=spread, recompute=repeated, sequence_parallel=sequence_parallel)
         step = training.training_step(
             m, chosen, cluster, global_batch=global_batch, seq=seq, precision=precision, efficiencies=efficiencies
         )
         memory = training.training_memory(m, chosen, cluster.node.device, seq=seq, global_batch=global_batch)
         columns = dict(rows.data) | dict.fromkeys(CHOICES)
-        columns |= {"sharding": np.full(len(rows), sharding), "recompute": np.full(len(rows), recompute)}
+        columns |= {"sharding": np.full(len(rows), spread), "recompute": np.full(len(rows), repeated)}
         columns |= {"time": step.time, "mfu": step.mfu, "memory": memory.total}
         columns |= {name: np.broadcast_to(getattr(step.terms, name), len(rows)) for name in TERMS}
         if price_per_device_second is not None:

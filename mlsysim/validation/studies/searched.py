@@ -52,7 +52,7 @@ def search_published(name: str, efficiencies: Efficiencies, micro_batches: Seque
         seq=row.seq,
         precision=row.precision,
         efficiencies=efficiencies,
-        micro_batches=micro_batches,
+        micro_batch=micro_batches,
         sharding=SHARDINGS,
         sequence_parallel=plan.sequence_parallel,
     )
