@@ -1,12 +1,13 @@
 """The solvers that ``mlsysim sweep`` knows: what each may be asked, in which unit, and which of its answers become columns."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
 from mlsysim.cli.arguments import pick_model
-from mlsysim.cli.training import MODES, pick_efficiencies
+from mlsysim.efficiencies import DEFAULT, checked, has_range
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
@@ -24,6 +25,7 @@ class Swept:
     required: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
     endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
+    unknown: tuple[str, ...] = ()  # answers that there may be none of: nan, null in JSON
 
     def parse(self, name: str, text: str) -> float:
         """A number of the command line in SI units; a price may be the name of one in the catalogue."""
@@ -42,10 +44,14 @@ class Swept:
         return (*self.words, *self.whole, *self.numbers)
 
 
-def _mode(mode: str, known: tuple[str, ...]) -> str:
-    if mode not in known:
-        raise InputError(f"sweep: mode = {mode!r} is not one of {', '.join(known)}")
-    return mode
+def _range(used: Any, range_of: Callable[[], Any]) -> dict[str, Any]:
+    """Which efficiencies an answer rests on, and the ends of its range, which only calibrated ones have."""
+    low, high = range_of().ends if has_range(used.name) else (math.nan, math.nan)
+    return {"efficiencies_used": used.name, "low_s": low, "high_s": high}
+
+
+_RENAMED = {"mode": "efficiencies"}
+_RANGE = ("efficiencies_used", "low_s", "high_s")
 
 
 def _kernel(device: str, **given: Any) -> Mapping[str, Any]:
@@ -59,7 +65,7 @@ def _train(
     global_batch: int,
     seq: Any,
     nodes: int = 1,
-    mode: str = "datasheet",
+    efficiencies: str = DEFAULT,
     precision: str = "bf16",
     task: str = "pretrain",
     intra_bandwidth: Any = None,
@@ -74,7 +80,6 @@ def _train(
     if cluster.devices % group:
         raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
     plan = Plan(dp=cluster.devices // group, **split).check(m, cluster.devices, global_batch)
-    efficiencies = pick_efficiencies(_mode(mode, MODES), cluster.node.device, precision)
     result = training.training_step(
         m,
         plan,
@@ -84,7 +89,7 @@ def _train(
         intra_bandwidth=intra_bandwidth,
         inter_bandwidth=inter_bandwidth,
         precision=precision,
-        efficiencies=efficiencies,
+        efficiencies=checked("sweep", efficiencies),
         attn_len=attn_len,
         task=task,
         variation=variation,
@@ -92,6 +97,7 @@ def _train(
     return {
         "dp": plan.dp,
         "time_s": result.time,
+        **_range(result.efficiencies, result.interval),
         "tokens_per_s": result.tokens / result.time,
         "mfu": result.mfu,
         "memory_bytes": result.memory.total,
@@ -106,21 +112,18 @@ def _serve(
     output_len: Any,
     batch: Any = 1.0,
     cached_len: Any = 0.0,
-    mode: str = "datasheet",
+    efficiencies: str = DEFAULT,
     precision: str = "bf16",
     **split: Any,
 ) -> Mapping[str, Any]:
-    efficiencies = inference.DATASHEET
-    if _mode(mode, ("datasheet", "calibrated")) == "calibrated":
-        from mlsysim.validation import calibrated
-
-        efficiencies = calibrated(device, precision)
+    efficiencies = checked("sweep", efficiencies)
     served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **split)
     result = inference.generate(served, input_len=input_len, output_len=output_len, batch=batch, cached_len=cached_len)
     return {
         "ttft_s": result.ttft,
         "itl_s": result.itl,
         "e2e_s": result.e2e,
+        **_range(served.efficiencies, result.interval),
         "tokens_per_s": result.tokens_per_s,
         "memory_bytes": result.memory,
         "fits": result.fits,
@@ -239,8 +242,8 @@ SOLVERS: Mapping[str, Swept] = {
     "train": Swept(
         _train,
         {"seq": "1", "intra_bandwidth": "byte/s", "inter_bandwidth": "byte/s", "attn_len": "1", "variation": "1"},
-        ("dp", "time_s", "tokens_per_s", "mfu", "memory_bytes", "fits"),
-        words=("model", "node", "precision", "mode", "sharding", "recompute", "cp_comm_type", "order", "task"),
+        ("dp", "time_s", *_RANGE, "tokens_per_s", "mfu", "memory_bytes", "fits"),
+        words=("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
         whole=(
             "nodes",
             "tp",
@@ -253,14 +256,18 @@ SOLVERS: Mapping[str, Swept] = {
             "global_batch",
         ),
         required=("model", "node", "global_batch", "seq"),
+        unknown=_RANGE[1:],
+        renamed=_RENAMED,
     ),
     "serve": Swept(
         _serve,
         {"batch": "1", "input_len": "1", "output_len": "1", "cached_len": "1"},
-        ("ttft_s", "itl_s", "e2e_s", "tokens_per_s", "memory_bytes", "fits"),
-        words=("model", "device", "precision", "weights", "kv", "mode"),
+        ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
+        words=("model", "device", "precision", "weights", "kv", "efficiencies"),
         whole=("tp", "pp", "dp", "ep"),
         required=("model", "device", "input_len", "output_len"),
+        unknown=_RANGE[1:],
+        renamed=_RENAMED,
     ),
     "energy": Swept(
         _energy,

@@ -1,39 +1,67 @@
 """Prefill, decode and whole answers of a deployment: how long, what binds, does it fit, and why."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim._renamed import attributes
+from mlsysim.efficiencies import has_range
 from mlsysim.equations import AT_LEAST_ONE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
 from mlsysim.inference.equations import request_latency
 from mlsysim.inference.work import PassCost, Terms, pass_cost
 from mlsysim.intervals import Interval
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown, unfit
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 _AT_LEAST_ONE = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
-CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
+_WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
+METHOD = (
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
+    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+)
 
 
 def _interval(deployment: Deployment, predicted: Num) -> Interval:
     name = deployment.efficiencies.name
-    if name != CALIBRATED:
+    if not has_range(name):
         raise InputError(
             f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
-            "deploy with efficiencies=validation.calibrated(device)"
+            'deploy with efficiencies="calibrated"'
         )
     return intervals.interval("inference", predicted)
 
 
 def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
     """How wrong one time may be, where that is known."""
-    known = deployment.efficiencies.name == CALIBRATED and not is_array(predicted)
+    known = has_range(deployment.efficiencies.name) and not is_array(predicted)
     return [f"range: {_interval(deployment, predicted)}"] if known else []
+
+
+def _range(deployment: Deployment, predicted: Num) -> str:
+    """Where a measurement is expected, or why nobody knows."""
+    if not has_range(deployment.efficiencies.name):
+        return "none: errors of past predictions were counted with calibrated efficiencies only"
+    found = _interval(deployment, predicted)
+    if is_array(predicted):
+        return f"from {shown(found.low.min(), 's')} to {shown(found.high.max(), 's')} over the array"
+    return found.words("s")
+
+
+def _fit(deployment: Deployment, need: Num, fits: Any) -> str:
+    """Whether it fits, in a sentence; of an array, how many do."""
+    have = units.format(deployment.device.usable_memory, "byte")
+    if is_array(fits):
+        return f"{int(fits.sum())} of {fits.size} fit: {shown(need, 'byte')} of {have}"
+    verdict = "fits" if fits else "does not fit, and no real server takes these times"
+    weights = units.format(deployment.weight_memory, "byte")
+    return f"{verdict}: {shown(need, 'byte')} of {have} on the fullest device (weights {weights})"
 
 
 def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
@@ -45,12 +73,12 @@ def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
 
 
 def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
-    return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
+    return _interval(deployment, predicted).ends if has_range(deployment.efficiencies.name) else None
 
 
 @attributes(past="cached_len")
 @dataclass(frozen=True)
-class Pass:
+class Pass(Result):
     """What :func:`prefill` and :func:`decode_step` return; SI units, floats or arrays."""
 
     phase: str
@@ -142,6 +170,32 @@ class Pass:
         """
         return _interval(self.deployment, self.time)
 
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {name: getattr(self.terms, name) for name in TERMS}
+
+    def summary(self) -> list[str]:
+        d = self.deployment
+        first = " (of the first element)" if is_array(self.time) else ""
+        work = f"{shown(self.batch, '1')} x {shown(self.new, '1')} tokens, {shown(self.cached_len, '1')} cached before"
+        return labelled(
+            f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, "
+            f"{self.bound}-bound{first}{unfit(self.fits)}",
+            ("range", _range(d, self.time)),
+            ("work", work),
+            ("binds", f"{self.binding.replace('_', ' ')}, the largest term{first}"),
+            ("terms", largest(self._parts, 6)),
+            ("rate", f"{shown(self.tokens_per_s, 'token/s')}; MFU {share(self.mfu)}, MBU {share(self.mbu)}"),
+            ("memory", _fit(d, self.memory, self.fits)),
+            ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{_WORDS[self.phase]}, {self.deployment.model.name}", self._parts)
+
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""
         d, e, m = self.deployment, self.deployment.efficiencies, self.deployment.machine
@@ -179,19 +233,23 @@ class Pass:
         if not is_array(self.batch) and not is_array(self.cached_len + self.new):
             inputs.append(Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")))
         if d.devices > 1:
-            origin = d.origins.get("intra_bandwidth", CALLER)
-            inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
+            origin, host = d.origins.get("intra_bandwidth", CALLER), d.origins["inter_bandwidth"]
+            if host.startswith("the link to the host"):
+                inputs.append(Input("link of a device", m.inter_bandwidth, "byte/s", host))
+            else:
+                inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
         return Explanation(
             title=f"{self.phase.replace('_', ' ')}, {d.model.name} on {d.devices} x {d.device.name}: {self.bound}-bound",
             terms=tuple(terms),
             inputs=tuple(inputs),
-            notes=(*notes, LEFT_OUT),
+            notes=(*notes, d.rates, LEFT_OUT),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "time_s": self.time,
+            "efficiencies": self.deployment.efficiencies.name,
             "interval_s": _ends(self.deployment, self.time),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
             "binding": self.binding,
@@ -205,6 +263,7 @@ class Pass:
             "memory_bytes": self.memory,
             "fits": self.fits,
         }
+        return dict(plain(found))
 
 
 def _first(value: Num) -> float:
@@ -307,7 +366,7 @@ def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Nu
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Result):
     """What :func:`generate` returns: a static batch from prompt to last token."""
 
     prefill: Pass
@@ -372,6 +431,33 @@ class Generation:
         """
         return _interval(self.prefill.deployment, self.e2e)
 
+    def summary(self) -> list[str]:
+        d, p, s = self.prefill.deployment, self.prefill, self.decode
+        work = f"{shown(self.batch, '1')} x {shown(self.input_len, '1')} prompt and {shown(self.output_len, '1')} answer tokens"
+        return labelled(
+            f"{d.model.name} on {d.devices} x {d.device.name}: first token after {shown(self.ttft, 's')}, then one every "
+            f"{shown(self.itl, 's')}; {shown(self.e2e, 's')} in all{unfit(self.fits)}",
+            ("range", _range(d, self.e2e)),
+            ("work", work),
+            ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
+            ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
+            (
+                "rate",
+                f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device",
+            ),
+            ("memory", _fit(d, self.memory, self.fits)),
+            ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Both phases: the prompt once, the mean step of the answer."""
+        from mlsysim.drawing import shapes
+
+        if is_array(self.e2e):
+            return shapes.curves("prompt and answer", {"first token": self.ttft, "in all": self.e2e}, "time", "s")
+        rows = {"a request": {"prompt": self.ttft, "answer": self.e2e - self.ttft}}
+        return shapes.stack(f"{self.prefill.deployment.model.name}: prompt and answer", rows, "time", "s")
+
     def explain(self) -> Explanation:
         """Both phases, and how they add up."""
         first, step = self.prefill.explain(), self.decode.explain()
@@ -387,13 +473,13 @@ class Generation:
             title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), d.rates),
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), METHOD),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         d = self.prefill.deployment
-        return {
+        found = {
             "model": d.model.name,
             "device": d.device.name,
             "devices": d.devices,
@@ -413,9 +499,11 @@ class Generation:
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "rates": d.rates,
+            "method": METHOD,
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }
+        return dict(plain(found))
 
 
 @widening

@@ -10,7 +10,7 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 8."""
     trace, code = catalog.trace("azure-conversation-2023"), catalog.trace("azure-code-2023")
     target = catalog.target("mlperf-llama2-70b-interactive")
-    server = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    server = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
     lengths: dict[str, Any] = {
         "input_len": trace.input_len.value,
         "output_len": trace.output_len.value,
@@ -38,12 +38,12 @@ def numbers() -> dict[str, Any]:
     edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
     held = capacity.held_tokens(trace.input_len.value, trace.output_len.value, trace.output_variation.value)
 
-    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=validation.calibrated("H100"))
+    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="calibrated")
     slow = capacity.max_rate(capacity.replica_of(expected, **requests, itl=aims["itl"]), **aims)
     fixed, spread = slow.replica.own_prompt
-    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8)
+    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound")
     doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
-    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4)
+    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4, efficiencies="bound")
     wider = capacity.max_rate(capacity.replica_of(h200, **requests, itl=aims["itl"], max_num_seqs=1024), **aims)
 
     vllm: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def numbers() -> dict[str, Any]:
             for size in (units.GiB, units.GB)
         }
         binary, decimal = (capacity.concurrency(room, 1, token, 1) for room in budget.values())
-        vllm[name] = {"error": units.percent(binary / slots.value.value - 1)}
+        vllm[name] = {"error": units.percent(binary / slots.value - 1)}
         if name == "opt66b":
             vllm[name]["lost"] = share(1 - decimal / binary)
     printed = validation.cache_budgets()["vllm-opt13b-cache"]
@@ -132,7 +132,7 @@ def numbers() -> dict[str, Any]:
         },
         "vllm": {
             **vllm,
-            "slots_gib": f"{capacity.concurrency(printed.value.value, 1, token, 1):,.0f}",
+            "slots_gib": f"{capacity.concurrency(printed.value, 1, token, 1):,.0f}",
             "slots_gb": f"{capacity.concurrency(12 * units.GB, 1, token, 1):,.0f}",
         },
         "overflow": f"{next(n for n in range(1, 400) if math.log10(2) * 1024 < math.lgamma(n + 1) / math.log(10))}",

@@ -14,7 +14,6 @@ from mlsysim import catalog, cli, inference, roofline, training
 from mlsysim.cli import swept
 from mlsysim.equations import REGISTRY
 from mlsysim.parallelism import Plan
-from mlsysim.validation import calibrated, datasheet_efficiencies
 
 TRAIN = ["sweep", "train", "model=Llama-3.1-8B", "node=DGX-H100", "global_batch=64", "seq=4096"]
 
@@ -85,7 +84,7 @@ def test_plans_are_checked_and_timed_one_by_one(run: Any) -> None:
             global_batch=64,
             seq=4096,
             inter_bandwidth=float(r["inter_bandwidth"]),
-            efficiencies=datasheet_efficiencies("H100"),
+            efficiencies="calibrated",
         )
         assert float(r["time_s"]) == pytest.approx(step.time, rel=1e-12)
         assert float(r["memory_bytes"]) == pytest.approx(step.memory.total, rel=1e-12)
@@ -104,19 +103,20 @@ def test_both_ways_of_context_parallelism_can_be_swept(run: Any) -> None:
     assert "cp_comm_type = 'a2a' is not one of p2p, all_gather" in err
 
 
-def test_serving_in_both_modes(run: Any) -> None:
+def test_serving_with_all_three_words(run: Any) -> None:
     out, _, _ = run(
-        "sweep", "serve", "model=Llama-3.1-8B", "device=H100", "mode=datasheet,calibrated", "tp=1,2",
+        "sweep", "serve", "model=Llama-3.1-8B", "device=H100", "efficiencies=bound,datasheet,calibrated", "tp=1,2",
         "input_len=1024", "output_len=128", "batch=1,32", "--json",
     )  # fmt: skip
     c = json.loads(out)["columns"]
-    assert c["tp"] == [1, 1, 2, 2] * 2
-    for i, mode in enumerate(c["mode"]):
-        efficiencies = calibrated("H100") if mode == "calibrated" else inference.DATASHEET
-        served = inference.deploy("Llama-3.1-8B", "H100", tp=c["tp"][i], efficiencies=efficiencies)
+    assert c["tp"] == [1, 1, 2, 2] * 3
+    for i, word in enumerate(c["efficiencies"]):
+        served = inference.deploy("Llama-3.1-8B", "H100", tp=c["tp"][i], efficiencies=word)
         one = inference.generate(served, input_len=1024, output_len=128, batch=c["batch"][i])
         assert c["e2e_s"][i] == pytest.approx(one.e2e, rel=1e-12)
         assert c["ttft_s"][i] == pytest.approx(one.ttft, rel=1e-12)
+        known = one.interval().ends if word == "calibrated" else (None, None)
+        assert (c["efficiencies_used"][i], c["low_s"][i], c["high_s"][i]) == (word, *known)
 
 
 @pytest.mark.independent
@@ -259,7 +259,7 @@ def test_only_what_fits(run: Any) -> None:
         ([*TRAIN[1:], "variation=0:1:3:log"], "must start and end above zero"),
         ([*TRAIN[1:], "inter_bandwidth=3 s"], "inter_bandwidth"),
         ([*TRAIN[1:], "tp=3"], "every combination was refused; the first: plan: tp"),
-        ([*TRAIN[1:], "mode=fast"], "mode = 'fast' is not one of bound, datasheet, calibrated"),
+        ([*TRAIN[1:], "efficiencies=fast"], "unknown kind of efficiencies 'fast'"),
         ([*TRAIN[1:], "--best", "3"], "--best and --by belong together"),
         ([*TRAIN[1:], "--best", "0", "--by", "time_s"], "--best 0 must be at least 1"),
         ([*TRAIN[1:], "--best", "3", "--by", "time"], "unknown column 'time'; did you mean 'time_s'"),

@@ -15,8 +15,7 @@ from mlsysim.serving_steps.claims import comparisons as c
 from mlsysim.serving_steps.claims import hypotheses as hy
 from mlsysim.serving_steps.claims import sweeps
 from mlsysim.serving_steps.rungs import BLEND
-from mlsysim.validation import serving_run
-from mlsysim.validation.measured import serving_runs
+from mlsysim.validation import serving_run, serving_runs
 from mlsysim.validation.measured.serving_runs import METRICS
 from mlsysim.validation.studies import experiments as ex
 from mlsysim.validation.studies import ladder

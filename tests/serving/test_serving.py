@@ -76,6 +76,7 @@ def test_a_server_beyond_saturation_never_rests() -> None:
     assert late.queue_s == pytest.approx(predicted, rel=0.15)
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("rho", [0.3, 0.6, 0.85])
 def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
@@ -88,8 +89,8 @@ def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
         assert found.utilisation == pytest.approx(rho, rel=0.03)
         # request by request: Lindley's recursion, from the times of arrival alone
         wait, last = 0.0, arrivals[0]
-        for record, at in zip(found.records, arrivals, strict=True):
-            wait = max(0.0, wait + service - (at - last)) if record is not found.records[0] else 0.0
+        for i, (record, at) in enumerate(zip(found.records, arrivals, strict=True)):
+            wait = max(0.0, wait + service - (at - last)) if i else 0.0
             last = at
             assert record.queue_s == pytest.approx(wait, abs=1e-8)
     assert statistics.mean(w for w in waits if w is not None) == pytest.approx(
@@ -535,8 +536,10 @@ def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     args = ["simulate", "--model", "Llama-2-7B", "--device", "H100", "--tp", "1", "--trace", trace(tmp_path), "--json"]
     assert cli.main(args) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"requests", "summary", "rates", "saturation"}
-    assert "H100-SXM5-80GB, measured on it" in found["rates"]
+    assert {"requests", "summary", "efficiencies", "rates", "method", "saturation", "layout", "bill", "fits"} <= set(
+        found
+    )
+    assert found["efficiencies"] == "datasheet" and "kernels as measured on it" in found["rates"]
     assert found["saturation"]["capacity_per_s"] == found["saturation"]["rate_per_s"] > 0
     first, second, third = found["requests"]
     assert set(first) == set(serving.METRICS) == set(found["summary"])
@@ -587,11 +590,19 @@ def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[st
     ]
     assert cli.main([*drawn, "--device", "H100", "--rate", "2"]) == 0
     text = capsys.readouterr().out
-    assert text.count("\nrates: ") == 1 and "H100-SXM5-80GB, measured on it" in text and "'serve' is faster" in text
+    assert (
+        text.count("\nEfficiencies: ") == 1
+        and "kernels as measured on it" in text
+        and "'serve' has closed forms" in text
+    )
     assert text.count("\noffered ") == 1 and "by eq-saturation-rate" in text and "too many" not in text
     assert cli.main([*drawn, "--device", "B200", "--rate", "1e4", "--kv-blocks", "77"]) == 0
     text = capsys.readouterr().out
-    assert "measured on other devices" in text and "77 blocks of 16" in text and "too many, the wait grows by" in text
+    assert (
+        "kernels as measured on other devices" in " ".join(text.split())
+        and "77 blocks of 16" in text
+        and "too many, the wait grows by" in text
+    )
     assert cli.main([*drawn, "--device", "H100", "--rate", "2", "--no-prefix-caching"]) == 0
     assert ", prefix cache" not in capsys.readouterr().out
 
@@ -604,7 +615,7 @@ DRAWN = ["--rate", "2", "--requests", "9", "--input-len", "50", "--output-len", 
     [
         (["--trace", "none.csv"], "cannot be read"),
         ([], "give --trace FILE.csv, or"),
-        (["--rate", "2"], "--requests"),
+        (["--requests", "9"], "give --trace FILE.csv, or"),
         (["--trace", "x.csv", "--rate", "2"], "leave out --rate"),
         (["--trace", "x.csv", "--tier", "1"], "--tier 1 needs --calibration"),
         (["--trace", "x.csv", "--calibration", "c.json"], "add --tier 1"),
@@ -663,6 +674,33 @@ def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
         assert record.scheduled == pytest.approx(job.scheduled, abs=1e-9)
         assert record.first_token == pytest.approx(job.times[0], abs=1e-9)
         assert record.finished == pytest.approx(job.times[-1], abs=1e-9)
+
+
+@independent
+@pytest.mark.parametrize("name", MODELS)
+@given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
+@settings(max_examples=100, deadline=None, phases=PHASES)
+def test_steps_in_one_stretch_are_the_steps_one_by_one(
+    name: str, requests: list[Request], config: Config, replicas: int, routing: str
+) -> None:
+    """With a log every step is planned by itself; without one those that only decode are played together."""
+    one, together = (
+        simulate(MODELS[name], requests, config, replicas=replicas, routing=routing, keep_steps=log)
+        for log in (True, False)
+    )
+    assert one.log and not together.log if requests else not one.log
+    assert replace(one, log=()) == together  # to the last bit
+
+
+def test_records_are_a_sequence() -> None:
+    found = simulate(Steps(0.1), [Request(0.0, 10, 2), Request(0.0, 400, 1), Request(0.5, 10, 1)], Config(kv_blocks=4))
+    first, rejected, last = found.records
+    assert len(found.records) == 3 and found.records[-1] == last and found.records[1:] == (rejected, last)
+    assert found.records == (first, rejected, last) != found.records[:2] and found.records != [first]
+    assert [r.rejected != "" for r in found.records] == [False, True, False] and found.served == (first, last)
+    assert repr(found.records) == "<3 records>"
+    with pytest.raises(IndexError):
+        found.records[3]
 
 
 @independent

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlsysim.errors import InputError
-from mlsysim.validation import serving_run
-from mlsysim.validation.measured import serving_runs
+from mlsysim.validation import serving_run, serving_runs
 from mlsysim.validation.measured.serving_runs import METRICS, read_requests
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,17 +9,7 @@ _ANY = "(-inf, inf)"
 @equation(
     "eq-tier1-residual",
     formula="per_output * output_len + per_prompt * input_len + constant",
-    units={
-        "output_len": "token",
-        "input_len": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "constant": "s",
-        "return": "s",
-    },
     domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
-    source="tam2026",
-    where="sec. 2, Tier 1",
     renamed={"output_tokens": "output_len", "prompt_tokens": "input_len"},
 )
 def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
@@ -40,11 +30,6 @@ def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: what is missing grows with the request's own sizes and not with its company in the batch.
 
     >>> residual_time(400, 2000, per_output=0.5e-3, per_prompt=1e-6, constant=0.01)
@@ -58,17 +43,7 @@ def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: 
 @equation(
     "eq-residual-constant",
     formula="mean_residual - per_output * mean_output_len - per_prompt * mean_input_len",
-    units={
-        "mean_residual": "s",
-        "mean_output_len": "token",
-        "mean_input_len": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "return": "s",
-    },
     domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
-    source="golub2013matrix",
-    where="sec. 5.3",
     renamed={"mean_output": "mean_output_len", "mean_prompt": "mean_input_len"},
 )
 def residual_constant(
@@ -91,11 +66,6 @@ def residual_constant(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
 
     >>> residual_constant(0.25, mean_output_len=400, mean_input_len=2000, per_output=0.5e-3)
@@ -107,12 +77,7 @@ def residual_constant(
 
 
 @equation(
-    "eq-calibration-requests",
-    formula="(z * spread / tolerance)**2",
-    units={"spread": "s", "tolerance": "s", "z": "1", "return": "1"},
-    domain={"tolerance": POSITIVE, "z": POSITIVE},
-    source="jcgm2008gum",
-    where="sec. 4.2.3",
+    "eq-calibration-requests", formula="(z * spread / tolerance)**2", domain={"tolerance": POSITIVE, "z": POSITIVE}
 )
 def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     """Requests that a trace needs before the constant is known to within a tolerance.
@@ -132,29 +97,17 @@ def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: residuals are independent of each other. Requests that ran together are not, and then more are needed.
 
     >>> round(calibration_requests(spread=0.1, tolerance=0.02))
     96
 
-    Source: jcgm2008gum, sec. 4.2.3 (standard deviation of a mean).
+    Source: jcgm2008gum, sec. 4.2.3; standard deviation of a mean.
     """
     return (z * spread / tolerance) ** 2
 
 
-@equation(
-    "eq-overfitting-ratio",
-    formula="validation_error / training_error",
-    units={"validation_error": "1", "training_error": "1", "return": "1"},
-    domain={"training_error": POSITIVE},
-    source="tam2026",
-    where="sec. 2, Overfitting guard",
-)
+@equation("eq-overfitting-ratio", formula="validation_error / training_error", domain={"training_error": POSITIVE})
 def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     """How much worse a fit does on requests that it has not seen; tam2026 rejects it above 2.
 
@@ -170,11 +123,6 @@ def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both sets come from the same server. A ratio near 1 says that the fit carries over, not that it is good.
 

@@ -92,7 +92,7 @@ def checks(rounds: "Rounds") -> tuple[Point, ...]:
 def model_of(profile: Profile) -> StepModel:
     """The step model of the small transformer on a measured device."""
     deployment = deploy(TINY, profile.device, precision=profile.precision, kv=profile.precision)
-    return step_model(deployment, device_rates=profile.rates)
+    return step_model(deployment, efficiencies=profile.rates)
 
 
 def batch_of(check: Point) -> Batch:

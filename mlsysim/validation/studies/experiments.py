@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.inference import Deployment
+from mlsysim.results import Listed
 from mlsysim.serving_steps import BASELINE, Batch, Rates, Rungs, step_model
 from mlsysim.serving_steps.claims.comparisons import layer_residual
 from mlsysim.serving_steps.claims.hypotheses import Hypothesis
@@ -21,7 +22,6 @@ SEEDS = (0, 1, 2)
 SPLITS = range(5)
 CONSTANTS = tuple(i * 1e-3 for i in range(11))  # s; H2 sweeps by 1 ms
 DECODE_HEAVY = ("chat", "train")  # by the workload's name: answers of hundreds of tokens
-PREFILL_HEAVY = ("code", "prefix")  # answers of some thirty tokens
 PAIRS = {
     "itl": ("itl", "itl"),
     "e2e_per_token": ("e2e_per_token", "e2e_per_token"),
@@ -83,7 +83,7 @@ def gains(before: LadderScore, after: LadderScore, pair: str = "itl") -> dict[st
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Listed):
     """A constant chosen on some runs and tried on others; gains are fractions."""
 
     constant: float  # s
