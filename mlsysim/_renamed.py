@@ -86,7 +86,7 @@ def _keep(parent: ModuleType, child: str) -> None:
 
 def install() -> None:
     """Let ``import`` find what moved. First in line: an old package is its new one, in whose folder others would look."""
-    sys.meta_path.insert(0, _Moved())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Moved())
 
 
 def moved(module: str, home: str, *names: str) -> Callable[[str], Any]:
@@ -131,7 +131,7 @@ def renamed(**names: str) -> Callable[[Named], Named]:
     def decorate(named: Any) -> Any:
         from functools import wraps
 
-        function, owner = (named.__init__ if isinstance(named, type) else named), named.__name__
+        function, owner = (vars(named)["__init__"] if isinstance(named, type) else named), named.__name__
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> Any:

@@ -403,7 +403,7 @@ def equation(
             except TypeError:
                 if renamed.keys().isdisjoint(kwargs):
                     raise
-                return checked(*args, **passed_on(owner, renamed, kwargs))  # type: ignore[arg-type]
+                return checked(*args, **passed_on(owner, renamed, kwargs))
             except (ZeroDivisionError, OverflowError, ValueError) as error:
                 if isinstance(error, ValueError) and "math domain" not in str(error):
                     raise

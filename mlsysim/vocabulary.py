@@ -55,7 +55,7 @@ _WORDS = (
     Word("fusion", "", "whether operations are fused: auto, on or off", ("fuse",)),
     # Money
     Word("interest", "1", "per year, or per period", ("interest_rate",)),
-    Word("rental_rate", "USD/s", "of a device", ("rental", "rent")),
+    Word("rental_rate", "USD/s", "of a device", ("rental",)),
 )  # fmt: skip
 WORDS: Mapping[str, Word] = MappingProxyType({word.name: word for word in _WORDS})
 INSTEAD: Mapping[str, str] = MappingProxyType({other: word.name for word in _WORDS for other in word.also})

@@ -58,8 +58,8 @@ class Run:
     requests: int
     input_len: float
     output_len: float
-    arrival_cv: float
-    length_cv: float
+    arrival_variation: float
+    length_variation: float
     slo: SLO | None
     calibration: Calibration | None
     inter_bandwidth: float | None
@@ -82,11 +82,11 @@ class Run:
         """The requests: those of the trace, or random ones."""
         if self.trace is not None:
             return self.trace
-        n, cv = self.requests, self.arrival_cv
+        n, cv = self.requests, self.arrival_variation
         return serving.load(
             serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed),
-            serving.lengths(self.input_len, n, self.length_cv, seed + 1),
-            serving.lengths(self.output_len, n, self.length_cv, seed + 2),
+            serving.lengths(self.input_len, n, self.length_variation, seed + 1),
+            serving.lengths(self.output_len, n, self.length_variation, seed + 2),
         )
 
     def play(self, seed: int, progress: bool = False, steps: StepModel | None = None) -> Simulation:
@@ -358,8 +358,8 @@ def simulate(
     weights: str | None = None,
     kv: str = "bf16",
     efficiencies: Rates | str = DEFAULT,
-    arrival_cv: float = 1.0,
-    length_cv: float = 0.0,
+    arrival_variation: float = 1.0,
+    length_variation: float = 0.0,
     seed: int = 0,
     runs: int = 1,
     seeds: Sequence[int] | None = None,
@@ -394,7 +394,7 @@ def simulate(
         Split of a server; tp is the smallest that leaves room for cache unless given.
     precision, weights, kv, efficiencies, inter_bandwidth : optional
         As in :func:`mlsysim.serve`; efficiencies of kernels (``serving_steps.step_model``).
-    arrival_cv, length_cv : float, 1
+    arrival_variation, length_variation : float, 1
         Spread of the gaps between random requests (1 is Poisson) and of the lengths.
     seed, runs, seeds : int, int, sequence of int
         Of random requests: the first seed, how many runs (with every third seed after it, as a run draws from three), or the
@@ -472,8 +472,8 @@ def simulate(
         requests=requests or 0,
         input_len=input_len or 1,
         output_len=output_len or 1,
-        arrival_cv=arrival_cv,
-        length_cv=length_cv,
+        arrival_variation=arrival_variation,
+        length_variation=length_variation,
         slo=slo,
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
         inter_bandwidth=inter_bandwidth,

@@ -83,7 +83,7 @@ def test_an_attribute_alone() -> None:
 
 def test_an_old_argument_of_an_equation() -> None:
     with pytest.warns(DeprecationWarning, match=r"held_tokens\(prompt=\.\.\.\) is now input_len=") as caught:
-        assert capacity.held_tokens(prompt=1000, output=200) == 1100.0  # type: ignore[call-arg]
+        assert capacity.held_tokens(prompt=1000, output_len=200) == 1100.0  # type: ignore[call-arg]
     assert caught[0].filename == __file__
     with pytest.raises(InputError, match="held_tokens: prompt is the old name of input_len"):
         capacity.held_tokens(input_len=1, prompt=1, output_len=1)  # type: ignore[call-arg]

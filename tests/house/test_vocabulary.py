@@ -22,13 +22,12 @@ OTHER_THINGS = {
 }
 # Options that are of the command line alone
 ALONE = {
-    **dict.fromkeys(("json", "explain", "device_file"), "how a command reads and prints"),
+    **dict.fromkeys(("json", "explain", "catalog", "device_file"), "how a command reads and prints"),
     **dict.fromkeys(("best", "fitting", "solver"), "sweep as a command"),
     **dict.fromkeys(("assignment", "submissions"), "places of files"),
     **dict.fromkeys(("max_tp", "max_pp", "max_cp", "max_dp", "max_ep", "max_virtual_stages"), "plan(most={'tp': ...})"),
     **dict.fromkeys(("tier", "calibration"), "Simulation.corrected with load_calibration"),
     **dict.fromkeys(("watched", "watched_nodes"), "failure_rate of a fleet, beside nodes of the job"),
-    "calibrated": "a word of efficiencies",
     "custom_call": "one of custom_calls: it may be given again",
     "form": "to_json or the text",
     "length_variation": "variation of serving.lengths, twice",
@@ -59,7 +58,7 @@ def options(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[s
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from options(inner, f"{path} {name}".strip())
-        elif action.dest not in ("help", "version"):
+        elif action.dest not in ("help", "version") and action.help != argparse.SUPPRESS:
             yield path, action
 
 
@@ -117,7 +116,10 @@ def test_an_option_has_the_name_of_an_argument(root: Path) -> None:
 def test_an_option_is_spelt_as_its_argument() -> None:
     for command, action in options(cli._parser("")):
         long = [o for o in action.option_strings if o.startswith("--") and not o.startswith("--no-")]
-        if long and action.dest != "class_name":  # --class: a keyword of Python
+        if long and (command, action.dest) not in (
+            ("validate", "class_name"),
+            ("validate", "mode"),
+        ):  # --class: a keyword of Python
             assert long == [f"--{action.dest.replace('_', '-')}"], f"{command}: {action.option_strings}"
 
 

@@ -458,12 +458,12 @@ def test_saturation_is_that_of_the_mean_step() -> None:
     assert found.running == 64 and found.step_time == pytest.approx(step)
     assert found.capacity == pytest.approx(64 / 199 / step)
     assert found.offered == pytest.approx(2.0) and found.growth == 0
-    assert serving.saturation(Steps(0.01, 1e-5, 1e-4), load, bounds, replicas=3).rate == pytest.approx(
+    assert serving.saturation(Steps(0.01, 1e-5, 1e-4), load, bounds, replicas=3).capacity == pytest.approx(
         3 * 64 / 199 / step
     )  # type: ignore[union-attr]
     # 100 blocks: a sequence that decodes attends to 1,100 tokens in the mean, 68.75 blocks and half of its last: one place
     tight = serving.saturation(Steps(0.01), load, replace(bounds, blocks=100))
-    assert tight is not None and tight.running == 1 and tight.rate == pytest.approx(1 / 199 / 0.01)
+    assert tight is not None and tight.running == 1 and tight.capacity == pytest.approx(1 / 199 / 0.01)
     # a cached prefix shares its blocks and leaves less to compute: 38 blocks shared, 31.2 of its own, and 408 tokens
     shared = serving.saturation(
         Steps(0.01, 1e-5), serving.load((0.0, 0.5), 1000, 200, 608), replace(bounds, blocks=100)
@@ -473,7 +473,7 @@ def test_saturation_is_that_of_the_mean_step() -> None:
     # the budget lets in less: 512 - 500 tokens of prompts a step
     narrow = serving.saturation(Steps(0.01), load, replace(bounds, sequences=500))
     assert narrow is not None and narrow.running == 144  # 10,000 blocks over 68.75 + 15/32
-    assert narrow.rate == pytest.approx(min(144 / 199, (512 - 144) / 1000) / 0.01)
+    assert narrow.capacity == pytest.approx(min(144 / 199, (512 - 144) / 1000) / 0.01)
 
 
 @independent

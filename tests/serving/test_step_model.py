@@ -576,7 +576,7 @@ def test_datasheet_rates_are_a_bound() -> None:
     ("bad", "says"),
     [
         (lambda: Batch.of(SEVEN.model, prefills=[(0, 10)]), r"prefills has the chunk \(0, 10\).*new in \(0, inf\)"),
-        (lambda: Batch.of(SEVEN.model, prefills=[(5, -1)]), "past in"),
+        (lambda: Batch.of(SEVEN.model, prefills=[(5, -1)]), "cached_len in"),
         (lambda: Batch.of(SEVEN.model, decodes=[0]), r"context 0 outside \[1, inf\); count the new token"),
         (lambda: Batch.of(SEVEN.model, decodes=[float("nan")]), "context nan"),
         (lambda: model(tp=1, pp=2), r"pp = 2 stages are not modelled; use tp"),
@@ -601,5 +601,5 @@ def test_a_full_server_holds_every_stage_once() -> None:
     assert (mean.decodes, mean.context) == (one_each.decodes, one_each.context)
     assert (mean.prefills, mean.prefill_tokens, mean.prefill_pairs) == (1, 1000, one_each.prefill_pairs)
     assert mean.tokens == one_each.tokens
-    with pytest.raises(InputError, match=r"output = 1 is outside \[2, inf\)"):
+    with pytest.raises(InputError, match=r"output_len = 1 is outside \[2, inf\)"):
         Batch.steady(concurrency=8, input_len=100, output_len=1)
