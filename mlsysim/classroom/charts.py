@@ -5,7 +5,7 @@ on white; the book's dark mode inverts their lightness and keeps their hues (a t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -94,12 +94,17 @@ class Chart:
 
 def draw(chart: Chart) -> None:
     """Show a chart: a matplotlib figure in a notebook, an SVG where matplotlib is missing."""
+    show(chart, matplotlib_figure)
+
+
+def show(thing: Any, figure_of: Callable[[Any], Any]) -> None:
+    """Show the figure that matplotlib makes of a thing, or the thing itself, which has an SVG, where that is missing."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        display(chart)
+        display(thing)
         return
-    figure = matplotlib_figure(chart)
+    figure = figure_of(thing)
     display(figure)
     plt.close(figure)
 

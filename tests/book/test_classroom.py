@@ -27,7 +27,6 @@ from mlsysim.classroom import (
 )
 from mlsysim.classroom.bars import matplotlib_figure as bar_figure
 from mlsysim.classroom.charts import INK, PAPER, matplotlib_figure, svg
-from mlsysim.classroom.swings import matplotlib_figure as swing_figure
 from mlsysim.errors import InputError
 from mlsysim.tables import table
 
@@ -247,7 +246,7 @@ def test_swings_in_matplotlib_are_the_same_pieces() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    axes = swing_figure(Swings(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
+    axes = bar_figure(Swings(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
     assert [(p.get_x(), p.get_width()) for p in axes.patches] == [(6, -2), (6, 2), (6, 3), (6, 1)]
 
 

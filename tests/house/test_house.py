@@ -61,7 +61,6 @@ THIRD_PARTY_ALLOWED = {
     "validation.predictors.training_step": {"numpy"},
     "classroom.charts": {"matplotlib", "IPython"},
     "classroom.bars": {"matplotlib"},
-    "classroom.swings": {"matplotlib"},
     "classroom.sliders": {"ipywidgets"},
 }
 

@@ -12,7 +12,7 @@ from mlsysim.classroom.exercises.running import run
 from mlsysim.errors import InputError
 
 FOLDER = Path(__file__).parent / "chapters"
-SLUGS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+SLUGS = tuple(sorted(path.stem for path in FOLDER.glob("[0-9]*.toml")))
 _KEYS = {  # what an exercise may say, and what it must
     "title": True,
     "objective": True,
@@ -34,14 +34,18 @@ _KEYS = {  # what an exercise may say, and what it must
 @cache
 def read(slug: str) -> tuple[tuple[tuple[str, str], ...], tuple[Exercise, ...]]:
     """The objectives of a chapter, each with the exercise that grades it, and its exercises."""
-    table = tomllib.loads((FOLDER / f"{slug}.toml").read_text(encoding="utf-8"))
-    shared, objectives = table.pop("shared", {}), table.pop("objectives")
+    table = _table(slug)
+    shared, objectives = _table("shared") | table.pop("shared", {}), table.pop("objectives")
     exercises = (_exercise(slug, id, _with(shared, row), objectives) for id, row in table.items())
     return tuple((sentence, id) for sentence, id in objectives.values()), tuple(exercises)
 
 
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
 def _with(shared: Mapping[str, Any], value: Any) -> Any:
-    """A value in which "{NAME}" is replaced by what the chapter's table ``shared`` has of that name."""
+    """A value in which "{NAME}" is replaced by what the chapter's table ``shared``, or that of all, has."""
     if isinstance(value, dict):
         return {key: _with(shared, item) for key, item in value.items()}
     if isinstance(value, list):

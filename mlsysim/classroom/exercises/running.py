@@ -70,6 +70,11 @@ def _solved(given: tuple[tuple[str, Any], ...], solution: str) -> dict[str, Any]
     return _execute(dict(given), solution)
 
 
+@lru_cache(maxsize=4096)
+def _kept(given: tuple[tuple[str, Any], ...], solution: str, way: str) -> Any:
+    return _answer(dict(given), solution, way)
+
+
 def run(given: Mapping[str, Any], solution: str, way: str = "") -> Any:
     r"""The answer of a solution, or of a way to go wrong in it.
 
@@ -85,11 +90,17 @@ def run(given: Mapping[str, Any], solution: str, way: str = "") -> Any:
     >>> run(given, solution, "hours = 1; answer / devices"), run(given, solution, '* g["hours"] -> * 60')
     (2.5, 1200.0)
     """
+    if is_recording():  # what is kept would not show its equations
+        return _answer(given, solution, way)
+    return _kept(tuple(given.items()), solution, way)
+
+
+def _answer(given: Mapping[str, Any], solution: str, way: str) -> Any:
     if " -> " in way:
         old, new = way.split(" -> ")
         if old not in solution:
             raise InputError(f"{way!r} changes what the solution does not say: {solution}")
-        return run(given, solution.replace(old, new))
+        return _answer(given, solution.replace(old, new), "")
     steps, set_in_solution = _steps(way), {n for names, _ in _steps(solution) for n in names} - {"answer"}
     at_input = [s for s in steps if s[0] <= given.keys()]
     inside = tuple(s for s in steps if s not in at_input and s[0] & set_in_solution)
