@@ -85,10 +85,11 @@ def _exercise(slug: str, id: str, row: Mapping[str, Any], objectives: Mapping[st
 def _answer(where: str, code: str, way: str) -> Callable[[Inputs], Answer]:
     def answer(g: Inputs) -> Answer:
         try:
-            return run(g, code, way)
+            found: Answer = run(g, code, way)
         except Exception as error:
             error.add_note(f"{where}: {way or code}")
             raise
+        return found
 
     return answer
 
