@@ -55,8 +55,8 @@ def _modules(text: str) -> dict[str, Any]:
     return found
 
 
-def _execute(given: Mapping[str, Any], solution: str, changes: tuple[Step, ...] = ()) -> dict[str, Any]:
-    space = {**given, **_modules(solution), "g": dict(given)}
+def _execute(given: Mapping[str, Any], solution: str, changes: tuple[Step, ...], way: str) -> dict[str, Any]:
+    space = {**given, **_modules(solution), **_modules(way), "g": dict(given)}
     for names, code in _steps(solution):
         exec(code, space)
         for changed, change in changes:
@@ -65,14 +65,9 @@ def _execute(given: Mapping[str, Any], solution: str, changes: tuple[Step, ...] 
     return space
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def _solved(given: tuple[tuple[str, Any], ...], solution: str) -> dict[str, Any]:
-    return _execute(dict(given), solution)
-
-
-@lru_cache(maxsize=4096)
-def _kept(given: tuple[tuple[str, Any], ...], solution: str, way: str) -> Any:
-    return _answer(dict(given), solution, way)
+    return _execute(dict(given), solution, (), "")
 
 
 def run(given: Mapping[str, Any], solution: str, way: str = "") -> Any:
@@ -90,31 +85,24 @@ def run(given: Mapping[str, Any], solution: str, way: str = "") -> Any:
     >>> run(given, solution, "hours = 1; answer / devices"), run(given, solution, '* g["hours"] -> * 60')
     (2.5, 1200.0)
     """
-    if is_recording():  # what is kept would not show its equations
-        return _answer(given, solution, way)
-    return _kept(tuple(given.items()), solution, way)
-
-
-def _answer(given: Mapping[str, Any], solution: str, way: str) -> Any:
     if " -> " in way:
         old, new = way.split(" -> ")
         if old not in solution:
             raise InputError(f"{way!r} changes what the solution does not say: {solution}")
-        return _answer(given, solution.replace(old, new), "")
+        return run(given, solution.replace(old, new))
     steps, set_in_solution = _steps(way), {n for names, _ in _steps(solution) for n in names} - {"answer"}
-    at_input = [s for s in steps if s[0] <= given.keys()]
-    inside = tuple(s for s in steps if s not in at_input and s[0] & set_in_solution)
-    if at_input:
+    before = [s for s in steps if s[0] <= given.keys()]
+    inside = tuple(s for s in steps if s not in before and s[0] & set_in_solution)
+    if before:
         space = {**given, **_modules(solution), **_modules(way), "g": given}
-        for _, code in at_input:
+        for _, code in before:
             exec(code, space)
-        given = {**given, **{name: space[name] for names, _ in at_input for name in names}}
-    if inside:
-        space = _execute({**given, **_modules(way)}, solution, inside)
+        given = {**given, **{name: space[name] for names, _ in before for name in names}}
+    if inside or is_recording():  # what is kept would show no equation
+        space = _execute(given, solution, inside, way)
     else:
-        solved = _execute(given, solution) if is_recording() else _solved(tuple(given.items()), solution)
-        space = {**solved, **_modules(way)}
+        space = {**_solved(tuple(given.items()), solution), **_modules(way)}
     for step in steps:
-        if step not in at_input and step not in inside:
+        if step not in before and step not in inside:
             exec(step[1], space)
     return space["answer"]
