@@ -18,7 +18,7 @@ from mlsysim.errors import InputError
 _FOLDER = Path(__file__).parent / "chapters"
 SLUGS = tuple(sorted(path.stem for path in _FOLDER.glob("[0-9]*.toml")))
 _NEEDED = ("title", "objective", "points", "unit", "prompt", "nudge", "solution", "inputs", "mistakes")
-_MAY = ("answers", "tolerance", "reference", "computed", "hidden")
+_MAY = ("answers", "tolerance", "reference", "computed", "not_shown")
 
 Objectives = tuple[tuple[str, str], ...]
 
@@ -71,7 +71,7 @@ def _exercise(slug: str, id: str, row: Mapping[str, Any], objectives: Mapping[st
         prompt=_folded(row["prompt"]),
         unit=row["unit"],
         options={name: Options(_values(v), unit, meaning) for name, (v, unit, meaning) in row["inputs"].items()},
-        derive=partial(_derived, row.get("computed", {}), row.get("hidden", ())),
+        derive=partial(_derived, row.get("computed", {}), row.get("not_shown", ())),
         solve=answer(row.get("reference", "")),
         mistakes=tuple(
             Mistake(name, _folded(hint), tuple(map(answer, ways))) for name, (hint, *ways) in row["mistakes"].items()
@@ -112,8 +112,8 @@ def _values(values: Any) -> tuple[Any, ...]:
 
 
 def _derived(
-    rows: Mapping[str, tuple[str, str, str]], hidden: tuple[str, ...], chosen: Mapping[str, Any]
+    rows: Mapping[str, tuple[str, str, str]], not_shown: tuple[str, ...], chosen: Mapping[str, Any]
 ) -> dict[str, Given | None]:
     """The inputs that follow from those drawn, and None for those that the prompt does not show."""
     computed = {name: Given(run(chosen, code), unit, meaning) for name, (code, unit, meaning) in rows.items()}
-    return {**dict.fromkeys(hidden), **computed}
+    return {**dict.fromkeys(not_shown), **computed}
