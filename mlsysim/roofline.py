@@ -4,13 +4,35 @@ Everything here takes a float or an array (broadcasting) in SI units and returns
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mlsysim import catalog
+from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+_FAR = 1e9  # FLOP/byte: further to the right no roofline is drawn
+__all__ = [
+    "KernelTime",
+    "arithmetic_intensity",
+    "attainable_flops",
+    "compute_time",
+    "dispatch_time",
+    "effective_bandwidth",
+    "iron_law",
+    "kernel_time",
+    "memory_time",
+    "ridge_point",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficiency": FRACTION}
 
@@ -18,10 +40,7 @@ _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficienc
 @equation(
     "eq-compute-time",
     formula="flops / (peak_flops * efficiency)",
-    units={"flops": "FLOP", "peak_flops": "FLOP/s", "efficiency": "1", "return": "s"},
     domain={"peak_flops": POSITIVE, "efficiency": FRACTION},
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     """Time to do the arithmetic alone.
@@ -41,11 +60,6 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a constant efficiency; no work is skipped (dense arithmetic).
 
     >>> compute_time(2 * 8192**3, 312e12)
@@ -56,14 +70,7 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     return flops / (peak_flops * efficiency)
 
 
-@equation(
-    "eq-memory-time",
-    formula="bytes / memory_bandwidth",
-    units={"bytes": "byte", "memory_bandwidth": "byte/s", "return": "s"},
-    domain={"memory_bandwidth": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-memory-time", formula="bytes / memory_bandwidth", domain={"memory_bandwidth": POSITIVE})
 def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     """Time to move the bytes alone.
 
@@ -80,11 +87,6 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every byte crosses once, at full bandwidth; caches only matter through the count of bytes.
 
     >>> memory_time(3.35e12, 3.35e12)
@@ -98,10 +100,7 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
 @equation(
     "eq-effective-bandwidth",
     formula="memory_bandwidth * memory_efficiency",
-    units={"memory_bandwidth": "byte/s", "memory_efficiency": "1", "return": "byte/s"},
     domain={"memory_bandwidth": POSITIVE, "memory_efficiency": FRACTION},
-    source="mccalpin1995stream",
-    where="STREAM benchmark",
 )
 def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     """Bandwidth that a real access pattern sustains.
@@ -119,17 +118,12 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one factor for all traffic; scattered access sustains less.
 
     >>> effective_bandwidth(2e12, 0.5)
     1000000000000.0
 
-    Source: mccalpin1995stream.
+    Source: mccalpin1995stream, STREAM benchmark.
     """
     return memory_bandwidth * memory_efficiency
 
@@ -137,10 +131,7 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
 @equation(
     "eq-dispatch",
     formula="launch_overhead + (kernels - 1) * max(0, launch_overhead - device_time / kernels)",
-    units={"kernels": "1", "launch_overhead": "s", "device_time": "s", "return": "s"},
     domain={"kernels": COUNT},
-    source="reddi2026mathpage",
-    where="sec. 1",
 )
 def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) -> Num:
     """What launching kernels adds to their time on the device, when the host runs ahead through a queue.
@@ -161,11 +152,6 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a number of kernels that is not whole.
-
     Assumptions: kernels of equal length in one stream; the queue never fills, and nothing makes the host wait. Of a
     single kernel the launch shows whole, since nothing runs that could hide it.
 
@@ -174,7 +160,7 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
     >>> dispatch_time(100, 1e-5, device_time=0.002)  # kernels of 20 us: all launches but the first hide
     1e-05
 
-    Source: reddi2026mathpage, sec. 1, for the time of a launch; the queue is derived in the chapter.
+    Source: reddi2026mathpage, sec. 1; for the time of a launch; the queue is derived in the chapter.
     """
     return launch_overhead + (kernels - 1) * maximum(0, launch_overhead - device_time / kernels)
 
@@ -182,18 +168,7 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
 @equation(
     "eq-iron-law",
     formula="max(flops / (peak_flops * efficiency), bytes / memory_bandwidth) + dispatch",
-    units={
-        "flops": "FLOP",
-        "bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "efficiency": "1",
-        "dispatch": "s",
-        "return": "s",
-    },
     domain=_TIME_DOMAIN,
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def iron_law(
     flops: Num, bytes: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0, dispatch: Num = 0.0
@@ -221,11 +196,6 @@ def iron_law(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: arithmetic and data movement overlap perfectly.
 
     >>> iron_law(flops=2e12, bytes=1e9, peak_flops=1e15, memory_bandwidth=2e12)
@@ -236,14 +206,7 @@ def iron_law(
     return maximum(compute_time(flops, peak_flops, efficiency), memory_time(bytes, memory_bandwidth)) + dispatch
 
 
-@equation(
-    "eq-arithmetic-intensity",
-    formula="flops / bytes",
-    units={"flops": "FLOP", "bytes": "byte", "return": "FLOP/byte"},
-    domain={"bytes": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-arithmetic-intensity", formula="flops / bytes", domain={"bytes": POSITIVE})
 def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     """Work done per byte moved: a property of the algorithm and its precision, not of the device.
 
@@ -260,29 +223,17 @@ def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     -------
     float or array, FLOP/byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of the byte count; traffic to main memory, not to a cache.
 
     >>> arithmetic_intensity(flops=2e12, bytes=1e10)
     200.0
 
-    Source: williams2009roofline, sec. 3 ("operational intensity").
+    Source: williams2009roofline, sec. 3; "operational intensity".
     """
     return flops / bytes
 
 
-@equation(
-    "eq-ridge-point",
-    formula="peak_flops / memory_bandwidth",
-    units={"peak_flops": "FLOP/s", "memory_bandwidth": "byte/s", "return": "FLOP/byte"},
-    domain={"memory_bandwidth": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-ridge-point", formula="peak_flops / memory_bandwidth", domain={"memory_bandwidth": POSITIVE})
 def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     """Intensity at which a device turns from memory-bound to compute-bound.
 
@@ -299,11 +250,6 @@ def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     -------
     float or array, FLOP/byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: dense peak; a peak with 2:4 sparsity doubles the answer and misleads.
 
     >>> round(ridge_point(989.5e12, 3.35e12))
@@ -314,20 +260,7 @@ def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     return peak_flops / memory_bandwidth
 
 
-@equation(
-    "eq-attainable",
-    formula="min(peak_flops * efficiency, intensity * memory_bandwidth)",
-    units={
-        "intensity": "FLOP/byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "efficiency": "1",
-        "return": "FLOP/s",
-    },
-    domain=_TIME_DOMAIN,
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-attainable", formula="min(peak_flops * efficiency, intensity * memory_bandwidth)", domain=_TIME_DOMAIN)
 def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0) -> Num:
     """Highest rate that work of a given intensity can reach: the roofline itself.
 
@@ -347,11 +280,6 @@ def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, eff
     Returns
     -------
     float or array, FLOP/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no dispatch; perfect overlap of arithmetic and data movement.
 
@@ -375,7 +303,7 @@ def _origin(value: Num, default: float, meaning: str) -> str:
 
 
 @dataclass(frozen=True)
-class KernelTime:
+class KernelTime(Result):
     """What :func:`kernel_time` returns; SI units, floats or arrays."""
 
     device: Device
@@ -404,6 +332,43 @@ class KernelTime:
     def peak_fraction(self) -> Num:
         """Achieved FLOP/s over the dense peak."""
         return self.achieved_flops / self.device.peak_flops[self.precision]
+
+    def summary(self) -> list[str]:
+        terms = {"computing": self.compute_time, "moving bytes": self.memory_time, "dispatch": self.dispatch_time}
+        bound = all_true(self.efficiency == 1.0) and all_true(self.memory_efficiency == 1.0)
+        reached = f"compute {share(self.efficiency)}, memory {share(self.memory_efficiency)} of the datasheet"
+        return labelled(
+            f"{self.device.name}, {self.precision}: {shown(self.time, 's')}, {_bound_in_words(self.bound)}",
+            ("terms", ", ".join(f"{name} {shown(t, 's')}" for name, t in terms.items() if not all_true(t == 0))),
+            ("reached", f"{shown(self.achieved_flops, 'FLOP/s')}, {share(self.peak_fraction)} of the dense peak"),
+            (
+                "intensity",
+                f"{shown(self.intensity, 'FLOP/byte')}; the ridge point lies at {shown(self.ridge_point, 'FLOP/byte')}",
+            ),
+            ("efficiencies", "bound: every resource at its datasheet rate" if bound else reached),
+        )
+
+    def chart(self) -> "Drawing":
+        """The roofline, and the kernel on or below it."""
+        from mlsysim.drawing import PALETTE, Chart, Line, Marks, log_space
+        from mlsysim.drawing.shapes import sampled
+
+        every = [v.ravel().tolist() if is_array(v) else [float(v)] for v in (self.intensity, self.achieved_flops)]
+        n = max(map(len, every))
+        x, y = (sampled(v * (n if len(v) < n else 1)) for v in every)
+        placed = [(a, b) for a, b in zip(x, y, strict=True) if 0 < a < _FAR and b > 0]
+        peak = self.device.peak_flops[self.precision]
+        ridge = peak / self.device.memory_bandwidth
+        low, high = (f([ridge, *(a for a, _ in placed)]) for f in (min, max))
+        xs = sorted({*log_space(low / 10, high * 10), ridge})
+        roof = [min(peak, a * self.device.memory_bandwidth) / units.TFLOP for a in xs]
+        marks = Marks([a for a, _ in placed], [b / units.TFLOP for _, b in placed], "this", (), PALETTE[1])
+        return Chart(
+            "arithmetic intensity (FLOP/byte)",
+            "reached (TFLOP/s)",
+            [Line(xs, roof, f"{self.device.name}, {self.precision}", PALETTE[0])],
+            [marks] if placed else [],
+        )
 
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""
@@ -470,7 +435,7 @@ class KernelTime:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found: dict[str, Any] = {
             "device": self.device.name,
             "precision": self.precision,
             "flops": self.flops,
@@ -492,6 +457,7 @@ class KernelTime:
             "achieved_flops_per_s": self.achieved_flops,
             "peak_fraction": self.peak_fraction,
         }
+        return dict(plain(found))
 
 
 @widening

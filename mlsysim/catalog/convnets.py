@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mlsysim.catalog.entries import fold
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.entries import find
+from mlsysim.catalog.shown import Catalogue, ShownEntry
+from mlsysim.catalog.sourced import Sourced, figures, shipped
 
 _UNITS = {"parameters": "1", "macs": "1"}
 
@@ -25,7 +24,7 @@ class Convolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Convnet:
+class Convnet(ShownEntry):
     """A residual network of version 1.5: a bottleneck has its stride in the 3x3 convolution, a basic block in the first."""
 
     name: str
@@ -67,6 +66,11 @@ class Convnet:
                     yield Convolution(f"{at}.project", 1, arriving, leaving, size)
                 arriving = leaving
 
+    def _words(self) -> str:
+        """What it is made of."""
+        kind = "bottleneck" if self.bottleneck else "basic"
+        return f"{self.parameters:,} parameters, {self.macs / 1e9:.4g} billion multiply-adds an image, {sum(self.blocks)} {kind} blocks"
+
     @property
     def features(self) -> int:
         """Channels that the last stage leaves."""
@@ -96,16 +100,13 @@ class Convnet:
 @cache
 def convnets() -> Mapping[str, Convnet]:
     """Every residual network of the catalogue, by name."""
-    with as_file(files(__package__) / "convnets.toml") as path:
-        made = {}
-        for name, raw in read_toml(path).items():
-            given = {key: value for key, value in raw.items() if key not in _UNITS}
-            given |= {key: tuple(given[key]) for key in ("blocks", "aliases") if key in given}
-            figures = {
-                k: sourced(raw[k], u, f"{path.name}: {name}, {k}", path.name) for k, u in _UNITS.items() if k in raw
-            }
-            made[name] = Convnet(name=name, published=MappingProxyType(figures), **given)
-    return MappingProxyType(made)
+    return Catalogue("convnet", shipped(__package__, "convnets.toml", _convnet))
+
+
+def _convnet(name: str, raw: Any, file: str) -> Convnet:
+    given = {key: value for key, value in raw.items() if key not in _UNITS}
+    given |= {key: tuple(given[key]) for key in ("blocks", "aliases") if key in given}
+    return Convnet(name=name, published=MappingProxyType(figures(raw, _UNITS, f"{file}: {name}", file)), **given)
 
 
 def convnet(name: str) -> Convnet:
@@ -116,9 +117,4 @@ def convnet(name: str) -> Convnet:
     UnknownNameError
         With the nearest known names.
     """
-    index = {fold(key): c for c in convnets().values() for key in (c.name, *c.aliases)}
-    if not isinstance(name, str) or fold(name) not in index:
-        raise unknown_name(
-            "residual network", name, [*convnets(), *(a for c in convnets().values() for a in c.aliases)]
-        )
-    return index[fold(name)]
+    return find("residual network", name, convnets())

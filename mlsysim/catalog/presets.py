@@ -1,15 +1,17 @@
 """Named efficiencies that others publish. A preset is always asked for by name, never applied silently."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from typing import Any
 
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.shown import Catalogue, ShownEntry
+from mlsysim.catalog.sourced import Sourced, shipped, sourced
+from mlsysim.errors import named
 
 
 @dataclass(frozen=True)
-class Preset:
+class Preset(ShownEntry):
     """A fraction of the dense peak, for a kind of work, from a source."""
 
     name: str
@@ -18,17 +20,17 @@ class Preset:
 
 
 @cache
-def presets() -> dict[str, Preset]:
+def presets() -> Mapping[str, Preset]:
     """All presets by name.
 
     >>> sorted(presets())[0]
     'mlsysim-page-inference'
     """
-    with as_file(files(__package__) / "presets.toml") as path:
-        return {
-            name: Preset(name, raw["applies_to"], sourced(raw["efficiency"], "1", f"{path.name}: {name}", path.name))
-            for name, raw in read_toml(path).items()
-        }
+    return Catalogue("preset", shipped(__package__, "presets.toml", _preset))
+
+
+def _preset(name: str, raw: Any, file: str) -> Preset:
+    return Preset(name, raw["applies_to"], sourced(raw["efficiency"], "1", f"{file}: {name}", file))
 
 
 def preset(name: str) -> Preset:
@@ -37,6 +39,4 @@ def preset(name: str) -> Preset:
     >>> preset("mlsysim-page-training").efficiency.value
     0.5
     """
-    if name not in presets():
-        raise unknown_name("efficiency preset", name, presets())
-    return presets()[name]
+    return named("efficiency preset", name, presets())

@@ -3,21 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import all_true
+from mlsysim.catalog import entries, kept, shown
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Report, Result, plain
 
 _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Result):
     """The shape of a decoder-only transformer. Sizes are counts; 0 means that the model has no such part.
 
     Attention is multi-head (``kv_heads == heads``), grouped-query, multi-query (``kv_heads == 1``) or, when
@@ -74,6 +75,22 @@ class Model:
 
     def __post_init__(self) -> None:
         check_shape(self)
+
+    def summary(self) -> list[str]:
+        return shown.model_lines(self)
+
+    def explain(self) -> Report:
+        """Every size and flag of the shape, and the published counts with their sources."""
+        return shown.model_report(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape and its published counts, for JSON."""
+        held = {k: v for k, v in vars(self).items() if k != "published"}
+        return dict(plain(held)) | {"published": {k: plain(vars(f)) for k, f in self.published.items()}}
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row: the shape."""
+        return [{k: v for k, v in self.to_dict().items() if k not in ("published", "aliases")}]
 
     @property
     def is_moe(self) -> bool:
@@ -141,7 +158,8 @@ def check_shape(m: Model) -> None:
     need((m.n_windowed_layers > 0) == (m.attn_window > 0), "attn_window", "needs n_windowed_layers, and the reverse")
 
 
-def _model(name: str, raw: Any, file: str) -> Model:
+def read_model(name: str, raw: Any, file: str) -> Model:
+    """A model from its table; errors name file, model and field."""
     where = f"{file}: {name[:60]}"
     if not isinstance(raw, Mapping):
         raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
@@ -175,26 +193,18 @@ def load_models(path: str | Path) -> dict[str, Model]:
         Naming the file, the model and the field, and how to mend it.
     """
     path = Path(path)
-    return {name: _model(name, raw, path.name) for name, raw in read_toml(path).items()}
+    return {name: read_model(name, raw, path.name) for name, raw in read_toml(path).items()}
 
 
 @cache
-def _catalogue() -> tuple[Mapping[str, Model], Mapping[str, str]]:
-    entries: dict[str, Model] = {}
-    with as_file(files("mlsysim.catalog") / "models") as folder:
-        for path in sorted(folder.glob("*.toml")):
-            entries |= load_models(path)
-    index = {_fold(key): m.name for m in entries.values() for key in (m.name, *m.aliases)}
-    return MappingProxyType(entries), MappingProxyType(index)
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "-").replace(" ", "-")
+def shelf() -> entries.Shelf[Model]:
+    """All shipped models, in the order of their files."""
+    return entries.Shelf("model", "models", read_model)
 
 
 def models() -> Mapping[str, Model]:
     """Every model of the catalogue, by canonical name."""
-    return _catalogue()[0]
+    return kept.joined("model", shelf())
 
 
 def model(name: "str | Model") -> Model:
@@ -207,8 +217,10 @@ def model(name: "str | Model") -> Model:
     """
     if isinstance(name, Model):
         return name
-    entries, index = _catalogue()
-    if not isinstance(name, str) or _fold(name) not in index:
-        aliases = (a for m in entries.values() for a in m.aliases)
-        raise unknown_name("model", name, entries, "a Hugging Face config.json can stand in for it", aliases)
-    return entries[index[_fold(name)]]
+    if (mine := kept.find("model", name)) is not None:
+        return mine  # type: ignore[no-any-return]
+    found = shelf()
+    if not isinstance(name, str) or kept.fold(name) not in found.names:
+        aliases = (a for m in found.values() for a in m.aliases)
+        raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", aliases)
+    return found[found.names[kept.fold(name)]]

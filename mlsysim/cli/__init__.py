@@ -2,13 +2,15 @@
 
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
 import mlsysim
-from mlsysim.cli.arguments import Parser
+from mlsysim import catalog
+from mlsysim.catalog import kept
+from mlsysim.cli.arguments import NOTES, Parser
 from mlsysim.errors import InputError, MlsysimError
 
 # Modules and their commands, in the order of the help; only the one that is asked for is imported
@@ -29,7 +31,7 @@ GROUPS = {
     "checking": ("validate", "grade"),
 }
 _LONGEST = 1000  # characters of an error
-_REPEATED = ("run_as", "custom_call")  # options that may be given any number of times, also none
+_REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given any number of times, also none
 
 
 def _parser(command: str) -> Parser:
@@ -43,21 +45,45 @@ def _parser(command: str) -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name in [name for name, known in GROUPS.items() if command in known] or GROUPS:
         import_module(f"mlsysim.cli.{name}").add(commands)
+    _with_catalog(parser)
     return parser
+
+
+def _with_catalog(parser: ArgumentParser) -> None:
+    """Give every command, and the commands below one, the user's own entries."""
+    below = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
+    for action in below:
+        for inner in {id(p): p for p in action.choices.values()}.values():
+            _with_catalog(inner)
+    if not below:
+        parser.add_argument(
+            "--catalog",
+            action="append",
+            default=[],
+            metavar="FILE.toml",
+            help="your own devices, models, links, nodes, prices, grids and facilities, found by name; may be repeated",
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    0 on success; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
+    0 on success; 3 when the question has no answer (a model that does not fit, targets that no number of devices meets), which
+    is printed; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
     machine has too little memory; 130 when it was interrupted.
     """
+    status: int | None = 0
     try:
+        NOTES.clear()
         words = sys.argv[1:] if argv is None else list(argv)
         try:
             args = _parser(words[0] if words else "").parse_args(words)
             _check_given(args)
-            args.run(args)
+            with kept.for_now():
+                for file in args.catalog:
+                    catalog.add(file)
+                status = args.run(args)
+            print(*NOTES, sep="\n", end="\n" if NOTES else "", file=sys.stderr)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except MlsysimError as error:
@@ -74,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("not enough memory; ask for fewer combinations, requests or layers at a time", 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    return 0
+    return status or 0
 
 
 def _check_given(args: Namespace) -> None:

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, units
-from mlsysim._numeric import Num, all_true, widening
+from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.catalog import Device, Facility, Grid
 from mlsysim.energy import footprint, power
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 _TEXT = {
     "carbon_location": "carbon, location-based",
@@ -23,7 +26,7 @@ _TEXT = {
 
 
 @dataclass(frozen=True)
-class Footprint:
+class Footprint(Result):
     """What :func:`run` returns; SI units, floats or arrays. The ``parts`` sum to ``energy``; None is "not asked for"."""
 
     it_power: Num
@@ -40,13 +43,40 @@ class Footprint:
     inputs: tuple[Input, ...]
     notes: tuple[str, ...]
 
+    def summary(self) -> list[str]:
+        asked = (
+            ("carbon", "location-based", self.carbon_location, "kg"),
+            ("", "market-based", self.carbon_market, "kg"),
+            ("", "of making it", self.carbon_embodied, "kg"),
+            ("water", "on the site", self.water_site, "L"),
+            ("", "of the electricity", self.water_source, "L"),
+        )
+        rows: dict[str, list[str]] = {"carbon": [], "water": []}
+        for name, what, value, unit in asked:
+            if value is not None:
+                rows["water" if unit == "L" else name or "carbon"].append(f"{shown(value, unit)} {what}")
+        each = "" if self.energy_per_token is None else shown(self.energy_per_token, "J/token")
+        return labelled(
+            f"{_mwh(self.energy)} of facility energy, {_mwh(self.it_energy)} of it in the machines at {shown(self.it_power, 'W')}",
+            ("parts", largest(self.parts, 6)),
+            *((name, "; ".join(said)) for name, said in rows.items()),
+            ("per token", each),
+            ("not counted", "; ".join(note.removeprefix("not counted: ") for note in self.notes)),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The parts of the energy as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("facility energy", self.parts, "energy", "J")
+
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
         return Explanation(f"{_kwh(self.energy)} of facility energy", self.terms, self.inputs, self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "it_power_w": self.it_power,
             "it_energy_j": self.it_energy,
             "energy_j": self.energy,
@@ -59,6 +89,17 @@ class Footprint:
             "energy_per_token_j": self.energy_per_token,
             "not_counted": list(self.notes),
         }
+        return dict(plain(found))
+
+
+def _mwh(joules: Num) -> str:
+    """Energy in the unit of bills; of an array its range."""
+    if is_array(joules):
+        low, high = _mwh(joules.min()), _mwh(joules.max())
+        return low if low == high else f"{low} to {high}"
+    name, size = ("MWh", units.MWh) if joules >= units.MWh else ("kWh", units.kWh)
+    value = joules / size
+    return f"{value:,.0f} {name}" if value >= 1e4 else f"{value:.4g} {name}"
 
 
 def _kwh(joules: Num) -> str:
@@ -88,6 +129,7 @@ def run(
     contract_intensity: Num = 0.0,
     residual_intensity: Num | None = None,
     embodied: Num | None = None,
+    device_embodied: Num | None = None,
     lifetime: Num | None = None,
     busy_share: Num = 1.0,
     token_rate: Num | None = None,
@@ -116,8 +158,9 @@ def run(
     covered, contract_intensity, residual_intensity : float or array, optional
         Share under contract and the two intensities of the market-based method (kg/J). Without a residual mix the
         grid's own intensity stands for it, and the result says so.
-    embodied, lifetime, busy_share : float or array, optional
-        Kilograms for making all the equipment, its life in s, and the share of it in which it is held.
+    embodied, device_embodied, lifetime, busy_share : float or array, optional
+        Kilograms for making all the equipment, or one device with its share of the server; its life in s, and the share of it in
+        which it is held.
     token_rate : float or array, token/s, optional
         Tokens of all devices together, for the energy per token.
 
@@ -156,6 +199,12 @@ def run(
     water_intensity = _taken("water_intensity", water_intensity, mix, origins)
 
     check_argument("run", "time", time, "s", Domain.of(NON_NEGATIVE))
+    if device_embodied is not None:
+        if embodied is not None:
+            raise InputError(
+                "run: embodied is of all the equipment and device_embodied of one device; give one of them"
+            )
+        embodied = devices * device_embodied
     idle = 0.0 if idle_power is None else idle_power
     device_power = power.device_power(idle, peak_power, utilisation)
     network = 0.0 if network_power is None else network_power

@@ -7,16 +7,18 @@ from hashlib import sha256
 from itertools import chain
 from math import fsum, inf, isclose
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, communication, units
+from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.bound import bound
 from mlsysim.hlo.estimators.base import Estimator
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
 from mlsysim.hlo.estimators.pricing import Prices, Pricing
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
+from mlsysim.hlo.fabric import on_device
 from mlsysim.hlo.fusing import slicing
 from mlsysim.hlo.fusing.fusion import kernels
 from mlsysim.hlo.fusing.graph import build
@@ -30,9 +32,16 @@ from mlsysim.hlo.reader.program import Program
 from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
-from mlsysim.network import exposed_communication
+from mlsysim.network import Topology, exposed_communication
+from mlsysim.results import Report, Result, labelled, plain, share
+from mlsysim.results import shown as _shown
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 Network = Callable[[Collective], float]  # the time of one collective in s
+FUSIONS = ("auto", "on", "off")
 _ALGORITHM = {"all_to_all": "pairwise"}
 
 
@@ -69,7 +78,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Result):
     """What :func:`estimate` returns: totals of one device in SI units.
 
     ``flops`` are without transcendentals and without the additions of collectives. ``exposed_comm_s`` is the time that
@@ -110,10 +119,94 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the regions and when they run, for JSON."""
-        shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
+        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("parts", "timeline")}
         shown["collectives"] = [asdict(m) for m in self.collectives]
         shown["pricing"] = self.pricing.to_dict()
         return shown | {"unknown_ops": dict(self.unknown_ops), "at_least": self.at_least, "notes": list(self.notes)}
+
+    def summary(self) -> list[str]:
+        calls = Counter[str]()
+        for message in self.collectives:
+            calls[f"{message.op} over {message.ranks}"] += message.count
+        sent = ", ".join(f"{n} x {what}" for what, n in calls.most_common(4)) + (" …" if len(calls) > 4 else "")
+        unknown = ", ".join(f"{n} x {name}" for name, n in list(self.unknown_ops.items())[:4])
+        bind = (
+            "communication"
+            if self.exposed_comm_s > self.compute_s
+            else f"computing, {share(self.compute_s / self.total_s)}"
+            if self.total_s
+            else ""
+        )
+        p = self.pricing
+        spread = f"{_shown(p.low_s, 's')} to {_shown(p.high_s, 's')} over repeats of the measurement"
+        return labelled(
+            f"{self.program} on {self.device}: {'at least ' if self.at_least else ''}{_shown(self.total_s, 's')}",
+            ("range", spread if p.low_s < p.high_s else "none is known: check it against a profile first"),
+            ("binds", bind),
+            (
+                "computing",
+                f"{_shown(self.compute_s, 's')} in {self.kernels} kernels of {self.regions} regions, {self.unique_regions} different",
+            ),
+            (
+                "communicating",
+                f"{_shown(self.comm_s, 's')}, {_shown(self.exposed_comm_s, 's')} of it exposed: {sent}"
+                if sent
+                else "nothing",
+            ),
+            ("bound", "" if self.bound_s is None else f"{_shown(self.bound_s, 's')}: what no fusion can beat"),
+            (
+                "work",
+                f"{_shown(self.flops, 'FLOP')}, {share(self.matrix_flops / self.flops) if self.flops else '0 %'} in products; {_shown(self.bytes, 'byte')}",
+            ),
+            ("NOT COUNTED", unknown),
+            ("shapes", f"{self.shapes}, {self.partitions} partitions, {self.split} split"),
+            ("efficiencies", f"those of the estimator {p.estimator}"),
+            ("notes", "; ".join(self.notes)[:240]),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The schedule as lanes: regions that compute, and collectives."""
+        from mlsysim.drawing import Lanes, Span
+        from mlsysim.drawing.lanes import joined
+        from mlsysim.drawing.shapes import MOST_POINTS, readable, sampled
+
+        factor, unit = readable(self.total_s, "s")
+        kinds = (
+            [r.kind for r in self.parts]
+            if len(self.parts) == len(self.timeline.spans)
+            else ["regions"] * len(self.timeline.spans)
+        )
+        spans: list[Span] = []
+        for kind, (start, end) in zip(kinds, self.timeline.spans, strict=True):
+            lane = {"compute": "computing", "comm": "communicating", "loop": "loop"}.get(kind, kind)
+            if end > start:
+                spans.append(Span(lane, factor * start, factor * end, lane))
+        if len(spans) > MOST_POINTS:
+            spans = joined(spans)
+        return Lanes(sampled(spans), f"time ({unit})", f"{self.program} on {self.device}") if spans else None
+
+    def explain(self) -> Report:
+        """Everything that :func:`print` shows, the collectives, and the regions that take longest."""
+        messages = [
+            (m.op, str(m.ranks), str(m.count), units.format(m.bytes, "byte"), units.format(m.time_s, "s"))
+            for m in self.collectives[:20]
+        ]
+        spans = sorted(enumerate(self.timeline.spans), key=lambda pair: pair[1][0] - pair[1][1])[:10]
+        kinds = [r.kind for r in self.parts] or [""] * len(self.timeline.spans)
+        longest = [(str(i), kinds[i], units.format(a, "s"), units.format(b - a, "s")) for i, (a, b) in spans]
+        first, *rest = str(self).splitlines()
+        return Report(
+            first,
+            (
+                table(("Collective", "Ranks", "Times", "Bytes", "Time"), messages),
+                table(("Region", "Kind", "Start", "Takes"), longest),
+            ),
+            [line.strip() for line in rest],
+        )
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row of all totals."""
+        return [{k: plain(v) for k, v in self.to_dict().items() if k not in ("collectives", "notes")}]
 
     @classmethod
     def from_dict(cls, held: Mapping[str, Any]) -> "Estimate":
@@ -196,8 +289,6 @@ class Estimate:
         lines += [f"  unknown: {n} x {name}" for name, n in self.unknown_ops.items()]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
-    __repr__ = __str__
-
 
 def _notes(
     program: Program, messages: Sequence[Message], estimator: Estimator, raw: bool, fuse: bool, domain: int | None
@@ -233,11 +324,12 @@ def _product(axes: Sequence[tuple[str, int]]) -> int:
     return total
 
 
+@renamed(fuse="fusion")
 def estimate(
     program: Program | str | Path,
     device: Device | str,
     split: str = "dependency",
-    fuse: bool | None = None,
+    fusion: str = "auto",
     network: Network | None = None,
     efficiency: float = 1.0,
     memory_efficiency: float = 1.0,
@@ -246,6 +338,7 @@ def estimate(
     cache: Cache | str | Path | None = None,
     join: bool = False,
     custom_calls: Mapping[str, CallPrice] | None = None,
+    topology: str | Topology | None = None,
 ) -> Estimate:
     """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
 
@@ -259,10 +352,13 @@ def estimate(
     device : Device or str
     split : str
         ``linear`` or ``dependency``. With the first nothing overlaps.
-    fuse : bool, optional
-        Whether to fuse operations; by default only where no compiler has.
+    fusion : str
+        Whether to fuse operations: ``auto``, where no compiler has, ``on`` or ``off``.
     network : callable, optional
-        Time of a collective; by default rings at the device's scale-up bandwidth, without latency.
+        Time of a collective, as a :class:`Fabric` or :class:`Links` gives it; by default rings at the device's scale-up bandwidth,
+        without latency.
+    topology : str, optional
+        As in ``"ring:8"``, instead of a network: a rank's links share the device's scale-up bandwidth and have no latency.
     efficiency, memory_efficiency : float
         Fractions of the peaks of matrix units and memory. At 1 each kernel takes the least time that its roofs allow.
     run_as : mapping, optional
@@ -293,13 +389,18 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
+    fusion = _fusion(fusion)
+    if topology is not None:
+        if network is not None:
+            raise InputError("topology and network both price collectives; give one of them")
+        network = on_device(topology, device)
     if join and _runs_operations(estimator):
         raise InputError(f"join: the estimator {estimator.name} runs the program's operations as they are written")
     if cache is None:
         with no_collection():
-            return _estimate(_loaded(program), device, split, fuse, network, estimator, join, custom_calls)
+            return _estimate(_loaded(program), device, split, fusion, network, estimator, join, custom_calls)
     cache = cache if isinstance(cache, Cache) else Cache(cache)
-    key = _key(program, device, [split, fuse, join], network, estimator, custom_calls)
+    key = _key(program, device, [split, fusion, join], network, estimator, custom_calls)
     held = cache.get(key) if key else None
     if held is not None:
         try:
@@ -308,10 +409,18 @@ def estimate(
             cache.reject(key, "is no estimate")
     with no_collection():
         cached = CachedEstimator(estimator, cache, device.name)
-        result = _estimate(_loaded(program), device, split, fuse, network, cached, join, custom_calls)
+        result = _estimate(_loaded(program), device, split, fusion, network, cached, join, custom_calls)
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))
+
+
+def _fusion(given: str | bool | None) -> str:
+    """The word; what ``fuse`` took before is taken for a version as well."""
+    word = "auto" if given is None else ("off", "on")[given] if isinstance(given, bool) else given
+    if word not in FUSIONS:
+        raise unknown_name("fusion", word, FUSIONS)
+    return word
 
 
 def _loaded(program: Program | str | Path) -> Program:
@@ -361,14 +470,14 @@ def _estimate(
     program: Program,
     device: Device,
     split: str,
-    fuse: bool | None,
+    fusion: str,
     network: Network | None,
     estimator: Estimator,
     join: bool,
     custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
     graph = build(program, custom_calls)
-    fused = (not graph.optimised) if fuse is None else fuse
+    fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
     if fused and not join and not _runs_operations(estimator):
         graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
     pieces = kernels(graph, fused, _machine(device) if join else None)

@@ -1,38 +1,67 @@
 """Prefill, decode and whole answers of a deployment: how long, what binds, does it fit, and why."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
-from mlsysim.equations import Domain, check_argument
+from mlsysim._renamed import attributes
+from mlsysim.efficiencies import has_range
+from mlsysim.equations import AT_LEAST_ONE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
-from mlsysim.inference.equations import AT_LEAST_ONE, request_latency
+from mlsysim.inference.equations import request_latency
 from mlsysim.inference.work import PassCost, Terms, pass_cost
 from mlsysim.intervals import Interval
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown, unfit
 
-_COUNT = Domain.of(AT_LEAST_ONE)
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+_AT_LEAST_ONE = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
-CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
+_WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
+METHOD = (
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
+    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+)
 
 
 def _interval(deployment: Deployment, predicted: Num) -> Interval:
     name = deployment.efficiencies.name
-    if name != CALIBRATED:
+    if not has_range(name):
         raise InputError(
             f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
-            "deploy with efficiencies=validation.calibrated(device)"
+            'deploy with efficiencies="calibrated"'
         )
     return intervals.interval("inference", predicted)
 
 
 def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
     """How wrong one time may be, where that is known."""
-    known = deployment.efficiencies.name == CALIBRATED and not is_array(predicted)
+    known = has_range(deployment.efficiencies.name) and not is_array(predicted)
     return [f"range: {_interval(deployment, predicted)}"] if known else []
+
+
+def _range(deployment: Deployment, predicted: Num) -> str:
+    """Where a measurement is expected, or why nobody knows."""
+    if not has_range(deployment.efficiencies.name):
+        return "none: errors of past predictions were counted with calibrated efficiencies only"
+    found = _interval(deployment, predicted)
+    if is_array(predicted):
+        return f"from {shown(found.low.min(), 's')} to {shown(found.high.max(), 's')} over the array"
+    return found.words("s")
+
+
+def _fit(deployment: Deployment, need: Num, fits: Any) -> str:
+    """Whether it fits, in a sentence; of an array, how many do."""
+    have = units.format(deployment.device.usable_memory, "byte")
+    if is_array(fits):
+        return f"{int(fits.sum())} of {fits.size} fit: {shown(need, 'byte')} of {have}"
+    verdict = "fits" if fits else "does not fit, and no real server takes these times"
+    weights = units.format(deployment.weight_memory, "byte")
+    return f"{verdict}: {shown(need, 'byte')} of {have} on the fullest device (weights {weights})"
 
 
 def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
@@ -44,18 +73,19 @@ def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
 
 
 def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
-    return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
+    return _interval(deployment, predicted).ends if has_range(deployment.efficiencies.name) else None
 
 
+@attributes(past="cached_len")
 @dataclass(frozen=True)
-class Pass:
+class Pass(Result):
     """What :func:`prefill` and :func:`decode_step` return; SI units, floats or arrays."""
 
     phase: str
     deployment: Deployment
     batch: Num
     new: Num  # tokens per sequence that the pass works on
-    past: Num  # tokens per sequence that are cached before it
+    cached_len: Num  # tokens per sequence that are cached before it
     cost: PassCost
 
     @property
@@ -119,16 +149,16 @@ class Pass:
     @property
     def memory(self) -> Num:
         """Weights and cache on the fullest device after the pass, bytes."""
-        return self.deployment.memory(self.batch, self.past + self.new)
+        return self.deployment.memory(self.batch, self.cached_len + self.new)
 
     @property
     def fits(self) -> Any:
-        return self.deployment.fits(self.batch, self.past + self.new)
+        return self.deployment.fits(self.batch, self.cached_len + self.new)
 
     @property
     def verdict(self) -> str:
         """Whether weights and cache fit after the pass, in a sentence."""
-        return _verdict(self.deployment, self.batch, self.past + self.new)
+        return _verdict(self.deployment, self.batch, self.cached_len + self.new)
 
     def interval(self) -> Interval:
         """The range in which the measured time is expected, from the errors of past predictions.
@@ -139,6 +169,32 @@ class Pass:
             With other than calibrated efficiencies, whose errors nobody has counted.
         """
         return _interval(self.deployment, self.time)
+
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {name: getattr(self.terms, name) for name in TERMS}
+
+    def summary(self) -> list[str]:
+        d = self.deployment
+        first = " (of the first element)" if is_array(self.time) else ""
+        work = f"{shown(self.batch, '1')} x {shown(self.new, '1')} tokens, {shown(self.cached_len, '1')} cached before"
+        return labelled(
+            f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, "
+            f"{self.bound}-bound{first}{unfit(self.fits)}",
+            ("range", _range(d, self.time)),
+            ("work", work),
+            ("binds", f"{self.binding.replace('_', ' ')}, the largest term{first}"),
+            ("terms", largest(self._parts, 6)),
+            ("rate", f"{shown(self.tokens_per_s, 'token/s')}; MFU {share(self.mfu)}, MBU {share(self.mbu)}"),
+            ("memory", _fit(d, self.memory, self.fits)),
+            ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{_WORDS[self.phase]}, {self.deployment.model.name}", self._parts)
 
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""
@@ -167,29 +223,33 @@ class Pass:
         inputs = [
             Input("batch", self.batch, "1"),
             Input("new tokens", self.new, "1"),
-            Input("cached tokens", self.past, "1"),
+            Input("cached tokens", self.cached_len, "1"),
             Input("peak", m.peak_flops, "FLOP/s", d.device.origin(peak)),
             Input("memory bandwidth", m.memory_bandwidth, "byte/s", d.device.origin("memory_bandwidth")),
             Input("bytes per weight", d.split.weight_bytes, "byte", f"{d.weights}, {CALLER}"),
             Input("gemm efficiency", e.gemm, "1", f"{e.name}: {e.source}"),
             Input("memory efficiency", e.memory, "1", f"{e.name}: {e.source}"),
         ]
-        if not is_array(self.batch) and not is_array(self.past + self.new):
+        if not is_array(self.batch) and not is_array(self.cached_len + self.new):
             inputs.append(Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")))
         if d.devices > 1:
-            origin = d.origins.get("intra_bandwidth", CALLER)
-            inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
+            origin, host = d.origins.get("intra_bandwidth", CALLER), d.origins["inter_bandwidth"]
+            if host.startswith("the link to the host"):
+                inputs.append(Input("link of a device", m.inter_bandwidth, "byte/s", host))
+            else:
+                inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
         return Explanation(
             title=f"{self.phase.replace('_', ' ')}, {d.model.name} on {d.devices} x {d.device.name}: {self.bound}-bound",
             terms=tuple(terms),
             inputs=tuple(inputs),
-            notes=(*notes, LEFT_OUT),
+            notes=(*notes, d.rates, LEFT_OUT),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "time_s": self.time,
+            "efficiencies": self.deployment.efficiencies.name,
             "interval_s": _ends(self.deployment, self.time),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
             "binding": self.binding,
@@ -203,22 +263,28 @@ class Pass:
             "memory_bytes": self.memory,
             "fits": self.fits,
         }
+        return dict(plain(found))
 
 
 def _first(value: Num) -> float:
     return float(value.flat[0]) if is_array(value) else float(value)
 
 
-def _run(phase: str, d: Deployment, batch: Num, new: Num, past: Num) -> Pass:
+def _run(phase: str, d: Deployment, batch: Num, new: Num, cached_len: Num) -> Pass:
     if not isinstance(d, Deployment):
         raise InputError(f"{phase}: {str(d)[:40]!r} is not a deployment; make one with inference.deploy(model, device)")
-    check_argument(phase, "batch", batch, "1", _COUNT)
+    check_argument(phase, "batch", batch, "1", _AT_LEAST_ONE)
     if not all_true(batch >= d.split.dp):
         raise InputError(f"{phase}: batch = {batch} must give each of the dp = {d.split.dp:g} replicas a sequence")
-    d.model.check_length(phase, past + new)
+    d.model.check_length(phase, cached_len + new)
     decode = 1.0 if phase == "decode_step" else 0.0
     return Pass(
-        phase, d, batch, new, past, pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, past, decode)
+        phase,
+        d,
+        batch,
+        new,
+        cached_len,
+        pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, cached_len, decode),
     )
 
 
@@ -254,7 +320,7 @@ def prefill(deployment: Deployment, *, input_len: Num, batch: Num = 1, cached_le
     >>> round(prefill(deploy("Llama-3.1-8B", "H100"), input_len=2048).time * 1e3, 1)
     30.3
     """
-    check_argument("prefill", "input_len", input_len, "1", _COUNT)
+    check_argument("prefill", "input_len", input_len, "1", _AT_LEAST_ONE)
     check_argument("prefill", "cached_len", cached_len, "1", _CACHED)
     if not all_true(cached_len < input_len):
         raise InputError(f"prefill: cached_len = {cached_len} must be below input_len = {input_len}: one token is new")
@@ -292,15 +358,15 @@ def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Nu
     >>> step.bound, round(step.time * 1e3, 2)
     ('memory', 4.56)
     """
-    check_argument("decode_step", "context", context, "1", _COUNT)
-    check_argument("decode_step", "new", new, "1", _COUNT)
+    check_argument("decode_step", "context", context, "1", _AT_LEAST_ONE)
+    check_argument("decode_step", "new", new, "1", _AT_LEAST_ONE)
     if not all_true(new <= context):
         raise InputError(f"decode_step: context = {context} must hold the new = {new} tokens")
     return _run("decode_step", deployment, batch, new, context - new)
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Result):
     """What :func:`generate` returns: a static batch from prompt to last token."""
 
     prefill: Pass
@@ -365,6 +431,33 @@ class Generation:
         """
         return _interval(self.prefill.deployment, self.e2e)
 
+    def summary(self) -> list[str]:
+        d, p, s = self.prefill.deployment, self.prefill, self.decode
+        work = f"{shown(self.batch, '1')} x {shown(self.input_len, '1')} prompt and {shown(self.output_len, '1')} answer tokens"
+        return labelled(
+            f"{d.model.name} on {d.devices} x {d.device.name}: first token after {shown(self.ttft, 's')}, then one every "
+            f"{shown(self.itl, 's')}; {shown(self.e2e, 's')} in all{unfit(self.fits)}",
+            ("range", _range(d, self.e2e)),
+            ("work", work),
+            ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
+            ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
+            (
+                "rate",
+                f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device",
+            ),
+            ("memory", _fit(d, self.memory, self.fits)),
+            ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Both phases: the prompt once, the mean step of the answer."""
+        from mlsysim.drawing import shapes
+
+        if is_array(self.e2e):
+            return shapes.curves("prompt and answer", {"first token": self.ttft, "in all": self.e2e}, "time", "s")
+        rows = {"a request": {"prompt": self.ttft, "answer": self.e2e - self.ttft}}
+        return shapes.stack(f"{self.prefill.deployment.model.name}: prompt and answer", rows, "time", "s")
+
     def explain(self) -> Explanation:
         """Both phases, and how they add up."""
         first, step = self.prefill.explain(), self.decode.explain()
@@ -380,13 +473,13 @@ class Generation:
             title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), d.rates),
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), METHOD),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         d = self.prefill.deployment
-        return {
+        found = {
             "model": d.model.name,
             "device": d.device.name,
             "devices": d.devices,
@@ -406,9 +499,11 @@ class Generation:
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "rates": d.rates,
+            "method": METHOD,
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }
+        return dict(plain(found))
 
 
 @widening
@@ -446,7 +541,7 @@ def generate(
     >>> round(g.e2e - g.ttft, 3) == round(100 * g.itl, 3)
     True
     """
-    check_argument("generate", "output_len", output_len, "1", _COUNT)
+    check_argument("generate", "output_len", output_len, "1", _AT_LEAST_ONE)
     first = prefill(deployment, input_len=input_len, batch=batch, cached_len=cached_len)
     deployment.model.check_length("generate", input_len + output_len - 1)  # the last token is not read again
     # Step j = 1 .. n - 1 attends to input + j tokens: input + n/2 on average.

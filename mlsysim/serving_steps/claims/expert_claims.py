@@ -5,12 +5,11 @@ InferSim's side comes from the compatibility mode and the shipped tables of one 
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import as_file, files
 from itertools import pairwise
 from types import MappingProxyType
 
 from mlsysim import transformer
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.inference import Deployment, deploy
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.claims import infersim
@@ -37,8 +36,7 @@ def expert_hypotheses() -> Mapping[str, Hypothesis]:
     >>> list(expert_hypotheses())
     ['H7a', 'H7b', 'H7c', 'H7d', 'H7e', 'H7']
     """
-    with as_file(files(__package__) / "expert_hypotheses.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "expert_hypotheses.toml")
     return MappingProxyType(
         {
             name: Hypothesis(id=name, **{**entry, "accept": tuple(Criterion(**c) for c in entry["accept"])})

@@ -6,6 +6,7 @@ from typing import Any
 
 from mlsysim import catalog, kernels
 from mlsysim.errors import InputError
+from mlsysim.results import Listed
 from mlsysim.roofline import KernelTime, kernel_time
 from mlsysim.validation.measured.measurements import Measurement, measurement
 from mlsysim.validation.metrics import signed_error
@@ -14,7 +15,7 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Listed):
     """One row of a reality check; times in s, error = predicted/measured - 1."""
 
     measurement: Measurement
@@ -71,7 +72,7 @@ def _decode(inputs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _seconds(row: Measurement, work: float) -> float:
-    value = row.value.value
+    value = row.value
     return {"time": value, "flop_rate": work / value, "token_rate": 1 / value}[row.quantity]
 
 
@@ -82,7 +83,7 @@ def stream_efficiency(device: str, kernel: str) -> float:
     0.866
     """
     row = measurement(f"azure-{device}-stream-{kernel}")
-    return row.value.value / catalog.device(row.device).memory_bandwidth
+    return row.value / catalog.device(row.device).memory_bandwidth
 
 
 def gemm_efficiency(device: str, size: int = 8192) -> float:
@@ -92,4 +93,4 @@ def gemm_efficiency(device: str, size: int = 8192) -> float:
     0.813
     """
     row = measurement(f"azure-{device}-gemm-{size}")
-    return row.value.value / catalog.device(row.device).peak_flops[row.precision]
+    return row.value / catalog.device(row.device).peak_flops[row.precision]

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 
 from mlsysim import hlo, network
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.network import astrasim
+from mlsysim.results import Listed
 
 A100 = ("switch:8", 300 * astrasim.GB, 1e-6, "ring", 1, 1, 1e-9, 1555.2e9, "localBWAware", "unaware", "astrasim")
 
@@ -19,7 +19,7 @@ def _numbers(text: str) -> list[float]:
 
 
 @dataclass(frozen=True)
-class CollectiveRow:
+class CollectiveRow(Listed):
     """One run of a single collective. ``text`` holds its columns, in the order that the data file names."""
 
     text: str
@@ -57,7 +57,7 @@ class CollectiveRow:
 
 
 @dataclass(frozen=True)
-class StepRow:
+class StepRow(Listed):
     """One run of a training step: (compute time in ns or None, bytes of an all-reduce or None, what it waits for) per region."""
 
     program: str
@@ -85,7 +85,7 @@ class StepRow:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Listed):
     """The sample that ships, and how many of all runs agree: (equal to the nanosecond, compared)."""
 
     counts: Mapping[str, tuple[int, int]]
@@ -101,8 +101,7 @@ def compared() -> Compared:
     >>> step.printed, step.ours
     (340127, 340127)
     """
-    with as_file(files(__package__) / "astrasim.toml") as path:
-        data = read_toml(path)
+    data = shipped_toml(__package__, "astrasim.toml")
     return Compared(
         counts=MappingProxyType({name: (equal, of) for name, (equal, of) in data["counts"].items()}),
         collectives=tuple(map(CollectiveRow, data["single"]["rows"])),

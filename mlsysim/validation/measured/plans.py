@@ -3,22 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim import catalog, flops
 from mlsysim.catalog import Model, Node
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.catalog.sourced import Sourced, figures, shipped
+from mlsysim.errors import InputError, named
 from mlsysim.parallelism import Plan
+from mlsysim.results import Listed, shown
 
 _GPT_VOCAB = 51_200  # of the Megatron papers, padded
 _HARDWARE_PASSES = 4.0  # forward equivalents in Megatron's count of a step with full recomputation
 
 
 @dataclass(frozen=True)
-class PublishedPlan:
+class PublishedPlan(Listed):
     """A plan as printed; ``devices`` is the source's own count, not the product of the degrees."""
 
     name: str
@@ -35,6 +34,10 @@ class PublishedPlan:
     published_step_time: Sourced | None = None
     rate: Sourced | None = None  # achieved per device
     rate_convention: str = ""  # how the source counts the FLOPs of its rate
+
+    def _derived(self) -> dict[str, Any]:
+        known = self.published_step_time is not None or self.rate is not None
+        return {"measured_step": shown(self.measured, "s")} if known else {}
 
     @property
     def micro_batches(self) -> int:
@@ -96,14 +99,11 @@ def published_plans() -> Mapping[str, PublishedPlan]:
     >>> published_plans()["llama3-405b-16k"].micro_batches
     16
     """
-    with as_file(files(__package__) / "plans.toml") as path:
-        return MappingProxyType({name: _plan(name, raw, path.name) for name, raw in read_toml(path).items()})
+    return shipped(__package__, "plans.toml", _plan)
 
 
 def _plan(name: str, raw: Mapping[str, Any], file: str) -> PublishedPlan:
-    def figure(key: str, unit: str) -> Sourced | None:
-        return sourced(raw[key], unit, f"{file}: {name}, {key}", file) if key in raw else None
-
+    found = figures(raw, {"devices": "1", "step_time": "s", "rate": "FLOP/s"}, f"{file}: {name}", file)
     return PublishedPlan(
         name=name,
         model=raw["model"],
@@ -113,17 +113,15 @@ def _plan(name: str, raw: Mapping[str, Any], file: str) -> PublishedPlan:
         precision=raw["precision"],
         plan=Plan(**raw["degrees"]),
         schedule_stated="virtual_stages" in raw["degrees"],
-        devices=sourced(raw["devices"], "1", f"{file}: {name}, devices", file),
+        devices=found["devices"],
         global_batch=raw["global_batch"],
         seq=raw["seq"],
-        published_step_time=figure("step_time", "s"),
-        rate=figure("rate", "FLOP/s"),
+        published_step_time=found.get("step_time"),
+        rate=found.get("rate"),
         rate_convention=raw.get("rate_convention", ""),
     )
 
 
 def published_plan(name: str) -> PublishedPlan:
     """The published plan of that name."""
-    if name not in published_plans():
-        raise unknown_name("published plan", name, published_plans())
-    return published_plans()[name]
+    return named("published plan", name, published_plans())

@@ -14,6 +14,7 @@ from mlsysim._numeric import Num
 from mlsysim.equations import equation
 from mlsysim.errors import InputError
 from mlsysim.intervals import log_error
+from mlsysim.results import Listed
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.scoring import Report
 
@@ -21,14 +22,7 @@ MIN_GROUPS = 9  # for 80 %: below, one vote is more than a tenth and an end woul
 NOMINAL = 0.8
 
 
-@equation(
-    "eq-row-weight",
-    formula="1 / ((groups + 1) * rows)",
-    units={"groups": "1", "rows": "1", "return": "1"},
-    domain={"groups": "[1, inf)", "rows": "[1, inf)"},
-    source="lee2023hierarchical",
-    where="hierarchical conformal prediction",
-)
+@equation("eq-row-weight", formula="1 / ((groups + 1) * rows)", domain={"groups": "[1, inf)", "rows": "[1, inf)"})
 def row_weight(groups: Num, rows: Num) -> Num:
     """Weight of one row's error when every source has one vote and the next source has one too.
 
@@ -45,23 +39,18 @@ def row_weight(groups: Num, rows: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        Fewer than one source or row.
-
     Assumptions: sources are exchangeable, and so are the rows within one.
 
     >>> row_weight(groups=9, rows=200)
     0.0005
 
-    Source: lee2023hierarchical (hierarchical conformal prediction).
+    Source: lee2023hierarchical, hierarchical conformal prediction.
     """
     return 1 / ((groups + 1) * rows)
 
 
 @dataclass(frozen=True)
-class GroupedErrors:
+class GroupedErrors(Listed):
     """Signed log errors ln(predicted / measured) by source, each source left out of the fit that predicted it."""
 
     groups: tuple[tuple[float, ...], ...]

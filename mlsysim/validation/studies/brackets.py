@@ -7,6 +7,7 @@ from functools import cache
 from mlsysim import hlo
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.hlo.losses import bracket_position
+from mlsysim.results import Listed
 from mlsysim.validation.studies.case_studies import Figure, figure
 
 # Steps of hespas2026 of which both a measurement and a profile are published, with our program of the same shape
@@ -37,7 +38,7 @@ ACCEL_SIM: Mapping[str, Sourced] = {
 
 
 @dataclass(frozen=True)
-class Bracket:
+class Bracket(Listed):
     """A measured step between two predictions. ``low`` is our roofline of its program, ``high`` the sum of its regions'
     profiles without communication, which their prediction is never below."""
 
@@ -50,7 +51,7 @@ class Bracket:
     @property
     def position(self) -> float:
         """eq-bracket-position of the figure as printed."""
-        return float(bracket_position(self.measured.value.value, self.low, self.high))
+        return float(bracket_position(self.measured.value, self.low, self.high))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -69,8 +70,8 @@ class Bracket:
 
 
 @cache
-def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
-    """Every step of ``STEPS``. ``fuse`` says whether the roofline is that of the fused program or of the program as exported.
+def brackets(fusion: str = "on") -> tuple[Bracket, ...]:
+    """Every step of ``STEPS``. ``fusion``, ``on`` or ``off``, says whether the roofline is that of the fused program or of the program as exported.
 
     >>> [b.verdict for b in brackets()].count("outside")
     0
@@ -78,6 +79,6 @@ def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
     found = []
     for measured, profiled, sample, device in STEPS:
         step = figure(measured)
-        low = hlo.estimate(hlo.sample(sample), device, fuse=fuse).total_s
-        found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value.value))
+        low = hlo.estimate(hlo.sample(sample), device, fusion=fusion).total_s
+        found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value))
     return tuple(found)

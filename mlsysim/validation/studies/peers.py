@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
+from mlsysim.results import Listed
 from mlsysim.validation.metrics import signed_error
 
 
 @dataclass(frozen=True)
-class PeerCase:
+class PeerCase(Listed):
     """One question, what was measured or follows by arithmetic, and both answers, in one unit."""
 
     what: str
@@ -32,7 +32,7 @@ class PeerCase:
 
 
 @dataclass(frozen=True)
-class PeerSpeed:
+class PeerSpeed(Listed):
     """A time or a rate of both; the peer has no answer where it has no such call."""
 
     what: str
@@ -42,7 +42,7 @@ class PeerSpeed:
 
 
 @dataclass(frozen=True)
-class PeerComparison:
+class PeerComparison(Listed):
     """Everything that one run of the script printed, with its date and conditions."""
 
     conditions: MappingProxyType[str, str]
@@ -57,8 +57,7 @@ def comparison() -> PeerComparison:
     >>> comparison().conditions["peer"]
     'mlsysim==0.3.0'
     """
-    with as_file(files(__package__) / "peers.toml") as path:
-        raw: dict[str, Any] = read_toml(path)
+    raw: dict[str, Any] = shipped_toml(__package__, "peers.toml")
     return PeerComparison(
         MappingProxyType(raw["conditions"]),
         tuple(PeerSpeed(**{"peer": None, **s}) for s in raw["speed"]),
