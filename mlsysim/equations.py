@@ -244,6 +244,11 @@ def recording() -> Iterator[set[str]]:
         _recorders.reset(token)
 
 
+def is_recording() -> bool:
+    """Whether somebody collects labels now: what is kept from an earlier call would hide its equations from them."""
+    return bool(_recorders.get())
+
+
 def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> Num:
     """The value as a number to calculate with, or an InputError that names argument, value, range and fix.
 
