@@ -9,6 +9,33 @@ from mlsysim._numeric import Num, all_true, doublings, maximum, minimum
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
+__all__ = [
+    "activation_bytes",
+    "all_to_all",
+    "bus_bandwidth",
+    "direct_all_reduce",
+    "half_size",
+    "halving_doubling_all_reduce",
+    "hierarchical_all_reduce",
+    "in_switch_all_reduce",
+    "moe_dispatch",
+    "nodes_reached",
+    "pipelined_tree_all_reduce",
+    "ring_all_gather",
+    "ring_all_reduce",
+    "ring_bandwidth",
+    "ring_latency",
+    "ring_reduce_scatter",
+    "tensor_parallel_time",
+    "transfer_time",
+    "tree_all_reduce",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _RANKS = "[1, inf)"
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 

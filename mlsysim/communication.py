@@ -11,6 +11,20 @@ from mlsysim.equations import NON_NEGATIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import CALLER, Explanation, Input, Term
 
+__all__ = [
+    "ALGORITHMS",
+    "PHASES",
+    "CollectiveTime",
+    "collective",
+    "fastest_all_reduce",
+    "library_all_reduce",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # The equation of every operation and algorithm, and how many times over its time is counted: by recursive halving or directly, a
 # reduce-scatter or an all-gather is exactly half of the all-reduce.
 _TABLE: Mapping[str, Mapping[str, tuple[str, Callable[..., Any], float]]] = {

@@ -23,6 +23,28 @@ from mlsysim._numeric import Num, all_true, is_finite, widened
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.units import format as quantity
 
+__all__ = [
+    "COUNT",
+    "NON_NEGATIVE",
+    "POSITIVE",
+    "REGISTRY",
+    "Domain",
+    "Equation",
+    "P",
+    "R",
+    "Relation",
+    "check_argument",
+    "equation",
+    "lookup",
+    "recording",
+    "shown",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

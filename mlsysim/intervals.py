@@ -14,6 +14,20 @@ from mlsysim._numeric import Num, exp, log
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, unknown_name
 
+__all__ = [
+    "ErrorQuantiles",
+    "Interval",
+    "error_quantiles",
+    "interval",
+    "interval_end",
+    "log_error",
+    "refusals",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @equation("eq-log-error", formula="log(predicted / measured)", domain={"predicted": POSITIVE, "measured": POSITIVE})
 def log_error(predicted: Num, measured: Num) -> Num:

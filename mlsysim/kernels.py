@@ -3,6 +3,19 @@
 from mlsysim._numeric import Num, maximum
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 
+__all__ = [
+    "attention_kernel_bytes",
+    "attention_kernel_flops",
+    "gemm_bytes",
+    "gemm_flops",
+    "measured_kernel_time",
+    "tile_padding",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @equation("eq-gemm-flops", formula="m * n * k * flops_per_mac")
 def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:

@@ -16,6 +16,40 @@ from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
 
+__all__ = [
+    "AXES",
+    "CP_COMM_TYPES",
+    "RECOMPUTES",
+    "SHARDINGS",
+    "TP_PENALTY",
+    "Placement",
+    "Plan",
+    "TensorParallelCost",
+    "bubble_fraction",
+    "bubble_ratio",
+    "cp_exchange_bytes",
+    "devices",
+    "dp_gradient_bytes",
+    "expert_replicas",
+    "fsdp_bytes",
+    "micro_batches",
+    "penalised_step",
+    "pipeline_time",
+    "place",
+    "placement",
+    "pp_transfer_bytes",
+    "scaling_efficiency",
+    "split_backward_bubble",
+    "tensor_parallel_cost",
+    "tp_allreduce_bytes",
+    "tp_volume",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
 CP_COMM_TYPES = ("p2p", "all_gather")

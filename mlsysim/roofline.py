@@ -12,6 +12,24 @@ from mlsysim.catalog import Device
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 from mlsysim.results import CALLER, Explanation, Input, Term
 
+__all__ = [
+    "KernelTime",
+    "arithmetic_intensity",
+    "attainable_flops",
+    "compute_time",
+    "dispatch_time",
+    "effective_bandwidth",
+    "iron_law",
+    "kernel_time",
+    "memory_time",
+    "ridge_point",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficiency": FRACTION}
 
 

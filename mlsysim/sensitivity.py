@@ -13,6 +13,19 @@ from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 from mlsysim.tables import Table, table
 
+__all__ = [
+    "Swing",
+    "Tornado",
+    "combined_spread",
+    "elasticities",
+    "elasticity",
+    "tornado",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @equation(
     "eq-elasticity",

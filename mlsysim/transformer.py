@@ -7,6 +7,23 @@ from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import POSITIVE, equation
 
+__all__ = [
+    "ParameterCount",
+    "attention_matrices",
+    "attention_parameters",
+    "gpt2_parameters",
+    "mlp_matrices",
+    "mlp_parameters",
+    "moe_active",
+    "norm_parameters",
+    "parameter_count",
+    "weight_bytes",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @equation("eq-param-count", formula="hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden")
 def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:

@@ -95,3 +95,7 @@ __all__ = [
     "trace",
     "traces",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -58,3 +58,7 @@ __all__ = [
     "time_to_first_token",
     "work_of",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -87,3 +87,7 @@ __all__ = [
     "shipped_rates",
     "step_model",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

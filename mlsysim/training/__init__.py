@@ -28,3 +28,38 @@ from mlsysim.training.step import training_step as training_step
 from mlsysim.training.terms import ELEMENT_BYTES as ELEMENT_BYTES
 from mlsysim.training.terms import FLASH_BACKWARD as FLASH_BACKWARD
 from mlsysim.training.terms import step_terms as step_terms
+
+__all__ = [
+    "DATASHEET",
+    "ELEMENT_BYTES",
+    "FLASH_BACKWARD",
+    "MFU_CONVENTION",
+    "TASKS",
+    "Efficiencies",
+    "Layout",
+    "Machine",
+    "StepTerms",
+    "TrainingStep",
+    "Work",
+    "elementwise_time",
+    "exposed_time",
+    "hfu",
+    "layout_of",
+    "mean_context",
+    "mfu",
+    "optimizer_time",
+    "pipelined_step",
+    "run_time",
+    "stage_time",
+    "step_terms",
+    "step_time",
+    "straggler_time",
+    "time_to_train",
+    "training_memory",
+    "training_step",
+    "work_of",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

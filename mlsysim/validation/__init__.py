@@ -55,3 +55,7 @@ __all__ = [
     "skill",
     "stream_efficiency",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

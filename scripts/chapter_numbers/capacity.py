@@ -56,7 +56,7 @@ def numbers() -> dict[str, Any]:
             for size in (units.GiB, units.GB)
         }
         binary, decimal = (capacity.concurrency(room, 1, token, 1) for room in budget.values())
-        vllm[name] = {"error": units.percent(binary / slots.value.value - 1)}
+        vllm[name] = {"error": units.percent(binary / slots.value - 1)}
         if name == "opt66b":
             vllm[name]["lost"] = share(1 - decimal / binary)
     printed = validation.cache_budgets()["vllm-opt13b-cache"]
@@ -132,7 +132,7 @@ def numbers() -> dict[str, Any]:
         },
         "vllm": {
             **vllm,
-            "slots_gib": f"{capacity.concurrency(printed.value.value, 1, token, 1):,.0f}",
+            "slots_gib": f"{capacity.concurrency(printed.value, 1, token, 1):,.0f}",
             "slots_gb": f"{capacity.concurrency(12 * units.GB, 1, token, 1):,.0f}",
         },
         "overflow": f"{next(n for n in range(1, 400) if math.log10(2) * 1024 < math.lgamma(n + 1) / math.log(10))}",

@@ -61,7 +61,7 @@ def numbers() -> dict[str, Any]:
         """Ours and the makers' time of 128 tokens."""
         layer = expert_layer(expert_claims.deployed(devices), tokens=128)
         ours = layer.dispatch_time if what == "dispatch" else layer.combine_time
-        return float(ours), measured_collective(f"deepep-{what}-{devices}").value.value
+        return float(ours), measured_collective(f"deepep-{what}-{devices}").value
 
     kinds = ("dispatch", "combine")
     far = [x / y - 1 for what in kinds for n in (16, 32, 64, 128) for x, y in [deepep(what, n)]]

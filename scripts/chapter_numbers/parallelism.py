@@ -73,7 +73,7 @@ def numbers() -> dict[str, Any]:
     unit = mtnlg.step_time.value / (mtnlg.micro_batches + mtnlg.plan.pp - 1)
     predicted = parallelism.pipeline_time(unit, (last.plan.pp - 1) * unit, last.micro_batches)
     perfect = mtnlg.step_time.value * mtnlg.devices.value / last.devices.value
-    measured = validation.measurement("playbook-tp8-to-tp16").value.value
+    measured = validation.measurement("playbook-tp8-to-tp16").value
     seventy = transformer.parameter_count("Llama-3.1-70B").total
     message = parallelism.dp_gradient_bytes(seventy, 8, 4)
     placed = collectives.ring_all_reduce(message, 64, h100.scale_out_bandwidth)
@@ -148,7 +148,7 @@ def numbers() -> dict[str, Any]:
             "measured_time": f"{1 / (1 - measured):.2f}",
             "derived": share(-loss(8, 16)),
             "stay": share(-loss(8, 16, 72)),
-            "measured_before": share(validation.measurement("playbook-tp4-to-tp8").value.value),
+            "measured_before": share(validation.measurement("playbook-tp4-to-tp8").value),
             "derived_before": share(-loss(4, 8)),
             "efficiency": f"{efficiency:g}",
             "small_h100": factor(THREE_B, "DGX-H100"),

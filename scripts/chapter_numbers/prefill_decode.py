@@ -63,7 +63,7 @@ def numbers() -> dict[str, Any]:
     empty = [decode_step(eight, context=1, batch=b).time for b in (1, 64)]
 
     row = validation.measurement("gpt-fast-llama2-7b-bf16")
-    measured = 1 / row.value.value
+    measured = 1 / row.value
     calibrated = validation.calibrated("A100-80GB")
     runs = {
         name: inference.generate(
@@ -77,9 +77,9 @@ def numbers() -> dict[str, Any]:
 
     checks = validation.serving_checks()
     plain, guessed = (
-        validation.serving_measurement(n).value.value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative")
+        validation.serving_measurement(n).value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative")
     )
-    cost = plain / validation.serving_measurement("gpt-fast-7b-int4").value.value
+    cost = plain / validation.serving_measurement("gpt-fast-7b-int4").value
 
     def attention(tokens: float, factor: float = 1.0) -> float:
         return 1 - _flops("Llama-3.1-70B", tokens, 0.0) / _flops("Llama-3.1-70B", tokens, factor)
@@ -141,7 +141,7 @@ def numbers() -> dict[str, Any]:
             "int4": f"{8 * inference.format_bytes('int4-g32'):g}",
         },
         "example": {
-            "rate": f"{row.value.value:g}",
+            "rate": f"{row.value:g}",
             "measured": units.format(measured, "s", 3),
             "bytes": units.format(read, "byte", 4),
             "cache": units.format(seven.cost.components["attention"].bytes, "byte", 3),
@@ -181,10 +181,10 @@ def numbers() -> dict[str, Any]:
             "all": f"{_read(deepseek, 1, 256.0) / _read(deepseek, 1):.0f} times",
             "prefix": share(units.GiB / units.GB - 1, 1),
             "acts": f"{0.80 * units.GiB / units.GB:.3f}",
-            "claim": units.format(claim.value.value, "s"),
+            "claim": units.format(claim.value, "s"),
             "floor": units.format(2 * claim.inputs["parameters"] / catalog.device("H100").memory_bandwidth, "s", 3),
             "fp8_bound": f"{1 / fp8.time:.0f}",
-            "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value.value:g}",
+            "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value:g}",
             "tp8": units.format(tp8.time, "s", 3),
             "tp8_divided": units.format(tp8.time - tp8.terms.overhead * 7 / 8, "s", 3),
         },

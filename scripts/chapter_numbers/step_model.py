@@ -49,7 +49,7 @@ def _vidur(device: str) -> float:
                 r.memory,
                 r.start,
             )
-            errors.append(abs(ours / row.value.value - 1))
+            errors.append(abs(ours / row.value - 1))
     return float(sum(errors) / len(errors))
 
 
@@ -190,8 +190,8 @@ def numbers() -> dict[str, Any]:
             "warm": units.format(warm, "s", 3),
             "infersim": units.format(0.80 * 3430e9, "byte/s", 4),
             "infersim_base": units.format(3430e9, "byte/s", 4),
-            "stream_low": units.format(validation.measurement("azure-h100-stream-copy").value.value, "byte/s", 3),
-            "stream_high": units.format(validation.measurement("azure-h100-stream-dot").value.value, "byte/s", 3),
+            "stream_low": units.format(validation.measurement("azure-h100-stream-copy").value, "byte/s", 3),
+            "stream_high": units.format(validation.measurement("azure-h100-stream-dot").value, "byte/s", 3),
             "stream_low_share": _share(validation.stream_efficiency("h100", "copy")),
             "stream_high_share": _share(validation.stream_efficiency("h100", "dot")),
             "claimed_low": _share(2650e9 / h100.memory_bandwidth),

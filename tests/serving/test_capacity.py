@@ -38,10 +38,10 @@ def test_the_cache_of_vllms_servers(name: str, off: float) -> None:
     cache, slots = (validation.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
     model = catalog.model(cache.inputs["model"])
     token = memory.kv_cache_of(model, 1, 1, 2)
-    assert capacity.concurrency(cache.value.value, 1, token, 1) == pytest.approx(slots.value.value, rel=0.02)
+    assert capacity.concurrency(cache.value, 1, token, 1) == pytest.approx(slots.value, rel=0.02)
     weights = 2 * transformer.parameter_count(model).total
     ours = capacity.kv_budget(cache.inputs["capacity_gib"] * 2**30, weights, cache.inputs["devices"], 0.9)
-    assert ours == pytest.approx(cache.value.value, rel=off)
+    assert ours == pytest.approx(cache.value, rel=off)
 
 
 @published

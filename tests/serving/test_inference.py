@@ -302,7 +302,7 @@ def test_published_sizes() -> None:
 @pytest.mark.published
 @pytest.mark.parametrize(("row", "weights"), [("gpt-fast-llama2-7b-bf16", "bf16"), ("gpt-fast-llama2-7b-int8", "int8")])
 def test_gpt_fast_stays_above_the_bound_and_near_the_calibration(row: str, weights: str) -> None:
-    measured = 1 / measurement(row).value.value
+    measured = 1 / measurement(row).value
     bound = generate(deploy("Llama-2-7B", "A100-80GB", weights=weights), input_len=5, output_len=200)
     assert bound.e2e / 200 < measured
     ours = deploy("Llama-2-7B", "A100-80GB", weights=weights, efficiencies=predictor.calibrated("A100-80GB"))
@@ -313,7 +313,7 @@ def test_gpt_fast_stays_above_the_bound_and_near_the_calibration(row: str, weigh
 def test_a_claim_below_the_bound_is_refuted() -> None:
     """A published table gives 4.2 ms between tokens for 70B on one H100; its weights alone take ten times as long."""
     d = deploy("Llama-2-70B", "H100")
-    assert decode_step(d, context=1).time > 9 * measurement("harvard-70b-itl").value.value
+    assert decode_step(d, context=1).time > 9 * measurement("harvard-70b-itl").value
     assert not d.fits(1, 1)
 
 

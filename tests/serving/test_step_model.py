@@ -150,7 +150,7 @@ def test_16_bit_products_that_no_rate_was_taken_from(device: str, bound: float) 
             m, n, k = (row.inputs[x] for x in "mnk")
             work, peak = 2 * m * n * k / (r.compute * d.peak_flops["bf16"]), r.memory * d.memory_bandwidth
             ours = max(work, 2 * (m * k + k * n + m * n) / peak) + r.start
-            errors.append(abs(ours / row.value.value - 1))
+            errors.append(abs(ours / row.value - 1))
     assert len(errors) == 11
     assert sum(errors) / len(errors) < bound
 
@@ -492,7 +492,7 @@ def test_tensor_parallelism_divides_work_and_adds_messages() -> None:
 def test_the_share_of_the_link_is_near_a_measured_one() -> None:
     """Azure, eight A100s: 231.58 GB/s of bus bandwidth in an all-reduce of 8 GB, over links of 300 GB/s one way."""
     row = collectives()["azure-a100-8g"]
-    share = row.value.value / catalog.device(row.device).scale_up_bandwidth
+    share = row.value / catalog.device(row.device).scale_up_bandwidth
     assert share == pytest.approx(serving_steps.step.LINK, abs=0.03)
 
 

@@ -34,7 +34,7 @@ class CollectiveCheck:
     @property
     def bus_bandwidth(self) -> float:
         """As printed by the source."""
-        return self.measurement.value.value
+        return self.measurement.value
 
 
 @dataclass(frozen=True)
@@ -113,4 +113,4 @@ def check_nodes(name: str) -> NodesCheck:
 def _seconds(row: Measurement, more: float = 0.0) -> float:
     """The time behind a printed bus bandwidth, or behind one that is so much larger: nccl-tests' definition, read backwards."""
     ranks = row.inputs["ranks"]
-    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / (row.value.value + more))
+    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / (row.value + more))

@@ -21,7 +21,7 @@ class MemoryCheck:
 
     @property
     def measured(self) -> float:
-        return self.measurement.value.value
+        return self.measurement.value
 
     @property
     def error(self) -> float:

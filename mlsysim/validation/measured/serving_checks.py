@@ -46,7 +46,7 @@ def serving_check(name: str) -> ServingCheck:
     row = serving_measurement(name)
     if row.kind not in KINDS:
         raise InputError(f"row: {name!r} is of kind {row.kind!r}; latencies are of kind {', '.join(KINDS)}")
-    value = row.value.value
+    value = row.value
     host = str(row.inputs.get("host", ""))
     return ServingCheck(
         measurement=row,

@@ -50,7 +50,7 @@ class Bracket:
     @property
     def position(self) -> float:
         """eq-bracket-position of the figure as printed."""
-        return float(bracket_position(self.measured.value.value, self.low, self.high))
+        return float(bracket_position(self.measured.value, self.low, self.high))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -79,5 +79,5 @@ def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
     for measured, profiled, sample, device in STEPS:
         step = figure(measured)
         low = hlo.estimate(hlo.sample(sample), device, fuse=fuse).total_s
-        found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value.value))
+        found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value))
     return tuple(found)
