@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, units
 from mlsysim._numeric import Num, all_true, is_array, where
 from mlsysim.catalog import Node, Protocol
 from mlsysim.equations import NON_NEGATIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 __all__ = [
     "ALGORITHMS",
@@ -56,7 +59,7 @@ _OVERHEAD = Domain.of(NON_NEGATIVE)
 
 
 @dataclass(frozen=True)
-class CollectiveTime:
+class CollectiveTime(Result):
     """What :func:`collective` returns; SI units, floats or arrays. ``latency_time + bandwidth_time + overhead == time``."""
 
     op: str
@@ -83,6 +86,27 @@ class CollectiveTime:
     def bus_bandwidth(self) -> Num:
         """What nccl-tests prints as busbw."""
         return collectives.bus_bandwidth(self.bytes, self.time, self.ranks, PHASES[self.op])
+
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {"latency": self.latency_time, "bandwidth": self.bandwidth_time, "call": self.overhead}
+
+    def summary(self) -> list[str]:
+        busbw = shown(self.bus_bandwidth, "byte/s") if all_true(self.time > 0) else ""
+        link = f"{shown(self.bandwidth, 'byte/s')} and {shown(self.latency, 's')} per step"
+        return labelled(
+            f"{self.op} of {shown(self.bytes, 'byte')} over {shown(self.ranks, '1')} ranks, {self.algorithm}: "
+            f"{shown(self.time, 's')}, {_bound_in_words(self.bound)}",
+            ("parts", ", ".join(f"{name} {shown(t, 's')}" for name, t in self._parts.items() if not all_true(t == 0))),
+            ("bus bandwidth", busbw),
+            ("link", f"{link}; {self.origins.get('bandwidth', CALLER)}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Its parts as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{self.op}, {self.algorithm}", self._parts)
 
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
@@ -126,7 +150,7 @@ class CollectiveTime:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found: dict[str, Any] = {
             "op": self.op,
             "algorithm": self.algorithm,
             "bytes": self.bytes,
@@ -143,6 +167,7 @@ class CollectiveTime:
             "algorithm_bandwidth_bytes_per_s": self.algorithm_bandwidth if all_true(self.time > 0) else None,
             "bus_bandwidth_bytes_per_s": self.bus_bandwidth if all_true(self.time > 0) else None,
         }
+        return dict(plain(found))
 
 
 def _count(ranks: Num) -> str:

@@ -4,15 +4,18 @@ The quantiles, the rows they stand on and the coverage that was checked are data
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim import units
 from mlsysim._numeric import Num, exp, log
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Explanation, Input, Report, Result, Term, labelled, plain, shown
+from mlsysim.tables import table
 
 __all__ = [
     "ErrorQuantiles",
@@ -82,7 +85,7 @@ def interval_end(predicted: Num, quantile: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class ErrorQuantiles:
+class ErrorQuantiles(Result):
     """Quantiles of the natural logarithm of predicted over measured, of one class of predictions."""
 
     class_name: str
@@ -100,9 +103,27 @@ class ErrorQuantiles:
         """What to multiply a prediction with for the two ends of its range."""
         return interval_end(1.0, self.high), interval_end(1.0, self.low)
 
+    def summary(self) -> list[str]:
+        low, high = self.factors
+        return labelled(
+            f"{self.class_name}: {self.nominal:.0%} of new measurements between x{low:.2f} and x{high:.2f} of a prediction",
+            ("held", f"{self.coverage:.0%} of the measurements, each source judged by the others"),
+            ("counted", f"{self.rows} rows of {self.groups} sources, {self.date}"),
+            ("pool", ", ".join(self.pool)),
+        )
+
+    def explain(self) -> Report:
+        """What the quantiles were counted on, and their two equations."""
+        rows = [("eq-log-error", "lower", f"{self.low:.4g}"), ("eq-log-error", "upper", f"{self.high:.4g}")]
+        return Report(self.summary()[0], (table(("Equation", "Quantile", "Log error"), rows),), self.summary()[1:])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return dict(plain(asdict(self))) | {"factors": list(self.factors)}
+
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Result):
     """A prediction and the range in which a measurement is expected."""
 
     value: Num
@@ -113,6 +134,40 @@ class Interval:
     @property
     def ends(self) -> tuple[Num, Num]:
         return self.low, self.high
+
+    def summary(self) -> list[str]:
+        return labelled(
+            f"{shown(self.value, '1')}, expected {shown(self.low, '1')} to {shown(self.high, '1')}",
+            ("range", str(self)),
+        )
+
+    def words(self, unit: str) -> str:
+        """Both ends in their unit, and what the range promises."""
+        q = self.quantiles
+        return (
+            f"{units.format(self.low, unit, 3)} to {units.format(self.high, unit, 3)}, where {q.nominal:.0%} of measurements are "
+            f"expected ({q.rows} rows of {q.groups} sources)"
+        )
+
+    def explain(self) -> Explanation:
+        """Both ends by their equation."""
+        q = self.quantiles
+        ends = [
+            Term(name, value, "eq-interval", {"predicted": self.value, "quantile": quantile})
+            for name, value, quantile in (("lower end", self.low, q.high), ("upper end", self.high, q.low))
+        ]
+        return Explanation(
+            f"range of a prediction of class {q.class_name}", ends, (Input("predicted", self.value, "1"),), [str(self)]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The prediction, both ends in its unit, and what they were counted on."""
+        return {
+            "value": plain(self.value),
+            "low": plain(self.low),
+            "high": plain(self.high),
+            "quantiles": self.quantiles.to_dict(),
+        }
 
     def __str__(self) -> str:
         q = self.quantiles

@@ -15,6 +15,7 @@ from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where
 from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
+from mlsysim.results import Listed
 
 __all__ = [
     "AXES",
@@ -250,7 +251,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Placement:
+class Placement(Listed):
     """Where the groups of a plan lie, by name of the axis (``data`` is dp and cp together)."""
 
     inside: Mapping[str, Num]  # ranks of one group that share a scale-up domain
@@ -858,7 +859,7 @@ def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class TensorParallelCost:
+class TensorParallelCost(Listed):
     """One micro-batch through the whole model on one tensor-parallel group."""
 
     tp: int

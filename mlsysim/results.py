@@ -1,17 +1,326 @@
-"""Results that explain themselves: every term with its equation, its numbers, its unit and where they came from."""
+"""Results that show and explain themselves: the answer first, then every term with its equation, its numbers and its source."""
 
+import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.equations import lookup
-from mlsysim.tables import table
+from mlsysim.errors import InputError
+from mlsysim.tables import Table, table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 CALLER = "given by the caller"
+_MOST_LISTED = 14
+_ANSWERS = (
+    "time",
+    "predicted",
+    "error",
+    "errors",
+    "verdict",
+    "position",
+)  # properties that a record is asked for first
+MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what anything may print by itself
+
+
+class Shown:
+    """Something that shows itself: as a few lines, as HTML with a small chart, as a figure, as numbers, as a table."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__repr__" not in vars(cls):  # or the decorator for dataclasses would write one that lists the fields
+            cls.__repr__ = _shown  # type: ignore[assignment]
+
+    def _lines(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def chart(self) -> "Drawing | None":
+        """The picture of this result, if it has a shape."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, texts and lists for JSON; names carry SI units. What is not finite is None."""
+        raise NotImplementedError
+
+    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of :meth:`to_frame`: one of all numbers, or one per element where the result is an array."""
+        return unrolled(self.to_dict())
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_frame: pandas is not installed; install 'mlsysim-book[frames]'") from None
+        return pandas.DataFrame(list(self.frame_rows()))
+
+    def plot(self) -> Any:
+        """The picture: a matplotlib figure where that is installed, else an SVG that shows in a notebook.
+
+        Both can be kept with ``.savefig(path)``; without matplotlib the path ends in ``.svg``.
+
+        Raises
+        ------
+        InputError
+            This result is one number and has no shape.
+        """
+        chart = self.chart()
+        if chart is None:
+            raise InputError(f"plot: {type(self).__name__} has no shape to draw; print it, or call explain()")
+        from mlsysim.drawing.style import plotted
+
+        return plotted(chart)
+
+    def __repr__(self) -> str:
+        return fitted(self._lines())
+
+    def __str__(self) -> str:
+        return fitted(self._lines())
+
+    def _repr_html_(self) -> str:
+        first, *rest = fitted(self._lines()).split("\n")
+        text = f"<p><strong>{escape(first)}</strong></p>" + (f"<pre>{escape(chr(10).join(rest))}</pre>" if rest else "")
+        chart = self.chart()
+        picture = "" if chart is None else chart.small.svg().replace(' width="600"', ' width="420"', 1)
+        return f"<div>{text}{picture}</div>"
+
+
+def _shown(self: Shown) -> str:
+    return fitted(self._lines())
+
+
+class Result(Shown):
+    """What a solver returns: it shows itself, explains itself, draws itself and gives its numbers away.
+
+    A subclass is a frozen dataclass that writes :meth:`summary` and ``to_dict``, and ``chart`` where it
+    has a shape. ``explain()`` is its own. Everything else comes from these.
+    """
+
+    def summary(self) -> Sequence[str]:
+        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits."""
+        raise NotImplementedError
+
+    def _lines(self) -> Sequence[str]:
+        return self.summary()
+
+
+class Listed(Result):
+    """A record of plain values: what it is, and a line for each of them; long ones by their size."""
+
+    def _title(self) -> str:
+        named = next(
+            (getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), ""
+        )
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        return f"{kind} {named}".strip() if isinstance(named, str) else kind
+
+    def _held(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
+
+    def _derived(self) -> dict[str, Any]:
+        """What follows from the fields and stands before them: the answers among its properties."""
+        return {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
+
+    def summary(self) -> list[str]:
+        known = {k: brief(v) for k, v in (self._derived() | self._held()).items()}
+        rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
+        left = len(rows) - _MOST_LISTED
+        more = [("more", f"{left} others: explain()")] if left > 0 else []
+        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
+
+    def explain(self) -> "Report":
+        """Every value."""
+        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in (self._derived() | self._held()).items()]
+        return Report(self._title(), (table(("Field", "Value"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every value, for JSON."""
+        return dict(plain(self._derived() | self._held()))
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [_flat(self.to_dict())]
+
+
+def brief(value: Any, most: int = 90) -> str:
+    """A value in so many characters: numbers short, collections by their size, results by their first line.
+
+    >>> brief(3.14159), brief(range(100)), brief({"a": 1.0})
+    ('3.142', '100 of them: 0, 1, 2, …', 'a 1')
+    """
+    if value is None:
+        return ""
+    if is_array(value):
+        return shown(value, "1") if value.dtype.kind in "iuf" else f"array {'x'.join(map(str, value.shape))}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return shown(value, "1")
+    if isinstance(value, Mapping) and not isinstance(value, Shown):
+        said = [f"{k} {brief(v, 24)}" for k, v in list(value.items())[:6]]
+        return _cut(", ".join(said) + (f" and {len(value) - 6} more" if len(value) > 6 else ""), most)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        first = ", ".join(brief(v, 24) for v in value[:3])
+        return _cut(f"{len(value)} of them: {first}, …" if len(value) > 3 else first, most)
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
+        given = {f.name: v for f in fields(value) if f.repr and _differs(v := getattr(value, f.name), f.default)}
+        return brief(given, most)
+    return _cut(str(getattr(value, "words", None) or value).split("\n")[0], most)
+
+
+def _differs(value: Any, default: Any) -> bool:
+    return is_array(value) or bool(value != default)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def fitted(lines: Sequence[str]) -> str:
+    """Lines as one text of at most 20 lines and 2,000 characters; what is cut off is said."""
+    lines = [line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…" for line in lines]
+    if len(lines) > MOST_LINES:
+        left = len(lines) - MOST_LINES + 1
+        lines = [*lines[: MOST_LINES - 1], f"… and {left} more lines"]
+    return "\n".join(lines)
+
+
+def labelled(answer: str, *rows: tuple[str, str]) -> list[str]:
+    """The answer, and below it a name and what there is to say of it per line; what is empty is left out, what is long wraps.
+
+    >>> labelled("1 s", ("binds", "memory"), ("range", ""))
+    ['1 s', '  binds  memory']
+    """
+    said = [(name, text) for name, text in rows if text]
+    width = max((len(name) for name, _ in said), default=0) + 2
+    lines = _wrapped(answer, _WIDEST, subsequent_indent="  ")
+    for name, text in said:
+        first, *more = _wrapped(text, _WIDEST - width - 2)
+        lines += [f"  {name:<{width}}{first}", *(" " * (width + 2) + line for line in more)]
+    return lines
+
+
+def _wrapped(text: str, width: int, **more: str) -> list[str]:
+    """Lines that part neither a number from its unit nor a name at its hyphens."""
+    tied = re.sub(r"(\d) (?=\S)", "\\1\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(tied, width, break_on_hyphens=False, **more)  # type: ignore[arg-type]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def largest(parts: Mapping[str, Num], most: int = 4) -> str:
+    """The largest parts of a sum in words, with their shares; of arrays the range of each share.
+
+    >>> largest({"a": 3.0, "b": 1.0, "c": 0.0})
+    'a 75 %, b 25 %'
+    """
+    total = sum(parts.values())
+    if not all_true(total > 0):
+        return ""
+    shares = {name.replace("_", " "): value / total for name, value in parts.items() if not all_true(value == 0)}
+    first = sorted(shares, key=lambda name: -float(shares[name].mean() if is_array(shares[name]) else shares[name]))
+    said = [f"{name} {share(shares[name])}" for name in first[:most]]
+    left = len(first) - len(said)
+    return ", ".join(said) + (f" and {left} smaller" if left else "")
+
+
+def unfit(fits: Any) -> str:
+    """What the first line of a result says when it does not fit; nothing when it does, and nothing of an array.
+
+    >>> unfit(False)
+    ', BUT IT DOES NOT FIT'
+    """
+    return "" if is_array(fits) or fits else ", BUT IT DOES NOT FIT"
+
+
+def share(value: Num) -> str:
+    """A share in per cent; of an array its range.
+
+    >>> share(0.123)
+    '12.3 %'
+    """
+    if is_array(value):
+        low, high = share(value.min()), share(value.max())
+        return low if low == high else f"{low} to {high}"
+    return f"{100 * float(value):.3g} %"
+
+
+def shown(value: Num, unit: str, digits: int = 4) -> str:
+    """A number for a summary: with its unit; an array as its range and shape; what has no end as such.
+
+    >>> shown(0.0123, "s"), shown(math.inf, "s")
+    ('12.3 ms', 'without limit')
+    """
+    if is_array(value):
+        low, high = shown(value.min(), unit, digits), shown(value.max(), unit, digits)
+        number, _, same = low.partition(" ")
+        low = number if same and high.endswith(f" {same}") else low
+        return f"{low} to {high} (array {'x'.join(map(str, value.shape))})" if value.min() != value.max() else high
+    if math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "without limit" if value > 0 else "below any limit"
+    if unit == "s" and 0 < abs(value) < 1e-10:
+        return "about 0 s"
+    if unit == "1" and value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return units.format(value, unit, digits)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: arrays as lists, mappings and sequences inside likewise, what is not finite as None.
+
+    >>> plain({"time_s": math.inf, "shape": (1, 2)})
+    {'time_s': None, 'shape': [1, 2]}
+    """
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [plain(inner) for inner in value]
+    return str(value)
+
+
+def unrolled(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Nested fields as flat rows: names joined with dots; lists of one length (an array's elements) one row each.
+
+    >>> unrolled({"a": {"b": 1}, "c": [2, 3]})
+    [{'a.b': 1, 'c': 2}, {'a.b': 1, 'c': 3}]
+    """
+    flat = _flat(fields)
+    lists = {name: value for name, value in flat.items() if isinstance(value, list)}
+    lengths = {len(value) for value in lists.values()}
+    if len(lengths) != 1 or any(isinstance(inner, (list, dict)) for value in lists.values() for inner in value):
+        return [flat]
+    return [{name: value[i] if name in lists else value for name, value in flat.items()} for i in range(lengths.pop())]
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        flat |= {f"{name}.{n}": v for n, v in _flat(value).items()} if isinstance(value, Mapping) else {name: value}
+    return flat
 
 
 @dataclass(frozen=True)
@@ -72,7 +381,18 @@ class Explanation:
         lines += [f"    {i.name:<18} {units.format(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _begun(str(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every term with its equation and unit, every input with its origin, for JSON."""
+        terms = [
+            {"name": t.name, "value": t.value, "unit": t.unit, "equation": t.label, "binds": t.binding}
+            for t in self.terms
+        ]
+        inputs = [{"name": i.name, "value": i.value, "unit": i.unit, "origin": i.origin} for i in self.inputs]
+        found: dict[str, Any] = plain({"title": self.title, "terms": terms, "inputs": inputs, "notes": self.notes})
+        return found
 
     def _repr_html_(self) -> str:
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())
@@ -80,6 +400,43 @@ class Explanation:
         given = table(("Input", "Value", "Where from"), inputs)
         notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
         return f"<p><strong>{escape(self.title)}</strong></p>{terms._repr_html_()}{given._repr_html_()}{notes}"
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What ``explain()`` returns where there is more to list than equations: tables and notes.
+
+    Prints as text, shows as tables in a notebook.
+    """
+
+    title: str
+    tables: Sequence[Table]
+    notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        blocks = ["\n".join(f"  {line}" for line in str(t).splitlines()) for t in self.tables]
+        return "\n".join([self.title, "\n\n".join(blocks), *(f"  {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return _begun(str(self))
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
+        return f"<p><strong>{escape(self.title)}</strong></p>" + "".join(t._repr_html_() for t in self.tables) + notes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Title, tables as lists of rows by heading, and notes, for JSON."""
+        rows = [[dict(zip(t.head, map(str, row), strict=True)) for row in t.rows] for t in self.tables]
+        return {"title": self.title, "tables": rows, "notes": list(self.notes)}
+
+
+def _begun(text: str) -> str:
+    """A long explanation by its first lines: what asks for its repr sees that there is more, ``print`` shows it all."""
+    lines = text.split("\n")
+    if len(lines) <= MOST_LINES and len(text) <= MOST_CHARACTERS:
+        return text
+    kept = fitted(lines[: MOST_LINES - 1]).split("\n")
+    return "\n".join([*kept, f"… and {len(lines) - len(kept)} more lines: print(...) shows them all"])
 
 
 def _binds(binding: Any) -> str:

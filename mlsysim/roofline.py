@@ -4,14 +4,18 @@ Everything here takes a float or an array (broadcasting) in SI units and returns
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mlsysim import catalog
+from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+_FAR = 1e9  # FLOP/byte: further to the right no roofline is drawn
 __all__ = [
     "KernelTime",
     "arithmetic_intensity",
@@ -299,7 +303,7 @@ def _origin(value: Num, default: float, meaning: str) -> str:
 
 
 @dataclass(frozen=True)
-class KernelTime:
+class KernelTime(Result):
     """What :func:`kernel_time` returns; SI units, floats or arrays."""
 
     device: Device
@@ -328,6 +332,43 @@ class KernelTime:
     def peak_fraction(self) -> Num:
         """Achieved FLOP/s over the dense peak."""
         return self.achieved_flops / self.device.peak_flops[self.precision]
+
+    def summary(self) -> list[str]:
+        terms = {"computing": self.compute_time, "moving bytes": self.memory_time, "dispatch": self.dispatch_time}
+        bound = all_true(self.efficiency == 1.0) and all_true(self.memory_efficiency == 1.0)
+        reached = f"compute {share(self.efficiency)}, memory {share(self.memory_efficiency)} of the datasheet"
+        return labelled(
+            f"{self.device.name}, {self.precision}: {shown(self.time, 's')}, {_bound_in_words(self.bound)}",
+            ("terms", ", ".join(f"{name} {shown(t, 's')}" for name, t in terms.items() if not all_true(t == 0))),
+            ("reached", f"{shown(self.achieved_flops, 'FLOP/s')}, {share(self.peak_fraction)} of the dense peak"),
+            (
+                "intensity",
+                f"{shown(self.intensity, 'FLOP/byte')}; the ridge point lies at {shown(self.ridge_point, 'FLOP/byte')}",
+            ),
+            ("efficiencies", "bound: every resource at its datasheet rate" if bound else reached),
+        )
+
+    def chart(self) -> "Drawing":
+        """The roofline, and the kernel on or below it."""
+        from mlsysim.drawing import PALETTE, Chart, Line, Marks, log_space
+        from mlsysim.drawing.shapes import sampled
+
+        every = [v.ravel().tolist() if is_array(v) else [float(v)] for v in (self.intensity, self.achieved_flops)]
+        n = max(map(len, every))
+        x, y = (sampled(v * (n if len(v) < n else 1)) for v in every)
+        placed = [(a, b) for a, b in zip(x, y, strict=True) if 0 < a < _FAR and b > 0]
+        peak = self.device.peak_flops[self.precision]
+        ridge = peak / self.device.memory_bandwidth
+        low, high = (f([ridge, *(a for a, _ in placed)]) for f in (min, max))
+        xs = sorted({*log_space(low / 10, high * 10), ridge})
+        roof = [min(peak, a * self.device.memory_bandwidth) / units.TFLOP for a in xs]
+        marks = Marks([a for a, _ in placed], [b / units.TFLOP for _, b in placed], "this", (), PALETTE[1])
+        return Chart(
+            "arithmetic intensity (FLOP/byte)",
+            "reached (TFLOP/s)",
+            [Line(xs, roof, f"{self.device.name}, {self.precision}", PALETTE[0])],
+            [marks] if placed else [],
+        )
 
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""
@@ -394,7 +435,7 @@ class KernelTime:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found: dict[str, Any] = {
             "device": self.device.name,
             "precision": self.precision,
             "flops": self.flops,
@@ -416,6 +457,7 @@ class KernelTime:
             "achieved_flops_per_s": self.achieved_flops,
             "peak_fraction": self.peak_fraction,
         }
+        return dict(plain(found))
 
 
 @widening

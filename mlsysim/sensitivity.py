@@ -5,14 +5,17 @@ The two equations take a float or an array (broadcasting) and return the same.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, log, maximum, sqrt
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
+from mlsysim.results import Report, Result, labelled
 from mlsysim.tables import Table, table
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 __all__ = [
     "Swing",
     "Tornado",
@@ -134,6 +137,9 @@ def elasticities(function: Callable[..., Any], arguments: Mapping[str, float], s
     return found
 
 
+_MOST_SWINGS = 12  # that are shown
+
+
 @dataclass(frozen=True)
 class Swing:
     """The answer at both ends of one input's range, the others at their middle."""
@@ -150,11 +156,45 @@ class Swing:
 
 
 @dataclass(frozen=True)
-class Tornado:
+class Tornado(Result):
     """Swings of an answer, widest first."""
 
     middle: float
     swings: tuple[Swing, ...]
+
+    def summary(self) -> list[str]:
+        rows = [
+            (s.name, f"{s.at_low:.4g} to {s.at_high:.4g} with {s.low:.4g} to {s.high:.4g}")
+            for s in self.swings[:_MOST_SWINGS]
+        ]
+        left = len(self.swings) - len(rows)
+        widest = f"; widest: {self.swings[0].name}" if self.swings else ""
+        return labelled(
+            f"{self.middle:.4g} in the middle{widest}", *rows, ("others", f"{left} narrower ones" if left else "")
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Swings as bars from the middle."""
+        from mlsysim.drawing import Swings
+
+        shown = self.swings[:_MOST_SWINGS]
+        if not shown:
+            return None
+        return Swings(
+            [s.name for s in shown], [s.at_low for s in shown], [s.at_high for s in shown], self.middle, "answer"
+        )
+
+    def explain(self) -> Report:
+        """Every swing; ``table(unit)`` gives the answers in their unit."""
+        return Report(self.summary()[0], (self.table("1"),), ["each input alone, the others at their middle"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The middle and every swing, for JSON."""
+        return {"middle": self.middle, "swings": [vars(s) | {"width": s.width} for s in self.swings]}
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per input."""
+        return list(self.to_dict()["swings"])
 
     def table(self, unit: str) -> Table:
         """The swings, with the answer in its unit."""

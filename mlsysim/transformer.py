@@ -1,11 +1,17 @@
 """Counting what a transformer is made of: parameters and bytes, exactly, from its shape. (Its work: ``flops``.)"""
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import POSITIVE, equation
+from mlsysim.results import Report, Result, labelled, largest, share
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 __all__ = [
     "ParameterCount",
@@ -173,7 +179,7 @@ def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class ParameterCount:
+class ParameterCount(Result):
     """Parameters of a model by part; all layers together."""
 
     embedding: int
@@ -189,6 +195,28 @@ class ParameterCount:
     @property
     def total(self) -> int:
         return sum(asdict(self).values())
+
+    def summary(self) -> list[str]:
+        parts = asdict(self)
+        return labelled(f"{self.total:,} parameters", ("of which", largest(parts, len(parts))))
+
+    def chart(self) -> "Drawing | None":
+        """Its parts as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("parameters", asdict(self), "parameters", "1")
+
+    def explain(self) -> Report:
+        """Every part and its share."""
+        rows = [
+            (k.replace("_", " "), f"{v:,}", share(v / self.total) if self.total else "")
+            for k, v in asdict(self).items()
+        ]
+        return Report(f"{self.total:,} parameters", (table(("Part", "Parameters", "Share"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts by part, and their total."""
+        return asdict(self) | {"total": self.total}
 
 
 def attention_parameters(m: Model) -> int:

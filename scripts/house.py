@@ -15,8 +15,9 @@ OUT = ROOT / "book" / "assets" / "house.svg"
 FLOORS: list[tuple[str, set[str]]] = [
     ("errors, numbers", {"errors", "_numeric"}),
     ("units, files", {"units", "tables", "files", "digests"}),
-    ("the registry", {"equations"}),
-    ("what results share", {"results", "quantities", "intervals", "sensitivity"}),
+    ("the registry, drawings", {"equations", "drawing"}),
+    ("what results share", {"results", "quantities"}),
+    ("how wrong, what counts", {"intervals", "sensitivity"}),
     ("sourced facts", {"catalog"}),
     ("one kernel, one model", {"roofline", "kernels", "transformer"}),
     ("counting", {"flops"}),

@@ -1,19 +1,27 @@
 """Servers that work on one request at a time: the classic queue, with its tail and what unequal times cost."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from mlsysim._numeric import Num, all_true
+from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.capacity.queues import BELOW_ONE, erlang_b, little, utilisation, waiting_share
 from mlsysim.capacity.waiting import general_wait, mean_wait, wait_quantile
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import Explanation, Input, Term
+from mlsysim.results import Explanation, Input, Result, Term, labelled, plain, share, shown
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+_LOADED = {
+    True: "the load: above 80 % every further request lengthens the wait of all",
+    False: "nothing: there is room",
+}
 _QUANTILE, _POSITIVE = Domain.of(BELOW_ONE), Domain.of(POSITIVE)
 
 
 @dataclass(frozen=True)
-class Queue:
+class Queue(Result):
     """What :func:`queue` returns; SI units, floats or arrays."""
 
     rate: Num
@@ -37,6 +45,41 @@ class Queue:
     def inside(self) -> Num:
         """Requests waiting or being served, on average."""
         return little(self.rate, self.wait + self.service_time)
+
+    def summary(self) -> list[str]:
+        return labelled(
+            f"{shown(self.servers, '1')} servers at {shown(self.rate, '1')} requests/s: mean wait {shown(self.wait, 's')}",
+            ("waiting", f"{share(self.delayed)} of the requests; {shown(self.inside, '1')} inside on average"),
+            ("quantile", f"{share(self.quantile)} wait at most {shown(self.wait_quantile, 's')} (M/M/c)"),
+            ("utilisation", f"{share(self.utilisation)} of {shown(self.capacity, '1')} requests/s"),
+            ("binds", "" if is_array(self.utilisation) else _LOADED[self.utilisation > 0.8]),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """A request's mean time, waiting and being served."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("mean time of a request", {"wait": self.wait, "service": self.service_time})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        found = {
+            "rate_per_s": self.rate,
+            "service_time_s": self.service_time,
+            "servers": self.servers,
+            "variation": self.variation,
+            "arrival_variation": self.arrival_variation,
+            "quantile": self.quantile,
+            "capacity_per_s": self.capacity,
+            "utilisation": self.utilisation,
+            "blocking": self.blocking,
+            "delayed": self.delayed,
+            "wait_s": self.wait,
+            "exponential_wait_s": self.exponential_wait,
+            "wait_quantile_s": self.wait_quantile,
+            "inside": self.inside,
+        }
+        return dict(plain(found))
 
     def explain(self) -> Explanation:
         """Each step with its equation and the numbers in it."""

@@ -6,7 +6,7 @@ A :class:`Replica` is the seam to the request simulator: the closed forms and th
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
@@ -15,14 +15,18 @@ from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, decode_step, prefill
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Report, Result, Term, labelled, plain, shown
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 USABLE = 0.9  # of the device memory: the default of vLLM's option gpu_memory_utilization
 _POSITIVE, _NON_NEGATIVE, _MORE_THAN_ONE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE), Domain.of("(1, inf)")
 
 
 @dataclass(frozen=True)
-class Concurrency:
+class Concurrency(Result):
     """What :func:`sequences` returns; bytes on the fullest device, floats or arrays."""
 
     deployment: Deployment
@@ -36,6 +40,30 @@ class Concurrency:
     token_bytes: Num
     sequences: Num  # over all dp ranks of the replica
     reserved: Num  # sequences when each keeps room for its whole answer from the start
+
+    def summary(self) -> list[str]:
+        d = self.deployment
+        lengths = f"{shown(self.prompt, '1')} prompt and {shown(self.output, '1')} answer tokens"
+        have = f"{shown(d.device.usable_memory, 'byte')} x {shown(self.usable, '1')}"
+        return labelled(
+            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.sequences, '1')} sequences at a time",
+            ("requests", f"{lengths}; {shown(self.tokens, '1')} held on average"),
+            ("binds", f"memory: {shown(self.budget, 'byte')} for cache, {shown(self.token_bytes, 'byte')} a token"),
+            (
+                "device",
+                f"{have}, less weights of {shown(d.weight_memory, 'byte')} and {shown(self.reserve, 'byte')} kept back",
+            ),
+            ("reserved", f"{shown(self.reserved, '1')} sequences when each keeps room for its whole answer"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Memory of the fullest device: weights, what is kept back, and the budget for cache."""
+        from mlsysim.drawing import shapes
+
+        d = self.deployment
+        row = {"weights": d.weight_memory, "kept back": self.reserve, "cache": self.budget}
+        title = f"{d.model.name} on {d.device.name}"
+        return shapes.stack(title, {"fullest device": row}, "memory", "byte", (d.device.usable_memory, "capacity"))
 
     def explain(self) -> Explanation:
         """Budget, cache per sequence and the quotient, with the numbers in them and where they came from."""
@@ -75,13 +103,14 @@ class Concurrency:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "kv_budget_bytes": self.budget,
             "held_tokens": self.tokens,
             "token_bytes": self.token_bytes,
             "sequences": self.sequences,
             "sequences_reserved": self.reserved,
         }
+        return dict(plain(found))
 
 
 def _text(value: Num) -> str:
@@ -165,7 +194,7 @@ def _per_token(d: Deployment, tokens: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class Replica:
+class Replica(Result):
     """What a queue needs to know of a replica. Made by :func:`replica` or :func:`replica_of`."""
 
     prefill_time: float  # s, of one request alone
@@ -173,6 +202,57 @@ class Replica:
     step_times: tuple[float, ...]  # s, of a batch of 1, 2, … slots
     prompt_variation: float = 1.0  # standard deviation over mean of the time of a prompt pass
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    def summary(self) -> list[str]:
+        one, full = self.step_times[0], self.step_times[-1]
+        return labelled(
+            f"a replica with {self.slots} places: at most {shown(self.capacity, '1')} requests/s",
+            ("prompt pass", f"{shown(self.prefill_time, 's')}; {self.origins.get('prefill_time', CALLER)}"),
+            (
+                "decode step",
+                f"{shown(one, 's')} alone, {shown(full, 's')} when full; {self.origins.get('step_time', CALLER)}",
+            ),
+            ("answers", f"{shown(self.steps, '1')} steps each"),
+            ("pace when full", f"a token every {shown(self.itl(self.slots), 's')}, other prompts included"),
+        )
+
+    def chart(self) -> "Drawing":
+        """Time of a step by batch."""
+        from mlsysim.drawing import Chart, Line
+        from mlsysim.drawing.shapes import readable, sampled
+
+        factor, unit = readable(max(self.step_times), "s")
+        batch = sampled([float(n + 1) for n in range(self.slots)])
+        pace = [factor * self.itl(int(n)) for n in batch]
+        steps = [factor * t for t in sampled(self.step_times)]
+        lines = [
+            Line(batch, steps, "a step"),
+            Line(batch, pace, "between tokens, other prompts included", dash="dashed"),
+        ]
+        return Chart("sequences in the batch", f"time ({unit})", lines, title="one replica", x_log=False, y_log=False)
+
+    def explain(self) -> Report:
+        """Its numbers, and where each came from."""
+        rows = [
+            ("prompt pass", shown(self.prefill_time, "s"), self.origins.get("prefill_time", CALLER)),
+            ("step, alone", shown(self.step_times[0], "s"), self.origins.get("step_time", CALLER)),
+            ("step, full batch", shown(self.step_times[-1], "s"), self.origins.get("step_time", CALLER)),
+            ("places", shown(float(self.slots), "1"), self.origins.get("slots", CALLER)),
+            ("decode steps", shown(self.steps, "1"), self.origins.get("steps", CALLER)),
+            ("variation of prompts", shown(self.prompt_variation, "1"), self.origins.get("prompt_variation", CALLER)),
+        ]
+        return Report(self.summary()[0], (table(("Number", "Value", "Where from"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON; the time of a step for a batch of 1, 2, …"""
+        return {
+            "prefill_time_s": self.prefill_time,
+            "steps": self.steps,
+            "slots": self.slots,
+            "step_times_s": list(self.step_times),
+            "prompt_variation": self.prompt_variation,
+            "capacity_per_s": self.capacity,
+        }
 
     @property
     def slots(self) -> int:
@@ -316,7 +396,7 @@ def replica_of(
         prompt_variation=prompt_variation,
         origins={
             "slots": f"memory holds {room}, at most {most}" if slots is None else CALLER,
-            "prefill_time": "inference.prefill",
+            "prefill_time": f"inference.prefill, {deployment.efficiencies.name}",
             "step_time": f"inference.decode_step, {deployment.efficiencies.name}",
         },
     )
@@ -332,7 +412,7 @@ def replica_of(
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Result):
     """What :func:`serving_curve` returns: one replica at every batch, full all the time."""
 
     replica: Replica
@@ -341,6 +421,47 @@ class Curve:
     tokens_per_s: tuple[float, ...]
     itl: tuple[float, ...]  # s, prompts of the others included
     residence: tuple[float, ...]  # s, from the place in the batch to the last token
+
+    def summary(self) -> list[str]:
+        k, last = self.batch.index(self.knee), -1
+        return labelled(
+            f"one replica, kept full: best at a batch of {self.knee}, {shown(self.requests_per_s[k], '1')} requests/s",
+            ("there", f"{shown(self.tokens_per_s[k], 'token/s')}, a token every {shown(self.itl[k], 's')}"),
+            (
+                "at the end",
+                f"batch {self.batch[last]}: {shown(self.requests_per_s[last], '1')} requests/s, "
+                f"{shown(self.tokens_per_s[last], 'token/s')}, a token every {shown(self.itl[last], 's')}",
+            ),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Throughput against the pace of tokens."""
+        from mlsysim.drawing import shapes
+
+        front = list(zip(shapes.sampled(self.itl), shapes.sampled(self.tokens_per_s), strict=True))
+        return shapes.points(
+            "one replica at every batch", {"front": front}, ("time between tokens", "s"), ("throughput", "token/s")
+        )
+
+    def explain(self) -> Report:
+        """Every batch, or twenty of them, with what it gives."""
+        from mlsysim.drawing.shapes import sampled
+
+        rows = [
+            (f"{n}", shown(x, "1"), shown(y, "token/s"), shown(t, "s"), shown(r, "s"))
+            for n, x, y, t, r in sampled(list(zip(*self._columns, strict=True)), 20)
+        ]
+        head = ("Batch", "Requests/s", "Tokens/s", "Between tokens", "In the batch")
+        return Report(self.summary()[0], (table(head, rows),), self.replica.summary())
+
+    @property
+    def _columns(self) -> tuple[tuple[float, ...], ...]:
+        return self.batch, self.requests_per_s, self.tokens_per_s, self.itl, self.residence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, one entry per batch, for JSON."""
+        names = ("batch", "requests_per_s", "tokens_per_s", "itl_s", "residence_s")
+        return {name: list(column) for name, column in zip(names, self._columns, strict=True)}
 
     @property
     def knee(self) -> int:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
@@ -13,7 +13,10 @@ from mlsysim.capacity.replicas import Replica
 from mlsysim.capacity.waiting import mean_wait, mg1_wait, wait_quantile, wait_tail
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 # What the closed forms take for granted, and what a simulation of every request does instead.
 ASSUMPTIONS: tuple[tuple[str, str], ...] = (
@@ -27,11 +30,12 @@ ASSUMPTIONS: tuple[tuple[str, str], ...] = (
     ("A step takes the time of its batch at the average context.", "times every step with what is in it"),
 )
 _QUANTILE, _POSITIVE = Domain.of(BELOW_ONE), Domain.of(POSITIVE)
+_BINDS = {True: "places in the batch", False: "prompt passes of others"}
 _MOST_REPLICAS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Load:
+class Load(Result):
     """What :func:`load` returns; SI units."""
 
     replica: Replica
@@ -148,6 +152,35 @@ class Load:
         alike = r.prefill_time * (1 + r.prompt_variation**2) / 2
         return {"delayed": busy, "capacity": 1 / alike if alike else _NO_TIME, "utilisation": busy}
 
+    def summary(self) -> list[str]:
+        r, q = self.replica, share(self.quantile)
+        aims = [
+            (n, t) for n, t in (("first token", self.ttft_target), ("between tokens", self.itl_target)) if t is not None
+        ]
+        place = self.place_wait >= self.prompt_wait
+        waits = f"for a place {shown(self.place_wait, 's')}, for other prompts {shown(self.prompt_wait, 's')}"
+        targets = f"{shown(self.goodput, '1')} requests/s meet " + ", ".join(f"{n} {shown(t, 's')}" for n, t in aims)
+        return labelled(
+            f"{self.replicas} replica{'s' if self.replicas > 1 else ''} at {shown(self.rate, '1')} requests/s: first token after "
+            f"{shown(self.ttft, 's')}, {q} within {shown(self.ttft_quantile, 's')}; one every {shown(self.itl, 's')}",
+            ("targets", targets if aims else ""),
+            ("binds", "" if is_array(place) else _BINDS[bool(place)]),
+            ("mean wait", waits),
+            ("utilisation", f"{share(self.utilisation)} of {shown(self.capacity, '1')} requests/s"),
+            (
+                "running",
+                f"{shown(self.running, '1')} of {self.replicas * r.slots} places; {shown(self.tokens_per_s, 'token/s')}",
+            ),
+            ("rates", f"prompt pass {shown(r.prefill_time, 's')}: {r.origins.get('prefill_time', CALLER)}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Where the mean time to the first token goes."""
+        from mlsysim.drawing import shapes
+
+        parts = {"place": self.place_wait, "other prompts": self.prompt_wait, "own prompt": self.replica.prefill_time}
+        return shapes.terms("mean time to the first token", parts)
+
     def explain(self) -> Explanation:
         """Each step with its equation and the numbers in it, the inputs' origins, and what is assumed."""
         r, rate = self.replica, self.rate
@@ -210,7 +243,7 @@ class Load:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "rate_per_s": self.rate,
             "replicas": self.replicas,
             "slots": self.replica.slots,
@@ -231,6 +264,7 @@ class Load:
             "in_pace": self.in_pace,
             "goodput_per_s": self.goodput,
         }
+        return dict(plain(found))
 
 
 _NO_TIME = 1e12  # 1/s: prompts that take no time are served at any rate

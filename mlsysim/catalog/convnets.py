@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlsysim.catalog.entries import find
+from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 
 _UNITS = {"parameters": "1", "macs": "1"}
@@ -23,7 +24,7 @@ class Convolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Convnet:
+class Convnet(ShownEntry):
     """A residual network of version 1.5: a bottleneck has its stride in the 3x3 convolution, a basic block in the first."""
 
     name: str
@@ -65,6 +66,11 @@ class Convnet:
                     yield Convolution(f"{at}.project", 1, arriving, leaving, size)
                 arriving = leaving
 
+    def _words(self) -> str:
+        """What it is made of."""
+        kind = "bottleneck" if self.bottleneck else "basic"
+        return f"{self.parameters:,} parameters, {self.macs / 1e9:.4g} billion multiply-adds an image, {sum(self.blocks)} {kind} blocks"
+
     @property
     def features(self) -> int:
         """Channels that the last stage leaves."""
@@ -94,7 +100,7 @@ class Convnet:
 @cache
 def convnets() -> Mapping[str, Convnet]:
     """Every residual network of the catalogue, by name."""
-    return shipped(__package__, "convnets.toml", _convnet)
+    return Catalogue("convnet", shipped(__package__, "convnets.toml", _convnet))
 
 
 def _convnet(name: str, raw: Any, file: str) -> Convnet:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
 from mlsysim.catalog.kept import fold
+from mlsysim.catalog.shown import ShownEntry
 from mlsysim.catalog.sourced import Sourced, figures, read_toml
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
@@ -53,7 +54,7 @@ class count(figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(ShownEntry):
     """Named figures, each with its source. A figure that no source gives raises when it is asked for."""
 
     FIGURES: ClassVar[Mapping[str, figure]] = MappingProxyType({})
@@ -64,6 +65,7 @@ class Entry:
 
     def __init_subclass__(cls, units: Mapping[str, str] = MappingProxyType({})) -> None:
         """``units``: figures of no name that Python asks for, read by :meth:`_value`."""
+        super().__init_subclass__()
         own = {n: f for n, f in vars(cls).items() if isinstance(f, figure)}
         cls.FIGURES = {**cls.FIGURES, **own, **{n: figure(unit, "") for n, unit in units.items()}}
 

@@ -9,8 +9,10 @@ from typing import Any
 from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.hardware import Device
+from mlsysim.catalog.shown import Catalogue
 from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
+from mlsysim.results import Report, Result, labelled, shown
 
 _KINDS = ("scale-up", "scale-out", "host")
 _ALGORITHMS = ("ring", "pipelined_tree", "in_switch")
@@ -38,6 +40,10 @@ class Link(Entry):
 @dataclass(frozen=True, kw_only=True)
 class Node(Entry):
     """Devices in one box or rack, the link that joins them, and the adapters that lead out of it."""
+
+    def _words(self) -> str:
+        """Its device and its links."""
+        return f"{self.devices} x {self.device.name}, {self.scale_up.name} inside, {self.nics} x {self.scale_out.name} outside"
 
     vendor: str = ""
     device: Device
@@ -76,7 +82,7 @@ class Node(Entry):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Result):
     """Equal nodes on one fabric that gives every device its share of the adapters at all times (no taper)."""
 
     node: Node
@@ -85,6 +91,33 @@ class Cluster:
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, int) or isinstance(self.nodes, bool) or self.nodes < 1:
             raise InputError(f"cluster: nodes = {str(self.nodes)[:20]!r} must be a whole number of at least 1")
+
+    def summary(self) -> list[str]:
+        node = self.node
+        inside = f"{shown(node.scale_up_bandwidth, 'byte/s')} a device, one way, in domains of {self.domain}"
+        return labelled(
+            f"{self.nodes} x {node.name}: {self.devices} x {node.device.name}",
+            ("inside", f"{inside} ({node.scale_up.name})" if node.device.has("scale_up_bandwidth") else ""),
+            (
+                "outside",
+                f"{shown(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)",
+            ),
+        )
+
+    def explain(self) -> Report:
+        """The node's figures, and where each was read."""
+        return self.node.explain()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and bandwidths, for JSON."""
+        return {
+            "node": self.node.name,
+            "nodes": self.nodes,
+            "device": self.node.device.name,
+            "devices": self.devices,
+            "domain": self.domain,
+            "scale_out_bandwidth_bytes_per_s": self.node.scale_out_bandwidth,
+        }
 
     @property
     def devices(self) -> int:
@@ -204,7 +237,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return shipped(__package__, "networks/protocols.toml", read_protocol)
+    return Catalogue("protocol", shipped(__package__, "networks/protocols.toml", read_protocol))
 
 
 def link(name: str | Link) -> Link:

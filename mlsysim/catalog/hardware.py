@@ -6,13 +6,19 @@ from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim.catalog import entries, kept
+from mlsysim.catalog import entries, kept, shown
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.sourced import read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
+from mlsysim.results import Report, Result, labelled, plain
+from mlsysim.results import shown as written
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 _RATES = ("peak_flops", "vector_flops")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4")
@@ -20,7 +26,7 @@ _KINDS = ("gpu", "tpu", "accelerator", "superchip", "soc", "cpu")
 
 
 @dataclass(frozen=True)
-class Rates(Mapping[str, float]):
+class Rates(Mapping[str, float], Result):
     """FLOP/s by precision. A precision that the source does not list raises; nothing stands in for it."""
 
     device: str
@@ -35,6 +41,25 @@ class Rates(Mapping[str, float]):
             raise UnknownNameError(
                 f"{self.device} lists no {self.name} for precision {str(precision)[:20]!r}; it lists {have}"
             ) from None
+
+    def summary(self) -> list[str]:
+        rates = ", ".join(f"{p} {written(v, 'FLOP/s')}" for p, v in self.by_precision.items())
+        return labelled(f"{self.device}, {self.name}: {rates or 'none listed'}")
+
+    def chart(self) -> "Drawing | None":
+        """A bar per precision."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{self.device}, {self.name}", self.by_precision, self.name, "FLOP/s")
+
+    def explain(self) -> Report:
+        """Rates by precision; where each was read says ``explain()`` of the device."""
+        rows = [(p, written(v, "FLOP/s")) for p, v in self.by_precision.items()]
+        return Report(f"{self.device}, {self.name}", (table(("Precision", "Rate"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """FLOP/s by precision."""
+        return dict(plain(self.by_precision))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_precision)
@@ -92,6 +117,13 @@ class Device(Entry):
     def vector_flops(self) -> Rates:
         """FLOP/s outside the matrix units, by precision."""
         return self._rates("vector_flops")
+
+    def summary(self) -> list[str]:
+        return shown.device_lines(self)
+
+    def chart(self) -> "Drawing | None":
+        """Its rooflines."""
+        return shown.device_chart(self)
 
 
 def read_device(name: str, raw: Any, file: str) -> Device:

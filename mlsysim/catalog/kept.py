@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from mlsysim.catalog.shown import Catalogue
 from mlsysim.errors import InputError
 
 Kind = TypeVar("Kind")
@@ -29,7 +30,7 @@ def find(kind: str, name: Any) -> Any:
 
 def joined(kind: str, shipped: Mapping[str, Kind]) -> Mapping[str, Kind]:
     """The shipped entries, and after them the user's."""
-    return MappingProxyType(dict(shipped) | _entries[kind]) if _entries[kind] else shipped
+    return Catalogue(kind, dict(shipped) | _entries[kind] if _entries[kind] else shipped)
 
 
 def keep(kind: str, entry: Any, known: Mapping[str, Any], replace: bool) -> None:

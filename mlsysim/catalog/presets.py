@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
 
 
 @dataclass(frozen=True)
-class Preset:
+class Preset(ShownEntry):
     """A fraction of the dense peak, for a kind of work, from a source."""
 
     name: str
@@ -25,7 +26,7 @@ def presets() -> Mapping[str, Preset]:
     >>> sorted(presets())[0]
     'mlsysim-page-inference'
     """
-    return shipped(__package__, "presets.toml", _preset)
+    return Catalogue("preset", shipped(__package__, "presets.toml", _preset))
 
 
 def _preset(name: str, raw: Any, file: str) -> Preset:

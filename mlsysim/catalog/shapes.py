@@ -9,16 +9,17 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import all_true
-from mlsysim.catalog import kept
+from mlsysim.catalog import kept, shown
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Report, Result, plain
 
 _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Result):
     """The shape of a decoder-only transformer. Sizes are counts; 0 means that the model has no such part.
 
     Attention is multi-head (``kv_heads == heads``), grouped-query, multi-query (``kv_heads == 1``) or, when
@@ -75,6 +76,22 @@ class Model:
 
     def __post_init__(self) -> None:
         check_shape(self)
+
+    def summary(self) -> list[str]:
+        return shown.model_lines(self)
+
+    def explain(self) -> Report:
+        """Every size and flag of the shape, and the published counts with their sources."""
+        return shown.model_report(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape and its published counts, for JSON."""
+        held = {k: v for k, v in vars(self).items() if k != "published"}
+        return dict(plain(held)) | {"published": {k: plain(vars(f)) for k, f in self.published.items()}}
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row: the shape."""
+        return [{k: v for k, v in self.to_dict().items() if k not in ("published", "aliases")}]
 
     @property
     def is_moe(self) -> bool:

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
+from mlsysim.results import shown
 
 Made = TypeVar("Made")
 MAX_FILE_BYTES = 1_000_000
 _PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sourced:
     """A value in SI units and where it was read; ``read`` is "secondary" when the primary text was not seen."""
 
@@ -29,6 +30,15 @@ class Sourced:
     printed: str = ""
     transform: str = ""
     read: str = ""
+
+    @property
+    def words(self) -> str:
+        """The value with its unit, and the key of its source."""
+        return f"{shown(self.value, self.unit)} [{self.source}{', read in a transcription' if self.read else ''}]"
+
+    def __repr__(self) -> str:
+        """The value with its unit, and where it was read; ``str`` gives the place alone."""
+        return f"{shown(self.value, self.unit)} ({self})"
 
     def __str__(self) -> str:
         place = f"{self.source}, {self.where}" if self.where else self.source

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import named
 
@@ -23,7 +24,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(ShownEntry):
     """Requests as a service saw them. Variations are standard deviations over means."""
 
     name: str
@@ -38,7 +39,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(ShownEntry):
     """Latency targets that a share of the requests must meet."""
 
     name: str
@@ -57,22 +58,22 @@ def _entry(name: str, raw: Any, file: str) -> Trace | Target:
     return make(name=name, note=raw["note"], **figures(raw, _UNITS[raw["kind"]], f"{file}: {name}", file))
 
 
-def traces() -> dict[str, Trace]:
+def traces() -> Mapping[str, Trace]:
     """All traces by name.
 
     >>> sorted(traces())
     ['azure-code-2023', 'azure-conversation-2023']
     """
-    return {name: e for name, e in _entries().items() if isinstance(e, Trace)}
+    return Catalogue("trace", {name: e for name, e in _entries().items() if isinstance(e, Trace)})
 
 
-def targets() -> dict[str, Target]:
+def targets() -> Mapping[str, Target]:
     """All latency targets by name.
 
     >>> targets()["mlperf-llama2-70b-interactive"].ttft.value
     0.45
     """
-    return {name: e for name, e in _entries().items() if isinstance(e, Target)}
+    return Catalogue("target", {name: e for name, e in _entries().items() if isinstance(e, Target)})
 
 
 def trace(name: str) -> Trace:

@@ -4,31 +4,31 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "Bars": "bars",
-    "Chart": "charts",
-    "Choice": "sliders",
-    "Line": "charts",
-    "LogSlider": "sliders",
-    "Marks": "charts",
-    "PALETTE": "charts",
-    "Slider": "sliders",
-    "Swings": "swings",
-    "check": "exercises",
-    "draw": "charts",
-    "draw_bars": "bars",
-    "draw_swings": "swings",
-    "explore": "sliders",
-    "inputs": "exercises",
-    "question": "exercises",
-    "log_space": "views",
-    "roofline_chart": "views",
+    "Bars": "drawing",
+    "Chart": "drawing",
+    "Choice": "classroom.sliders",
+    "Line": "drawing",
+    "LogSlider": "classroom.sliders",
+    "Marks": "drawing",
+    "PALETTE": "drawing",
+    "Slider": "classroom.sliders",
+    "Swings": "drawing",
+    "check": "classroom.exercises",
+    "draw": "drawing",
+    "draw_bars": "classroom.views",
+    "draw_swings": "classroom.views",
+    "explore": "classroom.sliders",
+    "inputs": "classroom.exercises",
+    "question": "classroom.exercises",
+    "log_space": "drawing",
+    "roofline_chart": "classroom.views",
 }
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        value = getattr(import_module(f"mlsysim.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

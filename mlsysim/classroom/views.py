@@ -4,17 +4,8 @@ from collections.abc import Sequence
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device
-from mlsysim.classroom.charts import DASHES, PALETTE, Chart, Line, Marks
+from mlsysim.drawing import DASHES, PALETTE, Chart, Line, Marks, draw, log_space
 from mlsysim.roofline import attainable_flops, effective_bandwidth, ridge_point
-
-
-def log_space(low: float, high: float, n: int = 61) -> list[float]:
-    """n values in equal ratios from low to high, without NumPy.
-
-    >>> log_space(1.0, 100.0, 3)
-    [1.0, 10.0, 100.0]
-    """
-    return [low * (high / low) ** (i / (n - 1)) for i in range(n)]
 
 
 def roofline_chart(
@@ -48,3 +39,6 @@ def roofline_chart(
         texts, x, y = zip(*points, strict=True)
         marks.append(Marks(x, [v / units.TFLOP for v in y], "kernels", texts, PALETTE[1], "o"))
     return Chart("arithmetic intensity (FLOP/byte)", "attainable performance (TFLOP/s)", lines, marks, title)
+
+
+draw_bars = draw_swings = draw  # one function draws them all

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import energy, units
-from mlsysim._numeric import Num, all_true, where, widening
+from mlsysim._numeric import Num, all_true, is_array, where, widening
 from mlsysim.cost import choice, ownership
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 PARTS = ("capital", "power", "cooling", "building", "staff", "network")
 
 
 @dataclass(frozen=True)
-class Ownership:
+class Ownership(Result):
     """What :func:`own` returns: USD per second of all devices, by part; ``rates`` sum to ``rate``."""
 
     devices: Num
@@ -36,6 +39,21 @@ class Ownership:
         """Total cost of owning for that time, USD."""
         return ownership.total_cost(**self.rates, time=time)
 
+    def summary(self) -> list[str]:
+        return labelled(
+            f"{shown(self.device_rate, 'USD/s')} to own a device; {shown(self.devices, '1')} devices: {shown(self.rate, 'USD/s')}",
+            ("parts", largest(self.rates, 6)),
+            ("at work", f"{shown(self.working_rate, 'USD/s')}; idle {shown(self.idle_rate, 'USD/s')}"),
+            ("purchase", f"{shown(self.purchase, 'USD')} at the start"),
+            ("a year", shown(self.cost(units.year), "USD")),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The parts of the rate as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("cost of owning", self.rates, "cost", "USD/s")
+
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
         hour = units.format(self.device_rate * units.hour, "1")
@@ -48,7 +66,7 @@ class Ownership:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units and USD, for JSON."""
-        return {
+        found = {
             "devices": self.devices,
             "rates_usd_per_s": dict(self.rates),
             "rate_usd_per_s": self.rate,
@@ -58,6 +76,7 @@ class Ownership:
             "device_rate_usd_per_h": self.device_rate * units.hour,
             "purchase_usd": self.purchase,
         }
+        return dict(plain(found))
 
 
 @widening
@@ -202,7 +221,7 @@ def own(
 
 
 @dataclass(frozen=True)
-class OwnOrRent:
+class OwnOrRent(Result):
     """What :func:`own_or_rent` returns, per device: rates in USD/s, the break-even use and time (inf: never)."""
 
     owned_rate: Num
@@ -214,6 +233,21 @@ class OwnOrRent:
     terms: tuple[Term, ...]
     inputs: tuple[Input, ...]
 
+    def summary(self) -> list[str]:
+        said = f"{self.cheaper} is cheaper" if isinstance(self.cheaper, str) else "own against rent"
+        return labelled(
+            f"{said} at a use of {share(self.utilisation)}: owned {shown(self.owned_rate, 'USD/s')}, rented "
+            f"{shown(self.rented_rate, 'USD/s')} per device",
+            ("break-even use", _share_or_never(self.break_even_utilisation)),
+            ("break-even time", _or_never(self.break_even_time)),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Both rates as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("per device", {"owned": self.owned_rate, "rented": self.rented_rate}, "cost", "USD/s")
+
     def explain(self) -> Explanation:
         """Both rates and both break-even points, with the numbers in them."""
         said = self.cheaper if isinstance(self.cheaper, str) else "see each"
@@ -221,18 +255,23 @@ class OwnOrRent:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units and USD, for JSON; null where there is no break-even."""
-        return {
+        found = {
             "owned_usd_per_s": self.owned_rate,
             "rented_usd_per_s": self.rented_rate,
             "utilisation": self.utilisation,
-            "break_even_utilisation": _or_none(self.break_even_utilisation),
-            "break_even_time_s": _or_none(self.break_even_time),
+            "break_even_utilisation": self.break_even_utilisation,
+            "break_even_time_s": self.break_even_time,
             "cheaper": self.cheaper,
         }
+        return dict(plain(found))
 
 
-def _or_none(value: Num) -> Num | None:
-    return None if not isinstance(value, (int, float)) or value == float("inf") else value
+def _or_never(time: Num) -> str:
+    return "never" if not is_array(time) and time == float("inf") else shown(time, "s")
+
+
+def _share_or_never(use: Num) -> str:
+    return "never: renting is cheaper at every use" if not is_array(use) and use > 1 else share(use)
 
 
 @widening

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, units
-from mlsysim._numeric import Num, all_true, widening
+from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.catalog import Device, Facility, Grid
 from mlsysim.energy import footprint, power
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 _TEXT = {
     "carbon_location": "carbon, location-based",
@@ -23,7 +26,7 @@ _TEXT = {
 
 
 @dataclass(frozen=True)
-class Footprint:
+class Footprint(Result):
     """What :func:`run` returns; SI units, floats or arrays. The ``parts`` sum to ``energy``; None is "not asked for"."""
 
     it_power: Num
@@ -40,13 +43,40 @@ class Footprint:
     inputs: tuple[Input, ...]
     notes: tuple[str, ...]
 
+    def summary(self) -> list[str]:
+        asked = (
+            ("carbon", "location-based", self.carbon_location, "kg"),
+            ("", "market-based", self.carbon_market, "kg"),
+            ("", "of making it", self.carbon_embodied, "kg"),
+            ("water", "on the site", self.water_site, "L"),
+            ("", "of the electricity", self.water_source, "L"),
+        )
+        rows: dict[str, list[str]] = {"carbon": [], "water": []}
+        for name, what, value, unit in asked:
+            if value is not None:
+                rows["water" if unit == "L" else name or "carbon"].append(f"{shown(value, unit)} {what}")
+        each = "" if self.energy_per_token is None else shown(self.energy_per_token, "J/token")
+        return labelled(
+            f"{_mwh(self.energy)} of facility energy, {_mwh(self.it_energy)} of it in the machines at {shown(self.it_power, 'W')}",
+            ("parts", largest(self.parts, 6)),
+            *((name, "; ".join(said)) for name, said in rows.items()),
+            ("per token", each),
+            ("not counted", "; ".join(note.removeprefix("not counted: ") for note in self.notes)),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The parts of the energy as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("facility energy", self.parts, "energy", "J")
+
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
         return Explanation(f"{_kwh(self.energy)} of facility energy", self.terms, self.inputs, self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "it_power_w": self.it_power,
             "it_energy_j": self.it_energy,
             "energy_j": self.energy,
@@ -59,6 +89,17 @@ class Footprint:
             "energy_per_token_j": self.energy_per_token,
             "not_counted": list(self.notes),
         }
+        return dict(plain(found))
+
+
+def _mwh(joules: Num) -> str:
+    """Energy in the unit of bills; of an array its range."""
+    if is_array(joules):
+        low, high = _mwh(joules.min()), _mwh(joules.max())
+        return low if low == high else f"{low} to {high}"
+    name, size = ("MWh", units.MWh) if joules >= units.MWh else ("kWh", units.kWh)
+    value = joules / size
+    return f"{value:,.0f} {name}" if value >= 1e4 else f"{value:.4g} {name}"
 
 
 def _kwh(joules: Num) -> str:

@@ -4,15 +4,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Report, Shown, plain
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 
-@dataclass(frozen=True, repr=False)
-class Columns:
+_FIRST, _MOST_SHOWN = 5, 8  # rows and columns that are shown
+
+
+@dataclass(frozen=True)
+class Columns(Shown):
     """Named arrays of one length. Columns are read-only; every method returns new ones."""
 
     data: Mapping[str, Any]
@@ -37,8 +45,41 @@ class Columns:
     def __iter__(self) -> Iterator[str]:
         return iter(self.data)
 
-    def __repr__(self) -> str:
-        return f"Columns({len(self)} rows: {', '.join(self.data)})"
+    def _lines(self) -> list[str]:
+        names = f"Columns({len(self)} rows: {', '.join(self.data)})"
+        shown = list(self.data)[:_MOST_SHOWN]
+        rows = [[_cell(self.data[name][i]) for name in shown] for i in range(min(len(self), _FIRST))]
+        left = len(self) - len(rows)
+        more = [f"  … and {left:,} more rows: to_pandas(), smallest(column), pareto(columns)"] if left else []
+        return [names, *(f"  {line}" for line in str(table(shown, rows)).splitlines()), *more] if rows else [names]
+
+    def chart(self) -> "Drawing | None":
+        """The first column that varies against ``time``, or against the last one."""
+        numbers = [n for n, c in self.data.items() if c.dtype.kind in "iuf" and len(c) and np.isfinite(c).all()]
+        varied = [n for n in numbers if self.data[n].min() < self.data[n].max()]
+        if len(varied) < 2:
+            return None
+        y = "time" if "time" in varied else varied[-1]
+        x = next(n for n in varied if n != y)
+        from mlsysim.drawing import shapes
+
+        pairs = list(zip(self.data[x].tolist(), self.data[y].tolist(), strict=True))
+        return shapes.points(
+            f"{len(self)} rows", {"": shapes.sampled(pairs)}, (x, "1"), (y, "s" if y == "time" else "1")
+        )
+
+    def explain(self) -> Report:
+        """Every column with its kind and its range."""
+        rows = []
+        for name, column in self.data.items():
+            numbers = column.dtype.kind in "iuf" and len(column)
+            ends = (_cell(column.min()), _cell(column.max())) if numbers else ("", "")
+            rows.append((name, str(column.dtype), str(len(np.unique(column))), *ends))
+        return Report(f"{len(self)} rows", (table(("Column", "Kind", "Different", "Smallest", "Largest"), rows),))
+
+    def to_frame(self) -> Any:
+        """The same as :meth:`to_pandas`."""
+        return self.to_pandas()
 
     def row(self, i: int) -> dict[str, Any]:
         """One row as plain numbers and texts.
@@ -88,7 +129,7 @@ class Columns:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Plain lists, for JSON."""
-        return {name: column.tolist() for name, column in self.data.items()}
+        return {name: plain(column.tolist()) for name, column in self.data.items()}
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame; needs pandas."""
@@ -124,6 +165,10 @@ def stacked(parts: Sequence[Mapping[str, Any]], lengths: Sequence[int]) -> dict[
         {name: np.broadcast_to(v, (n,)) for name, v in part.items()} for part, n in zip(parts, lengths, strict=True)
     ]
     return {name: np.concatenate([part[name] for part in whole]) for name in whole[0]}
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)[:16]
 
 
 def _needed(module: str) -> Any:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.intervals import Interval
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
+from mlsysim.results import Result, labelled, plain
 from mlsysim.tables import Table, table
 from mlsysim.training import DATASHEET, Efficiencies, StepTerms
 from mlsysim.training.step import CALIBRATED
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
 CHOICES = ("sharding", "recompute")
@@ -144,7 +148,7 @@ def _listed(values: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class PlanSearch:
+class PlanSearch(Result):
     """What :func:`plan` returns: every plan as a row, with its step in seconds by term and its memory in bytes.
 
     Plans whose steps differ by less than a thousandth (:data:`TIE`) count as equally fast. Of those the one comes first that
@@ -160,6 +164,72 @@ class PlanSearch:
     capacity: float
     sequence_parallel: bool = True
     efficiencies: Efficiencies = DATASHEET
+
+    def summary(self) -> list[str]:
+        what = f"{self.model.name} on {self.cluster.nodes} x {self.cluster.node.name}"
+        fits = len(self.fitting)
+        if not fits:
+            least = self.rows.smallest("memory").row(0) if len(self.rows) else None
+            need = (
+                f"; the smallest needs {units.format(least['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"
+                if least
+                else ""
+            )
+            return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
+        best = self.best(3)
+        first = best.row(0)
+        others = [f"{i + 1}. {_describe(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))]
+        known = self.interval()
+        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
+        return labelled(
+            f"{what}: {units.format(first['time'], 's')} a step by {_describe(first)}",
+            (
+                "range",
+                "none: errors of past predictions were counted with calibrated efficiencies only"
+                if known is None
+                else known.words("s"),
+            ),
+            ("rate", f"MFU {units.percent(first['mfu'], signed=False)}"),
+            ("memory", f"fits: {units.format(first['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"),
+            ("first because", self.why_first()),
+            ("next", "; ".join(others)),
+            ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
+            ("cannot tell", f"{self.alike():,} plans lie in the range of the first" if known else ""),
+            ("batch", f"{self.global_batch:,} sequences of {self.seq:,} tokens"),
+            ("efficiencies", f"{self.efficiencies.name}: {self.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Plans that fit by memory and time, and the front that no other beats."""
+        from mlsysim.drawing import shapes
+
+        fits, front = self.fitting, self.front() if len(self.fitting) else self.fitting
+        pairs = list(zip(fits["memory"].tolist(), fits["time"].tolist(), strict=True))
+        kinds = {"fits": shapes.sampled(pairs)} | {
+            "front": sorted(zip(front["memory"].tolist(), front["time"].tolist(), strict=True))
+        }
+        return shapes.points(f"{self.model.name}: {len(pairs):,} plans", kinds, ("memory", "byte"), ("step", "s"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job, how many plans there are, and the ten best of them; ``rows`` has them all."""
+        best = self.best(10) if len(self.fitting) else self.fitting
+        found = {
+            "model": self.model.name,
+            "node": self.cluster.node.name,
+            "nodes": self.cluster.nodes,
+            "global_batch": self.global_batch,
+            "seq": self.seq,
+            "capacity_bytes": self.capacity,
+            "efficiencies": self.efficiencies.name,
+            "plans": len(self.rows),
+            "fitting": len(self.fitting),
+            "best": [best.row(i) for i in range(len(best))],
+        }
+        return dict(plain(found))
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row per plan."""
+        return self.rows.to_pandas()
 
     def where(self, chosen: Callable[[Columns], Any]) -> "PlanSearch":
         """The same search over fewer plans: those for which ``chosen`` gives true, as ``lambda c: c["cp"] == 1``."""
@@ -317,8 +387,8 @@ class PlanSearch:
         return says
 
     def explain(self, count: int = 5) -> Table:
-        """The best plans, what they need and what the next ones lose by."""
-        found = self.best(count)
+        """The best plans, what they need and what the next ones lose by; those that need least where none fits."""
+        found = self.best(count) if len(self.fitting) else self.rows.smallest("memory", count)
         best = found.row(0)
         rows = [
             (
@@ -327,7 +397,7 @@ class PlanSearch:
                 units.format(row["time"], "s"),
                 units.percent(row["mfu"], signed=False),
                 units.format(row["memory"], "byte"),
-                "" if i == 0 else self._reason(row, best),
+                "" if i == 0 and len(self.fitting) else self._reason(row, best),
             )
             for i, row in enumerate(found.row(k) for k in range(len(found)))
         ]

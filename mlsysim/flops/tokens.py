@@ -1,7 +1,7 @@
 """Work of one token of a given model, exactly, from its shape."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
 from mlsysim._numeric import Num, minimum
@@ -16,8 +16,11 @@ from mlsysim.flops.work import (
     recompute_flops,
     train_flops_per_token,
 )
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
 from mlsysim.transformer import moe_active, parameter_count
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 # What each way of keeping activations does again: the layers' matrices, the attention core.
 RECOMPUTE: dict[str, tuple[float, float]] = {"none": (0.0, 0.0), "selective": (0.0, 1.0), "full": (1.0, 1.0)}
@@ -63,7 +66,7 @@ def layer_matmul_parameters(model: Model | str) -> int:
 
 
 @dataclass(frozen=True)
-class TokenFlops:
+class TokenFlops(Result):
     """What :func:`training_flops_per_token` returns: FLOPs of one token, floats or arrays."""
 
     model: Model
@@ -88,6 +91,48 @@ class TokenFlops:
     def core_share(self) -> Num:
         """Share of the model FLOPs that the attention core takes."""
         return 1 - self.matmul / self.model_flops
+
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {
+            "matrices": self.matmul,
+            "attention": self.model_flops - self.matmul,
+            "recomputed": self.hardware_flops - self.model_flops,
+        }
+
+    def summary(self) -> list[str]:
+        trained = f", adapters of {shown(self.adapters, '1')} parameters" if self.adapters else ""
+        counted = "causal: masked keys are not counted" if self.causal else "full: masked keys are counted too"
+        return labelled(
+            f"{self.model.name}, training: {shown(self.model_flops, 'FLOP')} a token at {shown(self.seq, '1')} tokens{trained}",
+            ("forward", shown(self.forward, "FLOP")),
+            ("attention core", f"{share(self.core_share)} of the model FLOPs, {counted}"),
+            ("recompute", f"{self.recompute}: the device does {shown(self.hardware_flops, 'FLOP')} a token"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """What a token costs, by kind of work."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{self.model.name}: work of a token", self._parts, "work", "FLOP")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in FLOP per token, for JSON."""
+        found = {
+            "model": self.model.name,
+            "seq": self.seq,
+            "causal": self.causal,
+            "recompute": self.recompute,
+            "adapters": self.adapters,
+            "matmul_parameters": self.matmul_parameters,
+            "forward_flops": self.forward,
+            "matmul_flops": self.matmul,
+            "recomputed_flops": self.recomputed,
+            "model_flops": self.model_flops,
+            "hardware_flops": self.hardware_flops,
+            "attention_core_share": self.core_share,
+        }
+        return dict(plain(found))
 
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""

@@ -7,7 +7,7 @@ from hashlib import sha256
 from itertools import chain
 from math import fsum, inf, isclose
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
@@ -31,6 +31,12 @@ from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
 from mlsysim.network import exposed_communication
+from mlsysim.results import Report, Result, labelled, plain, share
+from mlsysim.results import shown as _shown
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 Network = Callable[[Collective], float]  # the time of one collective in s
 _ALGORITHM = {"all_to_all": "pairwise"}
@@ -69,7 +75,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Result):
     """What :func:`estimate` returns: totals of one device in SI units.
 
     ``flops`` are without transcendentals and without the additions of collectives. ``exposed_comm_s`` is the time that
@@ -110,10 +116,94 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the regions and when they run, for JSON."""
-        shown = {k: v for k, v in vars(self).items() if k not in ("parts", "timeline")}
+        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("parts", "timeline")}
         shown["collectives"] = [asdict(m) for m in self.collectives]
         shown["pricing"] = self.pricing.to_dict()
         return shown | {"unknown_ops": dict(self.unknown_ops), "at_least": self.at_least, "notes": list(self.notes)}
+
+    def summary(self) -> list[str]:
+        calls = Counter[str]()
+        for message in self.collectives:
+            calls[f"{message.op} over {message.ranks}"] += message.count
+        sent = ", ".join(f"{n} x {what}" for what, n in calls.most_common(4)) + (" …" if len(calls) > 4 else "")
+        unknown = ", ".join(f"{n} x {name}" for name, n in list(self.unknown_ops.items())[:4])
+        bind = (
+            "communication"
+            if self.exposed_comm_s > self.compute_s
+            else f"computing, {share(self.compute_s / self.total_s)}"
+            if self.total_s
+            else ""
+        )
+        p = self.pricing
+        spread = f"{_shown(p.low_s, 's')} to {_shown(p.high_s, 's')} over repeats of the measurement"
+        return labelled(
+            f"{self.program} on {self.device}: {'at least ' if self.at_least else ''}{_shown(self.total_s, 's')}",
+            ("range", spread if p.low_s < p.high_s else "none is known: check it against a profile first"),
+            ("binds", bind),
+            (
+                "computing",
+                f"{_shown(self.compute_s, 's')} in {self.kernels} kernels of {self.regions} regions, {self.unique_regions} different",
+            ),
+            (
+                "communicating",
+                f"{_shown(self.comm_s, 's')}, {_shown(self.exposed_comm_s, 's')} of it exposed: {sent}"
+                if sent
+                else "nothing",
+            ),
+            ("bound", "" if self.bound_s is None else f"{_shown(self.bound_s, 's')}: what no fusion can beat"),
+            (
+                "work",
+                f"{_shown(self.flops, 'FLOP')}, {share(self.matrix_flops / self.flops) if self.flops else '0 %'} in products; {_shown(self.bytes, 'byte')}",
+            ),
+            ("NOT COUNTED", unknown),
+            ("shapes", f"{self.shapes}, {self.partitions} partitions, {self.split} split"),
+            ("efficiencies", f"those of the estimator {p.estimator}"),
+            ("notes", "; ".join(self.notes)[:240]),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The schedule as lanes: regions that compute, and collectives."""
+        from mlsysim.drawing import Lanes, Span
+        from mlsysim.drawing.lanes import joined
+        from mlsysim.drawing.shapes import MOST_POINTS, readable, sampled
+
+        factor, unit = readable(self.total_s, "s")
+        kinds = (
+            [r.kind for r in self.parts]
+            if len(self.parts) == len(self.timeline.spans)
+            else ["regions"] * len(self.timeline.spans)
+        )
+        spans: list[Span] = []
+        for kind, (start, end) in zip(kinds, self.timeline.spans, strict=True):
+            lane = {"compute": "computing", "comm": "communicating", "loop": "loop"}.get(kind, kind)
+            if end > start:
+                spans.append(Span(lane, factor * start, factor * end, lane))
+        if len(spans) > MOST_POINTS:
+            spans = joined(spans)
+        return Lanes(sampled(spans), f"time ({unit})", f"{self.program} on {self.device}") if spans else None
+
+    def explain(self) -> Report:
+        """Everything that :func:`print` shows, the collectives, and the regions that take longest."""
+        messages = [
+            (m.op, str(m.ranks), str(m.count), units.format(m.bytes, "byte"), units.format(m.time_s, "s"))
+            for m in self.collectives[:20]
+        ]
+        spans = sorted(enumerate(self.timeline.spans), key=lambda pair: pair[1][0] - pair[1][1])[:10]
+        kinds = [r.kind for r in self.parts] or [""] * len(self.timeline.spans)
+        longest = [(str(i), kinds[i], units.format(a, "s"), units.format(b - a, "s")) for i, (a, b) in spans]
+        first, *rest = str(self).splitlines()
+        return Report(
+            first,
+            (
+                table(("Collective", "Ranks", "Times", "Bytes", "Time"), messages),
+                table(("Region", "Kind", "Start", "Takes"), longest),
+            ),
+            [line.strip() for line in rest],
+        )
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row of all totals."""
+        return [{k: plain(v) for k, v in self.to_dict().items() if k not in ("collectives", "notes")}]
 
     @classmethod
     def from_dict(cls, held: Mapping[str, Any]) -> "Estimate":
@@ -195,8 +285,6 @@ class Estimate:
         lines += [f"  {n} x {op} over {ranks}" for (op, ranks), n in byop.items()]
         lines += [f"  unknown: {n} x {name}" for name, n in self.unknown_ops.items()]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-    __repr__ = __str__
 
 
 def _notes(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mlsysim import network
+from mlsysim import network, units
 from mlsysim.hlo.fusing.slicing import Region
 
 _STREAM = {"compute": "compute", "comm": "communication"}
@@ -15,6 +15,9 @@ class Timeline:
 
     spans: tuple[tuple[float, float], ...]
     total: float
+
+    def __repr__(self) -> str:
+        return f"Timeline({len(self.spans)} regions, {units.format(self.total, 's')})"
 
 
 def schedule(regions: Sequence[Region], seconds: Callable[[Region], float]) -> Timeline:

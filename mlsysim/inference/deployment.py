@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
@@ -13,7 +13,11 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Work, work_of
 from mlsysim.parallelism import Plan, placement
+from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
 from mlsysim.transformer import parameter_count
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 # Bits of a stored number, the scales of its group included (bits, bits of what a group shares, size of the group).
 _FORMATS: Mapping[str, tuple[float, float, float]] = {
@@ -48,7 +52,7 @@ def format_bytes(name: str) -> float:
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Deployment(Result):
     """One replica of a model: where it runs, how it is split, and in which formats. Made by :func:`deploy`."""
 
     model: Model
@@ -63,6 +67,69 @@ class Deployment:
     kv: str
     block_tokens: int
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    @property
+    def _split(self) -> str:
+        return ", ".join(f"{n} {v:g}" for n, v in vars(self.split).items() if n in ("tp", "pp", "dp", "ep") and v != 1)
+
+    def summary(self) -> list[str]:
+        room, d = self.kv_room, self.device
+        weights, have = units.format(self.weight_memory, "byte"), units.format(d.usable_memory, "byte")
+        cache = f"{units.format(self.token_bytes, 'byte')} a token over all devices that share it"
+        if room > 0:
+            fit = f"weights fit: {weights} of {have} on the fullest device, {units.format(room, 'byte')} left for cache"
+        else:
+            fit = f"THE WEIGHTS DO NOT FIT: {weights} of {have} on the fullest device"
+        return labelled(
+            f"{self.model.name} on {self.devices} x {d.name}, {self.weights} weights: {fit}",
+            ("cache", f"{cache}, in blocks of {self.block_tokens} tokens"),
+            ("formats", f"products {self.precision}, weights {self.weights}, experts {self.experts}, cache {self.kv}"),
+            ("split", self._split or "one device"),
+            ("efficiencies", f"{self.efficiencies.name}: {self.efficiencies.source}"),
+            ("ask it", "inference.prefill, decode_step, generate; serving_steps.step_model; capacity.replica_of"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Memory of the fullest device: weights, and what is left for cache."""
+        from mlsysim.drawing import shapes
+
+        row = {"weights": self.weight_memory, "room for cache": max(0.0, self.kv_room)}
+        title = f"{self.model.name} on {self.device.name}"
+        return shapes.stack(title, {"fullest device": row}, "memory", "byte", (self.device.usable_memory, "capacity"))
+
+    def explain(self) -> Explanation:
+        """What a device holds and has, how fast it is, and where each figure comes from."""
+        d, m, s = self.device, self.machine, self.split
+        inputs = [
+            Input("capacity", d.usable_memory, "byte", d.origin("usable_memory")),
+            Input("bytes per weight", s.weight_bytes, "byte", f"{self.weights}, {CALLER}"),
+            Input("cache of a token", self.token_bytes, "byte", f"{self.kv}, over all devices that hold a part of it"),
+            Input("peak", m.peak_flops, "FLOP/s", d.origin(f"peak_flops.{self.precision}")),
+            Input("memory bandwidth", m.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
+        ]
+        if self.devices > 1:
+            inputs.append(Input("link", m.intra_bandwidth, "byte/s", self.origins.get("intra_bandwidth", CALLER)))
+        return Explanation(self.summary()[0], (), inputs, (self.rates, LEFT_OUT))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        found = {
+            "model": self.model.name,
+            "device": self.device.name,
+            "devices": self.devices,
+            **{name: getattr(self.split, name) for name in ("tp", "pp", "dp", "ep")},
+            "precision": self.precision,
+            "weights": self.weights,
+            "experts": self.experts,
+            "kv": self.kv,
+            "block_tokens": self.block_tokens,
+            "weights_bytes": self.weight_memory,
+            "kv_bytes_per_token": self.token_bytes,
+            "kv_room_bytes": self.kv_room,
+            "capacity_bytes": self.device.usable_memory,
+            "efficiencies": self.efficiencies.name,
+        }
+        return dict(plain(found))
 
     @property
     def devices(self) -> int:

@@ -1,7 +1,7 @@
 """Prefill, decode and whole answers of a deployment: how long, what binds, does it fit, and why."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -11,11 +11,15 @@ from mlsysim.inference.deployment import LEFT_OUT, Deployment
 from mlsysim.inference.equations import AT_LEAST_ONE, request_latency
 from mlsysim.inference.work import PassCost, Terms, pass_cost
 from mlsysim.intervals import Interval
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown, unfit
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 _COUNT = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
+_WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
 CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 
 
@@ -35,6 +39,26 @@ def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
     return [f"range: {_interval(deployment, predicted)}"] if known else []
 
 
+def _range(deployment: Deployment, predicted: Num) -> str:
+    """Where a measurement is expected, or why nobody knows."""
+    if deployment.efficiencies.name != CALIBRATED:
+        return "none: errors of past predictions were counted with calibrated efficiencies only"
+    found = _interval(deployment, predicted)
+    if is_array(predicted):
+        return f"from {shown(found.low.min(), 's')} to {shown(found.high.max(), 's')} over the array"
+    return found.words("s")
+
+
+def _fit(deployment: Deployment, need: Num, fits: Any) -> str:
+    """Whether it fits, in a sentence; of an array, how many do."""
+    have = units.format(deployment.device.usable_memory, "byte")
+    if is_array(fits):
+        return f"{int(fits.sum())} of {fits.size} fit: {shown(need, 'byte')} of {have}"
+    verdict = "fits" if fits else "does not fit, and no real server takes these times"
+    weights = units.format(deployment.weight_memory, "byte")
+    return f"{verdict}: {shown(need, 'byte')} of {have} on the fullest device (weights {weights})"
+
+
 def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
     if is_array(batch) or is_array(tokens):
         return "several batches at once"
@@ -48,7 +72,7 @@ def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
 
 
 @dataclass(frozen=True)
-class Pass:
+class Pass(Result):
     """What :func:`prefill` and :func:`decode_step` return; SI units, floats or arrays."""
 
     phase: str
@@ -140,6 +164,32 @@ class Pass:
         """
         return _interval(self.deployment, self.time)
 
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {name: getattr(self.terms, name) for name in TERMS}
+
+    def summary(self) -> list[str]:
+        d = self.deployment
+        first = " (of the first element)" if is_array(self.time) else ""
+        work = f"{shown(self.batch, '1')} x {shown(self.new, '1')} tokens, {shown(self.past, '1')} cached before"
+        return labelled(
+            f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, "
+            f"{self.bound}-bound{first}{unfit(self.fits)}",
+            ("range", _range(d, self.time)),
+            ("work", work),
+            ("binds", f"{self.binding.replace('_', ' ')}, the largest term{first}"),
+            ("terms", largest(self._parts, 6)),
+            ("rate", f"{shown(self.tokens_per_s, 'token/s')}; MFU {share(self.mfu)}, MBU {share(self.mbu)}"),
+            ("memory", _fit(d, self.memory, self.fits)),
+            ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{_WORDS[self.phase]}, {self.deployment.model.name}", self._parts)
+
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""
         d, e, m = self.deployment, self.deployment.efficiencies, self.deployment.machine
@@ -188,7 +238,7 @@ class Pass:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "time_s": self.time,
             "interval_s": _ends(self.deployment, self.time),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
@@ -202,7 +252,9 @@ class Pass:
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "memory_bytes": self.memory,
             "fits": self.fits,
+            "efficiencies": self.deployment.efficiencies.name,
         }
+        return dict(plain(found))
 
 
 def _first(value: Num) -> float:
@@ -300,7 +352,7 @@ def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Nu
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Result):
     """What :func:`generate` returns: a static batch from prompt to last token."""
 
     prefill: Pass
@@ -365,6 +417,33 @@ class Generation:
         """
         return _interval(self.prefill.deployment, self.e2e)
 
+    def summary(self) -> list[str]:
+        d, p, s = self.prefill.deployment, self.prefill, self.decode
+        work = f"{shown(self.batch, '1')} x {shown(self.input_len, '1')} prompt and {shown(self.output_len, '1')} answer tokens"
+        return labelled(
+            f"{d.model.name} on {d.devices} x {d.device.name}: first token after {shown(self.ttft, 's')}, then one every "
+            f"{shown(self.itl, 's')}; {shown(self.e2e, 's')} in all{unfit(self.fits)}",
+            ("range", _range(d, self.e2e)),
+            ("work", work),
+            ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
+            ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
+            (
+                "rate",
+                f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device",
+            ),
+            ("memory", _fit(d, self.memory, self.fits)),
+            ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Both phases: the prompt once, the mean step of the answer."""
+        from mlsysim.drawing import shapes
+
+        if is_array(self.e2e):
+            return shapes.curves("prompt and answer", {"first token": self.ttft, "in all": self.e2e}, "time", "s")
+        rows = {"a request": {"prompt": self.ttft, "answer": self.e2e - self.ttft}}
+        return shapes.stack(f"{self.prefill.deployment.model.name}: prompt and answer", rows, "time", "s")
+
     def explain(self) -> Explanation:
         """Both phases, and how they add up."""
         first, step = self.prefill.explain(), self.decode.explain()
@@ -386,7 +465,7 @@ class Generation:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         d = self.prefill.deployment
-        return {
+        found = {
             "model": d.model.name,
             "device": d.device.name,
             "devices": d.devices,
@@ -409,6 +488,7 @@ class Generation:
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }
+        return dict(plain(found))
 
 
 @widening

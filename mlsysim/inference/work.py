@@ -6,12 +6,18 @@ and overheads come on top. Every efficiency is a named field of :class:`Efficien
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.inference.equations import experts_hit, host_overhead
+from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
+from mlsysim.tables import table
 from mlsysim.transformer import parameter_count
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 
@@ -42,7 +48,7 @@ DATASHEET = Efficiencies()
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Listed):
     """What a model asks for; per layer unless it says otherwise, averaged over unlike layers."""
 
     layers: Num
@@ -65,7 +71,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Listed):
     """Formats and parallel degrees of one replica of a model."""
 
     tp: Num = 1.0
@@ -81,7 +87,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Listed):
     """One device and its links, byte/s per device and one way."""
 
     peak_flops: Num
@@ -95,7 +101,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Terms:
+class Terms(Result):
     """Seconds of one pass by term; they sum to its time."""
 
     projections: Num  # queries, keys, values and output
@@ -113,9 +119,27 @@ class Terms:
     def time(self) -> Num:
         return sum(getattr(self, f.name) for f in fields(self))
 
+    def summary(self) -> list[str]:
+        return labelled(f"one pass: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("one pass", vars(self))
+
+    def explain(self) -> Report:
+        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
+        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
+        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Seconds by term, and their sum."""
+        return dict(plain({**vars(self), "time": self.time}))
+
 
 @dataclass(frozen=True)
-class Component:
+class Component(Listed):
     """Work and traffic of one kind on one device, over all layers and micro-batches of a pass."""
 
     flops: Num
@@ -138,7 +162,7 @@ _MESSAGES: dict[str, Callable[..., Num]] = {
 
 
 @dataclass(frozen=True)
-class Message:
+class Message(Listed):
     """All messages of one kind in a pass: the label of their equation, and its arguments for all of them together."""
 
     name: str
@@ -151,7 +175,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class PassCost:
+class PassCost(Listed):
     """A pass in terms, and what stands behind them: work and traffic of one micro-batch on one tensor-parallel rank."""
 
     terms: Terms

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
@@ -20,7 +20,10 @@ from mlsysim.memory.activations import (
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
 from mlsysim.memory.states import Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 GATHERED = ("zero3", "fsdp", "hsdp")  # those that divide the weights, which are gathered to compute with
@@ -94,7 +97,7 @@ def _state_term(name: str, group: str, parameters: Num, r: Recipe, sharding: str
 
 
 @dataclass(frozen=True)
-class ModelState:
+class ModelState(Result):
     """What :func:`model_state_memory` returns; bytes on one device."""
 
     parameters: Num
@@ -123,6 +126,25 @@ class ModelState:
     def total(self) -> Num:
         return self.weights + self.gradients + self.optimizer
 
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {"weights": self.weights, "gradients": self.gradients, "optimizer": self.optimizer}
+
+    def summary(self) -> list[str]:
+        shared = f" over {shown(self.ranks, '1')} ranks" if self.sharding != "none" else ""
+        return labelled(
+            f"model state of {shown(self.parameters, '1', 4)} parameters: {shown(self.total, 'byte')} per device",
+            ("parts", largest(self._parts)),
+            ("sharding", f"{self.sharding}{shared}"),
+            ("formats", f"{self.recipe.bytes_per_parameter:g} bytes a parameter; {self.recipe}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Its parts as a stack."""
+        from mlsysim.drawing import shapes
+
+        return shapes.stack("model state per device", {self.sharding: self._parts}, "memory", "byte")
+
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and where the number formats come from."""
         return Explanation(
@@ -139,7 +161,7 @@ class ModelState:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found: dict[str, Any] = {
             "parameters": self.parameters,
             "recipe": self.recipe.name,
             "bytes_per_parameter": self.recipe.bytes_per_parameter,
@@ -151,6 +173,7 @@ class ModelState:
             "optimizer_bytes": self.optimizer,
             "total_bytes": self.total,
         }
+        return dict(plain(found))
 
 
 @widening
@@ -230,6 +253,7 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
     return kv_cache(m.layers, batch, tokens, m.kv_heads, m.head_dim, element_bytes)
 
 
+_DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")
 _DEFAULTS = {"logit_bytes": (4.0, "one FP32 copy of the logits"), "micro_batch": (1, "one sequence")}
 _DEFAULTS |= dict.fromkeys(("tp", "pp", "cp", "dp", "ep", "virtual_stages", "replicas"), (1, "not split"))
 
@@ -240,7 +264,7 @@ def _origin(name: str, value: Num) -> str:
 
 
 @dataclass(frozen=True)
-class TrainingMemory:
+class TrainingMemory(Result):
     """What :func:`training_memory` returns: bytes on the device that holds most, floats or arrays."""
 
     model: Model
@@ -327,6 +351,25 @@ class TrainingMemory:
             f"with {units.format(self.parts[largest], 'byte')}"
         )
 
+    def summary(self) -> list[str]:
+        degrees = ", ".join(f"{n} {shown(self.given[n], '1')}" for n in _DEGREES if not all_true(self.given[n] == 1))
+        stage = "" if is_array(self.stage) else f", {self.stage} pipeline stage"
+        return labelled(
+            f"{self.model.name} on {self.device.name}: {self.reason}",
+            ("parts", largest(self.parts, 6)),
+            ("split", f"{degrees or 'one device'}{stage}; sharding {self.sharding}, recompute {self.recompute}"),
+            ("formats", f"{self.recipe.bytes_per_parameter:g} bytes a parameter; {self.recipe}"),
+            ("capacity", f"{shown(self.capacity, 'byte', 4)}: {self.capacity_origin}"),
+            ("left out", LEFT_OUT.removeprefix("Left out: ")),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """What the device must hold as a stack, beside what it has."""
+        from mlsysim.drawing import shapes
+
+        title = f"{self.model.name} on {self.device.name}"
+        return shapes.stack(title, {"a device": self.parts}, "memory", "byte", (self.capacity, "capacity"))
+
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, the source of each input, and what is left out."""
         named = {
@@ -350,7 +393,7 @@ class TrainingMemory:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "model": self.model.name,
             "device": self.device.name,
             "recipe": self.recipe.name,
@@ -364,6 +407,7 @@ class TrainingMemory:
             "stage": self.stage,
             "reason": self.reason,
         }
+        return dict(plain(found))
 
 
 def keeps_gathered(pp: Num, reshard_after_forward: bool | None = None) -> Num:

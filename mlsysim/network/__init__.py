@@ -12,11 +12,11 @@ from mlsysim.network.equations import (
     ring_hops,
     rings_all_reduce,
 )
-from mlsysim.network.report import Report
 from mlsysim.network.schedules import ALGORITHMS, OPS, OPTIMIZATIONS
 from mlsysim.network.streams import STREAMS, RankTime, StreamSchedule, Task, schedule
 from mlsysim.network.timing import CONGESTION, NetworkTime, PhaseTime, collective_time
 from mlsysim.network.topology import KINDS, Dimension, Topology, dragonfly, parse
+from mlsysim.results import Report
 
 __all__ = [
     "ALGORITHMS",

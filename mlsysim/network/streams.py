@@ -9,12 +9,15 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.network.report import Report
+from mlsysim.results import Report, Result, labelled, share, shown
 from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 STREAMS = ("compute", "communication")
 MAX_TASKS = 1_000_000
@@ -49,7 +52,7 @@ class RankTime:
 
 
 @dataclass(frozen=True)
-class StreamSchedule:
+class StreamSchedule(Result):
     """What :func:`schedule` returns: when every task runs, and how each rank spends the time. SI units.
 
     For every rank compute + exposed + idle is the time.
@@ -82,6 +85,33 @@ class StreamSchedule:
     def exposed(self) -> float:
         """Seconds of communication that nothing hides, on the rank that has most."""
         return self._most("exposed")
+
+    def summary(self) -> list[str]:
+        of = (lambda t: share(t / self.time)) if self.time else (lambda t: "0 %")
+        binds = "communication that nothing hides" if self.exposed > self.compute else "computing"
+        return labelled(
+            f"{len(self.starts)} tasks on {len(self.ranks)} rank(s): {shown(self.time, 's')}",
+            ("binds", binds if self.time else ""),
+            ("computing", f"{shown(self.compute, 's')}, {of(self.compute)} of the time, on the rank that has most"),
+            (
+                "communicating",
+                f"{shown(self.communication, 's')}; {shown(self.exposed, 's')} ({of(self.exposed)}) not hidden",
+            ),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """How each rank spends the time: at most sixteen of them."""
+        from mlsysim.drawing import shapes
+
+        rows = {
+            f"rank {r.rank}": {"compute": r.compute, "exposed communication": r.exposed, "idle": r.idle}
+            for r in shapes.sampled(self.ranks, 16)
+        }
+        return shapes.stack("where the time goes", rows, "time", "s") if rows and self.time else None
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per rank."""
+        return list(self.to_dict()["ranks"])
 
     def explain(self) -> Report:
         """Time of every rank, split."""

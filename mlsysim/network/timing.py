@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.network import straight
 from mlsysim.network.costs import Exact
-from mlsysim.network.report import Report
 from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
 from mlsysim.network.simulation import Outcome, Simulation
 from mlsysim.network.topology import Topology, parse
+from mlsysim.results import Listed, Report, Result, labelled, shown
 from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 CONGESTION = ("aware", "unaware")
 MAX_SPLITS = 100_000
@@ -21,7 +24,7 @@ _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 
 
 @dataclass(frozen=True)
-class PhaseTime:
+class PhaseTime(Listed):
     """One phase: a collective on one dimension, from the first chunk that starts it to the last that ends it."""
 
     op: str
@@ -34,7 +37,7 @@ class PhaseTime:
 
 
 @dataclass(frozen=True)
-class NetworkTime:
+class NetworkTime(Result):
     """What :func:`collective_time` returns; SI units."""
 
     op: str
@@ -65,6 +68,46 @@ class NetworkTime:
         """
         dims = zip(self.traffic, self.topology.dimensions, self.bandwidth, strict=True)
         return max((sent / (d.ports * b) for sent, d, b in dims if d.ranks > 1), default=0.0)
+
+    def summary(self) -> list[str]:
+        longest = max(self.phases, key=lambda p: p.end - p.start, default=None)
+        links = zip(self.topology.dimensions, self.bandwidth, self.latency, strict=True)
+        busy = [
+            (b / self.time, d)
+            for b, d in zip(self.link_busy or (), self.topology.dimensions, strict=False)
+            if self.time
+        ]
+        fullest = max(busy, key=lambda pair: pair[0], default=None)
+        return labelled(
+            f"{self.op} of {shown(self.bytes, 'byte')} on {self.topology}, {self.topology.ranks} ranks: {shown(self.time, 's')}",
+            ("bound", f"no schedule with this traffic beats {shown(self.least_time, 's')}" if self.phases else ""),
+            (
+                "binds",
+                ""
+                if longest is None
+                else f"{longest.op} on {longest.dimension}, {shown(longest.end - longest.start, 's')}",
+            ),
+            (
+                "busiest link",
+                "" if fullest is None else f"{fullest[1]}: {units.percent(fullest[0], signed=False)} of the time",
+            ),
+            ("links", "; ".join(f"{d} {shown(b, 'byte/s')}, {shown(a, 's')}" for d, b, a in links)),
+            ("algorithms", f"{', '.join(self.algorithms)}; {self.splits} splits, congestion {self.congestion}"),
+            ("compat", self.compat or ""),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The phases as lanes, one per dimension."""
+        from mlsysim.drawing import Lanes, Span
+        from mlsysim.drawing.shapes import readable
+
+        factor, unit = readable(self.time, "s")
+        spans = [Span(p.dimension, factor * p.start, factor * p.end, p.op.replace("_", "-")) for p in self.phases]
+        return Lanes(spans, f"time ({unit})", f"{self.op} on {self.topology}") if spans else None
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per phase."""
+        return list(self.to_dict()["phases"])
 
     def explain(self) -> Report:
         """Every phase with what it carries and when, and what the links would allow."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -19,7 +19,10 @@ from mlsysim.reliability.checkpoints import (
 )
 from mlsysim.reliability.failures import cluster_mtbf, expected_failures, spare_availability, unavailability
 from mlsysim.reliability.intervals import best_interval
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 METHODS = ("waits", "background")
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
@@ -61,7 +64,7 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
 
 
 @dataclass(frozen=True)
-class Goodput:
+class Goodput(Result):
     """What :func:`training_goodput` returns; SI units, floats or arrays. ``parts`` sum to 1."""
 
     method: str
@@ -98,6 +101,27 @@ class Goodput:
         """Failures to expect in so much elapsed time."""
         return expected_failures(duration, self.mtbf)
 
+    def summary(self) -> list[str]:
+        lost = {name: value for name, value in self.parts.items() if name != "work" and not all_true(value == 0)}
+        largest = sorted(lost, key=lambda name: -float(lost[name].mean() if is_array(lost[name]) else lost[name]))
+        return labelled(
+            f"goodput {share(self.fleet)} of all node-hours, {share(self.goodput)} of the job's own time",
+            ("lost to", ", ".join(f"{name} {share(lost[name])}" for name in largest)),
+            ("failures", f"one every {shown(self.mtbf, 's')}, each costs {shown(self.lost_work, 's')} of work"),
+            (
+                "checkpoints",
+                f"every {shown(self.interval, 's')}, training {_WORDS[self.method]} of {shown(self.write_time, 's')}",
+            ),
+            ("availability", share(self.availability)),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Where the node-hours go."""
+        from mlsysim.drawing import shapes
+
+        parts = {name: 100.0 * value for name, value in self.parts.items()}
+        return shapes.terms("all node-hours", parts, "share of the node-hours, %", "1")
+
     def explain(self) -> Explanation:
         """Each step with its equation and numbers, the source of each input, and where the node-hours go."""
         shares = ", ".join(f"{name} {_percent(value)}" for name, value in self.parts.items())
@@ -120,7 +144,7 @@ class Goodput:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "method": self.method,
             "mtbf_s": self.mtbf,
             "write_time_s": self.write_time,
@@ -135,6 +159,7 @@ class Goodput:
             "parts": self.parts,
             "inputs": dict(self.given),
         }
+        return dict(plain(found))
 
 
 _FAR_OFF = (

@@ -3,19 +3,24 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mlsysim.errors import InputError
+from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
 from mlsysim.serving.config import Limits, StepTimes
 from mlsysim.serving.engine import seen
 from mlsysim.serving.equations import overload_wait, prompt_computed, saturation_rate
 from mlsysim.serving.requests import MAX_TOKENS, Request
 from mlsysim.serving_steps import Batch
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
 _UNSEEN = 2 * MAX_TOKENS  # a window that no sequence outgrows
 
 
 @dataclass(frozen=True)
-class Saturation:
+class Saturation(Result):
     """A load beside the rate at which servers that are full of it complete requests."""
 
     offered: float  # 1/s, between the first arrival and the last; infinite when all come at once
@@ -27,6 +32,38 @@ class Saturation:
     def growth(self) -> float:
         """Seconds by which the wait grows in each second of this load (eq-overload-wait)."""
         return math.inf if math.isinf(self.offered) else float(overload_wait(self.offered, self.rate, 1.0))
+
+    def summary(self) -> list[str]:
+        offered = (
+            "all requests come at once" if math.isinf(self.offered) else f"{self.offered:.4g} requests/s are offered"
+        )
+        grows = f"TOO MANY: the wait grows by {self.growth:.3g} s in every second that they come"
+        return labelled(
+            f"full servers complete about {self.rate:.4g} requests/s; {offered}",
+            ("verdict", "" if math.isinf(self.offered) else grows if self.growth > 0 else "the load can be carried"),
+            ("full server", f"{self.running} sequences decode in a step of {shown(self.step_time, 's')}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """What is offered beside what full servers complete."""
+        from mlsysim.drawing import shapes
+
+        offered = {} if math.isinf(self.offered) else {"offered": self.offered}
+        return shapes.terms(
+            "requests per second", {**offered, "completed when full": self.rate}, "rate, requests/s", "1"
+        )
+
+    def explain(self) -> Explanation:
+        """How fast the wait grows, and what the rates rest on."""
+        inputs = (
+            Input("sequences that decode", self.running, "1", "places, budget and blocks of the server"),
+            Input("step", self.step_time, "s", "of the mean batch of a full server"),
+        )
+        given = {"rate": self.offered, "capacity": self.rate, "time": 1.0}
+        grows = () if math.isinf(self.offered) else (Term("wait per second", self.growth, "eq-overload-wait", given),)
+        return Explanation(
+            self.summary()[0], grows, inputs, ("completed when full: eq-saturation-rate of the mean step",)
+        )
 
     def to_dict(self) -> dict[str, float | None]:
         """Plain numbers in SI units, for JSON; nothing in place of infinity."""

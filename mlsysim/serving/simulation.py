@@ -5,13 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Report, Shown, plain
 from mlsysim.serving import engine
+from mlsysim.serving import shown as showing
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
 from mlsysim.serving.equations import sample_quantile
 from mlsysim.serving.requests import Request
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 METRICS = ("ttft_s", "itl_s", "e2e_s", "e2e_per_token_s", "queue_s", "prefill_s")
 
@@ -80,7 +85,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Shown):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
 
     records: tuple[Record, ...]
@@ -94,6 +99,7 @@ class Simulation:
     most_blocks: int  # in use at a time on one replica
     clock: float = 0.0  # s, from the first arrival to the end of the last step as they were played
     log: tuple[Step, ...] = ()
+    server: str = ""  # whose steps they are, in words
 
     @property
     def served(self) -> tuple[Record, ...]:
@@ -159,6 +165,31 @@ class Simulation:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         return {"requests": [r.to_dict() for r in self.records], "summary": self.summary()}
+
+    def _lines(self) -> list[str]:
+        return showing.lines(self)
+
+    def chart(self) -> "Drawing | None":
+        """Requests in the server over time, and distributions of their latencies."""
+        return showing.chart(self)
+
+    def explain(self) -> Report:
+        """What bound the server, where the time of a request went, what the limits were, and whose the steps are."""
+        return showing.explained(self)
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per request: what it asked for, when it came, where it went, and its latencies."""
+        return [
+            {
+                "arrival_s": r.request.arrival,
+                "prompt_tokens": r.request.prompt_tokens,
+                "output_tokens": r.request.output_tokens,
+                "replica": r.replica,
+                "preemptions": r.preemptions,
+                **plain(r.to_dict()),
+            }
+            for r in self.records
+        ]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -294,6 +325,7 @@ def simulate(
         most_blocks=max(e.most_blocks for e in engines),
         clock=max(r.finished for r in served) - min(r.request.arrival for r in served) if served else 0.0,
         log=tuple(log),
+        server=str(getattr(step_times, "words", type(step_times).__name__)),
     )
 
 

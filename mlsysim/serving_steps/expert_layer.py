@@ -4,18 +4,21 @@
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import collectives, kernels, units
-from mlsysim._numeric import Num, is_array, maximum, where, widening
+from mlsysim._numeric import Num, all_true, is_array, maximum, where, widening
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, experts_hit
 from mlsysim.inference.work import ACTIVATION_BYTES
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Listed, Result, Term, labelled, plain, share, shown
 from mlsysim.serving_steps import experts as forms
 from mlsysim.serving_steps.rates import Rates
 from mlsysim.serving_steps.rates import rates as measured_rates
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 MODES = ("low-latency", "normal")
 TILE = 128.0  # rows of a tile of grouped products, on which deepgemm2025 works
@@ -28,7 +31,7 @@ _COUNT = Domain.of(POSITIVE)
 
 
 @dataclass(frozen=True)
-class ExpertWork:
+class ExpertWork(Listed):
     """Work of the routed experts of one layer on one device."""
 
     pairs: Num  # tokens times experts that each goes to
@@ -111,7 +114,7 @@ def expert_messages(
 
 
 @dataclass(frozen=True)
-class ExpertLayer:
+class ExpertLayer(Result):
     """What :func:`expert_layer` returns: one layer of experts on one device, s."""
 
     deployment: Deployment
@@ -198,6 +201,57 @@ class ExpertLayer:
         m = self.deployment.model
         width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
         return float(forms.shared_expert_share(width, m.top_k, m.moe_ffn))
+
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {
+            "routed experts": self.routed_time,
+            "shared experts": self.shared_time,
+            "dispatch": self.dispatch_time,
+            "combine": self.combine_time,
+        }
+
+    def summary(self) -> list[str]:
+        d, bound = self.deployment, self.bound
+        said = (
+            f"{bound}-bound"
+            if isinstance(bound, str)
+            else f"memory binds in {int(self.reading_binds.sum())} of {bound.size}"
+        )
+        return labelled(
+            f"one expert layer, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, experts {said}",
+            ("parts", ", ".join(f"{n} {shown(t, 's')}" for n, t in self._parts.items() if not all_true(t == 0))),
+            ("tokens", f"{shown(self.tokens, '1')} per device, {shown(self.work.per_expert, '1')} per busy expert"),
+            ("reached", f"{share(self.share)} of the peak in grouped products"),
+            ("messages", f"{self.mode}, expert parallel {d.split.ep:g}"),
+            ("efficiencies", f"measured rates of kernels: {self.rates.grouped_products.origin}"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """The parts as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"one expert layer of {self.deployment.model.name}", self._parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        found = {
+            "model": self.deployment.model.name,
+            "device": self.deployment.device.name,
+            "devices": self.deployment.devices,
+            "tokens": self.tokens,
+            "mode": self.mode,
+            "tokens_per_expert": self.work.per_expert,
+            "experts_hit": self.work.hit,
+            "share_of_peak": self.share,
+            "routed_time_s": self.routed_time,
+            "shared_time_s": self.shared_time,
+            "dispatch_time_s": self.dispatch_time,
+            "combine_time_s": self.combine_time,
+            "time_s": self.time,
+            "bound": self.bound,
+        }
+        return dict(plain(found))
 
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""

@@ -8,6 +8,7 @@ from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import shipped_toml
+from mlsysim.results import Listed
 
 _LIKE = "H100-SXM5-80GB"
 _MEASURED = ("H100-SXM5-80GB", "H800-SXM")
@@ -19,7 +20,7 @@ _SILICON = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class Rate:
+class Rate(Listed):
     """One kind of kernel: shares of the dense peak and of the memory bandwidth, and a start in seconds."""
 
     compute: Num = 1.0
@@ -31,7 +32,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(Listed):
     """The kernels of one device."""
 
     products_16bit: Rate = Rate()

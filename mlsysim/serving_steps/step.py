@@ -5,7 +5,7 @@ The engine runs the tokens of prompts and of answers through the matrices togeth
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
@@ -13,7 +13,7 @@ from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
 from mlsysim.inference.work import ACTIVATION_BYTES
-from mlsysim.results import Explanation, Input, Term
+from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
 from mlsysim.serving_steps.experts import grouped_share
@@ -32,6 +32,9 @@ from mlsysim.serving_steps.rungs import (
 from mlsysim.serving_steps.tables import LOOKUPS, products_table
 from mlsysim.serving_steps.terms import Kernel, StepTerms
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
 # korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which inference has
 # not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
 PASSES, REPLICATED = 32.0, 8.0 / 32.0
@@ -42,9 +45,12 @@ _INFINITE = float("inf")
 # Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
 LINK = 0.8
 
+_TOKENS = 1000  # of the examples that a model shows itself by
+_EXAMPLES = {"one": {"decodes": [float(_TOKENS)]}, "prompt": {"prefills": [(float(_TOKENS), 0.0)]}}
+
 
 @dataclass(frozen=True)
-class StepModel:
+class StepModel(Result):
     """Step times of one deployment. Made by :func:`step_model`."""
 
     deployment: Deployment
@@ -53,6 +59,45 @@ class StepModel:
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
     _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def words(self) -> str:
+        """Whose steps these are, and on what their rates rest, in a line."""
+        d = self.deployment
+        origins = {getattr(self.rates, f.name).origin for f in fields(self.rates)}
+        own = any(not origin.startswith("not measured") for origin in origins)
+        rates = f"measured rates of kernels, {'of this device' if own else 'of other devices'}"
+        other = [f"{name} {v}" for name, v in vars(self.rungs).items() if v != getattr(TIER_0, name)]
+        form = f"; {', '.join(other)}" if other else ""
+        return f"{d.model.name} on {d.devices} x {d.device.name}, {d.precision}: {rates}{form}"
+
+    def summary(self) -> list[str]:
+        one, prompt = (Batch.of(self.model, **load) for load in _EXAMPLES.values())
+        d, rates = self.deployment, {f.name: getattr(self.rates, f.name) for f in fields(self.rates)}
+        own = [name.replace("_", " ") for name, r in rates.items() if not r.origin.startswith("not measured")]
+        return labelled(
+            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.time(one), 's')} for a token of one sequence after "
+            f"{_TOKENS:,} tokens, {shown(self.time(prompt), 's')} for a prompt of {_TOKENS:,}",
+            ("binds", f"one sequence: {largest(vars(self.terms(one)), 3)}"),
+            ("", f"a prompt: {largest(vars(self.terms(prompt)), 3)}"),
+            ("efficiencies", "measured rates of kernels (mlsysim.serving_steps.rates)"),
+            ("measured here", ", ".join(own) or "none: rates of other devices"),
+            ("rungs", ", ".join(f"{n} {v}" for n, v in vars(self.rungs).items())),
+            ("memory", "; ".join(self._room(one)).removeprefix("memory ")),
+            ("ask it", "time(batch), terms(batch), explain(batch); serving.simulate(it, requests)"),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """A decode step by the number of its sequences, at 1,000 tokens each, by term."""
+        from mlsysim.drawing import Chart, Line
+        from mlsysim.drawing.shapes import readable
+
+        batches = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+        times = [float(self.time(Batch.of(self.model, decodes=[float(_TOKENS)] * n))) for n in batches]
+        factor, unit = readable(max(times), "s")
+        label = f"decode step, {_TOKENS:,} tokens each"
+        line = Line([float(n) for n in batches], [factor * t for t in times], label)
+        return Chart("sequences in the step", f"time ({unit})", [line], title=self.deployment.model.name, y_log=False)
 
     @property
     def model(self) -> Model:
@@ -152,14 +197,17 @@ class StepModel:
         """Every kernel of a step, messages left out."""
         return (*self._row_kernels(batch.tokens, batch.sequences), *self._attention_kernels(batch))
 
-    def explain(self, batch: Batch) -> Explanation:
+    def explain(self, batch: Batch | None = None) -> Explanation:
         """Every kernel with the numbers in it and where its rate came from, then the sum.
+
+        Without a batch it is the step of one sequence that has 1,000 tokens.
 
         >>> from mlsysim.inference import deploy
         >>> step = step_model(deploy("Llama-2-7B", "H100"))
         >>> step.explain(Batch.of(step.model, decodes=[458])).rows()[0][0]
         'qkv'
         """
+        batch = Batch.of(self.model, decodes=[float(_TOKENS)]) if batch is None else batch
         found = [k for k in self.kernels(batch) if is_array(k.layers) or k.layers]
         terms, d = self.terms(batch), self.deployment
         times = [k.time for k in found]
@@ -205,9 +253,12 @@ class StepModel:
         weights = units.format(self.deployment.weight_memory, "byte")
         return [f"memory {verdict}: {units.format(need, 'byte')} of {units.format(room, 'byte')} (weights {weights})"]
 
-    def to_dict(self, batch: Batch) -> dict[str, Num]:
-        """Seconds by term, and their sum, for writing to a file."""
-        return self.terms(batch).to_dict()
+    def to_dict(self, batch: Batch | None = None) -> dict[str, Any]:
+        """Seconds by term, and their sum, for writing to a file; without a batch, what the model is made of."""
+        if batch is not None:
+            return self.terms(batch).to_dict()
+        rates = {f.name: plain(vars(getattr(self.rates, f.name))) for f in fields(self.rates)}
+        return {"deployment": self.deployment.to_dict(), "rungs": dict(vars(self.rungs)), "rates": rates}
 
     @staticmethod
     def _arrays(batch: Batch) -> bool:

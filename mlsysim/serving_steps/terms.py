@@ -1,15 +1,20 @@
 """A kernel of a step with its work, traffic and rate, and the terms that kernels sum to."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import kernels, roofline
 from mlsysim._numeric import Num
+from mlsysim.results import Explanation, Listed, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.equations import serving_step_time
 from mlsysim.serving_steps.rates import Rate
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Listed):
     """One kernel on one device, run once by each of so many layers."""
 
     name: str
@@ -57,7 +62,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class StepTerms:
+class StepTerms(Result):
     """Seconds of one step by term; they sum to its time."""
 
     projections: Num = 0.0
@@ -75,6 +80,19 @@ class StepTerms:
         """eq-serving-step, s."""
         return serving_step_time(**vars(self))
 
-    def to_dict(self) -> dict[str, Num]:
+    def summary(self) -> list[str]:
+        return labelled(f"one step: {shown(self.time, 's')}", ("terms", largest(vars(self), 9)))
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("one step", vars(self))
+
+    def explain(self) -> Explanation:
+        """The sum; where its parts come from says ``StepModel.explain(batch)``."""
+        return Explanation("one step of a server", (Term("step", self.time, "eq-serving-step", vars(self)),), ())
+
+    def to_dict(self) -> dict[str, Any]:
         """The terms by name, and their sum."""
-        return {**vars(self), "time": self.time}
+        return dict(plain({**vars(self), "time": self.time}))

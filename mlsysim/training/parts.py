@@ -1,8 +1,14 @@
 """What goes into a training step and what comes out: work, layout, machine, efficiencies; seconds by term."""
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from mlsysim._numeric import Num
+from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
+from mlsysim.tables import table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ DATASHEET = Efficiencies()
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Listed):
     """What a model asks for. Per layer and per token unless it says otherwise."""
 
     layers: Num
@@ -55,7 +61,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(Listed):
     """How the step is split. Flags are 0 or 1, shares lie in between."""
 
     global_batch: Num
@@ -80,7 +86,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Listed):
     """One device and its links, byte/s per device and one way."""
 
     peak_flops: Num
@@ -92,7 +98,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class StepTerms:
+class StepTerms(Result):
     """Seconds of one step by term; they sum to the step."""
 
     gemm: Num
@@ -113,3 +119,21 @@ class StepTerms:
     @property
     def time(self) -> Num:
         return sum(getattr(self, f.name) for f in fields(self))
+
+    def summary(self) -> list[str]:
+        return labelled(f"one training step: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms("one training step", vars(self))
+
+    def explain(self) -> Report:
+        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
+        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
+        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Seconds by term, and their sum."""
+        return dict(plain({**vars(self), "time": self.time}))

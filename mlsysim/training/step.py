@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -14,7 +14,8 @@ from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
-from mlsysim.results import CALLER, Explanation, Input, Term
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown, unfit
+from mlsysim.results import share as _share
 from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
 from mlsysim.training.equations import hfu, mfu
@@ -23,6 +24,10 @@ from mlsysim.training.parts import DATASHEET, Efficiencies, Layout, Machine, Ste
 from mlsysim.training.shapes import layout_of, work_of
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+_SPLIT = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch")
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 MFU_CONVENTION = (
@@ -31,7 +36,7 @@ MFU_CONVENTION = (
 
 
 @dataclass(frozen=True)
-class TrainingStep:
+class TrainingStep(Result):
     """What :func:`training_step` returns: SI units, floats or arrays. MFU and HFU count in :data:`MFU_CONVENTION`."""
 
     model: Model
@@ -77,8 +82,12 @@ class TrainingStep:
 
     @property
     def binding(self) -> str:
-        """The largest term of one step."""
-        return max((f.name for f in fields(self.terms)), key=lambda name: float(getattr(self.terms, name)))
+        """The largest term of the step; of an array, of its first element."""
+        return max(self._parts, key=lambda name: _first(self._parts[name]))
+
+    @property
+    def _parts(self) -> dict[str, Num]:
+        return {f.name: getattr(self.terms, f.name) for f in fields(self.terms)}
 
     @cached_property
     def memory(self) -> TrainingMemory:
@@ -132,6 +141,36 @@ class TrainingStep:
         rows = [(name, units.format(value, "s"), _percent(value / self.time)) for name, value in parts]
         return table(("Term", "Time", "Share"), [*rows, ("step", units.format(self.time, "s"), _percent(1.0))])
 
+    def summary(self) -> list[str]:
+        p, e = self.plan, self.efficiencies
+        split = ", ".join(f"{n} {shown(getattr(p, n), '1')}" for n in _SPLIT if not all_true(getattr(p, n) == 1))
+        lay = self.layout
+        return labelled(
+            f"{self.model.name} on {shown(self.devices, '1')} x {self.device.name}: {shown(self.time, 's')} a step{unfit(self.fits)}",
+            ("range", self._range()),
+            ("rate", f"{shown(self.tokens / self.time, 'token/s')}, MFU {_share(self.mfu)}, HFU {_share(self.hfu)}"),
+            ("binds", "" if is_array(self.time) else f"{self.binding.replace('_', ' ')}, the largest term"),
+            ("terms", largest(self._parts, 6)),
+            ("memory", self.reason),
+            ("split", f"{split or 'one device'}; sharding {p.sharding}, recompute {p.recompute}"),
+            ("batch", f"{shown(lay.global_batch, '1')} sequences of {shown(lay.seq, '1')} tokens"),
+            ("efficiencies", f"{e.name}: {e.source}"),
+        )
+
+    def _range(self) -> str:
+        if self.efficiencies.name != CALIBRATED:
+            return "none: errors of past predictions were counted with calibrated efficiencies only"
+        if is_array(self.time):
+            low, high = self.interval().ends
+            return f"from {shown(low.min(), 's')} to {shown(high.max(), 's')} over the array"
+        return self.interval().words("s")
+
+    def chart(self) -> "Drawing | None":
+        """The terms of the step as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{self.model.name} on {self.device.name}: one step", self._parts)
+
     def explain(self) -> Explanation:
         """Every equation with the numbers in it, where each input comes from, and the share of each term."""
         found = explained(self.work, self.layout, self.machine, self.efficiencies)
@@ -172,7 +211,7 @@ class TrainingStep:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found = {
             "model": self.model.name,
             "device": self.device.name,
             "time_s": self.time,
@@ -189,12 +228,17 @@ class TrainingStep:
             "peak_flops_per_s": self.peak_flops,
             "efficiencies": self.efficiencies.name,
             "interval_s": self.interval().ends if self.efficiencies.name == CALIBRATED else None,
-            "elasticities": self.elasticities(),
+            "elasticities": None if is_array(self.time) else self.elasticities(),
             "fits": self.fits,
             "memory_bytes": self.memory.total,
             "capacity_bytes": self.memory.capacity,
             "reason": self.reason,
         }
+        return dict(plain(found))
+
+
+def _first(value: Num) -> float:
+    return float(value.flat[0]) if is_array(value) else float(value)
 
 
 def _percent(value: Num) -> str:

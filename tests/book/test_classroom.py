@@ -25,9 +25,8 @@ from mlsysim.classroom import (
     log_space,
     roofline_chart,
 )
-from mlsysim.classroom.bars import matplotlib_figure as bar_figure
-from mlsysim.classroom.charts import INK, PAPER, matplotlib_figure, svg
-from mlsysim.classroom.swings import matplotlib_figure as swing_figure
+from mlsysim.drawing import matplotlib_figure
+from mlsysim.drawing.style import INK, PAPER
 from mlsysim.errors import InputError
 from mlsysim.tables import table
 
@@ -80,7 +79,7 @@ def test_the_roofline_chart_is_the_attainable_rate() -> None:
 
 def test_the_svg_is_well_formed_and_places_points_where_they_belong() -> None:
     chart = Chart("x (s)", "y (s)", [Line([1, 10, 100], [1, 10, 100], "a & b")], [Marks([10], [10], "m", ("<p>",))])
-    root = ElementTree.fromstring(svg(chart))
+    root = ElementTree.fromstring(chart.svg())
     space = "{http://www.w3.org/2000/svg}"
     points = [tuple(map(float, p.split(","))) for p in root.find(f".//{space}polyline").attrib["points"].split()]  # type: ignore[union-attr]
     circle = root.find(f".//{space}g/{space}circle")
@@ -92,8 +91,8 @@ def test_the_svg_is_well_formed_and_places_points_where_they_belong() -> None:
     assert "a & b" in texts
     assert "<p>" in texts
     with pytest.raises(InputError, match="logarithmic axis cannot show 0"):
-        svg(Chart("x", "y", [Line([0, 1], [1, 2], "zero")]))
-    assert "polyline" in svg(Chart("x", "y", [Line([0, 1], [1, 2], "zero")], x_log=False))
+        Chart("x", "y", [Line([0, 1], [1, 2], "zero")]).svg()
+    assert "polyline" in Chart("x", "y", [Line([0, 1], [1, 2], "zero")], x_log=False).svg()
 
 
 def test_matplotlib_draws_the_same_data() -> None:
@@ -198,7 +197,7 @@ def test_stacked_bars_in_matplotlib_are_the_same_pieces() -> None:
 
     mpl.use("Agg")
     bars = Bars(["a", "b"], {"one": [1.0, 2.0], "two": [3.0, 0.0]}, "time (s)")
-    axes = bar_figure(bars).axes[0]
+    axes = matplotlib_figure(bars).axes[0]
     assert [(p.get_x(), p.get_width()) for p in axes.patches] == [(0, 1), (0, 2), (1, 3), (2, 0)]
 
 
@@ -247,7 +246,7 @@ def test_swings_in_matplotlib_are_the_same_pieces() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    axes = swing_figure(Swings(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
+    axes = matplotlib_figure(Swings(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
     assert [(p.get_x(), p.get_width()) for p in axes.patches] == [(6, -2), (6, 2), (6, 3), (6, 1)]
 
 

@@ -36,9 +36,8 @@ THIRD_PARTY_ALLOWED = {
     "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
-    "classroom.charts": {"matplotlib", "IPython"},
-    "classroom.bars": {"matplotlib"},
-    "classroom.swings": {"matplotlib"},
+    "drawing.style": {"matplotlib", "IPython"},
+    "results": {"pandas"},
     "classroom.sliders": {"ipywidgets"},
 }
 

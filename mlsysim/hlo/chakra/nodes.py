@@ -1,11 +1,14 @@
 """An execution trace as data: one node per region that runs on one rank, without the encoding."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import fsum
 from typing import Any
 
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS, VERSION
+from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.tables import table
 
 Value = bool | int | float | str | bytes | tuple[bool | int | float | str | bytes, ...]
 Groups = Mapping[int, tuple[int, ...]]  # number of a communicator: its ranks
@@ -50,21 +53,66 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Result):
     """What one rank runs."""
 
     nodes: tuple[Node, ...]
     attributes: Mapping[str, Value] = field(default_factory=dict)
     version: str = VERSION
 
+    def summary(self) -> list[str]:
+        kinds = Counter(n.type for n in self.nodes)
+        return labelled(
+            f"trace of a rank: {len(self.nodes):,} nodes, {shown(fsum(n.seconds for n in self.nodes), 's')} one after another",
+            ("nodes", ", ".join(f"{n} x {kind}" for kind, n in kinds.most_common(5))),
+        )
+
+    def explain(self) -> Report:
+        """The nodes that take longest."""
+        longest = sorted(self.nodes, key=lambda n: -n.seconds)[:12]
+        rows = [(str(n.id), n.name[:40], n.type, shown(n.seconds, "s"), str(len(n.after))) for n in longest]
+        return Report(self.summary()[0], (table(("Node", "Name", "Type", "Time", "Waits for"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """How many nodes of which kind, and their time, for JSON."""
+        return {
+            "nodes": len(self.nodes),
+            "types": dict(Counter(n.type for n in self.nodes)),
+            "seconds": fsum(n.seconds for n in self.nodes),
+        }
+
 
 @dataclass(frozen=True)
-class TraceSet:
+class TraceSet(Result):
     """The traces of all ranks, by rank, and the communicators that they name."""
 
     name: str
     ranks: tuple[Trace, ...]
     groups: Groups
+
+    def summary(self) -> list[str]:
+        d = self.to_dict()
+        nodes = (
+            f"{d['compute_nodes']:,} that compute, {shown(d['compute_s'], 's')}; {d['comm_nodes']:,} that communicate"
+        )
+        return labelled(
+            f"{self.name}: traces of {d['ranks']} ranks, {d['distinct']} of them different",
+            ("nodes of rank 0", nodes),
+            ("groups", f"{d['groups']} communicators"),
+        )
+
+    def explain(self) -> Report:
+        """Each rank's nodes by kind, of the first sixteen."""
+        kinds = sorted({n.type for trace in self.ranks[:16] for n in trace.nodes})
+        rows = [
+            (
+                str(i),
+                *(str(sum(n.type == k for n in t.nodes)) for k in kinds),
+                shown(fsum(n.seconds for n in t.nodes), "s"),
+            )
+            for i, t in enumerate(self.ranks[:16])
+        ]
+        return Report(self.summary()[0], (table(("Rank", *kinds, "Time"), rows),))
 
     def to_dict(self) -> dict[str, Any]:
         """What the traces hold, for JSON; times are those of rank 0."""

@@ -8,10 +8,12 @@ from typing import Any
 from mlsysim import units
 from mlsysim.hlo.estimators.base import Estimator, RunTime
 from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.tables import table
 
 
 @dataclass(frozen=True)
-class Pricing:
+class Pricing(Result):
     """How a program's compute regions were priced."""
 
     estimator: str
@@ -26,6 +28,23 @@ class Pricing:
     def saved(self) -> float:
         """Share of the evaluations that repetition and the cache saved."""
         return 1 - self.evaluated / self.regions if self.regions else 0.0
+
+    def summary(self) -> list[str]:
+        by = ", ".join(f"{source} {shown(s, 's')}" for source, s in self.seconds.items())
+        spread = (
+            f"{shown(self.low_s, 's')} to {shown(self.high_s, 's')} over repeats" if self.low_s < self.high_s else ""
+        )
+        return labelled(
+            f"{self.regions} compute regions priced by {self.estimator}: {shown(fsum(self.seconds.values()), 's')}",
+            ("range", spread),
+            ("evaluated", f"{self.evaluated} of {self.distinct} different ones, {self.saved:.1%} saved"),
+            ("by", by),
+        )
+
+    def explain(self) -> Report:
+        """Seconds by the estimator that priced them."""
+        rows = [(source, shown(s, "s")) for source, s in self.seconds.items()]
+        return Report(self.summary()[0], (table(("Estimator", "Time"), rows),), str(self).strip().splitlines())
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, with the saved share."""

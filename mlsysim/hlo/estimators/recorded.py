@@ -6,10 +6,11 @@ from pathlib import Path
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError
+from mlsysim.results import Listed
 
 
 @dataclass(frozen=True)
-class SimulatedGemm:
+class SimulatedGemm(Listed):
     """Cycles that a simulator counted for a product of (m, k) with (k, n) on one array."""
 
     dataflow: str

@@ -44,6 +44,10 @@ class Kernel:
     rows: int = 0  # of one that reduces rows, the elements that it reduces
     signature: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        parts = ", ".join(dict.fromkeys(node.base for node in self.nodes[:40]))
+        return f"Kernel({parts[:80]}; {self.flops:.4g} FLOP, {self.bytes:.4g} bytes, {self.repeat} x)"
+
     @property
     def flops(self) -> float:
         return sum(n.cost.flops for n in self.nodes)
@@ -74,6 +78,9 @@ class LoopKernels:
     reads: dict[int, float]
     writes: dict[int, float]
     communicates: bool = field(default=False)
+
+    def __repr__(self) -> str:
+        return f"LoopKernels({self.count} x {len(self.body)} pieces)"
 
 
 Piece = Kernel | Collective | LoopKernels

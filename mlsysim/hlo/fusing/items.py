@@ -80,6 +80,9 @@ class Loop:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return f"Loop({self.count} x {self.body})"
+
 
 Item = Node | Fused | Collective | Loop
 
@@ -98,6 +101,9 @@ class Graph:
     assumed: Counter[str] = field(
         default_factory=Counter
     )  # custom calls whose price was given or assumed, and on what ground
+
+    def __repr__(self) -> str:
+        return f"Graph({len(self.items)} items, {self.ops} operations)"
 
     def collectives(self) -> Iterator[tuple[Collective, int]]:
         """Every collective with the times it runs, those in loops included."""

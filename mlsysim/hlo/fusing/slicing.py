@@ -29,6 +29,10 @@ class Region:
     body: "tuple[Region, ...]" = ()  # of a loop
     count: int = 1  # times that a loop's body runs
 
+    def __repr__(self) -> str:
+        inside = f", {self.count} x {len(self.body)} regions" if self.body else ""
+        return f"Region({self.kind}, {len(self.pieces)} pieces{inside}, after {len(self.after)} others)"
+
     def signature(self) -> Any:
         """Equal for regions that do the same work on the same shapes."""
         if self.kind == "loop":

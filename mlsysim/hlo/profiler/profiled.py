@@ -12,13 +12,14 @@ from math import fsum
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Listed
 
 FORMAT = "mlsysim-profiled 1"
 FILE = "profiled.json"
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Listed):
     """Median and first and third quartile, in s, of so many repeats."""
 
     seconds: float
@@ -28,7 +29,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class ProfiledRegion:
+class ProfiledRegion(Listed):
     """One compute region: its work by our counts, the roofline's time, and what was measured.
 
     ``inputs`` and ``outputs`` are bytes of the region's program, and ``temporary`` what XLA kept in between.
@@ -47,7 +48,7 @@ class ProfiledRegion:
 
 
 @dataclass(frozen=True)
-class ProfiledProgram:
+class ProfiledProgram(Listed):
     """A program's compute regions in the linear split, and the program as a whole with every collective left out."""
 
     name: str
@@ -89,7 +90,7 @@ class ProfiledProgram:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class Profiled(Listed):
     """A session of measurements with its conditions. ``start`` is a program that negates one number: the cost of a call."""
 
     date: str

@@ -2,12 +2,15 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.reader.limits import MAX_ELEMENTS, MAX_RANK, check
+from mlsysim.results import Report, Result, labelled
+from mlsysim.tables import table
 
 _BITS = {"i1": 8, "index": 64, "!stablehlo.token": 0, "!mhlo.token": 0, "none": 0}
 _WIDTH = re.compile(r"(?:s|u|ui|si|i|f|bf|tf)(\d+)(?:E\d+M\d+\w*)?$")
@@ -64,6 +67,9 @@ class Op(NamedTuple):
     attributes: Mapping[str, Any]
     blocks: tuple["Block", ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Op({self.name}: {len(self.operands)} operands, {len(self.results)} results, {len(self.blocks)} blocks)"
+
     @property
     def base(self) -> str:
         """The name without its dialect."""
@@ -77,9 +83,12 @@ class Block(NamedTuple):
     ops: tuple[Op, ...]
     results: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return f"Block({len(self.arguments)} arguments, {len(self.ops)} operations, {len(self.results)} results)"
+
 
 @dataclass(frozen=True)
-class Program:
+class Program(Result):
     """A parsed program. ``values[v]`` is the index in ``types`` of the type of value ``v``.
 
     ``sharded`` says that annotations place arrays on a mesh; without a collective, the shapes are then those of the
@@ -101,6 +110,39 @@ class Program:
     def __post_init__(self) -> None:
         if self.main not in self.functions:
             raise InputError(f"{self.name}: no function @{self.main}; a program starts there")
+
+    def summary(self) -> list[str]:
+        counts = Counter(op.name for op in self.ops())
+        common = ", ".join(f"{n} x {name.removeprefix('stablehlo.')}" for name, n in counts.most_common(6))
+        mesh = "; ".join(f"{name}: " + ", ".join(f"{a} {n}" for a, n in axes) for name, axes in self.meshes.items())
+        spread = f"{self.partitions} partitions, {self.replicas} replicas" + (
+            ", sharded arrays" if self.sharded else ""
+        )
+        return labelled(
+            f"program {self.name}: {counts.total():,} operations in {len(self.functions)} functions",
+            ("operations", common),
+            ("devices", spread),
+            ("meshes", mesh[:200]),
+            ("ask it", "hlo.estimate(program, device), hlo.count(program)"),
+        )
+
+    def explain(self) -> Report:
+        """Every kind of operation, and how often it is written."""
+        counts = Counter(op.name for op in self.ops())
+        return Report(
+            self.summary()[0], (table(("Operation", "Times"), [(k, str(n)) for k, n in counts.most_common()]),)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the program is made of, for JSON; not the program."""
+        return {
+            "name": self.name,
+            "operations": dict(Counter(op.name for op in self.ops()).most_common()),
+            "functions": list(self.functions),
+            "partitions": self.partitions,
+            "replicas": self.replicas,
+            "sharded": self.sharded,
+        }
 
     def type_of(self, value: int) -> TensorType:
         return self.types[self.values[value]]

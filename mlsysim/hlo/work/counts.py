@@ -9,10 +9,11 @@ from math import prod
 
 from mlsysim.errors import named
 from mlsysim.hlo.reader.program import Program
+from mlsysim.results import Listed
 
 
 @dataclass(frozen=True)
-class XlaCount:
+class XlaCount(Listed):
     """What XLA's cost analysis says of one program. ``bytes`` is the sum over its operations as they stand."""
 
     program: str

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Listed
 from mlsysim.serving_steps.calibrating.residuals import overfitting_ratio, residual_constant, residual_time
 from mlsysim.serving_steps.measuring import documents
 
@@ -43,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Coefficients:
+class Coefficients(Listed):
     """The residual of one metric, and how the fit did."""
 
     per_output: float  # s/token
@@ -198,7 +199,7 @@ def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, re
 
 
 @dataclass(frozen=True)
-class Freshness:
+class Freshness(Listed):
     """Whether a calibration still holds on a new trace."""
 
     tier0_error: float
@@ -212,7 +213,7 @@ class Freshness:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Listed):
     """Fitted residuals of one subject. Made by :func:`fit` or read by :func:`load_calibration`."""
 
     subject: Subject

@@ -8,6 +8,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, named, unknown_name
+from mlsysim.results import Listed
 from mlsysim.serving_steps.rungs import Rungs
 
 SENSES = (">=", "<=", ">")
@@ -32,7 +33,7 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(Listed):
     """A claim about what a model gets wrong, and what would show it."""
 
     id: str
@@ -49,7 +50,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judged(Listed):
     """One criterion with its values, one per seed or split where there is chance; met is None when they disagree."""
 
     criterion: Criterion
@@ -58,7 +59,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Listed):
     """What a rule makes of numbers."""
 
     hypothesis: Hypothesis

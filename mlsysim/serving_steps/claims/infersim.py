@@ -12,6 +12,7 @@ from types import MappingProxyType
 from mlsysim import catalog
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Listed
 from mlsysim.serving_steps.claims.measured import NO_TABLES, Grouped, KernelTables, Product
 
 TERA = 1024e9  # FLOP in its TFLOP
@@ -340,7 +341,7 @@ def projection_times(s: Setup) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Listed):
     """What the tool prints, in seconds; the parts are those of one layer."""
 
     setup: Setup

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mlsysim.inference import Deployment
+from mlsysim.results import Listed
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.claims.comparisons import jump
 from mlsysim.serving_steps.rungs import TIER_0, Rungs
@@ -17,7 +18,7 @@ JUMP = 0.05  # H6
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Listed):
     """Step times of two forms over one axis, s."""
 
     x: tuple[float, ...]

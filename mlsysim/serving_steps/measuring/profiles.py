@@ -13,6 +13,7 @@ from typing import Any
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.errors import InputError, named, unknown_name
+from mlsysim.results import Listed
 from mlsysim.serving_steps.measuring import documents
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.serving_steps.rates import Rate, Rates
@@ -22,7 +23,7 @@ SEQUENTIAL = ("read", "copy", "triad")
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Listed):
     """A rate or a time, over repeats: the median, and the quartiles around it."""
 
     median: float
@@ -55,7 +56,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Listed):
     """What one device was measured to do. Bandwidths in byte/s, arithmetic in FLOP/s, times in s."""
 
     name: str

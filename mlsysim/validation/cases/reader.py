@@ -16,6 +16,7 @@ from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
+from mlsysim.results import Listed
 
 MAX_FILE_BYTES = 16_000_000
 MAX_ROWS = 100_000
@@ -24,7 +25,7 @@ _HIDDEN = frozenset({"id", "group", "source_key", "source", "notes", "verified",
 
 
 @dataclass(frozen=True)
-class CaseClass:
+class CaseClass(Listed):
     """Columns of one class of cases: kind of each input column, and the column that is to be predicted."""
 
     name: str
@@ -101,7 +102,7 @@ CLASSES: Mapping[str, CaseClass] = MappingProxyType({c.name: c for c in _CLASSES
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Listed):
     """One measurement; ``inputs`` is all that a predictor sees of it (None stands for an empty cell)."""
 
     id: str
@@ -112,7 +113,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class CaseFile:
+class CaseFile(Listed):
     """The rows of one file, all of one class."""
 
     name: str

@@ -6,6 +6,7 @@ from typing import Any
 
 from mlsysim import catalog, kernels
 from mlsysim.errors import InputError
+from mlsysim.results import Listed
 from mlsysim.roofline import KernelTime, kernel_time
 from mlsysim.validation.measured.measurements import Measurement, measurement
 from mlsysim.validation.metrics import signed_error
@@ -14,7 +15,7 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Listed):
     """One row of a reality check; times in s, error = predicted/measured - 1."""
 
     measurement: Measurement

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from mlsysim import catalog, collectives, communication
 from mlsysim.errors import InputError, named
+from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import collectives as measured_collectives
 from mlsysim.validation.metrics import signed_error
 
 
 @dataclass(frozen=True)
-class CollectiveCheck:
+class CollectiveCheck(Listed):
     """One measured collective inside a node; times in s, error = predicted/measured - 1."""
 
     measurement: Measurement
@@ -38,7 +39,7 @@ class CollectiveCheck:
 
 
 @dataclass(frozen=True)
-class NodesCheck:
+class NodesCheck(Listed):
     """One measured all-reduce over several nodes, between the two ends of overlap; times in s."""
 
     measurement: Measurement

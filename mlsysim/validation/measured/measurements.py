@@ -8,6 +8,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
+from mlsysim.results import Listed
 
 _UNITS = {
     "time": "s",
@@ -22,7 +23,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Listed):
     """One published figure; ``inputs`` are the numbers that describe the work."""
 
     name: str

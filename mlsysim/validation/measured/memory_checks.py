@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mlsysim import memory
 from mlsysim.errors import InputError
 from mlsysim.memory import TrainingMemory
+from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement, measurement, measurements
 from mlsysim.validation.metrics import signed_error
 
@@ -12,7 +13,7 @@ KINDS = ("training_memory", "model_state", "checkpoint")
 
 
 @dataclass(frozen=True)
-class MemoryCheck:
+class MemoryCheck(Listed):
     """One row: bytes predicted and published; error = predicted/measured - 1."""
 
     measurement: Measurement

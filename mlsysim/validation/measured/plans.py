@@ -10,13 +10,14 @@ from mlsysim.catalog import Model, Node
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import InputError, named
 from mlsysim.parallelism import Plan
+from mlsysim.results import Listed, shown
 
 _GPT_VOCAB = 51_200  # of the Megatron papers, padded
 _HARDWARE_PASSES = 4.0  # forward equivalents in Megatron's count of a step with full recomputation
 
 
 @dataclass(frozen=True)
-class PublishedPlan:
+class PublishedPlan(Listed):
     """A plan as printed; ``devices`` is the source's own count, not the product of the degrees."""
 
     name: str
@@ -33,6 +34,10 @@ class PublishedPlan:
     published_step_time: Sourced | None = None
     rate: Sourced | None = None  # achieved per device
     rate_convention: str = ""  # how the source counts the FLOPs of its rate
+
+    def _derived(self) -> dict[str, Any]:
+        known = self.published_step_time is not None or self.rate is not None
+        return {"measured_step": shown(self.measured, "s")} if known else {}
 
     @property
     def micro_batches(self) -> int:

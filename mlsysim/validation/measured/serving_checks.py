@@ -6,6 +6,7 @@ from typing import Any
 from mlsysim import inference
 from mlsysim.errors import InputError, named
 from mlsysim.inference import Efficiencies
+from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import serving as measured_serving
 from mlsysim.validation.metrics import signed_error
@@ -15,7 +16,7 @@ KINDS = ("prefill", "decode", "generate")
 
 
 @dataclass(frozen=True)
-class ServingCheck:
+class ServingCheck(Listed):
     """One published latency, in s per pass or per token; error = predicted/measured - 1."""
 
     measurement: Measurement

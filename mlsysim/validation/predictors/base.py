@@ -7,6 +7,7 @@ from typing import Any
 from mlsysim import catalog
 from mlsysim.catalog import Device
 from mlsysim.errors import MlsysimError, UnknownNameError
+from mlsysim.results import Listed
 
 # Fitted constants: class of rows -> name -> value. Empty in datasheet mode.
 Constants = Mapping[str, Mapping[str, float]]
@@ -35,7 +36,7 @@ class Unsupported(MlsysimError):
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Listed):
     """A value in SI units, or the reason why there is none; and every value assumed for an empty cell."""
 
     predicted: float | None

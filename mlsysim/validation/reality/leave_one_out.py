@@ -7,13 +7,14 @@ from types import MappingProxyType
 
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import unknown_name
+from mlsysim.results import Listed
 from mlsysim.validation.reality.report import check_class
 
 _DIGITS = 4
 
 
 @dataclass(frozen=True)
-class HonestScore:
+class HonestScore(Listed):
     """Means over groups of rows whose constants were refitted without them, and the mean absolute error by group."""
 
     mape: float

@@ -11,6 +11,7 @@ from mlsysim import catalog, flops
 from mlsysim.catalog import Model, fabrics
 from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Listed
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.cases import CLASSES, Case, CaseFile
 from mlsysim.validation.reality.conversions import measured
@@ -73,7 +74,7 @@ _CATEGORY = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Listed):
     """One published figure: the case that is scored, and where it comes from."""
 
     case: Case
@@ -85,6 +86,9 @@ class Row:
     where: str
     read: str  # "primary": we read the figure there; "secondary": in somebody else's transcription of it
     conditions: str
+
+    def _title(self) -> str:
+        return f"{self.case.id}: {self.model}, {self.printed:.4g} {self.metric}"
 
     @property
     def category(self) -> str:

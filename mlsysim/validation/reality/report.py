@@ -3,23 +3,33 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mlsysim import units
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.intervals import interval, refusals
+from mlsysim.results import Listed, Shown, plain
+from mlsysim.results import Report as Tables
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.predictors import shipped_fit
 from mlsysim.validation.reality.published import CATEGORIES, Row, case_file, rows
 from mlsysim.validation.scoring import ScoredRow, Summary, predict, score, summarise
+from mlsysim.validation.scoring.report import score_chart, score_lines, score_tables
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 
 @dataclass(frozen=True)
-class CheckedRow:
+class CheckedRow(Listed):
     """A published row beside our prediction."""
 
     row: Row
     score: ScoredRow
     in_sample: bool  # a shipped constant that this prediction uses was fitted on rows of its group
+
+    def _title(self) -> str:
+        return self.score._title()
 
     @property
     def reason(self) -> str:
@@ -34,7 +44,7 @@ class CheckedRow:
 
 
 @dataclass(frozen=True)
-class ClassCheck:
+class ClassCheck(Shown):
     """All rows of a class, their score, and the scores of the rows inside and outside the fit."""
 
     name: str
@@ -73,6 +83,27 @@ class ClassCheck:
             return False
         expected = interval(self.name, r.score.predicted)
         return bool(expected.low <= r.score.measured <= expected.high)
+
+    def _lines(self) -> list[str]:
+        first, *rest = score_lines(f"{self.name}, {self.mode}", self.summary)
+        parts = [
+            f"  {name:<8}  {units.percent(s.mape_mean_over_groups, signed=False)} over {s.n} rows"
+            for name, s in (("in fit", self.inside), ("outside", self.outside))
+            if s is not None
+        ]
+        return [first, *parts, *rest]
+
+    def chart(self) -> "Drawing | None":
+        """Mean absolute error by group."""
+        return score_chart(f"{self.name}, {self.mode}", self.summary)
+
+    def explain(self) -> Tables:
+        """Every group, and the rows that are furthest off."""
+        return score_tables(self._lines()[0], self.summary, [r.score for r in self.rows])
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per published figure."""
+        return list(plain(self.to_dict()["rows"]))
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON of one class."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlsysim import flops
 from mlsysim.parallelism import bubble_ratio
+from mlsysim.results import Listed
 from mlsysim.training import FLASH_BACKWARD
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import signed_error
@@ -22,7 +23,7 @@ from mlsysim.validation.scoring import ScoredRow, Summary, summarise
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Listed):
     """An estimate: the time at an efficiency of one, and which rows share an efficiency."""
 
     name: str

@@ -14,6 +14,7 @@ from mlsysim._numeric import Num
 from mlsysim.equations import equation
 from mlsysim.errors import InputError
 from mlsysim.intervals import log_error
+from mlsysim.results import Listed
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.scoring import Report
 
@@ -49,7 +50,7 @@ def row_weight(groups: Num, rows: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class GroupedErrors:
+class GroupedErrors(Listed):
     """Signed log errors ln(predicted / measured) by source, each source left out of the fit that predicted it."""
 
     groups: tuple[tuple[float, ...], ...]

@@ -3,20 +3,27 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mlsysim import units
 from mlsysim.errors import MlsysimError
+from mlsysim.results import Listed, Shown, labelled, plain
+from mlsysim.results import Report as Tables
+from mlsysim.tables import table
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.metrics import signed_error as signed_error
 from mlsysim.validation.predictors import PREDICTORS, Constants, Prediction, shipped_constants
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 UNSUPPORTED_ERROR = 1.0  # a row without a prediction counts as 100 % wrong
 MODES = ("datasheet", "calibrated")
 
 
 @dataclass(frozen=True)
-class ScoredRow:
+class ScoredRow(Listed):
     """A case beside its prediction, in the unit of its class; ``error`` is a fraction."""
 
     id: str
@@ -28,9 +35,14 @@ class ScoredRow:
     reason: str
     assumptions: tuple[str, ...]
 
+    def _title(self) -> str:
+        if self.error is None or self.predicted is None:
+            return f"{self.id}: no prediction, {self.reason}"
+        return f"{self.id}: {units.percent(self.error)}, predicted {self.predicted:.4g}, measured {self.measured:.4g}"
+
 
 @dataclass(frozen=True)
-class GroupScore:
+class GroupScore(Listed):
     """Score of one source: mean absolute error, mean signed error of the supported rows, share within tolerance."""
 
     n: int
@@ -38,9 +50,12 @@ class GroupScore:
     bias: float | None
     within: float
 
+    def _title(self) -> str:
+        return f"{units.percent(self.mape, signed=False)} mean absolute error over {self.n} rows"
+
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Listed):
     """Scores averaged over groups, because rows of one group are strongly correlated."""
 
     n: int
@@ -50,15 +65,33 @@ class Summary:
     within_tolerance_mean_over_groups: float
     groups: Mapping[str, GroupScore]
 
+    def summary(self) -> list[str]:
+        return score_lines("score", self)
+
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """Every row of a case file and its score."""
 
     case_class: str
     mode: str
     rows: tuple[ScoredRow, ...]
     summary: Summary
+
+    def _lines(self) -> list[str]:
+        return score_lines(f"{self.case_class}, {self.mode}", self.summary)
+
+    def chart(self) -> "Drawing | None":
+        """Mean absolute error by group."""
+        return score_chart(f"{self.case_class}, {self.mode}", self.summary)
+
+    def explain(self) -> Tables:
+        """Every group, and the rows that are furthest off."""
+        return score_tables(self._lines()[0], self.summary, self.rows)
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per case."""
+        return list(plain(self.to_dict()["rows"]))
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON: fractions, SI units, null for what does not exist."""
@@ -163,3 +196,42 @@ def _scored(name: str, case: Case, constants: Constants) -> ScoredRow:
     error = None if p.predicted is None else float(signed_error(p.predicted, case.measured))
     supported = p.predicted is not None
     return ScoredRow(case.id, case.group, case.measured, p.predicted, error, supported, p.reason, p.assumptions)
+
+
+def score_lines(title: str, s: Summary) -> list[str]:
+    """A score in a few lines: the error first, then the groups that err most."""
+    worst = sorted(s.groups.items(), key=lambda pair: -pair[1].mape)[:6]
+    bias = "" if s.bias_mean_over_groups is None else f", bias {units.percent(s.bias_mean_over_groups)}"
+    return labelled(
+        f"{title}: {units.percent(s.mape_mean_over_groups, signed=False)} mean absolute error over {len(s.groups)} groups{bias}",
+        ("rows", f"{s.supported} of {s.n} predicted"),
+        (
+            "within",
+            f"{units.percent(s.within_tolerance_mean_over_groups, signed=False)} of the rows in their tolerance",
+        ),
+        ("furthest", ", ".join(f"{name} {units.percent(g.mape, signed=False)} ({g.n} rows)" for name, g in worst)),
+    )
+
+
+def score_chart(title: str, s: Summary) -> "Drawing | None":
+    """Mean absolute error of each group as bars."""
+    from mlsysim.drawing import shapes
+
+    return shapes.terms(title, {name: 100.0 * g.mape for name, g in s.groups.items()}, "mean absolute error, %", "1")
+
+
+def score_tables(title: str, s: Summary, rows: Sequence[ScoredRow]) -> Tables:
+    """Groups, and the twenty rows that are furthest off."""
+    groups = [
+        (name, str(g.n), units.percent(g.mape, signed=False), "" if g.bias is None else units.percent(g.bias))
+        for name, g in s.groups.items()
+    ]
+    known = sorted((r for r in rows if r.error is not None), key=lambda r: -abs(r.error or 0.0))[:20]
+    off = [(r.id, r.group, f"{r.measured:.4g}", f"{r.predicted:.4g}", units.percent(r.error or 0.0)) for r in known]
+    return Tables(
+        title,
+        (
+            table(("Group", "Rows", "Error", "Bias"), groups),
+            table(("Row", "Group", "Measured", "Predicted", "Error"), off),
+        ),
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import unknown_name
+from mlsysim.results import Listed
 from mlsysim.validation.cases import CaseFile
 from mlsysim.validation.predictors import Constants, shipped_constants, training_step
 from mlsysim.validation.scoring import GroupScore, Summary, score, score_with
@@ -20,7 +21,7 @@ _SHARED = ("attention", "software")
 
 
 @dataclass(frozen=True)
-class ScoreSheet:
+class ScoreSheet(Listed):
     """What a case file says about a class: scores as fractions, averaged over groups and by group."""
 
     cases: str

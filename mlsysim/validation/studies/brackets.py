@@ -7,6 +7,7 @@ from functools import cache
 from mlsysim import hlo
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.hlo.losses import bracket_position
+from mlsysim.results import Listed
 from mlsysim.validation.studies.case_studies import Figure, figure
 
 # Steps of hespas2026 of which both a measurement and a profile are published, with our program of the same shape
@@ -37,7 +38,7 @@ ACCEL_SIM: Mapping[str, Sourced] = {
 
 
 @dataclass(frozen=True)
-class Bracket:
+class Bracket(Listed):
     """A measured step between two predictions. ``low`` is our roofline of its program, ``high`` the sum of its regions'
     profiles without communication, which their prediction is never below."""
 

@@ -14,6 +14,7 @@ from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.roofline import Roofline
+from mlsysim.results import Listed
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.scoring.comparing import rounding_share
 
@@ -22,7 +23,7 @@ _KEYS = ("kind", "system", "workload", "quantity", "unit", "note", "last_digit",
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Listed):
     """One printed figure in SI units. ``last_digit`` is one unit of its last digit, ``spread`` a printed deviation."""
 
     name: str
@@ -92,7 +93,7 @@ def figure(name: str) -> Figure:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Listed):
     """A prediction beside a measurement whose digits are few: errors against the printed value and its two ends."""
 
     predicted: float

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.inference import Deployment
+from mlsysim.results import Listed
 from mlsysim.serving_steps import BASELINE, Batch, Rates, Rungs, step_model
 from mlsysim.serving_steps.claims.comparisons import layer_residual
 from mlsysim.serving_steps.claims.hypotheses import Hypothesis
@@ -82,7 +83,7 @@ def gains(before: LadderScore, after: LadderScore, pair: str = "itl") -> dict[st
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Listed):
     """A constant chosen on some runs and tried on others; gains are fractions."""
 
     constant: float  # s

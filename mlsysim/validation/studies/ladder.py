@@ -14,6 +14,7 @@ from mlsysim import serving
 from mlsysim._numeric import Num
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, deploy, request_latency
+from mlsysim.results import Listed
 from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, blended_step, step_model
 from mlsysim.validation.measured.serving_runs import METRICS, ServingRun, serving_runs
 from mlsysim.validation.metrics import signed_error
@@ -23,7 +24,7 @@ _GRAIN = 512  # tokens of a context between which the time of a decode step is t
 
 
 @dataclass(frozen=True)
-class RunScore:
+class RunScore(Listed):
     """One run beside its prediction: means and medians over its requests, s, and each request's error in latency."""
 
     run: ServingRun
@@ -37,7 +38,7 @@ class RunScore:
 
 
 @dataclass(frozen=True)
-class LadderScore:
+class LadderScore(Listed):
     """Every run with one choice of rungs."""
 
     rungs: Rungs

@@ -6,11 +6,12 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog.sourced import shipped_toml
+from mlsysim.results import Listed
 from mlsysim.validation.metrics import signed_error
 
 
 @dataclass(frozen=True)
-class PeerCase:
+class PeerCase(Listed):
     """One question, what was measured or follows by arithmetic, and both answers, in one unit."""
 
     what: str
@@ -31,7 +32,7 @@ class PeerCase:
 
 
 @dataclass(frozen=True)
-class PeerSpeed:
+class PeerSpeed(Listed):
     """A time or a rate of both; the peer has no answer where it has no such call."""
 
     what: str
@@ -41,7 +42,7 @@ class PeerSpeed:
 
 
 @dataclass(frozen=True)
-class PeerComparison:
+class PeerComparison(Listed):
     """Everything that one run of the script printed, with its date and conditions."""
 
     conditions: MappingProxyType[str, str]

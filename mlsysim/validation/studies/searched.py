@@ -7,6 +7,7 @@ from typing import Any
 from mlsysim import catalog, explore
 from mlsysim.explore import Columns, PlanSearch
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
+from mlsysim.results import Listed
 from mlsysim.training import Efficiencies
 from mlsysim.validation.measured.plans import PublishedPlan, published_plan
 
@@ -15,7 +16,7 @@ _SIMPLER = {"none": ("none",), "zero1": ("none", "zero1")}  # ways to shard that
 
 
 @dataclass(frozen=True)
-class Searched:
+class Searched(Listed):
     """A published plan, every plan for its job, and those that its own software could have run."""
 
     row: PublishedPlan

@@ -7,6 +7,7 @@ from functools import cache
 from types import MappingProxyType
 
 from mlsysim.inference import deploy
+from mlsysim.results import Listed
 from mlsysim.serving import Config, Request, simulate
 from mlsysim.serving_steps import step_model
 from mlsysim.serving_steps.calibrating import calibration
@@ -18,7 +19,7 @@ _APART = 1000.0  # s, between requests that shall not meet
 
 
 @dataclass(frozen=True)
-class RunScore:
+class RunScore(Listed):
     """Errors of one run: mean absolute relative error over its requests, and the relative error of the mean."""
 
     run: str

@@ -10,11 +10,15 @@ from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.files import read_text
+from mlsysim.results import Listed, labelled, plain, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
 
 METRICS = ("ttft", "itl", "e2e", "e2e_per_token")
 REGIMES = ("synchronous", "loaded")
@@ -30,7 +34,7 @@ _EMPTY_ALLOWED = (
 
 
 @dataclass(frozen=True)
-class MeasuredRequest:
+class MeasuredRequest(Listed):
     """One request, in seconds by the server's clock; the client's are None where it kept none."""
 
     arrival_s: float
@@ -59,7 +63,7 @@ class MeasuredRequest:
 
 
 @dataclass(frozen=True)
-class ServingRun:
+class ServingRun(Listed):
     """One run: where it was served, under which limits, and what was measured."""
 
     name: str
@@ -84,6 +88,37 @@ class ServingRun:
     stages: tuple[tuple[float, float], ...] = ()  # requests per second, for how many seconds
     printed: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     requests: tuple[MeasuredRequest, ...] = ()
+
+    def summary(self) -> list[str]:
+        latencies = []
+        for metric in METRICS:
+            if (values := self.values(metric)) or f"{metric}_s" in self.printed:
+                latencies.append(
+                    (metric, f"mean {shown(self.mean(metric), 's')}" + (f", {len(values)} requests" if values else ""))
+                )
+        limits = {
+            n: getattr(self, n) for n in ("max_num_batched_tokens", "max_num_seqs", "max_model_len") if getattr(self, n)
+        }
+        return labelled(
+            f"measured: {self.model} on {self.tp} x {self.device}, {self.precision}, {self.regime} ({self.name})",
+            *latencies,
+            ("requests", f"{len(self.requests) or 'means only'}, {self.arrivals}; clock of the {self.clock}"),
+            ("server", ", ".join([self.server, *(f"{k} {v}" for k, v in limits.items())]).strip(", ")),
+            ("quality", self.quality),
+            ("defects", "; ".join(self.defects)[:200]),
+            ("source", f"{self.source}, {self.where}"[:200]),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Distributions of the latencies."""
+        from mlsysim.drawing import shapes
+
+        kinds = {metric: self.values(metric) for metric in ("ttft", "e2e")}
+        return shapes.distribution(self.name, kinds, "time", "s")
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per request."""
+        return [dict(plain(vars(r))) for r in self.requests] or super().frame_rows()
 
     @property
     def prompt_tokens(self) -> float:

@@ -1,8 +1,4 @@
-"""Charts as data, drawn by matplotlib where it is installed and as plain SVG where it is not (a phone, the browser lab).
-
-One palette and one look for both: colour-blind safe, and told apart in grey by dashes and markers. Charts are drawn
-on white; the book's dark mode inverts their lightness and keeps their hues (a test computes the contrasts of both).
-"""
+"""Charts on two axes: curves and points."""
 
 import math
 from collections.abc import Sequence
@@ -10,43 +6,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from mlsysim.drawing.style import GRID, INK, PALETTE, Drawing, page, words
 from mlsysim.errors import InputError
 
-PAPER, INK, GRID = "#ffffff", "#333333", "#d0d0d0"
-PALETTE = (
-    "#0072b2",
-    "#d55e00",
-    "#00845f",
-    "#a8527e",
-    "#8a6d00",
-    "#555555",
-)  # after Okabe and Ito, darkened for contrast
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
 _MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there
-WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
-STYLE: dict[str, Any] = {
-    "figure.figsize": (WIDTH, HEIGHT),
-    "figure.dpi": 100,
-    "savefig.dpi": 100,
-    "figure.facecolor": PAPER,
-    "axes.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    "font.size": 9,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "lines.linewidth": 2.0,
-}
 
 
 @dataclass(frozen=True)
@@ -74,7 +39,7 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Chart:
+class Chart(Drawing):
     """A chart on logarithmic (default) or linear axes; axis labels carry the units."""
 
     x_label: str
@@ -87,67 +52,34 @@ class Chart:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
 
-    def _repr_svg_(self) -> str:
-        return svg(self)
+    def svg(self) -> str:
+        return _svg(self)
 
-
-def draw(chart: Chart) -> None:
-    """Show a chart: a matplotlib figure in a notebook, an SVG where matplotlib is missing."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        display(chart)
-        return
-    figure = matplotlib_figure(chart)
-    display(figure)
-    plt.close(figure)
-
-
-def display(thing: Any) -> None:
-    """Show a thing in a notebook; print it elsewhere."""
-    try:
-        from IPython.display import display as show
-    except ImportError:
-        print(thing)
-    else:
-        show(thing)
-
-
-def matplotlib_figure(chart: Chart) -> Any:
-    """The chart as a matplotlib figure in the house style."""
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(layout="constrained")
-        for line in chart.lines:
-            axes.plot(
-                line.x,
-                line.y,
-                label=line.label,
-                color=line.color,
-                linestyle=_MATPLOTLIB_DASHES.get(line.dash, line.dash),
-            )
-        for marks in chart.marks:
+    def paint(self, figure: Any) -> None:
+        axes = figure.subplots()
+        for line in self.lines:
+            dash = _MATPLOTLIB_DASHES.get(line.dash, line.dash)
+            axes.plot(line.x, line.y, label=line.label, color=line.color, linestyle=dash)
+        for marks in self.marks:
             axes.plot(marks.x, marks.y, marks.marker, label=marks.label, color=marks.color, markersize=7)
             for x, y, text in zip(marks.x, marks.y, marks.texts, strict=False):
                 axes.annotate(
                     text, (x, y), xytext=(6, 5 if marks.above else -12), textcoords="offset points", fontsize=8
                 )
-        if chart.x_log:
+        if self.x_log:
             axes.set_xscale("log")
-        if chart.y_log:
+        if self.y_log:
             axes.set_yscale("log")
-        if chart.x_range:
-            axes.set_xlim(*chart.x_range)
-        if chart.y_range:
-            axes.set_ylim(*chart.y_range)
-        axes.set_xlabel(chart.x_label)
-        axes.set_ylabel(chart.y_label)
-        if chart.title:
-            axes.set_title(chart.title, fontsize=10)
-        if chart.lines or chart.marks:
+        if self.x_range:
+            axes.set_xlim(*self.x_range)
+        if self.y_range:
+            axes.set_ylim(*self.y_range)
+        axes.set_xlabel(self.x_label)
+        axes.set_ylabel(self.y_label)
+        if self.title:
+            axes.set_title(self.title, fontsize=10)
+        if any(series.label for series in (*self.lines, *self.marks)):
             axes.legend(fontsize=8)
-    return figure
 
 
 @dataclass(frozen=True)
@@ -189,8 +121,7 @@ def _axis(values: list[float], given: tuple[float, float] | None, log: bool, sta
     return _Axis(low, high, log, start, end)
 
 
-def svg(chart: Chart) -> str:
-    """The chart as a self-contained SVG, drawn with the standard library alone."""
+def _svg(chart: Chart) -> str:
     width, height, left, right, top, bottom = 600.0, 380.0, 70.0, 24.0, 30.0, 48.0
     series: list[Line | Marks] = [*chart.lines, *chart.marks]
     xs = [v for s in series for v in s.x] or [1.0, 10.0]
@@ -198,27 +129,22 @@ def svg(chart: Chart) -> str:
     ax = _axis(xs, chart.x_range, chart.x_log, left, width - right)
     ay = _axis(ys, chart.y_range, chart.y_log, height - bottom, top)
 
-    def text(x: float, y: float, content: str, anchor: str = "middle", extra: str = "", size: int = 12) -> str:
-        return (
-            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
-        )
-
     body = [f"<title>{escape(chart.title or chart.y_label + ' against ' + chart.x_label)}</title>"]
     for t in ax.ticks():
         x = ax.place(t)
         body.append(
-            f'<path d="M{x:.1f} {top}V{height - bottom}" stroke="{GRID}"/>' + text(x, height - bottom + 16, f"{t:g}")
+            f'<path d="M{x:.1f} {top}V{height - bottom}" stroke="{GRID}"/>' + words(x, height - bottom + 16, f"{t:g}")
         )
     for t in ay.ticks():
         y = ay.place(t)
         body.append(
-            f'<path d="M{left} {y:.1f}H{width - right}" stroke="{GRID}"/>' + text(left - 6, y + 4, f"{t:g}", "end")
+            f'<path d="M{left} {y:.1f}H{width - right}" stroke="{GRID}"/>' + words(left - 6, y + 4, f"{t:g}", "end")
         )
     body.append(f'<path d="M{left} {top}V{height - bottom}H{width - right}" stroke="{INK}" fill="none"/>')
-    body.append(text((left + width - right) / 2, height - 10, chart.x_label))
+    body.append(words((left + width - right) / 2, height - 10, chart.x_label))
     middle = (top + height - bottom) / 2
-    body.append(text(16, middle, chart.y_label, extra=f'transform="rotate(-90 16 {middle:.1f})"'))
-    body.append(text((left + width - right) / 2, 16, chart.title, size=13))
+    body.append(words(16, middle, chart.y_label, extra=f'transform="rotate(-90 16 {middle:.1f})"'))
+    body.append(words((left + width - right) / 2, 16, chart.title, size=13))
     clip = f'<clipPath id="plot"><rect x="{left}" y="{top}" width="{width - left - right}" height="{height - top - bottom}"/></clipPath>'
     curves = []
     for line in chart.lines:
@@ -231,7 +157,7 @@ def svg(chart: Chart) -> str:
         for x, y, label in zip(marks.x, marks.y, texts, strict=False):
             cx, cy = ax.place(x), ay.place(y)
             curves.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="5" fill="{marks.color}"/>')
-            curves.append(text(cx + 8, cy - 6 if marks.above else cy + 14, label, "start", size=11))
+            curves.append(words(cx + 8, cy - 6 if marks.above else cy + 14, label, "start", size=11))
     body.append(clip + '<g clip-path="url(#plot)">' + "".join(curves) + "</g>")
     named = [one for one in series if one.label]
     x0 = width - right - 40 - 6.2 * max([len(one.label) for one in named], default=0)
@@ -244,6 +170,5 @@ def svg(chart: Chart) -> str:
             )
         else:
             body.append(f'<circle cx="{x0 + 14:.0f}" cy="{y - 4:.0f}" r="5" fill="{one.color}"/>')
-        body.append(text(x0 + 34, y, one.label, "start", size=11))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" fill="{INK}"'
-    return f'{head} font-family="sans-serif"><rect width="100%" height="100%" fill="{PAPER}"/>{"".join(body)}</svg>'
+        body.append(words(x0 + 34, y, one.label, "start", size=11))
+    return page(width, height, "".join(body))
