@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from mlsysim._numeric import is_array, is_finite
 from mlsysim.cli.arguments import Commands, to_json
-from mlsysim.cli.swept import SOLVERS, Swept, find
+from mlsysim.cli.searching.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
 _LARGEST_JSON = 1_000_000  # rows; a table of more belongs into a CSV file, which is written chunk by chunk

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim import catalog, units
 from mlsysim.cli.arguments import Commands, json_option, pick_model, print_json, quantity
-from mlsysim.cli.training import MODES, pick_efficiencies
+from mlsysim.cli.solving.training import MODES, pick_efficiencies
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
 from mlsysim.training import StepTerms

@@ -6,7 +6,7 @@ from typing import Any
 
 from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
 from mlsysim.cli.arguments import pick_model
-from mlsysim.cli.training import MODES, pick_efficiencies
+from mlsysim.cli.solving.training import MODES, pick_efficiencies
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
