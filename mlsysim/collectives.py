@@ -6,6 +6,7 @@ takes a float or an array (broadcasting) in SI units. With one rank every collec
 """
 
 from mlsysim._numeric import Num, all_true, doublings, maximum, minimum
+from mlsysim._renamed import renamed
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
@@ -617,23 +618,25 @@ def nodes_reached(top_k: Num, nodes: Num) -> Num:
     return (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)
 
 
-def activation_bytes(sequence: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
+@renamed(sequence="seq")
+def activation_bytes(seq: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
     """Activations between two layers, of so many sequences: the message s b h x bytes per element that splits send.
 
     >>> activation_bytes(2048, 1, 12288) / 1e6
     50.331648
     """
-    return sequence * batch * hidden * element_bytes
+    return seq * batch * hidden * element_bytes
 
 
 @equation(
     "eq-tp-allreduce",
-    formula="layers * all_reduces * 2 * (ranks - 1) * (sequence * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
+    formula="layers * all_reduces * 2 * (ranks - 1) * (seq * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
     domain=_DOMAIN,
+    renamed={"sequence": "seq"},
 )
 def tensor_parallel_time(
     layers: Num,
-    sequence: Num,
+    seq: Num,
     batch: Num,
     hidden: Num,
     ranks: Num,
@@ -650,7 +653,7 @@ def tensor_parallel_time(
     ----------
     layers : float or array, 1
         Layers that the device computes.
-    sequence : float or array, 1
+    seq : float or array, 1
         Tokens of a sequence.
     batch : float or array, 1
         Sequences of the micro-batch.
@@ -679,5 +682,5 @@ def tensor_parallel_time(
 
     Source: korthikanti2022recompute, sec. 4.2.2.
     """
-    message = activation_bytes(sequence, batch, hidden, element_bytes)
+    message = activation_bytes(seq, batch, hidden, element_bytes)
     return layers * all_reduces * ring_all_reduce(message, ranks, bandwidth, latency)

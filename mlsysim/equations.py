@@ -20,6 +20,7 @@ from types import CodeType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
+from mlsysim._renamed import passed_on
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.units import format as quantity
 
@@ -132,6 +133,7 @@ class Relation:
 
 
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
+AT_LEAST_ONE = "[1, inf)"  # also fractions: means of counts, and sizes
 COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, ranks
 
 
@@ -145,6 +147,7 @@ class Equation:
     domains: Mapping[str, Domain]
     relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
     may_be_infinite: bool  # inf is an answer: never
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
 
     @property
     def name(self) -> str:
@@ -322,6 +325,7 @@ def equation(
     domain: Mapping[str, str] | None = None,
     relations: Sequence[str] = (),
     may_be_infinite: bool = False,
+    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the one implementation of an equation of the book.
 
@@ -342,6 +346,8 @@ def equation(
         ``!=`` between them.
     may_be_infinite : bool
         Whether ``inf`` is an answer, in the sense of *never*. NaN never is one.
+    renamed : mapping, optional
+        Old names of arguments and their new ones: they warn for one version.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
@@ -384,16 +390,20 @@ def equation(
                         or (counted and value % 1)
                     ):
                         kwargs[name] = checked_one(name, value)
-            if owed:
-                given = bound_to(*args, **kwargs)
-                for relation in owed:
-                    relation.check(owner, given, registered.units)
-            for called in _recorders.get():
-                called.add(label)
             try:
+                if owed:
+                    given = bound_to(*args, **kwargs)
+                    for relation in owed:
+                        relation.check(owner, given, registered.units)
+                for called in _recorders.get():
+                    called.add(label)
                 result: Any = function(*args, **kwargs)
             except InputError:
                 raise
+            except TypeError:
+                if renamed.keys().isdisjoint(kwargs):
+                    raise
+                return checked(*args, **passed_on(owner, renamed, kwargs))  # type: ignore[arg-type]
             except (ZeroDivisionError, OverflowError, ValueError) as error:
                 if isinstance(error, ValueError) and "math domain" not in str(error):
                     raise
@@ -411,6 +421,7 @@ def equation(
             domains=MappingProxyType(domains),
             relations=tuple(relations),
             may_be_infinite=may_be_infinite,
+            renamed=renamed,
         )
         return checked
 

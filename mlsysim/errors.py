@@ -1,7 +1,6 @@
 """Errors that say which argument, which value, which range, and how to mend it."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TypeVar
 
 Entry = TypeVar("Entry")
@@ -30,6 +29,8 @@ def unknown_name(
     >>> str(unknown_name("device", "H10", ["H100", "A100"]))
     "unknown device 'H10'; did you mean 'H100', 'A100'?"
     """
+    from difflib import get_close_matches  # here: whoever makes no mistake need not wait for it
+
     known = list(known)
     folded = {k.casefold(): k for k in reversed([*known, *aliases])}
     text = str(name)[:80]

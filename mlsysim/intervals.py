@@ -6,7 +6,7 @@ The quantiles, the rows they stand on and the coverage that was checked are data
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -181,8 +181,7 @@ class Interval(Result):
 def _read() -> dict[str, Any]:
     import tomllib
 
-    with as_file(files("mlsysim") / "intervals.toml") as path:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("intervals.toml").read_text(encoding="utf-8"))
 
 
 def _quantiles(name: str, pool: list[str], **entry: Any) -> ErrorQuantiles:

@@ -160,14 +160,15 @@ def measured_kernel_time(
 
 @equation(
     "eq-attention-kernel-flops",
-    formula="batch * heads * q_len * (past_len + q_len * (1 - causal / 2) + causal / 2) * (qk_dim + v_dim) * flops_per_mac",
+    formula="batch * heads * q_len * (cached_len + q_len * (1 - causal / 2) + causal / 2) * (qk_dim + v_dim) * flops_per_mac",
     domain={"causal": "[0, 1]"},
+    renamed={"past_len": "cached_len"},
 )
 def attention_kernel_flops(
     batch: Num,
     heads: Num,
     q_len: Num,
-    past_len: Num,
+    cached_len: Num,
     qk_dim: Num,
     v_dim: Num,
     causal: Num = 1.0,
@@ -181,7 +182,7 @@ def attention_kernel_flops(
     ----------
     batch, heads : float or array, 1
         Sequences, and query heads of the layer.
-    q_len, past_len : float or array, 1
+    q_len, cached_len : float or array, 1
         New tokens per sequence, and tokens that the cache already holds; decode has q_len = 1.
     qk_dim, v_dim : float or array, 1
         Width of a query (or key) and of a value. In decode with absorbed MLA: rank + rotary part, and rank.
@@ -202,7 +203,7 @@ def attention_kernel_flops(
 
     Source: dao2023flashbenchmark, function flops.
     """
-    pairs = q_len * (past_len + q_len * (1 - causal / 2) + causal / 2)
+    pairs = q_len * (cached_len + q_len * (1 - causal / 2) + causal / 2)
     return batch * heads * pairs * (qk_dim + v_dim) * flops_per_mac
 
 

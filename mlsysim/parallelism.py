@@ -13,7 +13,7 @@ from typing import Any
 from mlsysim import catalog, collectives, flops, memory, roofline
 from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
-from mlsysim.equations import COUNT, POSITIVE, equation, shown
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
 from mlsysim.results import Listed
 
@@ -304,9 +304,6 @@ def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Place
     )
 
 
-_COUNT = "[1, inf)"
-
-
 @equation(
     "eq-parallel-degrees", formula="tp * pp * cp * dp", domain={"tp": COUNT, "pp": COUNT, "cp": COUNT, "dp": COUNT}
 )
@@ -403,7 +400,7 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     "eq-pipeline-bubble",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches + pp - 1 "
     "+ (virtual_stages - 1) * max(0, pp - micro_batches))",
-    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Share of the **whole** step in which a pipeline's device waits.
@@ -438,7 +435,7 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
 @equation(
     "eq-pipeline-bubble-ratio",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches)",
-    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Waiting time of a pipeline's device over its **ideal** computing time.
@@ -478,7 +475,7 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     "eq-pipeline-time",
     formula="micro_batches * slowest_stage + other_stages / virtual_stages + (1 - 1 / virtual_stages) * "
     "max(0 * other_stages, other_stages - (micro_batches - 1) * slowest_stage)",
-    domain={"micro_batches": COUNT, "virtual_stages": _COUNT},
+    domain={"micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Time of a pipelined step, whose slowest stage sets the beat.
@@ -622,7 +619,7 @@ def tp_volume(message: Num, tp: Num) -> Num:
 @equation(
     "eq-cp-exchange",
     formula="passes * tensors * layers * seq * micro_batch * kv_heads * head_dim * element_bytes * (cp - 1) / cp",
-    domain={"cp": _COUNT},
+    domain={"cp": AT_LEAST_ONE},
 )
 def cp_exchange_bytes(
     seq: Num,
@@ -828,7 +825,9 @@ def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) ->
 
 
 @equation(
-    "eq-tp-penalty", formula="step_time * (1 + leaves * (penalty - 1))", domain={"leaves": "[0, 1]", "penalty": _COUNT}
+    "eq-tp-penalty",
+    formula="step_time * (1 + leaves * (penalty - 1))",
+    domain={"leaves": "[0, 1]", "penalty": AT_LEAST_ONE},
 )
 def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     """Step time with a fixed factor for tensor parallelism that leaves the scale-up domain: a rule of thumb.

@@ -13,13 +13,14 @@ OUT = ROOT / "book" / "assets" / "house.svg"
 
 # From the ground up, each with what it is for.
 FLOORS: list[tuple[str, set[str]]] = [
-    ("errors, numbers", {"errors", "_numeric"}),
+    ("errors, numbers, words", {"errors", "_numeric", "vocabulary"}),
+    ("old names", {"_renamed"}),
     ("units, files", {"units", "tables", "files", "digests"}),
     ("the registry, drawings", {"equations", "drawing"}),
     ("what results share", {"results", "quantities"}),
     ("how wrong, what counts", {"intervals", "sensitivity"}),
     ("sourced facts", {"catalog"}),
-    ("one kernel, one model", {"roofline", "kernels", "transformer"}),
+    ("one kernel, one model", {"efficiencies", "roofline", "kernels", "transformer"}),
     ("counting", {"flops"}),
     ("bytes, messages", {"memory", "collectives"}),
     ("collectives on a machine", {"communication"}),
@@ -33,6 +34,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("from a program", {"hlo"}),
     ("search, sweep", {"explore"}),
     ("against measurements", {"validation"}),
+    ("doors", {"doors"}),
     ("teaching", {"classroom"}),
     ("the command line", {"cli"}),
 ]

@@ -69,7 +69,7 @@ def main():
     mlp = Recipe("mlp", batch=8, widths=(16, 32, 32, 8))
     alone = run(mlp)
     found["mlp falls"] = alone[1]
-    llama = Recipe("tiny", batch=2, sequence=16, dtype="fp32", layers=1)
+    llama = Recipe("tiny", batch=2, seq=16, dtype="fp32", layers=1)
     whole = run(llama)
     found["llama falls"] = whole[1]
     for kind in ("dp", "fsdp", "tp"):

@@ -4,9 +4,8 @@
 """
 
 from mlsysim._numeric import Num
-from mlsysim.capacity.budget import AT_LEAST_ONE
 from mlsysim.capacity.queues import SHARE
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 _CYCLE_DOMAIN = {"batch": AT_LEAST_ONE, "step_time": POSITIVE, "steps": POSITIVE}
 

@@ -1,9 +1,7 @@
 """How many sequences run at the same time: what memory is left for cache, over what one sequence holds."""
 
 from mlsysim._numeric import Num
-from mlsysim.equations import FRACTION, POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
 
 @equation(
@@ -49,17 +47,21 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
     return devices * (usable * capacity - reserve) - weights
 
 
-@equation("eq-held-tokens", formula="prompt + output / 2 * (1 + variation**2)")
-def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
+@equation(
+    "eq-held-tokens",
+    formula="input_len + output_len / 2 * (1 + variation**2)",
+    renamed={"prompt": "input_len", "output": "output_len"},
+)
+def held_tokens(input_len: Num, output_len: Num, variation: Num = 0.0) -> Num:
     """Tokens that a running sequence holds in the cache, on average over time.
 
     Formula: s = s_in + s_out / 2 x (1 + c_out^2).
 
     Parameters
     ----------
-    prompt : float or array, 1
+    input_len : float or array, 1
         Tokens of the prompt.
-    output : float or array, 1
+    output_len : float or array, 1
         Tokens of the answer.
     variation : float or array, 1
         Coefficient of variation of the answers' lengths, standard deviation over mean.
@@ -77,7 +79,7 @@ def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
 
     Source: kwon2023vllm, sec. 3.1; a slot is taken when its token is made; the average over time is chapter 8's.
     """
-    return prompt + output / 2 * (1 + variation**2)
+    return input_len + output_len / 2 * (1 + variation**2)
 
 
 @equation(

@@ -1,6 +1,7 @@
 """What catalogue entries share: named figures that know where they were read, the checks of a file, and lookup by name."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -9,8 +10,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
 from mlsysim.catalog.kept import fold
+from mlsysim.catalog.shown import Named as ShownNames
 from mlsysim.catalog.shown import ShownEntry
-from mlsysim.catalog.sourced import Sourced, figures, read_toml
+from mlsysim.catalog.sourced import Sourced, beside, figures, parse_toml, read_toml, text_of
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
 
@@ -178,6 +180,49 @@ class _Named(Protocol):
 
 
 Named = TypeVar("Named", bound=_Named)
+# How the shipped files are written; a test compares what is found by it with the whole of them as TOML.
+_ENTRY = re.compile(r'^\["([^"\n]+)"\]$', re.M)
+_ALIASES = re.compile(r"^aliases = \[(.*)\]$", re.M)
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+class Shelf(ShownNames[Named]):
+    """Entries of the catalogue's files, in their order, each read when somebody asks for it.
+
+    To read all devices takes longer than to import the library and to solve; to find where each begins, a millisecond.
+    """
+
+    def __init__(self, kind: str, place: str, make: Callable[[str, Any, str], Named]) -> None:
+        """``place``: a file, or a folder of files."""
+        self._kind = kind
+        self._make = make
+        self._made: dict[str, Named] = {}
+        self._texts: dict[str, tuple[str, str]] = {}  # file and text of an entry, by name
+        self.names: dict[str, str] = {}  # by folded name and alias
+        path = beside(__package__, place)
+        for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
+            _, *found = _ENTRY.split(text_of(file))
+            for name, text in zip(found[::2], found[1::2], strict=True):
+                self._texts[name] = file.name, text
+                aliases = _ALIASES.search(text)
+                self.names |= {fold(key): name for key in (name, *_QUOTED.findall(aliases[1] if aliases else ""))}
+
+    def __getitem__(self, name: str) -> Named:
+        if name not in self._made:
+            file, text = self._texts[name]
+            self._made[name] = self._make(name, parse_toml(f'["{name}"]{text}', file)[name], file)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def where(self, key: str, values: Sequence[str]) -> list[Named]:
+        """Entries of which a text is one of these values; no others are read."""
+        lines = [f'\n{key} = "{value}"\n' for value in values]
+        return [self[name] for name, (_, text) in self._texts.items() if any(line in text for line in lines)]
 
 
 def find(kind: str, name: Any, entries: Mapping[str, Named], hint: str = "") -> Named:
@@ -188,7 +233,11 @@ def find(kind: str, name: Any, entries: Mapping[str, Named], hint: str = "") -> 
     UnknownNameError
         With the nearest known names.
     """
-    index = {fold(key): e for e in entries.values() for key in (e.name, *e.aliases)}
-    if not isinstance(name, str) or fold(name) not in index:
+    names: Mapping[str, str]
+    if isinstance(entries, Shelf):
+        names = entries.names
+    else:
+        names = {fold(key): e.name for e in entries.values() for key in (e.name, *e.aliases)}
+    if not isinstance(name, str) or fold(name) not in names:
         raise unknown_name(kind, name, entries, hint, (a for e in entries.values() for a in e.aliases))
-    return index[fold(name)]
+    return entries[names[fold(name)]]

@@ -9,8 +9,6 @@ from typing import Any
 from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.hardware import Device
-from mlsysim.catalog.shown import Catalogue
-from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
 from mlsysim.results import Report, Result, labelled, shown
 
@@ -213,7 +211,7 @@ def links() -> Mapping[str, Link]:
 
 @cache
 def _links() -> Mapping[str, Link]:
-    return shipped(__package__, "networks/links.toml", read_link)
+    return entries.Shelf("link", "networks/links.toml", read_link)
 
 
 def nodes() -> Mapping[str, Node]:
@@ -227,7 +225,7 @@ def nodes() -> Mapping[str, Node]:
 
 @cache
 def _nodes() -> Mapping[str, Node]:
-    return shipped(__package__, "networks/nodes.toml", read_node)
+    return entries.Shelf("node", "networks/nodes.toml", read_node)
 
 
 @cache
@@ -237,7 +235,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return Catalogue("protocol", shipped(__package__, "networks/protocols.toml", read_protocol))
+    return entries.Shelf("protocol", "networks/protocols.toml", read_protocol)
 
 
 def link(name: str | Link) -> Link:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -93,6 +92,9 @@ class Device(Entry):
     tdp = figure("W", "Thermal design power in W.")
     scale_up_bandwidth = figure("byte/s", "Scale-up link bandwidth in byte/s, per device, one way.")
     scale_up_domain = count("Devices in one scale-up domain.")
+    host_bandwidth = figure(
+        "byte/s", "Link to the host (PCIe) in byte/s, one way: what cards without a scale-up link have between them."
+    )
     multiprocessors = count("Multiprocessors, each of which computes one tile of a product at a time.")
 
     def origin(self, name: str) -> str:
@@ -165,14 +167,9 @@ def load_devices(path: str | Path) -> dict[str, Device]:
 
 
 @cache
-def _catalogue() -> tuple[Mapping[str, Device], Mapping[str, str]]:
-    """All shipped devices by name, and the canonical name of every folded name and alias."""
-    entries: dict[str, Device] = {}
-    with as_file(files("mlsysim.catalog") / "devices") as folder:
-        for path in sorted(folder.glob("*.toml")):
-            entries |= load_devices(path)
-    index = {kept.fold(key): d.name for d in entries.values() for key in (d.name, *d.aliases)}
-    return MappingProxyType(entries), MappingProxyType(index)
+def shelf() -> entries.Shelf[Device]:
+    """All shipped devices, in the order of their files."""
+    return entries.Shelf("device", "devices", read_device)
 
 
 def devices() -> Mapping[str, Device]:
@@ -181,7 +178,19 @@ def devices() -> Mapping[str, Device]:
     >>> devices()["H100-SXM5-80GB"].vendor
     'NVIDIA'
     """
-    return kept.joined("device", _catalogue()[0])
+    return kept.joined("device", shelf())
+
+
+def of_architecture(*architectures: str) -> list[Device]:
+    """Every device of these architectures; of the shipped ones no other is read.
+
+    >>> [d.name for d in of_architecture("Volta")]
+    ['V100-SXM2-16GB', 'V100-SXM2-32GB']
+    """
+    known = devices()
+    if isinstance(known, entries.Shelf):
+        return known.where("architecture", architectures)
+    return [d for d in known.values() if d.architecture in architectures]
 
 
 def device(name: "str | Device") -> Device:
@@ -204,13 +213,13 @@ def device(name: "str | Device") -> Device:
         return name
     if (mine := kept.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
-    entries, index = _catalogue()
-    if not isinstance(name, str) or kept.fold(name) not in index:
+    found = shelf()
+    if not isinstance(name, str) or kept.fold(name) not in found.names:
         raise unknown_name(
             "device",
             name,
             devices(),
             "'mlsysim devices' lists them; catalog.define adds one of yours",
-            (a for d in entries.values() for a in d.aliases),
+            (a for d in found.values() for a in d.aliases),
         )
-    return entries[index[kept.fold(name)]]
+    return found[found.names[kept.fold(name)]]

@@ -8,7 +8,6 @@ from typing import Any
 
 from mlsysim.catalog import entries, kept
 from mlsysim.catalog.entries import Entry, count, figure
-from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
 
 GRID_KINDS = ("country", "region", "site", "source")
@@ -89,7 +88,7 @@ def grids() -> Mapping[str, Grid]:
 
 @cache
 def _grids() -> Mapping[str, Grid]:
-    return shipped(__package__, "sites/grids.toml", read_grid)
+    return entries.Shelf("grid", "sites/grids.toml", read_grid)
 
 
 def facilities() -> Mapping[str, Facility]:
@@ -103,7 +102,7 @@ def facilities() -> Mapping[str, Facility]:
 
 @cache
 def _facilities() -> Mapping[str, Facility]:
-    return shipped(__package__, "sites/facilities.toml", read_facility)
+    return entries.Shelf("facility", "sites/facilities.toml", read_facility)
 
 
 def grid(name: str | Grid) -> Grid:

@@ -9,7 +9,6 @@ from typing import Any
 from mlsysim.catalog import entries, hardware, kept
 from mlsysim.catalog.entries import Entry
 from mlsysim.catalog.hardware import Device
-from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError, UnknownNameError
 
 PRICE_KINDS = ("purchase", "rental", "electricity", "rule")
@@ -82,7 +81,7 @@ def prices() -> Mapping[str, Price]:
 
 @cache
 def _prices() -> Mapping[str, Price]:
-    return shipped(__package__, "sites/prices.toml", read_price)
+    return entries.Shelf("price", "sites/prices.toml", read_price)
 
 
 def price(name: str | Price) -> Price:

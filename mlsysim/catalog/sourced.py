@@ -1,9 +1,9 @@
 """A figure with its provenance, and the bounded TOML reader that every catalogue file goes through."""
 
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -48,19 +48,32 @@ class Sourced:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file of bounded size; every error names the file, and the line where there is one."""
-    text = read_text(path, MAX_FILE_BYTES, "the path of a TOML file", "a catalogue file is far smaller")
+    return parse_toml(text_of(path), path.name)
+
+
+def text_of(path: Path) -> str:
+    """Text of a TOML file of bounded size."""
+    return read_text(path, MAX_FILE_BYTES, "the path of a TOML file", "a catalogue file is far smaller")
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """Parse TOML; every error names the file, and the line where there is one."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path.name}: not valid TOML: {error}") from error
+        raise InputError(f"{file}: not valid TOML: {error}") from error
     except RecursionError as error:
-        raise InputError(f"{path.name}: nested too deeply; a catalogue entry has two levels") from error
+        raise InputError(f"{file}: nested too deeply; a catalogue entry has two levels") from error
+
+
+def beside(package: str, file: str) -> Path:
+    """A file that stands beside the code of a package."""
+    return Path(str(sys.modules[package].__file__)).parent / file
 
 
 def shipped_toml(package: str, file: str) -> dict[str, Any]:
     """A TOML file that stands beside the code of a package."""
-    with as_file(files(package) / file) as path:
-        return read_toml(path)
+    return read_toml(beside(package, file))
 
 
 def figures(raw: Mapping[str, Any], units: Mapping[str, str], where: str, file: str) -> dict[str, Sourced]:

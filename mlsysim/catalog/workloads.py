@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlsysim._renamed import renamed
 from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import named
 
 _UNITS = {
     "trace": {
-        "prompt": "1",
-        "output": "1",
+        "input_len": "1",
+        "output_len": "1",
         "prompt_variation": "1",
         "output_variation": "1",
         "rate": "1/s",
@@ -23,14 +24,15 @@ _UNITS = {
 }
 
 
+@renamed(prompt="input_len", output="output_len")
 @dataclass(frozen=True)
 class Trace(ShownEntry):
     """Requests as a service saw them. Variations are standard deviations over means."""
 
     name: str
     note: str
-    prompt: Sourced  # mean tokens
-    output: Sourced
+    input_len: Sourced  # mean tokens of a prompt, and of an answer
+    output_len: Sourced
     prompt_variation: Sourced
     output_variation: Sourced
     rate: Sourced  # 1/s

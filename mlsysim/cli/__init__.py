@@ -10,7 +10,7 @@ from importlib import import_module
 import mlsysim
 from mlsysim import catalog
 from mlsysim.catalog import kept
-from mlsysim.cli.arguments import Parser
+from mlsysim.cli.arguments import NOTES, Parser
 from mlsysim.errors import InputError, MlsysimError
 
 # Modules and their commands, in the order of the help; only the one that is asked for is imported
@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     machine has too little memory; 130 when it was interrupted.
     """
     try:
+        NOTES.clear()
         words = sys.argv[1:] if argv is None else list(argv)
         try:
             args = _parser(words[0] if words else "").parse_args(words)
@@ -80,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for file in args.catalog:
                     catalog.add(file)
                 args.run(args)
+            print(*NOTES, sep="\n", end="\n" if NOTES else "", file=sys.stderr)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except MlsysimError as error:

@@ -5,14 +5,17 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device, Model
+from mlsysim.efficiencies import CALIBRATED, DEFAULT, MEANINGS, WORDS
 from mlsysim.errors import InputError, MlsysimError
 
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
+NOTES: list[str] = []  # for standard error, after a command that went well: an error is one sentence alone
 _LONGEST_ERROR = 400  # characters
 
 
@@ -23,6 +26,32 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **options)
         self.register("type", int, _whole)
         self.register("type", float, _finite)
+        self._before: dict[str, str] = {}
+
+    def was(self, **options: str) -> None:
+        """Old names of options, without dashes in front: they work for one version, are not in the help and warn on standard error."""
+        self._before |= {f"--{old.replace('_', '-')}": f"--{new}" for old, new in options.items()}
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(self._renamed(words) if self._before else words, namespace)
+
+    def _renamed(self, words: Sequence[str]) -> list[str]:
+        found = list(words)
+        for i, word in enumerate(words):
+            name, sign, value = word.partition("=")
+            if name == "--":
+                break
+            fitting = [name] if name in self._before else []
+            if name[:2] == "--" and not any(known.startswith(name) for known in self._option_string_actions):
+                fitting = [old for old in self._before if old.startswith(name)]  # an option may be shortened
+            if len(fitting) == 1:
+                old, new = fitting[0], self._before[fitting[0]]
+                if any(w.partition("=")[0] == new for w in words):
+                    self.error(f"{old} is the old name of {new}; give {new} alone")
+                NOTES.append(f"{self.prog}: {old} is now {new}; the old name goes with the next version")
+                found[i] = f"{new}{sign}{value}"
+        return found
 
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST_ERROR:  # argparse repeats whatever it was given
@@ -74,6 +103,21 @@ def argument(convert: Callable[[str], float]) -> Callable[[str], float]:
 
 def quantity(expected: str) -> Callable[[str], float]:
     return argument(lambda text: units.parse(text, expected, "value"))
+
+
+def says_unit(text: str, unit: str) -> None:
+    """Note in which unit a number without one was read; zero needs none."""
+    with suppress(ValueError):
+        if float(text) != 0:
+            NOTES.append(f"mlsysim: {text.strip()[:40]} has no unit: read as {text.strip()[:40]} {unit}")
+
+
+@argument
+def bandwidth(text: str) -> float:
+    """An argparse type: \"400 GB/s\", \"400 Gbit/s\", or a number of bytes per second, which is said."""
+    value = units.parse(text, "byte/s", "value")
+    says_unit(text, "byte/s")
+    return value
 
 
 def positive(expected: str) -> Callable[[str], float]:
@@ -131,6 +175,33 @@ def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
 
 def print_json(value: Any) -> None:
     print(to_json(value))
+
+
+def efficiencies_option(p: Parser, old: str = "") -> None:
+    """``--efficiencies``, and the option that it replaces: ``--mode`` with the same words, or the flag ``--calibrated``."""
+    means = "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())
+    p.add_argument("--efficiencies", choices=WORDS, metavar="WORD", help=f"{means} (default: {DEFAULT})")
+    if old == "--mode":
+        p.add_argument(old, choices=WORDS, dest="old_mode", help=argparse.SUPPRESS)
+    elif old:
+        p.add_argument(old, action="store_const", const=CALIBRATED, dest="old_mode", help=argparse.SUPPRESS)
+    p.set_defaults(old_option=old, old_mode=None)
+
+
+def pick_efficiencies(args: argparse.Namespace) -> str:
+    """One of the three words; an old option works for a version, with a line on standard error."""
+    word: str | None = args.efficiencies
+    if args.old_mode is not None:
+        if word is not None:
+            raise InputError(
+                f"--efficiencies and {args.old_option} say the same; leave {args.old_option} out, the old name"
+            )
+        word = str(args.old_mode)
+        print(
+            f"mlsysim: {args.old_option} is now --efficiencies {word}; the old name goes with the next version",
+            file=sys.stderr,
+        )
+    return word or DEFAULT
 
 
 def json_option() -> Parser:

@@ -41,13 +41,14 @@ def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
 
 @equation(
     "eq-capital-recovery",
-    formula="price * rate / (-expm1(-lifetime / period * log1p(rate))) / period",
-    domain={"lifetime": POSITIVE, "rate": "(0, 1]", "period": POSITIVE},
+    formula="price * interest / (-expm1(-lifetime / period * log1p(interest))) / period",
+    domain={"lifetime": POSITIVE, "interest": "(0, 1]", "period": POSITIVE},
+    renamed={"rate": "interest"},
 )
-def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.year) -> Num:
-    """What a purchase costs per second of its life when money has an interest rate: equal payments that repay it.
+def capital_recovery(price: Num, lifetime: Num, interest: Num, period: Num = units.year) -> Num:
+    """What a purchase costs per second of its life when money bears interest: equal payments that repay it.
 
-    Formula: c = price x rate / (1 - (1 + rate)^(-lifetime/period)) / period.
+    Formula: c = price x interest / (1 - (1 + interest)^(-lifetime/period)) / period.
 
     Parameters
     ----------
@@ -55,8 +56,8 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
         Paid at the start.
     lifetime : float or array, s
         Over which it is repaid; nothing is left at the end.
-    rate : float or array, 1
-        Interest per period, above 0; without interest use eq-straight-line.
+    interest : float or array, 1
+        Per period, above 0; without interest use eq-straight-line.
     period : float or array, s
         Time between payments; a year unless given.
 
@@ -64,7 +65,7 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
     -------
     float or array, USD/s
 
-    Assumptions: payments at the end of each period, a constant rate.
+    Assumptions: payments at the end of each period, a constant interest.
 
     >>> year = 365.25 * 86400
     >>> round(capital_recovery(1000.0, 3 * year, 0.10) * year, 2)  # USD per year
@@ -72,8 +73,8 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
 
     Source: short1995economics, the uniform capital recovery factor.
     """
-    repaid = -expm1(-lifetime / period * log1p(rate))  # 1 - (1 + rate)^(-n), exact where n times rate is small
-    return price * rate / repaid / period
+    repaid = -expm1(-lifetime / period * log1p(interest))  # 1 - (1 + i)^(-n), exact where n times i is small
+    return price * interest / repaid / period
 
 
 @equation("eq-power-cost", formula="it_power * pue * electricity_price", domain={"pue": PUE})

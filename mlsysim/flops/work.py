@@ -1,9 +1,7 @@
 """Work of one token: weight matrices, attention core, what is done twice, and a whole run."""
 
 from mlsysim._numeric import Num, minimum
-from mlsysim.equations import equation
-
-_AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, equation
 
 
 @equation("eq-forward-flops", formula="parameters * flops_per_mac")
@@ -65,7 +63,7 @@ def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients:
 @equation(
     "eq-attention-context",
     formula="min(window, seq) - min(window, seq) * (min(window, seq) - 1) / (2 * seq)",
-    domain={"seq": _AT_LEAST_ONE, "window": _AT_LEAST_ONE},
+    domain={"seq": AT_LEAST_ONE, "window": AT_LEAST_ONE},
 )
 def attention_context(seq: Num, window: Num) -> Num:
     """Keys that a query sees under a causal mask, on average over the sequence.

@@ -1,12 +1,16 @@
 """What is lost between a program, its traces and its simulators, in formulas: rounding, sizes, loops, hours, and brackets."""
 
 from mlsysim._numeric import Num
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_COUNT = "[1, inf)"
+_ANY = "(-inf, inf)"
 
 
-@equation("eq-rounding-bound", formula="regions * resolution / 2", domain={"regions": _COUNT, "resolution": POSITIVE})
+@equation(
+    "eq-rounding-bound",
+    formula="regions * resolution / 2",
+    domain={"regions": AT_LEAST_ONE, "resolution": POSITIVE},
+)
 def rounding_bound(regions: Num, resolution: Num) -> Num:
     """The most by which a sum of times changes when each is rounded to the nearest step of a resolution.
 
@@ -36,7 +40,7 @@ def rounding_bound(regions: Num, resolution: Num) -> Num:
 @equation(
     "eq-rounding-spread",
     formula="resolution * (regions / 12) ** 0.5",
-    domain={"regions": _COUNT, "resolution": POSITIVE},
+    domain={"regions": AT_LEAST_ONE, "resolution": POSITIVE},
 )
 def rounding_spread(regions: Num, resolution: Num) -> Num:
     """The standard deviation of the error of a sum whose terms were rounded.
@@ -127,7 +131,11 @@ def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
     return (latency + factor * transfer) / (latency + transfer)
 
 
-@equation("eq-campaign-least", formula="kernels * median_time / 2", domain={"kernels": _COUNT})
+@equation(
+    "eq-campaign-least",
+    formula="kernels * median_time / 2",
+    domain={"kernels": AT_LEAST_ONE},
+)
 def campaign_least(kernels: Num, median_time: Num) -> Num:
     """The least that a campaign of simulations takes, given the median of their times.
 

@@ -3,9 +3,7 @@
 import math
 
 from mlsysim._numeric import Num, maximum, where
-from mlsysim.equations import POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(

@@ -1,8 +1,7 @@
 """Closed forms of what servers do beyond plain prefill and decode, each with where it holds."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import POSITIVE, equation
-from mlsysim.inference.equations import AT_LEAST_ONE
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(

@@ -1,7 +1,7 @@
 """What a forward pass asks for, and how its time splits into terms. Floats or arrays, nothing looked up.
 
 :func:`pass_cost` is the core. Each component of a layer takes the longer of its arithmetic and its traffic; messages
-and overheads come on top. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the datasheet's.
+and overheads come on top. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the bound's.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
+from mlsysim.efficiencies import own
 from mlsysim.inference.equations import experts_hit, host_overhead
 from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
 from mlsysim.tables import table
@@ -24,13 +25,14 @@ ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak, a bandwidth or a link.
+    """How far software stays behind the printed rates. Fractions are of a peak, a bandwidth or a link.
 
-    The defaults are datasheet rates, no traffic but weights and cache, and no overhead.
+    The defaults are the bound: printed rates, no traffic but weights and cache, and no overhead. Others without a name are
+    called ``own``.
     """
 
-    name: str = "datasheet"
-    source: str = "every resource at its datasheet rate"
+    name: str = "bound"
+    source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the matrices run in
     attention: Num = 1.0  # of the 16-bit peak
     memory: Num = 1.0  # of the memory bandwidth, for weights and activations
@@ -43,8 +45,11 @@ class Efficiencies:
     launch_time: Num = 0.0  # s per layer on the host, hidden as far as the device takes longer
     step_overhead: Num = 0.0  # s per pass: scheduler, sampling
 
+    def __post_init__(self) -> None:
+        own(self)
 
-DATASHEET = Efficiencies()
+
+BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)
@@ -216,9 +221,9 @@ def _pairs(tokens: Num, window: Num) -> Num:
 
 
 def pass_cost(
-    work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, past: Num, decode: Num
+    work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, cached_len: Num, decode: Num
 ) -> PassCost:
-    """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``past`` tokens being cached.
+    """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``cached_len`` tokens being cached.
 
     ``decode`` is 1 for a step of running sequences (MLA then works on its latent cache) and 0 for a prompt. A pipeline
     cuts the batch into as many micro-batches as it has stages, if there are so many sequences.
@@ -240,10 +245,10 @@ def pass_cost(
         return component(times * 2.0 * params * rows / s.tp, times * params * element_bytes / s.tp)
 
     # Attention: pairs of queries and keys, and one reading of keys and values
-    end = past + new
-    full = _pairs(end, end) - _pairs(past, past)
+    end = cached_len + new
+    full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
-    pairs = full + w.windowed * (_pairs(end, window) - _pairs(past, window) - full)
+    pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
     seen = end + w.windowed * (minimum(end, window) - end)
     macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
     core = component(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device, Model
-from mlsysim.equations import COUNT, POSITIVE, Domain, check_argument, equation, lookup
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, Domain, check_argument, equation, lookup
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.activations import (
     activation_memory,
@@ -32,7 +32,7 @@ LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
-_COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of("[1, inf)"), Domain.of(POSITIVE)
+_COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of(AT_LEAST_ONE), Domain.of(POSITIVE)
 
 
 @equation(
@@ -567,7 +567,7 @@ def training_memory(
 
     Source: rajbhandari2020zero, korthikanti2022recompute, zhao2023fsdp.
     """
-    m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
+    m, d, r, w = catalog.model(model), catalog.where(device).device, _recipe(recipe), _Widths.of(catalog.model(model))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
     if reshard_after_forward not in (None, True, False):

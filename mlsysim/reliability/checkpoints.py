@@ -6,15 +6,13 @@ it runs again. A checkpoint that is written in the background is complete only `
 """
 
 from mlsysim._numeric import Num, exp, expm1, maximum, minimum, where
-from mlsysim.equations import POSITIVE, equation
-
-_COUNT = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
     "eq-checkpoint-write",
     formula="bytes / min(writers * writer_bandwidth, storage_bandwidth)",
-    domain={"writers": _COUNT, "writer_bandwidth": POSITIVE, "storage_bandwidth": POSITIVE},
+    domain={"writers": AT_LEAST_ONE, "writer_bandwidth": POSITIVE, "storage_bandwidth": POSITIVE},
 )
 def write_time(bytes: Num, writers: Num, writer_bandwidth: Num, storage_bandwidth: Num) -> Num:
     """Time to write a checkpoint, limited by those who write or by what they write to.

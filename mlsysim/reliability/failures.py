@@ -1,15 +1,18 @@
 """How often things fail: from counted failures to rates, from parts to a cluster, and what spare nodes buy."""
 
 from mlsysim._numeric import Num, exp, is_array, log, maximum, minimum, where
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_COUNT = "[1, inf)"
 # Spares beyond this are a second cluster; the sum of eq-spares has one summand for each.
 MAX_SPARES = 256
 _SMALLEST = 1e-300  # its logarithm stands for that of a node that never fails
 
 
-@equation("eq-failure-rate", formula="failures / (parts * duration)", domain={"parts": _COUNT, "duration": POSITIVE})
+@equation(
+    "eq-failure-rate",
+    formula="failures / (parts * duration)",
+    domain={"parts": AT_LEAST_ONE, "duration": POSITIVE},
+)
 def failure_rate(failures: Num, duration: Num, parts: Num = 1.0) -> Num:
     """Failures per part and second, from a count.
 
@@ -69,7 +72,7 @@ def observed_mtbf(duration: Num, failures: Num) -> Num:
 @equation(
     "eq-node-mtbf",
     formula="1 / (devices * device_rate + host_rate)",
-    domain={"devices": _COUNT, "device_rate": POSITIVE},
+    domain={"devices": AT_LEAST_ONE, "device_rate": POSITIVE},
 )
 def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
     """Mean time between failures of a node, which fails when any of its parts does.
@@ -99,7 +102,11 @@ def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
     return 1 / (devices * device_rate + host_rate)
 
 
-@equation("eq-cluster-mtbf", formula="node_mtbf / nodes", domain={"node_mtbf": POSITIVE, "nodes": _COUNT})
+@equation(
+    "eq-cluster-mtbf",
+    formula="node_mtbf / nodes",
+    domain={"node_mtbf": POSITIVE, "nodes": AT_LEAST_ONE},
+)
 def cluster_mtbf(node_mtbf: Num, nodes: Num) -> Num:
     """Mean time between failures of a job that stops when any of its nodes does.
 
@@ -184,7 +191,7 @@ def unavailability(node_mtbf: Num, repair: Num) -> Num:
 @equation(
     "eq-spares",
     formula="binomial_cdf(spares, nodes + spares, unavailability)",
-    domain={"nodes": _COUNT, "spares": f"[0, {MAX_SPARES}]", "unavailability": "[0, 1)"},
+    domain={"nodes": AT_LEAST_ONE, "spares": f"[0, {MAX_SPARES}]", "unavailability": "[0, 1)"},
 )
 def spare_availability(nodes: Num, spares: Num, unavailability: Num) -> Num:
     """Share of the time that a job finds the nodes it needs, when some stand by.

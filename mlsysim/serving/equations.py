@@ -1,9 +1,7 @@
 """What can be said of a simulated server in closed form: chunks, blocks, saturation, overload and quantiles."""
 
 from mlsysim._numeric import Num, maximum, minimum
-from mlsysim.equations import POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
@@ -42,19 +40,20 @@ def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
 
 @equation(
     "eq-prompt-computed",
-    formula="tokens - min(prefix, tokens - 1) // block_tokens * block_tokens",
-    domain={"tokens": AT_LEAST_ONE, "block_tokens": AT_LEAST_ONE},
+    formula="input_len - min(cached_len, input_len - 1) // block_tokens * block_tokens",
+    domain={"input_len": AT_LEAST_ONE, "block_tokens": AT_LEAST_ONE},
+    renamed={"tokens": "input_len", "prefix": "cached_len"},
 )
-def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
+def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -> Num:
     """Tokens of a prompt that a server with a prefix cache still works on.
 
     Formula: p' = p - floor(min(x, p - 1) / B) B.
 
     Parameters
     ----------
-    tokens : float or array, 1
+    input_len : float or array, 1
         Tokens of the prompt, at least 1.
-    prefix : float or array, 1
+    cached_len : float or array, 1
         Leading tokens whose keys and values are cached.
     block_tokens : float or array, 1
         Tokens in a block of cache.
@@ -70,7 +69,7 @@ def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
 
     Source: vllm2025engine, KVCacheManager.get_computed_blocks.
     """
-    return tokens - minimum(prefix, tokens - 1) // block_tokens * block_tokens
+    return input_len - minimum(cached_len, input_len - 1) // block_tokens * block_tokens
 
 
 @equation(
@@ -117,10 +116,11 @@ def activation_reserve(
 
 @equation(
     "eq-saturation-rate",
-    formula="min(running / steps, (budget - running) / prompt) / step_time",
-    domain={"steps": POSITIVE, "prompt": POSITIVE, "step_time": POSITIVE},
+    formula="min(running / steps, (budget - running) / tokens) / step_time",
+    domain={"steps": POSITIVE, "tokens": POSITIVE, "step_time": POSITIVE},
+    renamed={"prompt": "tokens"},
 )
-def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_time: Num) -> Num:
+def saturation_rate(running: Num, steps: Num, budget: Num, tokens: Num, step_time: Num) -> Num:
     """Requests per second that a full server completes: what its sequences finish, or what its prompts' share lets in.
 
     Formula: X = min(d / n, (T - d) / p) / t_step.
@@ -133,7 +133,7 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
         Decode steps n of a request: its output tokens less the first.
     budget : float or array, 1
         Token budget T of a step.
-    prompt : float or array, 1
+    tokens : float or array, 1
         Tokens p of a prompt that are not cached.
     step_time : float or array, s
         Time t_step of the mean step, with those sequences and the prompt tokens that begin beside them.
@@ -144,12 +144,12 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
 
     Assumptions: a steady state in which a new prompt takes each finished request's place; requests are alike; every step is.
 
-    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, prompt=1000.0, step_time=0.5)
+    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, tokens=1000.0, step_time=0.5)
     2.56
 
     Source: agrawal2024sarathi, chunked prefills and stall-free schedules; the batch; the rate is chapter 17's.
     """
-    return minimum(running / steps, (budget - running) / prompt) / step_time
+    return minimum(running / steps, (budget - running) / tokens) / step_time
 
 
 @equation("eq-overload-wait", formula="max(0, rate / capacity - 1) * time", domain={"capacity": POSITIVE})

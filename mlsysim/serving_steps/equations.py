@@ -46,15 +46,19 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
     return (heads / tp + 2 * maximum(1.0, kv_heads / tp)) * head_dim
 
 
-@equation("eq-chunk-pairs", formula="new * past + new * (new + 1) / 2")
-def chunk_pairs(new: Num, past: Num) -> Num:
+@equation(
+    "eq-chunk-pairs",
+    formula="new * cached_len + new * (new + 1) / 2",
+    renamed={"past": "cached_len"},
+)
+def chunk_pairs(new: Num, cached_len: Num) -> Num:
     """Query-key pairs of a chunk of a prompt: each new token meets what is cached, and what precedes it in the chunk.
 
     Formula: p = s s_past + s (s + 1) / 2.
 
     Parameters
     ----------
-    new, past : float or array, 1
+    new, cached_len : float or array, 1
         Tokens of the chunk, and tokens of its sequence whose keys and values are cached.
 
     Returns
@@ -68,7 +72,7 @@ def chunk_pairs(new: Num, past: Num) -> Num:
 
     Source: agrawal2024sarathi, chunked prefills; the count is derived in the chapter.
     """
-    return new * past + new * (new + 1) / 2
+    return new * cached_len + new * (new + 1) / 2
 
 
 @equation(

@@ -1,9 +1,8 @@
 """The closed forms of a layer of experts: how full its products are, what they cost, and what the messages cost."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
-AT_LEAST_ONE = "[1, inf)"
 _SHARE_OF_RATES = {"compute_share": FRACTION, "memory_share": FRACTION}
 
 

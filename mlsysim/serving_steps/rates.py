@@ -1,4 +1,4 @@
-"""What the kernels of a device sustain: measured shares of its rates, and their start."""
+"""What the kernels of a device sustain: measured shares of its printed rates, and their start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -26,7 +26,7 @@ class Rate(Listed):
     compute: Num = 1.0
     memory: float = 1.0
     start: float = 0.0
-    origin: str = "the datasheet"
+    origin: str = "the printed rate"
     rows: int = 0  # of the table that it was fitted to
     error: float | None = None  # mean size of the relative error on them
 
@@ -43,7 +43,7 @@ class Rates(Listed):
     grouped_products: Rate = Rate()  # of experts; shares measured with 8-bit products
 
 
-DATASHEET = Rates()
+PRINTED = Rates()  # every kernel at the printed rates, without a start
 
 
 @cache

@@ -4,9 +4,7 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import COUNT, POSITIVE, equation
-
-_COUNT = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation
 
 
 @equation(
@@ -140,7 +138,7 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
     "eq-pipelined-step",
     formula="micro_batches * stage + (pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / virtual_stages * stage "
     "+ gradients + optimizer",
-    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": _COUNT},
+    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def pipelined_step(
     stage: Num, micro_batches: Num, pp: Num = 1, virtual_stages: Num = 1, gradients: Num = 0.0, optimizer: Num = 0.0
@@ -214,7 +212,11 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
     return maximum(compute, communication) + (1 - overlap) * minimum(compute, communication) + bubble
 
 
-@equation("eq-straggler", formula="mean * (1 + variation * sqrt(2 * log(devices)))", domain={"devices": _COUNT})
+@equation(
+    "eq-straggler",
+    formula="mean * (1 + variation * sqrt(2 * log(devices)))",
+    domain={"devices": AT_LEAST_ONE},
+)
 def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
     """How long a synchronous step takes at most, on average, when every device takes a random time: the slowest is waited for.
 
@@ -248,7 +250,7 @@ def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
 @equation(
     "eq-mfu",
     formula="model_flops / (devices * peak_flops * time)",
-    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
+    domain={"time": POSITIVE, "devices": AT_LEAST_ONE, "peak_flops": POSITIVE},
 )
 def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
     """Model FLOP/s utilisation: the arithmetic that the model needs, over what the devices could do in that time.
@@ -283,7 +285,7 @@ def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
 @equation(
     "eq-hfu",
     formula="(model_flops + repeated_flops) / (devices * peak_flops * time)",
-    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
+    domain={"time": POSITIVE, "devices": AT_LEAST_ONE, "peak_flops": POSITIVE},
 )
 def hfu(model_flops: Num, repeated_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
     """Hardware FLOP/s utilisation: MFU with the repeated forward passes counted as well.
@@ -347,7 +349,9 @@ def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
 
 
 @equation(
-    "eq-run-time", formula="flops / (devices * achieved_flops)", domain={"devices": _COUNT, "achieved_flops": POSITIVE}
+    "eq-run-time",
+    formula="flops / (devices * achieved_flops)",
+    domain={"devices": AT_LEAST_ONE, "achieved_flops": POSITIVE},
 )
 def run_time(flops: Num, devices: Num, achieved_flops: Num) -> Num:
     """Time of a run from its total arithmetic and the rate that each device achieves.

@@ -4,6 +4,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mlsysim._numeric import Num
+from mlsysim._renamed import renamed
+from mlsysim.efficiencies import own
 from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
 from mlsysim.tables import table
 
@@ -11,16 +13,17 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 
+@renamed(cp_node_step="ring_node_step", cp_network_step="ring_network_step")
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
+    """How far software stays behind the printed rates. Fractions are of a peak or of a link.
 
-    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
-    gathered weights behind the arithmetic of their layer.
+    The defaults are the bound: printed rates, no traffic but that of the products, no overhead, and nothing hidden except
+    gathered weights behind the arithmetic of their layer. Others without a name are called ``own``.
     """
 
     name: str = "bound"
-    source: str = "every resource at its datasheet rate"
+    source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
     attention: Num = 1.0  # of the 16-bit peak
@@ -32,13 +35,16 @@ class Efficiencies:
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
-    cp_node_step: Num = 0.0  # s of each of its steps, or of a gathering of weights, between devices of one domain
-    cp_network_step: Num = 0.0  # s of each of these steps over the network
+    ring_node_step: Num = 0.0  # s of a step of a ring, of context or of gathered weights, between devices of one domain
+    ring_network_step: Num = 0.0  # s of such a step over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 
+    def __post_init__(self) -> None:
+        own(self)
 
-DATASHEET = Efficiencies()
+
+BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)

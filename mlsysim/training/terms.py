@@ -141,7 +141,7 @@ def _context_parallel(
     others = maximum(1.0, p.cp - 1.0)
     gather = where(p.cp_gather > 0, where(p.cp > 1, 1.0, 0.0), 0.0)
     ring = where(p.cp > 1, 1.0 - gather, 0.0)
-    start = e.cp_start + where(links.place.leaves["cp"], e.cp_network_step, e.cp_node_step)
+    start = e.cp_start + where(links.place.leaves["cp"], e.ring_network_step, e.ring_node_step)
     waits: list[Num] = []
     hidden: list[Num] = []
     # Backward the blocks go round again, and their gradients with them.
@@ -158,7 +158,7 @@ def _context_parallel(
         )
         waits.append((p.cp - 1.0) * left)
         hidden.append((p.cp - 1.0) * (hop - left))
-    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.cp_node_step, e.cp_network_step)
+    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.ring_node_step, e.ring_network_step)
     gathering = call(
         "CP gathering",
         collectives.ring_all_gather,
@@ -295,7 +295,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         bytes=ELEMENT_BYTES * w.dense_params / p.tp,
         ranks=shards,
         bandwidth=shard_link,
-        latency=collectives.ring_latency(shards, near, e.cp_node_step, e.cp_network_step),
+        latency=collectives.ring_latency(shards, near, e.ring_node_step, e.ring_network_step),
     ) + call(
         "gathering experts",
         collectives.ring_all_gather,
@@ -304,7 +304,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         bandwidth=expert_link,
         latency=where(
             w.expert_params > 0,
-            collectives.ring_latency(expert_shards, minimum(apart, expert_shards), e.cp_node_step, e.cp_network_step),
+            collectives.ring_latency(
+                expert_shards, minimum(apart, expert_shards), e.ring_node_step, e.ring_network_step
+            ),
             0.0,
         ),
     )

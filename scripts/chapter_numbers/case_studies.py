@@ -34,7 +34,7 @@ def _raw() -> float:
     """The 100M step on four A100 with every operation a kernel of its own, in s."""
     device = case_runs.GENERATIONS["a100"]
     return hlo.estimate(
-        case_runs.program("llama3-100m"), device, fuse=False, network=case_runs.all_to_all(device)
+        case_runs.program("llama3-100m"), device, fusion="off", network=case_runs.all_to_all(device)
     ).total_s
 
 

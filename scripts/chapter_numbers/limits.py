@@ -90,7 +90,7 @@ def _cost() -> dict[str, Any]:
 
 
 def _brackets() -> dict[str, Any]:
-    fused, raw = brackets(), brackets(False)
+    fused, raw = brackets(), brackets("off")
     undecided = next(b for b in fused if b.verdict == "undecided")
     middle = [(b.low + b.high) / 2 / b.measured.value - 1 for b in fused]
     ratio = [b.high / b.low for b in fused]

@@ -20,7 +20,7 @@ def _context() -> dict[str, str]:
             catalog.cluster(node, max(1, cp // node.devices)),
             global_batch=1,
             seq=seq,
-            efficiencies=validation.datasheet_efficiencies(node.device),
+            efficiencies="datasheet",
         )
         return {term.name: term for term in step.explain().terms}
 

@@ -55,21 +55,24 @@ def _read(d: Deployment, batch: int, hit: float | None = None) -> float:
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 7."""
 
-    eight, seventy = deploy("Llama-3.1-8B", "H100"), deploy("Llama-3.1-70B", "H100", tp=8)
+    eight, seventy = (
+        deploy("Llama-3.1-8B", "H100", efficiencies="bound"),
+        deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound"),
+    )
     context = 1000
     alone, together = (decode_step(eight, context=context, batch=b) for b in (1, 64))
     empty = [decode_step(eight, context=1, batch=b).time for b in (1, 64)]
 
     row = validation.measurement("gpt-fast-llama2-7b-bf16")
     measured = 1 / row.value
-    calibrated = validation.calibrated("A100-80GB")
+    calibrated = inference.efficiencies_of("A100-80GB")
     runs = {
         name: inference.generate(
             deploy("Llama-2-7B", "A100-80GB", efficiencies=e), input_len=5, output_len=200
         ).e2e_per_token
-        for name, e in (("bound", inference.DATASHEET), ("ours", calibrated))
+        for name, e in (("bound", inference.BOUND), ("ours", calibrated))
     }
-    seven = decode_step(deploy("Llama-2-7B", "A100-80GB"), context=105)
+    seven = decode_step(deploy("Llama-2-7B", "A100-80GB", efficiencies="bound"), context=105)
     read = seven.cost.device_bytes
     bandwidth = seven.deployment.machine.memory_bandwidth
 
@@ -96,9 +99,12 @@ def numbers() -> dict[str, Any]:
     caches = {"gqa": memory.kv_cache(80, 16, 8192, 8, 128), "mha": memory.kv_cache(80, 16, 8192, 64, 128)}
     step = decode_step(seventy, context=8192, batch=16).time
     wrong = step + (caches["mha"] - caches["gqa"]) / 8 / seventy.machine.memory_bandwidth
-    mixtral, deepseek = deploy("Mixtral-8x7B", "H200"), deploy("DeepSeek-V3", "H200", precision="fp8")
-    tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies=validation.calibrated("H100")), context=2048)
-    fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8"), context=1)
+    mixtral, deepseek = (
+        deploy("Mixtral-8x7B", "H200", efficiencies="bound"),
+        deploy("DeepSeek-V3", "H200", precision="fp8", efficiencies="bound"),
+    )
+    tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="calibrated"), context=2048)
+    fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8", efficiencies="bound"), context=1)
     claim = validation.measurement("harvard-70b-itl")
     fit, honest = shipped_fit("inference"), leave_one_out.honest("inference")
     return {

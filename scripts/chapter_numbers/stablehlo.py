@@ -75,7 +75,7 @@ def numbers() -> dict[str, Any]:
     theirs: dict[str, Estimate] = {}
     for key, name in _STEPS.items():
         raw = hlo.sample(f"{name}.spmd")
-        apart[key], fused[key] = (hlo.estimate(raw, device, fuse=fuse) for fuse in (False, True))
+        apart[key], fused[key] = (hlo.estimate(raw, device, fusion=fusion) for fusion in ("off", "on"))
         joined[key] = hlo.estimate(raw, device, join=True)
         theirs[key] = hlo.estimate(hlo.sample(f"{name}.{_OPTIMISED}"), device)
     llama = ("dp8", "fsdp8", "tp4")

@@ -7,7 +7,7 @@ from chapter_numbers import whole_share as _share
 from mlsysim import catalog, kernels, serving_steps, units, validation
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
-    DATASHEET,
+    PRINTED,
     Batch,
     Rates,
     Rungs,
@@ -24,10 +24,10 @@ def _ms(value: float, digits: int = 3) -> str:
 
 
 def _alone(
-    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | None = None
+    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | str = "datasheet"
 ) -> tuple[StepModel, Batch]:
     m = step_model(deploy(run.model, "H100", tp=run.tp), rungs or Rungs(), known)
-    return m, Batch(decodes=1.0, context=run.prompt_tokens + run.output_tokens / 2)
+    return m, Batch(decodes=1.0, context=run.input_len + run.output_len / 2)
 
 
 def _vidur(device: str) -> float:
@@ -85,7 +85,7 @@ def _valley(runs: list[validation.ServingRun]) -> dict[str, str]:
     """Time per layer that fits the runs best for a share of the bandwidth, as in the figure of the notebook."""
     lean = []
     for run in runs:
-        m, b = _alone(run, Rungs(overhead="none"), DATASHEET)
+        m, b = _alone(run, Rungs(overhead="none"), PRINTED)
         t = m.terms(b)
         lean.append((t.time - t.messages, t.messages, m.model.layers, run.mean("itl"), run))
 
@@ -119,7 +119,7 @@ def numbers() -> dict[str, Any]:
     for run in runs:
         ours, b = _alone(run)
         errors.append(ours.time(b) / run.mean("itl") - 1)
-        bound, b = _alone(run, known=DATASHEET)
+        bound, b = _alone(run, known=PRINTED)
         bounds.append(bound.time(b) / run.mean("itl") - 1)
     chat = validation.serving_run("llama-2-7b-tp1-chat")
     ours, b = _alone(chat)

@@ -465,7 +465,7 @@ def test_a_file_is_kept_whole_and_not_parsed_again(tmp_path: Path, monkeypatch: 
     "options",
     [
         {"split": "linear"},
-        {"fuse": False},
+        {"fusion": "off"},
         {"network": hlo.Links(1e9)},
         {"efficiency": 0.5},
         {"run_as": {"bf16": "fp8"}},

@@ -82,10 +82,10 @@ def test_grouped_queries_and_tied_embeddings_are_in_the_formula_too() -> None:
     shape = replace(catalog.model("Llama-3.2-1B"), layers=2)
     assert shape.tied_embeddings and shape.kv_heads < shape.heads
     want = 512 * flops.training_flops_per_token(shape, 512, causal=False).model_flops
-    whole = products(lowered("Llama-3.2-1B", "dp", 1, sequence=512, layers=2))
+    whole = products(lowered("Llama-3.2-1B", "dp", 1, seq=512, layers=2))
     assert whole == pytest.approx(want, rel=1e-12)
-    assert products(lowered("Llama-3.2-1B", "tp", 4, sequence=512, layers=2)) == pytest.approx(want / 4, rel=1e-12)
-    assert products(lowered("Llama-3.2-1B", "dp", 4, 2, sequence=512, layers=2)) == pytest.approx(2 * want, rel=1e-12)
+    assert products(lowered("Llama-3.2-1B", "tp", 4, seq=512, layers=2)) == pytest.approx(want / 4, rel=1e-12)
+    assert products(lowered("Llama-3.2-1B", "dp", 4, 2, seq=512, layers=2)) == pytest.approx(2 * want, rel=1e-12)
 
 
 @pytest.mark.slow

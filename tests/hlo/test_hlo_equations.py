@@ -104,7 +104,7 @@ def chain(length: int, readers: int = 1) -> Program:
 def test_a_fused_chain_moves_its_ends(length: int, readers: int) -> None:
     """Fused by the library it reads one array and writes one; by the equation, value by value, the same."""
     program = chain(length, readers)
-    apart, fused = (hlo.estimate(program, "H100", fuse=f) for f in (False, True))
+    apart, fused = (hlo.estimate(program, "H100", fusion=f) for f in ("off", "on"))
     assert fused.bytes == 2 * 4000
     moved = apart.bytes
     for op in program.functions["main"].ops[:-1]:

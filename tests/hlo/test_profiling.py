@@ -252,7 +252,7 @@ def test_a_whole_estimate_is_the_sum_of_its_regions() -> None:
     path = DATA / "mlp_train_dp8.spmd.mlir"
     with ProfilingEstimator(path, effort=QUICK) as estimator:
         found = hlo.estimate(path, "H100", split="linear", estimator=estimator)
-        again = hlo.estimate(path, "H100", split="linear", fuse=False, estimator=estimator)
+        again = hlo.estimate(path, "H100", split="linear", fusion="off", estimator=estimator)
     assert found.pricing.estimator == "profile" and found.pricing.regions == 8
     assert found.compute_s == pytest.approx(sum(m.quartiles[1] for m in estimator.measured.values()))
     assert again.compute_s == found.compute_s  # the compiler fuses for itself: our own fusion does not matter

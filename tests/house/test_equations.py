@@ -187,12 +187,12 @@ def flat(value: Any) -> dict[str, Any]:
 def step_of(tp: Any, dp: Any, pp: Any, micro_batch: Any, global_batch: Any, seq: Any) -> Any:
     plan = parallelism.Plan(tp=tp, dp=dp, pp=pp, micro_batch=micro_batch)
     return training.training_step(
-        "Llama-3.1-8B", plan, "H100", global_batch=global_batch, seq=seq, inter_bandwidth=50e9
+        "Llama-3.1-8B", plan, "H100", global_batch=global_batch, seq=seq, inter_bandwidth=50e9, efficiencies="bound"
     )  # fmt: skip
 
 
 def answer_of(input_len: Any, output_len: Any, batch: Any, cached_len: Any) -> Any:
-    served = inference.deploy("Llama-3.1-8B", "H100")
+    served = inference.deploy("Llama-3.1-8B", "H100", efficiencies="bound")
     return inference.generate(served, input_len=input_len, output_len=output_len, batch=batch, cached_len=cached_len)
 
 

@@ -22,7 +22,7 @@ from mlsysim.serving_steps.expert_layer import (
     expert_messages,
     expert_work,
 )
-from mlsysim.serving_steps.rates import DATASHEET
+from mlsysim.serving_steps.rates import PRINTED
 from mlsysim.serving_steps.rungs import Rungs
 from mlsysim.validation.measured.collective_checks import measured_collective
 
@@ -145,15 +145,15 @@ def test_two_batches_in_turn_are_what_the_serving_solver_does() -> None:
         ("DeepSeek-V3", 2, 8, 16),
     ],
 )
-def test_the_layer_at_datasheet_rates_is_that_of_the_serving_solver(name: str, tp: int, dp: int, ep: int) -> None:
+def test_the_layer_at_printed_rates_is_that_of_the_serving_solver(name: str, tp: int, dp: int, ep: int) -> None:
     """A second derivation: the same work, the same reading and the same messages as a whole pass, per layer."""
-    d = deploy(name, "H800", tp=tp, dp=dp, ep=ep, precision="bf16", inter_bandwidth=NETWORK)
+    d = deploy(name, "H800", tp=tp, dp=dp, ep=ep, precision="bf16", inter_bandwidth=NETWORK, efficiencies="bound")
     layers = d.model.n_moe_layers
     for mode, cost in (
         ("low-latency", decode_step(d, batch=32 * dp, context=100).cost),
         ("normal", prefill(d, batch=dp, input_len=32).cost),
     ):
-        layer = expert_layer(d, tokens=32, mode=mode, rates=DATASHEET, tile=0.0, link=1.0)
+        layer = expert_layer(d, tokens=32, mode=mode, rates=PRINTED, tile=0.0, link=1.0)
         assert layer.work.flops * layers == pytest.approx(cost.components["experts"].flops)
         read = layer.work.hit * layer.work.params * layer.work.weight_bytes
         assert read * layers == pytest.approx(cost.components["experts"].bytes)

@@ -234,7 +234,18 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_the_command_measures_this_machine(tmp_path: Path) -> None:
     path = tmp_path / "me.json"
-    command = [sys.executable, "-m", "mlsysim.cli", "bench-device", "--quick", "--on", "cpu", "-o", str(path), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlsysim.cli",
+        "bench-device",
+        "--quick",
+        "--platform",
+        "cpu",
+        "-o",
+        str(path),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     p = load_profile(path)
@@ -248,5 +259,5 @@ def test_the_command_measures_this_machine(tmp_path: Path) -> None:
 
 
 def test_the_command_refuses_threads_that_do_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench-device", "--on", "cpu", "--threads", "100000", "-o", str(tmp_path / "x.json")]) == 2
+    assert main(["bench-device", "--platform", "cpu", "--threads", "100000", "-o", str(tmp_path / "x.json")]) == 2
     assert "the processors of this machine" in capsys.readouterr().err

@@ -714,7 +714,7 @@ def _replica(g: Inputs) -> capacity.Replica:
         lambda n: _step(g, n),
         g["slots"],
         prefill_time=g["prefill_time"],
-        output=g["output"],
+        output_len=g["output"],
         prompt_variation=g["variation"],
     )
 
@@ -776,7 +776,7 @@ replica = capacity.replica(
     lambda batch: (g["weights"] + batch * g["cache"]) / g["bandwidth"],
     g["slots"],
     prefill_time=g["prefill_time"],
-    output=g["output"],
+    output_len=g["output"],
     prompt_variation=g["variation"],
 )
 answer = capacity.replicas_needed(replica, g["rate"], ttft=g["ttft"], quantile=0.99).replicas""",

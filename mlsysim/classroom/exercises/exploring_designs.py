@@ -34,7 +34,7 @@ OBJECTIVES: tuple[tuple[str, str], ...] = (
 def _searched(model: str, nodes: int, global_batch: int, seq: int) -> Any:
     from mlsysim.explore import plan
 
-    return plan(model, catalog.cluster("DGX-H100", nodes), global_batch=global_batch, seq=seq)
+    return plan(model, catalog.cluster("DGX-H100", nodes), global_batch=global_batch, seq=seq, efficiencies="bound")
 
 
 def _job(g: Inputs) -> tuple[str, int, int, int]:
@@ -53,7 +53,8 @@ _JOB = {
 }
 _SEARCH_CODE = """\
 cluster = catalog.cluster("DGX-H100", int(g["nodes"]))
-search = explore.plan(g["model"], cluster, global_batch=int(g["global_batch"]), seq=int(g["seq"]))"""
+job = {"global_batch": int(g["global_batch"]), "seq": int(g["seq"])}
+search = explore.plan(g["model"], cluster, **job, efficiencies="bound")"""
 
 
 # 13.1 the front
@@ -71,7 +72,7 @@ _E1 = Exercise(
     objective=_SWEEP,
     points=2,
     prompt="`explore.plan` sweeps every plan for {model} on {nodes} DGX-H100 nodes with {global_batch} sequences of {seq} "
-    "tokens per step, at datasheet rates and with its default choices. Of the plans that fit, how much memory does the "
+    'tokens per step, at printed rates (`efficiencies="bound"`) and with its default choices. Of the plans that fit, how much memory does the '
     "plan need that needs **least** and is still on the front of time and memory (in bytes, or text like '30 GB')?",
     unit="byte",
     options=_JOB,
@@ -120,7 +121,7 @@ _E2 = Exercise(
     points=2,
     prompt="Somebody trains {model} on {nodes} DGX-H100 nodes ({global_batch} sequences of {seq} tokens per step) with TP "
     "{tp}, data parallelism over the rest, `zero1`, full recomputation and micro-batches of one. Search all plans with "
-    "`explore.plan` at datasheet rates. By how much is a step of theirs longer than that of the best plan that fits, as a "
+    '`explore.plan` at printed rates (`efficiencies="bound"`). By how much is a step of theirs longer than that of the best plan that fits, as a '
     "share of the best (a fraction, or text like '25 %')?",
     unit="1",
     options=_JOB | {"tp": Options((8, 4), "1", "tensor-parallel degree")},
@@ -153,7 +154,7 @@ place, answer = search.rank(plan)""",
 
 @cache
 def _timed(model: str, tp: int, dp: int, bandwidth: float) -> float:
-    job: Any = {"global_batch": 8 * dp, "seq": 4096, "inter_bandwidth": bandwidth}
+    job: Any = {"global_batch": 8 * dp, "seq": 4096, "inter_bandwidth": bandwidth, "efficiencies": "bound"}
     return float(training.training_step(model, Plan(tp=tp, dp=dp), "H100", **job).time)
 
 
@@ -183,7 +184,7 @@ _E3 = Exercise(
     objective=_BACK,
     points=2,
     prompt="{model} trains with TP {tp} and DP {dp} on H100s in nodes of eight (`zero1`, 4,096 tokens per sequence, eight "
-    "sequences per replica and step, micro-batches of one, `training_step` at datasheet rates). Which network bandwidth per "
+    'sequences per replica and step, micro-batches of one, `training_step` with `efficiencies="bound"`). Which network bandwidth per '
     "device, one way, makes a step {longer} longer than with a network that never binds (take 1e15 byte/s for that; in "
     "byte/s, or text like '40 GB/s')?",
     unit="byte/s",
@@ -216,7 +217,7 @@ plan = parallelism.Plan(tp=int(g["tp"]), dp=int(g["dp"]))
 
 def step(bandwidth):
     job = {"global_batch": int(8 * g["dp"]), "seq": 4096, "inter_bandwidth": bandwidth}
-    return training.training_step(g["model"], plan, "H100", **job).time
+    return training.training_step(g["model"], plan, "H100", **job, efficiencies="bound").time
 
 
 answer = explore.solve_for(step, (1 + g["longer"]) * step(1e15), 1e8, 1e15)""",
@@ -246,7 +247,7 @@ _E4 = Exercise(
     title="Where does the bound change?",
     objective=_BACK,
     points=1,
-    prompt="A batch of tokens is multiplied with a weight matrix of {k} x {n} in bf16 on an {device} at datasheet rates; "
+    prompt="A batch of tokens is multiplied with a weight matrix of {k} x {n} in bf16 on an {device} at printed rates; "
     "input, weights and output are moved once. From how many tokens on is the product compute-bound (a number, fractions "
     "allowed)?",
     unit="1",
@@ -487,7 +488,7 @@ _E9 = Exercise(
     objective=_RANGE,
     points=2,
     prompt="`explore.plan` searches the plans for {model} on {nodes} DGX-H100 nodes with {global_batch} sequences of {seq} "
-    "tokens per step, at datasheet rates. How many plans that fit take at most {share} longer than the best one (count "
+    'tokens per step, at printed rates (`efficiencies="bound"`). How many plans that fit take at most {share} longer than the best one (count '
     "the best one too)?",
     unit="1",
     options=_JOB

@@ -295,7 +295,7 @@ _E5 = Exercise(
     mistakes=(
         Mistake(
             "datasheet",
-            "You took the datasheet's rates. Kernels sustain shares of them, and not the same share of both.",
+            "You took the printed rates. Kernels sustain shares of them, and not the same share of both.",
             (lambda g: _rows(g, compute=1.0, memory=1.0),),
         ),
         Mistake(
@@ -310,7 +310,7 @@ _E5 = Exercise(
         ),
         Mistake(
             "peak-share-alone",
-            "You reduced the peak and let memory run at its datasheet rate.",
+            "You reduced the peak and let memory run at its printed rate.",
             (lambda g: _rows(g, memory=1.0),),
         ),
     ),

@@ -85,11 +85,6 @@ def program_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--platform", choices=("cpu", "gpu", "tpu"), help="of profile: what JAX runs on (default: cpu)")
 
 
-def fused(args: argparse.Namespace) -> bool | None:
-    """Whether to fuse operations, as ``hlo.estimate`` takes it."""
-    return None if args.fusion == "auto" else bool(args.fusion == "on")
-
-
 def custom_calls(args: argparse.Namespace) -> dict[str, "CallPrice"]:
     """Prices of custom calls by target, as ``hlo.estimate`` takes them."""
     found: dict[str, CallPrice] = {}

@@ -18,7 +18,7 @@ def _export(args: argparse.Namespace) -> None:
     from mlsysim import hlo
     from mlsysim.hlo.export import Recipe, export
 
-    names = ("model", "parallelism", "devices", "batch", "sequence", "layers", "dtype", "stage", "scan", "embedding")
+    names = ("model", "parallelism", "devices", "batch", "seq", "layers", "dtype", "stage", "scan", "embedding")
     given = {name: getattr(args, name) for name in (*names, "recompute", "image", "image_layout")}
     recipe = Recipe(**given, **({"widths": args.widths} if args.widths else {}))
     text = export(recipe)
@@ -45,7 +45,7 @@ def add(verbs: Commands) -> None:
     p.add_argument("--parallelism", default="dp", help="dp, fsdp or tp (default: dp)")
     p.add_argument("--devices", default=1, type=int, help="devices that share the step (default: 1)")
     p.add_argument("--batch", default=1, type=int, help="samples per device; with tp, of all together (default: 1)")
-    p.add_argument("--sequence", default=4096, type=int, help="tokens of a sample of a transformer (default: 4096)")
+    p.add_argument("--seq", default=4096, type=int, help="tokens of a sample of a transformer (default: 4096)")
     p.add_argument(
         "--layers",
         default=0,
@@ -69,4 +69,5 @@ def add(verbs: Commands) -> None:
         "--form", default="mlir", choices=("mlir", "json"), help="StableHLO text, or the form that needs no jaxlib"
     )
     p.add_argument("-o", "--output", metavar="FILE", help="where to write (default: print)")
+    p.was(sequence="seq")
     p.set_defaults(run=_export)

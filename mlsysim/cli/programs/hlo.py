@@ -7,7 +7,7 @@ from mlsysim import network
 from mlsysim.catalog import Device
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
 from mlsysim.cli.programs import exporting, tracing
-from mlsysim.cli.programs.estimators import custom_calls, fused, pick_estimator, program_options
+from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
 from mlsysim.cli.solving.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
 from mlsysim.errors import InputError
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
@@ -27,10 +27,6 @@ def _network(args: argparse.Namespace, device: Device) -> Any:
         if rates is None and not waits[0].si:
             return None
         return hlo.Links(rates[0].si if rates else device.scale_up_bandwidth, waits[0].si)
-    if rates is None:
-        raise InputError(
-            "hlo estimate: --topology needs --bandwidth, of one link and one way, one for each dimension or one for all"
-        )
     given = {name: getattr(args, name) for name in ("splits", "active_chunks", "optimization", "congestion", "compat")}
     options = {name: value for name, value in given.items() if value is not None}
     if args.compat:  # its default, and its GB/s of a link
@@ -38,10 +34,15 @@ def _network(args: argparse.Namespace, device: Device) -> Any:
         options["endpoint_delay"] = ENDPOINT_DELAY_NS / 1e9
     if args.endpoint_delay is not None:
         options["endpoint_delay"] = args.endpoint_delay.si
-    if args.local_mem_bandwidth is not None:
-        options["memory_bandwidth"] = args.local_mem_bandwidth.si
+    if args.memory_bandwidth is not None:
+        options["memory_bandwidth"] = args.memory_bandwidth.si
+    options |= {"latency": [t.si for t in waits], "algorithm": args.algorithm}
+    if rates is None:
+        from mlsysim.hlo.fabric import on_device
+
+        return on_device(args.topology, device, **options)
     bandwidth = [b.number * GB if args.compat else b.si for b in rates]
-    return hlo.Fabric(args.topology, bandwidth, [t.si for t in waits], args.algorithm, **options)
+    return hlo.Fabric(args.topology, bandwidth, **options)
 
 
 def _estimate(args: argparse.Namespace) -> None:
@@ -52,7 +53,7 @@ def _estimate(args: argparse.Namespace) -> None:
         args.file,
         device,
         split=args.split,
-        fuse=fused(args),
+        fusion=args.fusion,
         network=_network(args, device),
         estimator=pick_estimator(args, device),
         cache=args.cache,
@@ -90,10 +91,14 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--bandwidth",
         type=listed("GB/s"),
-        help="per device and one way (default: scale-up); with --topology of a link, per dimension with commas",
+        help='per device and one way, or with --topology of a link, per dimension with commas: "50 GB/s", "400 Gbit/s"; a bare 50 is '
+        "50 GB/s (default: the device's scale-up bandwidth, which the links of a rank share)",
     )
     p.add_argument(
-        "--latency", default="0", type=listed("ns"), help="per step, or of a link with --topology (default: 0)"
+        "--latency",
+        default="0",
+        type=listed("ns"),
+        help='per step, or of a link with --topology: "5 us"; a bare 500 is 500 ns (default: 0)',
     )
     topology_options(p)
     p.add_argument(

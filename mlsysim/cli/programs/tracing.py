@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
-from mlsysim.cli.programs.estimators import custom_calls, fused, pick_estimator, program_options
+from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
 from mlsysim.hlo.chakra.steps import MAX_STEPS, ROUNDINGS
 
 
@@ -15,10 +15,10 @@ def _trace(args: argparse.Namespace) -> None:
         args.file,
         device,
         split=args.split,
-        fuse=fused(args),
+        fusion=args.fusion,
         estimator=pick_estimator(args, device),
         rounding=args.rounding,
-        most=args.max_nodes,
+        max_nodes=args.max_nodes,
         join=args.join,
         custom_calls=custom_calls(args),
     )

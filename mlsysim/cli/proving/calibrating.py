@@ -35,7 +35,7 @@ def _measured(args: argparse.Namespace) -> list[calibration.Request]:
             if record.rejected:
                 raise InputError(f"{file}: a measured request that the simulated server refuses: {record.rejected}")
             predicted = {"ttft_s": float(record.ttft_s or 0), "e2e_s": float(record.e2e_s or 0)}
-            found.append(calibration.Request(request.prompt_tokens, request.output_tokens, measured, predicted))
+            found.append(calibration.Request(request.input_len, request.output_len, measured, predicted))
     return found
 
 
@@ -49,7 +49,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     )
     check_writable(args.output, "--output")
     requests = _measured(args)
-    fitted = calibration.fit(requests, subject, slopes=not args.constant_only)
+    fitted = calibration.fit(requests, subject, slopes=args.slopes)
     fitted.save(args.output)
     if args.json:
         print_json({"file": args.output, **fitted.to_dict()})
@@ -78,7 +78,7 @@ def _bench(args: argparse.Namespace) -> None:
         print(f"measuring {text} ...", file=sys.stderr)
 
     check_writable(args.output, "--output")  # before a minute of measuring
-    on_gpu = args.on == "gpu" or (args.on == "auto" and microbench_gpu.available())
+    on_gpu = args.platform == "gpu" or (args.platform == "auto" and microbench_gpu.available())
     try:
         profile = (
             microbench_gpu.measure(args.quick, say) if on_gpu else microbench.measure(args.threads, args.quick, say)
@@ -113,11 +113,11 @@ def add(commands: Commands) -> None:
         parents=[device_options()],
         help="fit what a measured trace of a server adds to its simulation (Tier 1)",
         epilog="Several files are several runs of one server. JSON: file, subject (model, device, tp, engine, "
-        "engine_version), requests, prompt_tokens and output_tokens (ranges), metrics (ttft_s, e2e_s), each with "
+        "engine_version), requests, input_len and output_len (ranges), metrics (ttft_s, e2e_s), each with "
         "per_output, per_prompt (s/token), constant (s), tier0_error, training_error, validation_error (mean absolute "
         "relative errors), spread (s).",
     )
-    p.add_argument("--trace", required=True, nargs="+", metavar="MEASURED.csv", help="arrival_s, prompt_tokens, output_tokens[, prefix_tokens], ttft_s, e2e_s; at least 100 requests in all")  # fmt: skip
+    p.add_argument("--trace", required=True, nargs="+", metavar="MEASURED.csv", help="arrival_s, input_len, output_len[, cached_len], ttft_s, e2e_s; at least 100 requests in all")  # fmt: skip
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks (default: 1)")
@@ -131,9 +131,15 @@ def add(commands: Commands) -> None:
         "--prefix-caching",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="use the column prefix_tokens, and find a preempted request's own blocks again",
+        help="use the column cached_len, and find a preempted request's own blocks again",
     )
-    p.add_argument("--constant-only", action="store_true", help="fit the constant and no slopes")
+    p.add_argument(
+        "--slopes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="fit slopes over the lengths too (default), or the constant alone",
+    )
+    p.was(constant_only="no-slopes")
     p.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the coefficients go")
     p.set_defaults(run=_calibrate)
 
@@ -148,6 +154,7 @@ def add(commands: Commands) -> None:
     b.add_argument("--quick", action="store_true", help="seconds instead of a minute or two")
     b.add_argument("--threads", type=int, default=1, help="of the processor (default: 1)")
     b.add_argument(
-        "--on", choices=("auto", "cpu", "gpu"), default="auto", help="what to measure (default: a GPU if any)"
+        "--platform", choices=("auto", "cpu", "gpu"), default="auto", help="what to measure (default: a GPU if any)"
     )
+    b.was(on="platform")
     b.set_defaults(run=_bench)

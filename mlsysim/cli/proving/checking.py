@@ -67,7 +67,9 @@ def add(commands: Commands) -> None:
         "--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header, or all)"
     )
     p.add_argument(
+        "--efficiencies",
         "--mode",
+        dest="mode",
         choices=("datasheet", "calibrated"),
         default="calibrated",
         help="datasheet: sourced figures only; calibrated: with the fitted constants (default)",

@@ -6,8 +6,15 @@ from dataclasses import fields
 from typing import Any
 
 from mlsysim import catalog, units
-from mlsysim.cli.arguments import Commands, json_option, pick_model, print_json, quantity
-from mlsysim.cli.solving.training import MODES, pick_efficiencies
+from mlsysim.cli.arguments import (
+    Commands,
+    efficiencies_option,
+    json_option,
+    pick_efficiencies,
+    pick_model,
+    print_json,
+    quantity,
+)
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
 from mlsysim.training import StepTerms
@@ -77,10 +84,10 @@ def _plan(args: argparse.Namespace) -> None:
         global_batch=args.global_batch,
         seq=args.seq,
         precision=args.precision,
-        efficiencies=pick_efficiencies(args.mode, cluster.node.device, args.precision),
-        micro_batches=_flat(args.micro_batch, (1, 2, 4, 8)),
-        shardings=_flat(args.sharding, ("zero1", "fsdp", "hsdp")),
-        recomputes=_flat(args.recompute, RECOMPUTES),
+        efficiencies=pick_efficiencies(args),
+        micro_batch=_flat(args.micro_batch, (1, 2, 4, 8)),
+        sharding=_flat(args.sharding, ("zero1", "fsdp", "hsdp")),
+        recompute=_flat(args.recompute, RECOMPUTES),
         only=only,
         most=most,
         capacity=args.capacity,
@@ -95,7 +102,8 @@ def _plan(args: argparse.Namespace) -> None:
                 "devices": cluster.devices,
                 "global_batch": args.global_batch,
                 "seq": args.seq,
-                "mode": args.mode,
+                "efficiencies": found.efficiencies.name,
+                "rates": found.rates,
                 "tried": len(found.rows),
                 "fitting": len(found.fitting),
                 "capacity_bytes": found.capacity,
@@ -111,7 +119,7 @@ def _plan(args: argparse.Namespace) -> None:
     print(f"{len(found.rows):,} plans for {found.model.name} on {cluster.devices:,} x {cluster.node.device.name};")
     print(f"{len(found.fitting):,} fit into {units.format(found.capacity, 'byte')}\n")
     print(found.explain(args.count))
-    print(f"\nRank 1: {found.why_first()}.")
+    print(f"\n{found.rates}\nRank 1: {found.why_first()}.")
     print(found.caution(args.count))
     reasons = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in found.losers().items())
     print(f"\nPlans that lose, by their worst term beside the best plan: {reasons}")
@@ -123,7 +131,7 @@ def add(commands: Commands) -> None:
         "plan",
         parents=[json_option()],
         help="search every parallel plan of a model on a cluster",
-        epilog="JSON: model, node, devices, global_batch, seq, mode, tried and fitting (plans), capacity_bytes, best (a "
+        epilog="JSON: model, node, devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
         "list of plans, the fastest first: tp, pp, cp, dp, ep, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
         "time_s, mfu, memory_bytes, terms_s), limits (only, most: as given), why_first (text), interval_s (range of the first plan; "
         "null unless calibrated), alike (plans that lie in it), "
@@ -135,7 +143,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--global-batch", required=True, type=int, help="sequences per step")
     p.add_argument("--seq", required=True, type=int, help="tokens per sequence")
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
-    p.add_argument("--mode", default="datasheet", choices=MODES, help="efficiencies (default: datasheet)")
+    efficiencies_option(p, "--mode")
     several: dict[str, Any] = {"nargs": "+", "metavar": "N,N"}
     p.add_argument(
         "--micro-batch", type=_numbers, help="sequences per micro-batch to try (default: 1,2,4,8)", **several

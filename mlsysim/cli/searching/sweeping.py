@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mlsysim._numeric import is_array, is_finite
-from mlsysim.cli.arguments import Commands, to_json
+from mlsysim.cli.arguments import NOTES, Commands, to_json
 from mlsysim.cli.searching.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
@@ -27,6 +27,9 @@ def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
         name, equals, values = text.partition("=")
         if not equals or not values:
             raise InputError(f"sweep: {text!r} is not NAME=VALUES; write for example seq=4096,8192 or batch=1:64:7")
+        if name in known.renamed:
+            old, name = name, known.renamed[name]
+            NOTES.append(f"mlsysim sweep: {old} is now {name}; the old name goes with the next version")
         if name not in known.arguments:
             raise unknown_name(f"argument of {solver}", name, known.arguments)
         if name in found:
@@ -114,7 +117,7 @@ class _Guarded:
                 raise InputError("sweep: an answer is larger than any float; narrow the axes") from error
             for name, value in found.items():
                 number = isinstance(value, float) or (is_array(value) and value.dtype.kind == "f")
-                if number and name not in self.known.endless and not is_finite(value):
+                if number and name not in (*self.known.endless, *self.known.unknown) and not is_finite(value):
                     raise InputError(f"sweep: {name} is larger than any float; narrow the axes")
         return found
 
@@ -183,6 +186,8 @@ def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
     columns = {n: [int(v) for v in c] if n in known.whole else c for n, c in found.to_dict().items()}
     for name in {*known.endless} & {*columns}:
         columns[name] = [None if v == math.inf else v for v in columns[name]]
+    for name in {*known.unknown} & {*columns}:
+        columns[name] = [None if v != v else v for v in columns[name]]
     answer = {"solver": solver, "rows": len(found), "left_out": dict(refused), "columns": columns}
     return to_json(answer)
 
@@ -215,7 +220,7 @@ def _sweep(args: argparse.Namespace) -> None:
         )
     solver = _Guarded(known)
     job = {"chunk": args.chunk, "progress": args.progress}
-    with _opened(args.out) as file:
+    with _opened(args.output) as file:
         answered = _Answered(args.fitting)
         writer = _Writer(file, answered)
         if args.best is not None:
@@ -236,7 +241,7 @@ def _opened(path: str | None) -> Any:
         return Path(path).open("w", newline="", encoding="utf-8")
     except OSError as error:
         raise InputError(
-            f"--out {path!r} cannot be written ({error.strerror}); give a file in a folder of yours"
+            f"--output {path!r} cannot be written ({error.strerror}); give a file in a folder of yours"
         ) from error
 
 
@@ -261,7 +266,8 @@ def add(commands: Commands) -> None:
     p.add_argument("--by", metavar="COLUMN", help="as in time_s")
     p.add_argument("--fitting", action="store_true", help="keep only what fits into memory (train, serve)")
     p.add_argument("--json", action="store_true", help="print JSON instead of CSV")
-    p.add_argument("--out", metavar="FILE", help="write there (default: standard output)")
+    p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--chunk", type=int, default=1 << 18, help="combinations at a time (default: 262144)")
     p.add_argument("--progress", action="store_true", help="show a progress bar on standard error (needs tqdm)")
+    p.was(out="output")
     p.set_defaults(run=_sweep)

@@ -1,12 +1,13 @@
 """The solvers that ``mlsysim sweep`` knows: what each may be asked, in which unit, and which of its answers become columns."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
 from mlsysim.cli.arguments import pick_model
-from mlsysim.cli.solving.training import MODES, pick_efficiencies
+from mlsysim.efficiencies import DEFAULT, checked, has_range
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
@@ -22,7 +23,9 @@ class Swept:
     words: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
     endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
+    unknown: tuple[str, ...] = ()  # answers that there may be none of: nan, null in JSON
 
     def parse(self, name: str, text: str) -> float:
         """A number of the command line in SI units; a price may be the name of one in the catalogue."""
@@ -41,10 +44,14 @@ class Swept:
         return (*self.words, *self.whole, *self.numbers)
 
 
-def _mode(mode: str, known: tuple[str, ...]) -> str:
-    if mode not in known:
-        raise InputError(f"sweep: mode = {mode!r} is not one of {', '.join(known)}")
-    return mode
+def _range(used: Any, range_of: Callable[[], Any]) -> dict[str, Any]:
+    """Which efficiencies an answer rests on, and the ends of its range, which only calibrated ones have."""
+    low, high = range_of().ends if has_range(used.name) else (math.nan, math.nan)
+    return {"efficiencies_used": used.name, "low_s": low, "high_s": high}
+
+
+_RENAMED = {"mode": "efficiencies"}
+_RANGE = ("efficiencies_used", "low_s", "high_s")
 
 
 def _kernel(device: str, **given: Any) -> Mapping[str, Any]:
@@ -58,7 +65,7 @@ def _train(
     global_batch: int,
     seq: Any,
     nodes: int = 1,
-    mode: str = "datasheet",
+    efficiencies: str = DEFAULT,
     precision: str = "bf16",
     task: str = "pretrain",
     intra_bandwidth: Any = None,
@@ -73,7 +80,6 @@ def _train(
     if cluster.devices % group:
         raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
     plan = Plan(dp=cluster.devices // group, **split).check(m, cluster.devices, global_batch)
-    efficiencies = pick_efficiencies(_mode(mode, MODES), cluster.node.device, precision)
     result = training.training_step(
         m,
         plan,
@@ -83,7 +89,7 @@ def _train(
         intra_bandwidth=intra_bandwidth,
         inter_bandwidth=inter_bandwidth,
         precision=precision,
-        efficiencies=efficiencies,
+        efficiencies=checked("sweep", efficiencies),
         attn_len=attn_len,
         task=task,
         variation=variation,
@@ -91,6 +97,7 @@ def _train(
     return {
         "dp": plan.dp,
         "time_s": result.time,
+        **_range(result.efficiencies, result.interval),
         "tokens_per_s": result.tokens / result.time,
         "mfu": result.mfu,
         "memory_bytes": result.memory.total,
@@ -105,32 +112,26 @@ def _serve(
     output_len: Any,
     batch: Any = 1.0,
     cached_len: Any = 0.0,
-    mode: str = "datasheet",
+    efficiencies: str = DEFAULT,
     precision: str = "bf16",
     **split: Any,
 ) -> Mapping[str, Any]:
-    efficiencies = inference.DATASHEET
-    if _mode(mode, ("datasheet", "calibrated")) == "calibrated":
-        from mlsysim.validation import calibrated
-
-        efficiencies = calibrated(device, precision)
+    efficiencies = checked("sweep", efficiencies)
     served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **split)
     result = inference.generate(served, input_len=input_len, output_len=output_len, batch=batch, cached_len=cached_len)
     return {
         "ttft_s": result.ttft,
         "itl_s": result.itl,
         "e2e_s": result.e2e,
+        **_range(served.efficiencies, result.interval),
         "tokens_per_s": result.tokens_per_s,
         "memory_bytes": result.memory,
         "fits": result.fits,
     }
 
 
-def _energy(
-    devices: Any, time: Any, power: Any = None, device: str | None = None, embodied: Any = None, **given: Any
-) -> Mapping[str, Any]:
-    of_all = None if embodied is None else devices * embodied  # as in mlsysim energy: of one device with its share
-    result = energy.run(devices, time, device=device, peak_power=power, embodied=of_all, **given)
+def _energy(**given: Any) -> Mapping[str, Any]:
+    result = energy.run(**given)
     found = {name: value for name, value in result.to_dict().items() if name in _ENERGY_ANSWERS}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -145,15 +146,15 @@ def _cost(
     devices: Any,
     time: Any,
     price: Any = None,
-    rental: Any = None,
+    rental_rate: Any = None,
     utilisation: Any = 1.0,
     token_rate: Any = None,
     interest: Any = None,
     **parts: Any,
 ) -> Mapping[str, Any]:
     check_argument("cost", "utilisation", utilisation, "1", Domain.of("[0, 1]"))
-    if price is None and rental is None:
-        raise InputError("sweep: cost needs price to own, rental to rent, or both to compare")
+    if price is None and rental_rate is None:
+        raise InputError("sweep: cost needs price to own, rental_rate to rent, or both to compare")
     if price is None and parts:
         raise InputError(f"sweep: {next(iter(parts))} belongs to owning; add price=..., or leave it out")
     found: dict[str, Any] = {}
@@ -164,14 +165,14 @@ def _cost(
             raise InputError(
                 f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
             )
-        owned = cost.own(devices, price=price, utilisation=utilisation, rate=interest, **parts)
+        owned = cost.own(devices, price=price, utilisation=utilisation, interest=interest, **parts)
         rates["owned"] = owned.rate
         found["owned_usd"] = owned.cost(time)
-    if rental is not None:
-        rates["rented"] = cost.rental_cost(devices, utilisation, rental)
-        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental)
+    if rental_rate is not None:
+        rates["rented"] = cost.rental_cost(devices, utilisation, rental_rate)
+        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental_rate)
         if price is not None:
-            choice = cost.own_or_rent(owned, rental, utilisation)
+            choice = cost.own_or_rent(owned, rental_rate, utilisation)
             found["break_even_utilisation"] = choice.break_even_utilisation
             found["break_even_time_s"] = choice.break_even_time
             found["cheaper"] = choice.cheaper
@@ -241,8 +242,8 @@ SOLVERS: Mapping[str, Swept] = {
     "train": Swept(
         _train,
         {"seq": "1", "intra_bandwidth": "byte/s", "inter_bandwidth": "byte/s", "attn_len": "1", "variation": "1"},
-        ("dp", "time_s", "tokens_per_s", "mfu", "memory_bytes", "fits"),
-        words=("model", "node", "precision", "mode", "sharding", "recompute", "cp_comm_type", "order", "task"),
+        ("dp", "time_s", *_RANGE, "tokens_per_s", "mfu", "memory_bytes", "fits"),
+        words=("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
         whole=(
             "nodes",
             "tp",
@@ -255,21 +256,25 @@ SOLVERS: Mapping[str, Swept] = {
             "global_batch",
         ),
         required=("model", "node", "global_batch", "seq"),
+        unknown=_RANGE[1:],
+        renamed=_RENAMED,
     ),
     "serve": Swept(
         _serve,
         {"batch": "1", "input_len": "1", "output_len": "1", "cached_len": "1"},
-        ("ttft_s", "itl_s", "e2e_s", "tokens_per_s", "memory_bytes", "fits"),
-        words=("model", "device", "precision", "weights", "kv", "mode"),
+        ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
+        words=("model", "device", "precision", "weights", "kv", "efficiencies"),
         whole=("tp", "pp", "dp", "ep"),
         required=("model", "device", "input_len", "output_len"),
+        unknown=_RANGE[1:],
+        renamed=_RENAMED,
     ),
     "energy": Swept(
         _energy,
         {
             "devices": "1",
             "time": "s",
-            "power": "W",
+            "peak_power": "W",
             "idle_power": "W",
             "utilisation": "1",
             "nodes": "1",
@@ -281,12 +286,13 @@ SOLVERS: Mapping[str, Swept] = {
             "water_intensity": "L/J",
             "covered": "1",
             "residual_intensity": "kg/J",
-            "embodied": "kg",
+            "device_embodied": "kg",
             "lifetime": "s",
             "token_rate": "token/s",
         },
         _ENERGY_ANSWERS,
         words=("device", "facility", "grid"),
+        renamed={"power": "peak_power", "embodied": "device_embodied"},
         required=("devices", "time"),
     ),
     "cost": Swept(
@@ -295,7 +301,7 @@ SOLVERS: Mapping[str, Swept] = {
             "devices": "1",
             "time": "s",
             "utilisation": "1",
-            "rental": "USD/s",
+            "rental_rate": "USD/s",
             "price": "USD",
             "power": "W",
             "idle_power": "W",
@@ -317,6 +323,7 @@ SOLVERS: Mapping[str, Swept] = {
             *("owned_usd_per_token", "rented_usd_per_token"),
         ),
         required=("devices", "time"),
+        renamed={"rental": "rental_rate"},
         endless=("break_even_utilisation", "break_even_time_s"),
     ),
     "reliability": Swept(
@@ -363,7 +370,8 @@ def find(name: str) -> Swept:
     def solve(**given: Any) -> Mapping[str, Any]:
         return {found.name: found.function(**given)}
 
-    return Swept(solve, numbers, (found.name,), required=tuple(n for n in numbers if n not in optional))
+    required = tuple(n for n in numbers if n not in optional)
+    return Swept(solve, numbers, (found.name,), required=required, renamed=found.renamed)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mlsysim import communication, network, units
-from mlsysim.cli.arguments import Commands, json_option, print_json, quantity
+from mlsysim.cli.arguments import Commands, Parser, json_option, print_json, quantity, says_unit
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.network import astrasim
 
@@ -14,7 +14,7 @@ TOPOLOGY_OPTIONS = (
     "splits",
     "active_chunks",
     "endpoint_delay",
-    "local_mem_bandwidth",
+    "memory_bandwidth",
     "optimization",
     "congestion",
     "compat",
@@ -38,9 +38,11 @@ def given(expected: str) -> Callable[[str], Given]:
         except MlsysimError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
         try:
-            return Given(float(text), si)
+            number = float(text)
         except ValueError:  # it carries a unit
             return Given(si / factor, si)
+        says_unit(text, expected)
+        return Given(number, si)
 
     return convert
 
@@ -113,7 +115,7 @@ def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
     counts = {"splits": args.splits, "active_chunks": args.active_chunks}
     choices = {"optimization": args.optimization, "congestion": args.congestion}
     options = {name: value for name, value in (counts | choices).items() if value is not None}
-    delay, memory = args.endpoint_delay, args.local_mem_bandwidth
+    delay, memory = args.endpoint_delay, args.memory_bandwidth
     if args.compat:
         if delay is not None:
             options["endpoint_delay_ns"] = delay.number
@@ -137,7 +139,7 @@ def _collective(args: argparse.Namespace) -> None:
         print(result.explain())
 
 
-def topology_options(p: argparse.ArgumentParser) -> None:
+def topology_options(p: Parser) -> None:
     """Options of a schedule on a topology, beside the topology, its bandwidths, latencies and algorithms."""
     p.add_argument("--splits", type=whole, help="chunks that the buffer is cut into (default: 1)")
     p.add_argument("--active-chunks", type=whole, help="chunks that a dimension works on at once (default: 1)")
@@ -147,12 +149,15 @@ def topology_options(p: argparse.ArgumentParser) -> None:
         help="before a message leaves a rank and after it arrives, in ns (default: 0; 10 with --compat astrasim)",
     )
     p.add_argument(
-        "--local-mem-bandwidth", type=given("GB/s"), help="memory of the additions, in GB/s (default: they are free)"
+        "--memory-bandwidth",
+        type=given("GB/s"),
+        help='of the additions: "2 TB/s"; a bare 50 is 50 GB/s (default: they are free)',
     )
     p.add_argument("--optimization", help=f"{' or '.join(network.OPTIMIZATIONS)} (default: localBWAware)")
     p.add_argument(
         "--congestion", help="aware (links are shared) or unaware (default: aware; unaware with --compat astrasim)"
     )
+    p.was(local_mem_bandwidth="memory-bandwidth")
     p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
 
 
@@ -187,13 +192,13 @@ def add(commands: Commands) -> None:
         "--bandwidth",
         required=True,
         type=listed("GB/s"),
-        help='per device (of a link, with --topology), one way: 50 is 50 GB/s; or "400 Gbit/s"; per dimension with commas',
+        help='per device (of a link, with --topology), one way: "50 GB/s", "400 Gbit/s"; a bare 50 is 50 GB/s; per dimension with commas',
     )
     p.add_argument(
         "--latency",
         default="0",
         type=listed("ns"),
-        help='per step (of a link, with --topology): 500 is 500 ns; or "5 us"; per dimension with commas (default: 0)',
+        help='per step (of a link, with --topology): "5 us"; a bare 500 is 500 ns; per dimension with commas (default: 0)',
     )
     p.add_argument(
         "--ranks-per-node",

@@ -54,7 +54,7 @@ def _owned(args: argparse.Namespace) -> cost.Ownership:
         idle_power=args.idle_power,
         utilisation=args.utilisation,
         salvage=args.salvage,
-        rate=args.interest,
+        interest=args.interest,
         origins=origins,
     )
 
@@ -62,8 +62,8 @@ def _owned(args: argparse.Namespace) -> cost.Ownership:
 def _cost(args: argparse.Namespace) -> None:
     # Refused here too, not only where something is owned: a rent times a share above one is a bill for hours that are not.
     check_argument("cost", "--utilisation", args.utilisation, "1", Domain.of("[0, 1]"))
-    if args.price is None and args.rental is None:
-        raise InputError("cost: give --price to own, --rental to rent, or both to compare")
+    if args.price is None and args.rental_rate is None:
+        raise InputError("cost: give --price to own, --rental-rate to rent, or both to compare")
     owned = _owned(args) if args.price is not None else None
     found: dict[str, Any] = {"devices": args.devices, "time_s": args.time, "utilisation": args.utilisation}
     shown: list[Any] = []
@@ -72,13 +72,13 @@ def _cost(args: argparse.Namespace) -> None:
         found["owned"] = owned.to_dict() | {"cost_usd": owned.cost(args.time)}
         shown.append(owned.explain())
         rates["owned"] = owned.rate
-    if args.rental is not None:
-        paid = cost.rental_cost(args.devices, args.time * args.utilisation, args.rental)
-        rates["rented"] = cost.rental_cost(args.devices, args.utilisation, args.rental)  # of a second that is held
+    if args.rental_rate is not None:
+        paid = cost.rental_cost(args.devices, args.time * args.utilisation, args.rental_rate)
+        rates["rented"] = cost.rental_cost(args.devices, args.utilisation, args.rental_rate)  # of a second that is held
         found["rented"] = {"rate_usd_per_s": rates["rented"], "cost_usd": paid}
         shown.append(f"rented only while used: {units.format(paid, 'USD')} in {units.format(args.time, 's')}")
-    if owned is not None and args.rental is not None:
-        choice = cost.own_or_rent(owned, args.rental, args.utilisation)
+    if owned is not None and args.rental_rate is not None:
+        choice = cost.own_or_rent(owned, args.rental_rate, args.utilisation)
         found["comparison"] = choice.to_dict()
         shown.append(choice.explain())
     if args.token_rate is not None:
@@ -119,14 +119,16 @@ def add(commands: Commands) -> None:
         "cost",
         parents=[json_option()],
         help="cost of owning or renting devices, of a token, and which is cheaper",
-        description="Owning needs every part's price, or a rule of the catalogue that has it; renting needs --rental.",
+        description="Owning needs every part's price, or a rule of the catalogue that has it; renting needs --rental-rate.",
         epilog="JSON, in USD and SI units: owned (rates_usd_per_s sum to rate_usd_per_s; cost_usd), rented (cost_usd), "
         "comparison (break_even_utilisation, break_even_time_s; null: never), cost_per_token_usd.",
     )
     p.add_argument("--devices", required=True, type=quantity("1"), help="devices owned or rented")
     p.add_argument("--time", required=True, type=quantity("s"), help='how long they are held, as in "1 year"')
     p.add_argument("--utilisation", type=quantity("1"), default=1.0, help="share of that time in use (default: 1)")
-    p.add_argument("--rental", type=_priced("USD/s"), help="per device, \"2.5 USD/h\" or a name of 'mlsysim prices'")
+    p.add_argument(
+        "--rental-rate", type=_priced("USD/s"), help="per device, \"2.5 USD/h\" or a name of 'mlsysim prices'"
+    )
     p.add_argument("--price", type=_priced("USD"), help="per device with its share of the server, or a name")
     p.add_argument("--power", type=quantity("W"), help="of a working device with its share of the server")
     p.add_argument("--idle-power", type=quantity("W"), help="of a waiting one (default: the same)")
@@ -143,6 +145,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--salary", type=quantity("USD/s"), help='of that person, as in "200000 USD/year"')
     p.add_argument("--rule", metavar="NAME", help="a set of assumptions for what is left out, as in roofline-page")
     p.add_argument("--token-rate", type=quantity("token/s"), help="tokens of all devices together while in use")
+    p.was(rental="rental-rate")
     p.set_defaults(run=_cost)
 
     p = commands.add_parser("prices", parents=[json_option()], help="list the dated prices of the catalogue")

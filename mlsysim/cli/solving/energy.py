@@ -9,12 +9,11 @@ from mlsysim.cli.catalogues import sourced_fields
 
 
 def _energy(args: argparse.Namespace) -> None:
-    embodied = None if args.embodied is None else args.devices * args.embodied
     result = energy.run(
         args.devices,
         args.time,
         device=pick_device(args.device, args.device_file) if args.device else None,
-        peak_power=args.power,
+        peak_power=args.peak_power,
         idle_power=args.idle_power,
         utilisation=args.utilisation,
         nodes=args.nodes,
@@ -28,7 +27,7 @@ def _energy(args: argparse.Namespace) -> None:
         water_intensity=args.water_intensity,
         covered=args.covered,
         residual_intensity=args.residual_intensity,
-        embodied=embodied,
+        device_embodied=args.device_embodied,
         lifetime=args.lifetime,
         token_rate=args.token_rate,
     )
@@ -74,7 +73,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--devices", required=True, type=quantity("1"), help="accelerators of the job")
     p.add_argument("--time", required=True, type=quantity("s"), help='how long they are held, as in "54 day"')
     p.add_argument("--device", help="name or alias: its thermal design power is the peak power")
-    p.add_argument("--power", type=quantity("W"), help="of one device at full load, instead of --device")
+    p.add_argument("--peak-power", type=quantity("W"), help="of one device at full load, instead of --device")
     p.add_argument(
         "--idle-power", type=quantity("W"), help="of one device at rest; needed when --utilisation is below 1"
     )
@@ -92,9 +91,12 @@ def add(commands: Commands) -> None:
         "--covered", type=quantity("1"), help="share under contracts of 0 g/kWh: adds the market-based carbon"
     )
     p.add_argument("--residual-intensity", type=quantity("kg/J"), help="of the residual mix (default: the grid's own)")
-    p.add_argument("--embodied", type=quantity("kg"), help="of making one device with its share of the server")
-    p.add_argument("--lifetime", type=quantity("s"), help='of the equipment, as in "6 year"; needed with --embodied')
+    p.add_argument("--device-embodied", type=quantity("kg"), help="of making one device with its share of the server")
+    p.add_argument(
+        "--lifetime", type=quantity("s"), help='of the equipment, as in "6 year"; needed with --device-embodied'
+    )
     p.add_argument("--token-rate", type=quantity("token/s"), help="tokens of all devices together")
+    p.was(power="peak-power", embodied="device-embodied")
     p.set_defaults(run=_energy)
 
     p = commands.add_parser("grids", parents=[json_option()], help="list the carbon intensities of the catalogue")

@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim import memory, reliability, transformer, units
-from mlsysim.cli.arguments import Commands, json_option, pick_model, print_json, quantity
+from mlsysim.cli.arguments import Commands, bandwidth, json_option, pick_model, print_json, quantity
 from mlsysim.errors import InputError
 
 
@@ -74,12 +74,12 @@ def add(commands: Commands) -> None:
     p.add_argument("--restart", required=True, type=quantity("s"), metavar="TIME", help="from a failure to work")
     p.add_argument("--model", help="name, alias or config.json; a checkpoint of 14 bytes a parameter")
     p.add_argument("--checkpoint-bytes", type=quantity("byte"), metavar="SIZE", help='instead, as in "5.7 TB"')
-    p.add_argument("--writer-bandwidth", type=quantity("byte/s"), default=5e9, help="of one writer (default: 5 GB/s)")
-    p.add_argument("--storage-bandwidth", required=True, type=quantity("byte/s"), help="of the storage in all")
+    p.add_argument("--writer-bandwidth", type=bandwidth, default=5e9, help="of one writer (default: 5 GB/s)")
+    p.add_argument("--storage-bandwidth", required=True, type=bandwidth, help="of the storage in all")
     p.add_argument("--writers", type=quantity("1"), help="who write (default: every node)")
     p.add_argument("--interval", type=quantity("s"), metavar="TIME", help="work between checkpoints (default: best)")
     p.add_argument("--method", default="waits", choices=reliability.METHODS, help="(default: waits)")
-    p.add_argument("--copy-bandwidth", type=quantity("byte/s"), help="with background: a writer's copy to its host")
+    p.add_argument("--copy-bandwidth", type=bandwidth, help="with background: a writer's copy to its host")
     p.add_argument("--spares", type=quantity("1"), default=0.0, help="nodes that stand by (default: 0)")
     p.add_argument("--repair", type=quantity("s"), default=0.0, metavar="TIME", help="of a node (default: none)")
     p.add_argument("--duration", type=quantity("s"), metavar="TIME", help="count the failures in this time")

@@ -2,15 +2,27 @@
 
 import argparse
 import math
-from dataclasses import fields
 from typing import Any
 
 from mlsysim import inference, serving, units
-from mlsysim.cli.arguments import Commands, device_options, pick_device, pick_model, print_json, quantity
+from mlsysim.cli.arguments import (
+    Commands,
+    device_options,
+    efficiencies_option,
+    pick_device,
+    pick_efficiencies,
+    pick_model,
+    print_json,
+    quantity,
+)
 from mlsysim.errors import InputError
-from mlsysim.serving_steps import StepModel, step_model
+from mlsysim.serving_steps import step_model
 
-_DRAWN = ("rate", "requests", "prompt_tokens", "output_tokens")
+METHOD = (
+    "Method: step after step of a server, kernel by kernel; requests wait and share steps. 'serve' has closed forms of one "
+    "static batch that nothing queues for, with constants fitted to published runs, so its times differ."
+)
+_DRAWN = ("rate", "requests", "input_len", "output_len")
 
 
 def _requests(args: argparse.Namespace) -> tuple[serving.Request, ...]:
@@ -21,14 +33,14 @@ def _requests(args: argparse.Namespace) -> tuple[serving.Request, ...]:
         return serving.read_trace(args.trace)
     if len(drawn) < len(_DRAWN):
         raise InputError(
-            "give --trace FILE.csv, or for random requests --rate, --requests, --prompt-tokens and --output-tokens"
+            "give --trace FILE.csv, or for random requests --rate, --requests, --input-len and --output-len"
         )
     n, seed = args.requests, args.seed
-    cv = args.arrival_cv
+    variation = args.arrival_variation
     return serving.load(
-        serving.poisson(args.rate, n, seed) if cv == 1 else serving.gamma(args.rate, n, cv, seed),
-        serving.lengths(args.prompt_tokens, n, args.length_cv, seed + 1),
-        serving.lengths(args.output_tokens, n, args.length_cv, seed + 2),
+        serving.poisson(args.rate, n, seed) if variation == 1 else serving.gamma(args.rate, n, variation, seed),
+        serving.lengths(args.input_len, n, args.length_variation, seed + 1),
+        serving.lengths(args.output_len, n, args.length_variation, seed + 2),
     )
 
 
@@ -58,36 +70,34 @@ def _simulate(args: argparse.Namespace) -> None:
 
         calibration = load_calibration(args.calibration)
         calibration.check(model=model.name, device=device.name, tp=args.tp, engine_version=args.engine_version)
-    steps = step_model(deployment)
+    steps = step_model(deployment, efficiencies=pick_efficiencies(args))
     found = serving.simulate(
         steps, requests, config, replicas=args.replicas, routing=args.routing, progress=args.progress
     )
     full = serving.saturation(steps, requests, found.limits, args.replicas)
-    rates = _rates(steps) + (f", and its latencies corrected by {args.calibration}" if calibration is not None else "")
+    rates = steps.rates_used + (f" Latencies corrected by {args.calibration}." if calibration is not None else "")
     if calibration is not None:
         found = found.corrected(calibration.apply)
     if args.json:
-        print_json(found.to_dict() | {"rates": rates, "saturation": full.to_dict() if full else None})
+        print_json(
+            found.to_dict()
+            | {
+                "efficiencies": steps.efficiencies,
+                "rates": rates,
+                "method": METHOD,
+                "saturation": full.to_dict() if full else None,
+            }
+        )
         return
     _print(
         found, full, rates, f"{model.name} on {args.replicas} x {deployment.devices} {device.name}, tier {args.tier}"
     )
 
 
-def _rates(steps: StepModel) -> str:
-    """Whose rates the steps are priced at, in a line."""
-    device = steps.deployment.device.name
-    own = [
-        kind for kind in fields(steps.rates) if not getattr(steps.rates, kind.name).origin.startswith("not measured")
-    ]
-    measured = "measured on it" if own else "measured on other devices"
-    return f"what kernels reach of the datasheet of {device}, {measured} (mlsysim.serving_steps.rates)"
-
-
 def _saturated(full: serving.Saturation) -> str:
     """The load beside what a full server completes of it, in a line."""
     each = f"{full.running} decoding in a step of {units.format(full.step_time, 's', 3)}"
-    limit = f"a full server completes about {full.rate:.4g}/s by eq-saturation-rate ({each})"
+    limit = f"a full server completes about {full.capacity:.4g}/s by eq-saturation-rate ({each})"
     if math.isinf(full.offered):
         return f"all requests come at once; {limit}"
     line = f"offered {full.offered:.4g} requests/s; {limit}"
@@ -99,9 +109,7 @@ def _saturated(full: serving.Saturation) -> str:
 def _print(found: serving.Simulation, full: serving.Saturation | None, rates: str, title: str) -> None:
     bounds = found.limits
     print(title)
-    print(
-        f"rates: {rates}; 'serve' is faster: the datasheet's own rates unless --calibrated, no kernel starts, and nothing waits"
-    )
+    print(f"{rates}\n{METHOD}")
     print(
         f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
         + (", prefix cache" if bounds.prefix_caching else "")
@@ -129,11 +137,11 @@ def add(commands: Commands) -> None:
         "simulate",
         parents=[device_options()],
         help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
-        epilog="The trace has the columns arrival_s, prompt_tokens, output_tokens and, if you like, prefix_tokens (leading "
-        "tokens of the prompt that are cached). JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
+        epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
+        "tokens of the prompt that are cached); prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
-        "can never fit; summary, by metric: mean, p50, p90, p99; rates, whose the steps have; saturation, null where all answers have "
-        "one token: offered_per_s (null when all come at once), rate_per_s, wait_growth (s per s), running, step_time_s.",
+        "can never fit; summary, by metric: mean, p50, p90, p99; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
+        "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
     p.add_argument("--device", required=True, help="name or alias, as in H100")
@@ -156,7 +164,7 @@ def add(commands: Commands) -> None:
         "--prefix-caching",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="do not compute what is cached again: the prefix_tokens of the trace, and a preempted request's own blocks",
+        help="do not compute what is cached again: the cached_len of the trace, and a preempted request's own blocks",
     )
     p.add_argument("--replicas", type=int, default=1, help="servers of the same kind (default: 1)")
     p.add_argument("--routing", default="round-robin", choices=tuple(serving.ROUTING), help="between them")
@@ -169,12 +177,21 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
     p.add_argument("--requests", type=int, metavar="N", help="with --rate: how many")
-    p.add_argument("--prompt-tokens", type=float, metavar="MEAN", help="with --rate: mean length of a prompt")
-    p.add_argument("--output-tokens", type=float, metavar="MEAN", help="with --rate: mean length of an answer")
+    p.add_argument("--input-len", type=float, metavar="MEAN", help="with --rate: mean length of a prompt")
+    p.add_argument("--output-len", type=float, metavar="MEAN", help="with --rate: mean length of an answer")
     p.add_argument(
-        "--arrival-cv", type=float, default=1.0, help="with --rate: 1 for Poisson (default), more for bursts"
+        "--arrival-variation", type=float, default=1.0, help="with --rate: 1 for Poisson (default), more for bursts"
     )
-    p.add_argument("--length-cv", type=float, default=0.0, help="with --rate: spread of the lengths (default: 0)")
+    p.add_argument(
+        "--length-variation", type=float, default=0.0, help="with --rate: spread of the lengths (default: 0)"
+    )
     p.add_argument("--seed", type=int, default=0, help="with --rate: of the random numbers (default: 0)")
     p.add_argument("--progress", action="store_true", help="show a progress bar (needs tqdm)")
+    efficiencies_option(p)
+    p.was(
+        prompt_tokens="input-len",
+        output_tokens="output-len",
+        arrival_cv="arrival-variation",
+        length_cv="length-variation",
+    )
     p.set_defaults(run=_simulate)

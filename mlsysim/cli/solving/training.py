@@ -7,27 +7,20 @@ from mlsysim.catalog import Cluster, Device, Model
 from mlsysim.cli.arguments import (
     Commands,
     Parser,
+    bandwidth,
     count,
     device_options,
+    efficiencies_option,
     pick_device,
+    pick_efficiencies,
     pick_model,
     positive,
     print_json,
     quantity,
 )
+from mlsysim.efficiencies import has_range
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
-from mlsysim.training import Efficiencies
-from mlsysim.validation import calibrated_efficiencies, datasheet_efficiencies
-
-MODES = ("bound", "datasheet", "calibrated")
-
-
-def pick_efficiencies(mode: str, device: Device, precision: str) -> Efficiencies:
-    """What software reaches in one of the MODES."""
-    if mode == "bound":
-        return training.DATASHEET
-    return (calibrated_efficiencies if mode == "calibrated" else datasheet_efficiencies)(device, precision)
 
 
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
@@ -45,7 +38,7 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         sharding=args.sharding,
         hsdp_group=args.hsdp_group,
         reshard_after_forward={"yes": True, "no": False, None: None}[args.reshard_after_forward],
-        sequence_parallel=not args.no_sequence_parallel,
+        sequence_parallel=args.sequence_parallel,
         recompute=args.recompute,
         cp_comm_type=args.cp_comm_type,
         order=args.order,
@@ -64,7 +57,6 @@ def _where(args: argparse.Namespace) -> Cluster | Device:
 
 def _train(args: argparse.Namespace) -> None:
     model, cluster = pick_model(args.model), _where(args)
-    device = cluster if isinstance(cluster, Device) else cluster.node.device
     plan = _plan(args, model, None if isinstance(cluster, Device) else cluster.devices)
     result = training.training_step(
         model,
@@ -74,7 +66,7 @@ def _train(args: argparse.Namespace) -> None:
         seq=args.seq,
         inter_bandwidth=args.inter_bandwidth,
         precision=args.precision,
-        efficiencies=pick_efficiencies(args.mode, device, args.precision),
+        efficiencies=pick_efficiencies(args),
         attn_len=args.attn_len,
         task=args.task,
         variation=args.variation,
@@ -83,15 +75,19 @@ def _train(args: argparse.Namespace) -> None:
     if args.tokens is not None:
         run = training.time_to_train(args.tokens, result.tokens, result.time)
     if args.json:
-        print_json(result.to_dict() | {"mode": args.mode, "time_to_train_s": run})
+        print_json(result.to_dict() | {"time_to_train_s": run})
         return
     # Everything is computed before anything is printed
     table, memory_of = str(result.explain() if args.explain else result.shares()), result.reason
     print(table)
     print(
         f"MFU {units.percent(result.mfu, signed=False)}, HFU {units.percent(result.hfu, signed=False)} "
-        f"(products and causal attention counted); efficiencies: {result.efficiencies.name}, {result.efficiencies.source}"
+        "(products and causal attention counted)"
     )
+    print(result.rates)
+    if has_range(result.efficiencies.name):
+        low, high = result.interval().ends
+        print(f"Range: {units.format(low, 's')} to {units.format(high, 's')}; {result.interval()}.")
     print(f"memory: {memory_of}")
     if run is not None:
         print(f"time to train on {args.tokens:.4g} tokens: {units.format(run, 's')}, without restarts")
@@ -107,7 +103,7 @@ def _memory(args: argparse.Namespace) -> None:
         global_batch=args.global_batch,
         task=args.task,
         **({"recipe": args.recipe} if args.recipe else {}),
-        fused_attention=not args.unfused_attention,
+        fused_attention=args.fused_attention,
         dropout=args.dropout,
         capacity=args.capacity,
     )
@@ -145,7 +141,12 @@ def _plan_options() -> Parser:
         help="how context-parallel ranks exchange keys and values: p2p, block by block round a ring while others are "
         "computed (default), or all_gather, all of them before the attention",
     )
-    p.add_argument("--no-sequence-parallel", action="store_true", help="TP ranks keep whole sequences between products")
+    p.add_argument(
+        "--sequence-parallel",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="TP ranks share the sequences between products (default), or each keeps them whole",
+    )
     p.add_argument("--order", default=Plan.order, help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
     p.add_argument("--seq", required=True, type=count, help="tokens per sequence")
     p.add_argument("--task", default="pretrain", choices=training.TASKS, help="lora has no gradients of frozen weights")
@@ -160,8 +161,8 @@ def add(commands: Commands) -> None:
         help="time of a training step, split into terms, and whether it fits",
         epilog="JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
-        "peak_flops_per_s, efficiencies, interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
-        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, mode, time_to_train_s (null "
+        "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
+        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, time_to_train_s (null "
         "without --tokens).",
     )
     p.add_argument("--device", help="name or alias, as in H100; or give --node")
@@ -171,14 +172,12 @@ def add(commands: Commands) -> None:
     p.add_argument("--global-batch", required=True, type=count, help="sequences per step")
     p.add_argument("--attn-len", type=quantity("1"), help="tokens that attend to each other in packed data")
     p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
-    p.add_argument("--inter-bandwidth", type=quantity("byte/s"), help='network per device, one way: "400 Gbit/s"')
     p.add_argument(
-        "--mode",
-        default="bound",
-        choices=MODES,
-        help="bound: every resource at its datasheet rate (default); datasheet: measured shares of those rates from "
-        "sources; calibrated: constants fitted to published steps",
+        "--inter-bandwidth",
+        type=bandwidth,
+        help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
     )
+    efficiencies_option(p, "--mode")
     p.add_argument("--variation", type=quantity("1"), help="of a device's time, standard deviation over mean")
     p.add_argument("--tokens", type=quantity("1"), help="train on so many tokens")
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
@@ -202,6 +201,12 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--capacity", type=positive("byte"), help='of a device, in place of what its driver reports: "80 GB"'
     )
-    p.add_argument("--unfused-attention", action="store_true", help="attention scores are written to memory")
+    p.add_argument(
+        "--fused-attention",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="attention scores stay on the chip (default), or are written to memory",
+    )
+    p.was(unfused_attention="no-fused-attention")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.set_defaults(run=_memory)

@@ -8,17 +8,18 @@ _ANY = "(-inf, inf)"
 
 @equation(
     "eq-tier1-residual",
-    formula="per_output * output_tokens + per_prompt * prompt_tokens + constant",
+    formula="per_output * output_len + per_prompt * input_len + constant",
     domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
+    renamed={"output_tokens": "output_len", "prompt_tokens": "input_len"},
 )
-def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
+def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
     """What a server takes beyond the prediction, from the sizes of a request.
 
     Formula: r = a n_out + b n_in + d.
 
     Parameters
     ----------
-    output_tokens, prompt_tokens : float or array, token
+    output_len, input_len : float or array, token
         Of the request.
     per_output, per_prompt : float or array, s/token
         Fitted to one trace; negative where the prediction is too slow.
@@ -36,16 +37,17 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
 
     Source: tam2026, sec. 2, Tier 1.
     """
-    return per_output * output_tokens + per_prompt * prompt_tokens + constant
+    return per_output * output_len + per_prompt * input_len + constant
 
 
 @equation(
     "eq-residual-constant",
-    formula="mean_residual - per_output * mean_output - per_prompt * mean_prompt",
+    formula="mean_residual - per_output * mean_output_len - per_prompt * mean_input_len",
     domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
+    renamed={"mean_output": "mean_output_len", "mean_prompt": "mean_input_len"},
 )
 def residual_constant(
-    mean_residual: Num, mean_output: Num, mean_prompt: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
+    mean_residual: Num, mean_output_len: Num, mean_input_len: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
 ) -> Num:
     """The constant of a least-squares fit: what is left of the mean residual once the slopes have had their part.
 
@@ -55,7 +57,7 @@ def residual_constant(
     ----------
     mean_residual : float or array, s
         Of measured minus predicted, over the requests of the trace; weighted, in a weighted fit.
-    mean_output, mean_prompt : float or array, token
+    mean_output_len, mean_input_len : float or array, token
         Means of the sizes over the same requests.
     per_output, per_prompt : float or array, s/token
         Slopes of the fit; 0 for a fit of the constant alone.
@@ -66,12 +68,12 @@ def residual_constant(
 
     Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
 
-    >>> residual_constant(0.25, mean_output=400, mean_prompt=2000, per_output=0.5e-3)
+    >>> residual_constant(0.25, mean_output_len=400, mean_input_len=2000, per_output=0.5e-3)
     0.04999999999999999
 
     Source: golub2013matrix, sec. 5.3.
     """
-    return mean_residual - per_output * mean_output - per_prompt * mean_prompt
+    return mean_residual - per_output * mean_output_len - per_prompt * mean_input_len
 
 
 @equation(

@@ -1,9 +1,8 @@
 """What two forms of a step model are compared by: blended steps, jumps, residuals of a layer, and two metrics of one name."""
 
 from mlsysim._numeric import Num, maximum, where
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-AT_LEAST_ONE = "[1, inf)"
 _SHARE = "[0, 1]"
 
 

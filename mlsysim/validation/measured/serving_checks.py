@@ -1,4 +1,4 @@
-"""Published latencies of serving beside two predictions: the bound at datasheet rates, and the calibrated model."""
+"""Published latencies of serving beside two predictions: the bound, and the calibrated model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,6 @@ from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import serving as measured_serving
 from mlsysim.validation.metrics import signed_error
-from mlsysim.validation.predictors.inference import calibrated
 
 KINDS = ("prefill", "decode", "generate")
 
@@ -21,7 +20,7 @@ class ServingCheck(Listed):
 
     measurement: Measurement
     measured: float
-    bound: float  # datasheet rates, no overhead
+    bound: float  # printed rates, no overhead
     ours: float  # with the constants that ship
 
     @property
@@ -52,8 +51,8 @@ def serving_check(name: str) -> ServingCheck:
     return ServingCheck(
         measurement=row,
         measured=value if row.quantity == "time" else 1.0 / value,
-        bound=_time(row, inference.DATASHEET),
-        ours=_time(row, calibrated(row.device, row.precision, host)),
+        bound=_time(row, inference.BOUND),
+        ours=_time(row, inference.efficiencies_of(row.device, row.precision, framework=host)),
     )
 
 

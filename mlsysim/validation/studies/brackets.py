@@ -70,8 +70,8 @@ class Bracket(Listed):
 
 
 @cache
-def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
-    """Every step of ``STEPS``. ``fuse`` says whether the roofline is that of the fused program or of the program as exported.
+def brackets(fusion: str = "on") -> tuple[Bracket, ...]:
+    """Every step of ``STEPS``. ``fusion``, ``on`` or ``off``, says whether the roofline is that of the fused program or of the program as exported.
 
     >>> [b.verdict for b in brackets()].count("outside")
     0
@@ -79,6 +79,6 @@ def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
     found = []
     for measured, profiled, sample, device in STEPS:
         step = figure(measured)
-        low = hlo.estimate(hlo.sample(sample), device, fuse=fuse).total_s
+        low = hlo.estimate(hlo.sample(sample), device, fusion=fusion).total_s
         found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value))
     return tuple(found)
