@@ -20,6 +20,7 @@ _SUBMODULES = (
     "collectives",
     "communication",
     "cost",
+    "doors",
     "energy",
     "equations",
     "explore",
@@ -42,12 +43,15 @@ _SUBMODULES = (
     "units",
     "validation",
 )
-__all__ = ["DISTRIBUTION", "__version__", *_SUBMODULES]
+_DOORS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
+__all__ = ["DISTRIBUTION", "__version__", *_DOORS, *_SUBMODULES]
 
 _renamed.install()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _DOORS:
+        return getattr(import_module(f"{__name__}.doors"), name)
     if name in _SUBMODULES or f"{__name__}.{name}" in _renamed.MODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

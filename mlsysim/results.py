@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
@@ -36,7 +36,7 @@ class Shown:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__repr__" not in vars(cls):  # or the decorator for dataclasses would write one that lists the fields
-            cls.__repr__ = _shown  # type: ignore[assignment]
+            cls.__repr__ = _shown  # type: ignore[method-assign]
 
     def _lines(self) -> Sequence[str]:
         raise NotImplementedError
@@ -61,11 +61,7 @@ class Shown:
         InputError
             pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("to_frame: pandas is not installed; install 'mlsysim-book[frames]'") from None
-        return pandas.DataFrame(list(self.frame_rows()))
+        return _frame(self.frame_rows())
 
     def plot(self) -> Any:
         """The picture: a matplotlib figure where that is installed, else an SVG that shows in a notebook.
@@ -115,6 +111,34 @@ class Result(Shown):
 
     def _lines(self) -> Sequence[str]:
         return self.summary()
+
+
+class Timed(Result):
+    """Seconds by term: a dataclass of terms, and nothing else; ``time`` is their sum."""
+
+    OF: ClassVar[str]  # whose terms: "one pass"
+
+    @property
+    def time(self) -> Num:
+        return sum(vars(self).values())
+
+    def summary(self) -> list[str]:
+        return labelled(f"{self.OF}: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(self.OF, vars(self))
+
+    def explain(self) -> "Report | Explanation":
+        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
+        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
+        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Seconds by term, and their sum."""
+        return dict(plain({**vars(self), "time": self.time}))
 
 
 class Listed(Result):
@@ -196,6 +220,14 @@ def fitted(lines: Sequence[str]) -> str:
         left = len(lines) - MOST_LINES + 1
         lines = [*lines[: MOST_LINES - 1], f"… and {left} more lines"]
     return "\n".join(lines)
+
+
+def _frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_frame: pandas is not installed; install 'mlsysim-book[frames]'") from None
+    return pandas.DataFrame(list(rows))
 
 
 def labelled(answer: str, *rows: tuple[str, str]) -> list[str]:
@@ -394,6 +426,10 @@ class Explanation:
         found: dict[str, Any] = plain({"title": self.title, "terms": terms, "inputs": inputs, "notes": self.notes})
         return found
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row per term."""
+        return _frame(self.to_dict()["terms"])
+
     def _repr_html_(self) -> str:
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())
         inputs = [(i.name, units.format(i.value, i.unit), i.origin) for i in self.inputs]
@@ -428,6 +464,10 @@ class Report:
         """Title, tables as lists of rows by heading, and notes, for JSON."""
         rows = [[dict(zip(t.head, map(str, row), strict=True)) for row in t.rows] for t in self.tables]
         return {"title": self.title, "tables": rows, "notes": list(self.notes)}
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame of the first table."""
+        return _frame(self.to_dict()["tables"][0])
 
 
 def _begun(text: str) -> str:

@@ -68,9 +68,11 @@ def _with_catalog(parser: ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    0 on success; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
+    0 on success; 3 when the question has no answer (a model that does not fit, targets that no number of devices meets), which
+    is printed; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
     machine has too little memory; 130 when it was interrupted.
     """
+    status: int | None = 0
     try:
         NOTES.clear()
         words = sys.argv[1:] if argv is None else list(argv)
@@ -80,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with kept.for_now():
                 for file in args.catalog:
                     catalog.add(file)
-                args.run(args)
+                status = args.run(args)
             print(*NOTES, sep="\n", end="\n" if NOTES else "", file=sys.stderr)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
@@ -98,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("not enough memory; ask for fewer combinations, requests or layers at a time", 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    return 0
+    return status or 0
 
 
 def _check_given(args: Namespace) -> None:

@@ -10,10 +10,13 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
-from mlsysim.catalog import Device, Model
+from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import CALIBRATED, DEFAULT, MEANINGS, WORDS
 from mlsysim.errors import InputError, MlsysimError
 
+NO_ANSWER = (
+    3  # exit status of a command whose question has no answer: nothing fits, or no number of devices meets the targets
+)
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
 NOTES: list[str] = []  # for standard error, after a command that went well: an error is one sentence alone
 _LONGEST_ERROR = 400  # characters
@@ -147,6 +150,12 @@ def pick_device(name: str, file: str | None) -> Device:
     return own[name] if name in own else catalog.device(name)
 
 
+def pick_machines(text: str, file: str | None) -> Machines:
+    """What ``catalog.where`` reads, or a device of the user's own file."""
+    own = catalog.load_devices(file) if file else {}
+    return catalog.where(own.get(text, text))
+
+
 def pick_model(text: str) -> Model:
     """A model of the catalogue, or the one that a Hugging Face config.json describes."""
     return catalog.from_hf_config(text) if text.endswith(".json") else catalog.model(text)
@@ -215,4 +224,53 @@ def device_options() -> Parser:
     """Parent of every command that takes devices of the user's own, with ``--json``."""
     parent = Parser(add_help=False, parents=[json_option()])
     parent.add_argument("--device-file", metavar="FILE.toml", help="devices of your own, in the catalogue's form")
+    return parent
+
+
+def scale_options() -> Parser:
+    """Parent of the commands whose work can go to a cluster and be gone on with."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="run the parts on processes of this machine, as in local:4, or on a Dask cluster, by its scheduler's address, as in "
+        "tcp://host:8786 (needs the extra 'scale')",
+    )
+    parent.add_argument(
+        "--store",
+        metavar="FOLDER",
+        help="keep every finished part there, and go on from those; the folder belongs to one question and one version",
+    )
+    return parent
+
+
+def slo_options() -> Parser:
+    """Parent of the commands that take targets of a service."""
+    parent = Parser(add_help=False)
+    parent.add_argument("--ttft", type=quantity("s"), help='target for the first token, as in "450 ms"')
+    parent.add_argument("--itl", type=quantity("s"), help='target for the time between tokens, as in "40 ms"')
+    parent.add_argument("--e2e", type=quantity("s"), help='target for the last token, as in "8 s"')
+    parent.add_argument("--quantile", type=float, default=0.99, help="share that must meet them (default: 0.99)")
+    return parent
+
+
+def pick_slo(args: argparse.Namespace) -> Any:
+    """The targets of :func:`slo_options`, or None where there are none."""
+    from mlsysim.doors import SLO
+
+    found = SLO(ttft=args.ttft, itl=args.itl, e2e=args.e2e, percentile=args.quantile)
+    return found if found.targets else None
+
+
+def bill_options() -> Parser:
+    """Parent of the commands that say what devices cost and draw."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--price",
+        metavar="PRICE",
+        help="of a device: \"2.5 USD/h\", or a name of 'mlsysim prices' (default: the newest rental price of the catalogue)",
+    )
+    parent.add_argument(
+        "--pue", type=positive("1"), default=1.0, help="energy of the building over that of the devices"
+    )
     return parent

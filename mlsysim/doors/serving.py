@@ -282,12 +282,12 @@ def _degrees(q: Question) -> Iterator[tuple[int, int]]:
     domain = _domain(q)
     tps = [q.tp] if q.tp is not None else [2**k for k in range(7) if 2**k <= min(domain, most, _MOST_TP)]
     for tp in tps:
-        if _splits(q.model, tp, q.pp or 1):
+        if splits(q.model, tp, q.pp or 1):
             yield tp, q.pp or 1
     if q.pp is None and _networked(q):
-        tp = q.tp or max((t for t in tps if _splits(q.model, t, 1)), default=1)
+        tp = q.tp or max((t for t in tps if splits(q.model, t, 1)), default=1)
         for pp in (2**k for k in range(1, 7)):
-            if tp * pp * q.dp <= most and _splits(q.model, tp, pp):
+            if tp * pp * q.dp <= most and splits(q.model, tp, pp):
                 yield tp, pp
 
 
@@ -304,7 +304,7 @@ def _networked(q: Question) -> bool:
     return q.inter_bandwidth is not None or (q.machines.nodes or 1) > 1
 
 
-def _splits(model: Model, tp: int, pp: int) -> bool:
+def splits(model: Model, tp: int, pp: int) -> bool:
     try:
         Plan(tp=tp, pp=pp).check(model)
     except InputError:
@@ -491,7 +491,7 @@ def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
     if narrow and q.device.has(f"peak_flops.{narrow}"):
         yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
     if not q.sized:
-        if q.tp is None and _splits(q.model, 2 * old.option.tp, old.option.pp) and 2 * old.option.tp <= _domain(q):
+        if q.tp is None and splits(q.model, 2 * old.option.tp, old.option.pp) and 2 * old.option.tp <= _domain(q):
             yield f"TP{2 * old.option.tp}", replace(q, tp=2 * old.option.tp, pp=old.option.pp)
         yield f"batch {16 * q.batch:g}", replace(q, batch=16 * q.batch)
         return
@@ -519,7 +519,7 @@ def _remedies(q: Question) -> Iterator[str]:
         }
     )
     for size, pp, tp in sizes:
-        if size > 1 and _splits(q.model, tp, pp) and not _room(q, _deployed(anywhere, tp, pp)):
+        if size > 1 and splits(q.model, tp, pp) and not _room(q, _deployed(anywhere, tp, pp)):
             layout = f"TP{tp}" + (f" PP{pp}" if pp > 1 else "")
             yield f"{size} x {d.name} ({layout}), the fewest"
             break
@@ -542,6 +542,35 @@ def _remedies(q: Question) -> Iterator[str]:
             fits = not _room(replace(q, input_len=middle - 1, output_len=1), holding[-1])
             low, high = (middle, high) if fits else (low, middle)
         yield f"{low:g} tokens in all instead of {tokens:g}"
+
+
+def remedies_of(
+    model: Model, machines: Machines, tokens: float, precision: str, weights: str | None, kv: str
+) -> Iterator[str]:
+    """What would hold a model with a sequence of so many tokens."""
+    nothing: dict[str, Any] = dict.fromkeys(("rent", "tp", "pp", "inter_bandwidth"))
+    yield from _remedies(
+        Question(
+            model=model,
+            machines=machines,
+            slo=SLO(),
+            rate=None,
+            input_len=max(1, tokens - 1),
+            output_len=1,
+            batch=1,
+            cached_len=0,
+            dp=1,
+            ep=1,
+            precision=precision,
+            weights=weights,
+            kv=kv,
+            efficiencies=DEFAULT,
+            pue=1.0,
+            output_variation=0.0,
+            prompt_variation=1.0,
+            **nothing,
+        )
+    )
 
 
 def _answer_fits(q: Question) -> Deployment | None:
@@ -635,7 +664,7 @@ def serve(
         )
     taken = Assumed()
     m, machines = catalog.model(model), catalog.where(device)
-    known = _default_precision(machines.device)
+    known = default_precision(machines.device)
     q = Question(
         model=m,
         machines=machines,
@@ -666,6 +695,6 @@ def serve(
     return _answer(q, assumed=taken.lines)
 
 
-def _default_precision(device: Device) -> str:
+def default_precision(device: Device) -> str:
     """bf16 where the device has it, else the widest of 16 bits or fewer that it lists."""
     return next((p for p in (PRECISION, "fp16", "fp8", "int8", "fp32") if device.has(f"peak_flops.{p}")), PRECISION)

@@ -112,7 +112,7 @@ class Trained(Result):
     @cached_property
     def remedies(self) -> tuple[str, ...]:
         """What would fit: another plan, more nodes, shorter sequences."""
-        return tuple(_remedies(self.question))
+        return tuple(remedies_of(self.question))
 
     def summary(self) -> Sequence[str]:
         q, step = self.question, self.step
@@ -140,9 +140,8 @@ class Trained(Result):
                 head.insert(1, f"{q.tokens:,.4g} tokens take {shown(run, 's')}{spread}, without restarts")
             head += [*self.bill.lines("tokens", self.time_to_train), f"binds: {self.binds}"]
         head += [said(step.efficiencies.name, step.efficiencies.source), *self.assumed]
-        if self.search is not None and self.fits:
-            if (alike := self.search.alike()) > 1:
-                head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
+        if self.search is not None and self.fits and (alike := self.search.alike()) > 1:
+            head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
         if self.fits:
             head += [f"  {what}: {answer}" for what, answer in self.changes]
         return wrapped(head)
@@ -253,7 +252,7 @@ def _short(old: Trained, new: Trained) -> str:
     return f"{shown(new.step.time, 's')} a step, time x{per_token:.2f}, cost x{money:.2f}"
 
 
-def _remedies(q: Question) -> Iterator[str]:
+def remedies_of(q: Question) -> Iterator[str]:
     """What would fit, from memory alone."""
     if q.plan is not None or q.degrees or q.limits:
         freed = replace(q, plan=None, degrees={}, limits={})
@@ -449,5 +448,5 @@ def train(
 def whole(name: str, value: Any) -> int:
     """A whole number of at least 1, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"train: {name} = {str(value)[:40]!r} must be a whole number of at least 1")
+        raise InputError(f"train: {name} = {repr(value)[:40]} must be a whole number of at least 1")
     return value

@@ -39,7 +39,7 @@ class Assumed:
 def count(owner: str, name: str, value: Any, unit: str = "1") -> float:
     """A positive finite number, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{owner}: {name} = {str(value)[:40]!r} must be a number above zero")
+        raise InputError(f"{owner}: {name} = {repr(value)[:40]} must be a number above zero")
     check_argument(owner, name, value, unit, _POSITIVE)
     return value
 

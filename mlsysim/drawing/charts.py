@@ -78,7 +78,7 @@ class Chart(Drawing):
         axes.set_ylabel(self.y_label)
         if self.title:
             axes.set_title(self.title, fontsize=10)
-        if any(series.label for series in (*self.lines, *self.marks)):
+        if any([line.label for line in self.lines] + [marks.label for marks in self.marks]):
             axes.legend(fontsize=8)
 
 

@@ -1,7 +1,7 @@
 """The few pictures that results have: terms as bars, parts as a stack, an array as a curve, shares of a distribution."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mlsysim import units
 from mlsysim._numeric import is_array
@@ -10,6 +10,7 @@ from mlsysim.drawing.charts import DASHES, Chart, Line, Marks
 from mlsysim.drawing.style import PALETTE, Drawing
 
 MOST_ROWS, MOST_POINTS = 9, 400
+Thing = TypeVar("Thing")
 
 
 def readable(largest: float, unit: str) -> tuple[float, str]:
@@ -76,7 +77,7 @@ def curves(title: str, values: Mapping[str, Any], name: str, unit: str) -> Drawi
     return Chart("element of the array", _axis(name, label), lines, title=title, x_log=False, y_log=False)
 
 
-def sampled(values: Sequence[float], most: int = MOST_POINTS) -> list[float]:
+def sampled(values: Sequence[Thing], most: int = MOST_POINTS) -> list[Thing]:
     """At most so many of the values, evenly spaced, both ends among them.
 
     >>> sampled(range(10), 4)

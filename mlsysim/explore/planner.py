@@ -175,7 +175,7 @@ class PlanSearch(Result):
     efficiencies: Efficiencies = BOUND
 
     def summary(self) -> list[str]:
-        what = f"{self.model.name} on {self.cluster.nodes} x {self.cluster.node.name}"
+        what = f"{self.model.name} on {catalog.where(self.cluster)}"
         fits = len(self.fitting)
         if not fits:
             least = self.rows.smallest("memory").row(0) if len(self.rows) else None
@@ -224,8 +224,8 @@ class PlanSearch(Result):
         best = self.best(10) if len(self.fitting) else self.fitting
         found = {
             "model": self.model.name,
-            "node": self.cluster.node.name,
-            "nodes": self.cluster.nodes,
+            "machines": str(catalog.where(self.cluster)),
+            "devices": self.cluster.devices,
             "global_batch": self.global_batch,
             "seq": self.seq,
             "capacity_bytes": self.capacity,

@@ -156,17 +156,12 @@ def _connected(client: Any) -> Iterator[Any]:
     if not isinstance(client, str):
         if client is not None and not callable(getattr(client, "submit", None)):
             raise InputError(
-                f"sweep: client = {str(client)[:40]!r} is no Dask client; give a dask.distributed.Client, the address of a "
+                f"sweep: client = {str(client)[:40]!r} is no Dask client; give a dask.distributed.Client, or the address of a "
                 f"scheduler, as in {_ADDRESS}, or 'local:4'"
             )
         yield client
         return
     local = re.fullmatch(r"local:(\d{1,4})", client)
-    if local is None and not re.match(r"[a-z]+://", client):
-        raise InputError(
-            f"sweep: the cluster {client[:60]!r} is none; give 'local:4' for four processes of this machine, or the address of "
-            f"a Dask scheduler, as in {_ADDRESS}"
-        )
     if local is not None and not 1 <= int(local[1]) <= _MOST_WORKERS:
         raise InputError(
             f"sweep: {client!r} asks for {local[1]} processes; give from 1 to {_MOST_WORKERS}, as in 'local:4'"
@@ -187,7 +182,7 @@ def _connected(client: Any) -> Iterator[Any]:
     except (OSError, ValueError) as error:
         raise InputError(
             f"sweep: no Dask scheduler answers at {client!r}; start one with 'dask scheduler' and give the address that it "
-            f"prints, as in {_ADDRESS}"
+            f"prints, as in {_ADDRESS}, or take 'local:4', four processes of this machine"
         ) from error
     with connected:
         yield connected

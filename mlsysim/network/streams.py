@@ -87,7 +87,9 @@ class StreamSchedule(Result):
         return self._most("exposed")
 
     def summary(self) -> list[str]:
-        of = (lambda t: share(t / self.time)) if self.time else (lambda t: "0 %")
+        def of(seconds: float) -> str:
+            return share(seconds / self.time) if self.time else "0 %"
+
         binds = "communication that nothing hides" if self.exposed > self.compute else "computing"
         return labelled(
             f"{len(self.starts)} tasks on {len(self.ranks)} rank(s): {shown(self.time, 's')}",

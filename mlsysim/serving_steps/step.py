@@ -45,7 +45,6 @@ SMALL_KERNELS = 5.0
 _INFINITE = float("inf")
 
 _TOKENS = 1000  # of the examples that a model shows itself by
-_EXAMPLES = {"one": {"decodes": [float(_TOKENS)]}, "prompt": {"prefills": [(float(_TOKENS), 0.0)]}}
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ class StepModel(Result):
         return f"{d.model.name} on {d.devices} x {d.device.name}, {d.precision}: {rates}{form}"
 
     def summary(self) -> list[str]:
-        one, prompt = (Batch.of(self.model, **load) for load in _EXAMPLES.values())
+        one = Batch.of(self.model, decodes=[float(_TOKENS)])
+        prompt = Batch.of(self.model, prefills=[(float(_TOKENS), 0.0)])
         d, rates = self.deployment, {f.name: getattr(self.rates, f.name) for f in fields(self.rates)}
         own = [name.replace("_", " ") for name, r in rates.items() if not r.origin.startswith("not measured")]
         return labelled(

@@ -535,7 +535,7 @@ def test_otter_assigns_and_grades(tmp_path: Path) -> None:
     for name, text in CANNED.items():
         (tmp_path / f"{name}.ipynb").write_text(text, encoding="utf-8")
     command = [sys.executable, "-W", "ignore", "-c", OTTER, str(ROOT / "scripts"), str(tmp_path), *CANNED]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=3000, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
     results = json.loads(ran.stdout.strip().rpartition("\n")[2])
     handed_out = json.loads((tmp_path / "built" / "student" / "master.ipynb").read_text(encoding="utf-8"))
@@ -580,7 +580,7 @@ def test_the_table_without_a_sandbox(tmp_path: Path) -> None:
     (folder / "jo.ipynb").write_text(submission("jo", SOLVED, "import os; os._exit(0)"), encoding="utf-8")
     (folder / ".DS_Store").write_text("x", encoding="utf-8")
     os.mkfifo(folder / "kim.ipynb")
-    rows = graded(folder, "--insecure", "--jobs", "2", "--timeout", "30 s")
+    rows = graded(folder, "--insecure", "--jobs", "2", "--timeout", "300 s")
     head = ["student", "score", "max_score", *(e.id for e in assignment(SLUG)), "status", "message"]
     assert list(next(iter(rows.values()))) == head
     assert {name: (int(r["score"]), r["status"]) for name, r in rows.items()} == {
@@ -733,7 +733,7 @@ def test_what_a_submission_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     seen = {}
     for name, body in attempts.items():
         code = [spy(body.replace("; ", "\n"))]
-        seen[name] = grading._execute(code, ["found"], 20, 65534)["values"]["found"]
+        seen[name] = grading._execute(code, ["found"], 300, 65534)["values"]["found"]
     server.close()
     environment = seen.pop("read the environment").split(",")
     assert "COURSE_PASSWORD" not in environment
@@ -787,17 +787,25 @@ def running_commands() -> list[str]:
 def test_hostile_submissions_end_and_cannot_score(tmp_path: Path) -> None:
     marker = f"marker-{os.getpid()}"
     run = f"run = [sys.executable, '-c', 'import time; time.sleep(1000)', '{marker}']"
-    attacks = {
+    endless = {
         "loop": "while True: pass",
         "sleep": "import time; time.sleep(1000)",
         "fork": f"import os, sys\n{run}\nwhile True:\n    try:\n        if os.fork() == 0:\n"
         "            os.execv(run[0], run)\n    except OSError:\n        pass",
+        "flood": "import os\nwhile True:\n    for fd in range(3, 20):\n        try:\n            os.write(fd, b'x' * 1000000)\n        except OSError:\n            pass",
+    }
+    attacks = {
         "daemon": f"import subprocess, sys\n{run}\nsubprocess.Popen(run, start_new_session=True)",
         "forge": "import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'{\"score\": 100}')\n    except OSError:\n        pass",
         "exit": "import os; os._exit(0)",
-        "flood": "import os\nwhile True:\n    for fd in range(3, 20):\n        try:\n            os.write(fd, b'x' * 1000000)\n        except OSError:\n            pass",
         "patch": "import mlsysim.classroom.exercises.engine as e; e.grade = lambda *a: 1 / 0\nimport json; json.dumps = json.dump = print",
     }
+    # Those that never end get few seconds, the others many, since on a busy machine an honest one takes its time.
+    folder = hand_in(tmp_path / "endless", {name: submission(name, {}, code) for name, code in endless.items()})
+    rows = graded(folder, "--jobs", "2", "--timeout", "4")
+    assert {(r["status"], int(r["score"])) for r in rows.values()} == {("timeout", 0)}
+    assert not any(marker in command for command in running_commands())
+
     folder = hand_in(tmp_path / "in", {name: submission(name, {}, code) for name, code in attacks.items()})
     (folder / "ok.ipynb").write_text(submission("ok", SOLVED), encoding="utf-8")
     huge = {
@@ -806,11 +814,10 @@ def test_hostile_submissions_end_and_cannot_score(tmp_path: Path) -> None:
         "01.3": "STUDENT = 'x' * 10**7\nanswer = print",
     }
     (folder / "huge.ipynb").write_text(submission("huge", huge), encoding="utf-8")
-    rows = graded(folder, "--jobs", "2", "--timeout", "5")
+    rows = graded(folder, "--jobs", "2", "--timeout", "300")
     status = {name: r["status"] for name, r in rows.items()}
     assert {int(r["score"]) for name, r in rows.items() if name != "ok"} == {0}
     assert (status["ok"], rows["ok"]["score"]) == ("ok", str(FULL))
-    assert [status[n] for n in ("loop", "sleep", "fork", "flood")] == ["timeout"] * 4
     assert status["exit"] == status["forge"] == status["patch"] == "crashed"
     assert status["daemon"] == "ok"
     assert status["huge"] == "seed-mismatch"

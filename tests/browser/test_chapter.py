@@ -16,7 +16,9 @@ LIVE = ".slider[data-state=live]"
 
 
 def python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=3000
+    )
 
 
 def test_committed_slider_is_what_the_script_writes(needs):

@@ -137,7 +137,7 @@ def test_a_config_file_stands_in_for_a_name(run: Any, tmp_path: Path) -> None:
     path.write_text(json.dumps(GPT2))
     one = run(f"memory --model {path} --device A100 --seq 1024", "--json")
     assert one["weights_bytes"] == 2 * 124_439_808
-    step = run(f"train --model {path} --device A100 --global-batch 8 --seq 1024", "--json")
+    step = run(f"train --model {path} --device A100 --tp 1 --global-batch 8 --seq 1024", "--json")
     model = catalog.from_hf_config(path)
     assert step["time_s"] == training.training_step(model, Plan(), "A100", global_batch=8, seq=1024).time
 
@@ -148,7 +148,7 @@ def test_a_config_file_stands_in_for_a_name(run: Any, tmp_path: Path) -> None:
     [
         (TRAIN + " --hsdp-group 4", "hsdp"),
         (TRAIN + " --tp 3", "tp"),
-        (TRAIN, "inter_bandwidth"),
+        (TRAIN.replace("H100", "MI325X"), "inter_bandwidth"),
         (TRAIN + " --mode dream", "bound"),
         (TRAIN + " --order tp-dp", "order"),
         ("memory --model Llama-3.1-8B --device H100 --seq 0", "seq"),

@@ -541,6 +541,7 @@ def test_a_name_is_no_path(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @given(st.text(max_size=150))
 def test_any_program_name_becomes_a_file_name(text: str) -> None:
     assert files._NAME.fullmatch(files.plain_name(text))

@@ -59,6 +59,7 @@ def test_a_product_of_256_takes_its_three_arrays_through_memory() -> None:
     assert hlo.estimate(product(256, 256, 256), H100, join=True).total_s > 2 * found.total_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(hlo.samples())))
 def test_no_estimate_is_below_the_bound_and_joining_never_helps_the_computing(name: str) -> None:
     program = hlo.sample(name)

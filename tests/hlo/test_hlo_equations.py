@@ -198,6 +198,7 @@ def test_a_kernel_read_in_one_fixed_order() -> None:
         counts.xla_count("nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.published
 @pytest.mark.parametrize("name", sorted(counts.xla_counts()))
 def test_xlas_counts_are_what_xla_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

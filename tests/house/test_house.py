@@ -23,6 +23,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.planner": {"numpy"},
     "explore.store": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
+    "doors.simulating": {"numpy"},  # repeated runs alone
     "serving.simulation": {"tqdm"},
     "hlo.profiler.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own
     "hlo.export.layout": {"jax"},  # the process that lowers imports these
@@ -100,7 +101,7 @@ def test_third_parties_stay_where_they_are_allowed(root: Path) -> None:
 )
 def test_the_core_needs_neither_numpy_nor_matplotlib(code: str) -> None:
     script = f"{code}\nimport sys\nheavy = {{'numpy', 'matplotlib', 'pint', 'IPython', 'ipywidgets', 'yaml'}} & set(sys.modules)\nassert not heavy, heavy"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

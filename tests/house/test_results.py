@@ -315,8 +315,8 @@ INPUTS = {
     "Line", "Links", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
     "SystolicArray", "Task", "TensorType", "Topology", "Product",
 }  # fmt: skip
-# Small parts of results that have one line and no shape of their own.
-PARTS = {"RankTime", "Record", "Step", "Node", "Sourced"}
+# Small parts of results that have one line and no shape of their own, and what explain() itself returns.
+PARTS = {"Report", "RankTime", "Record", "Step", "Node", "Sourced"}
 
 
 @cache
@@ -420,6 +420,9 @@ def test_numbers_survive_json_and_fit_a_table() -> None:
         explained = thing.explain()
         if hasattr(explained, "to_dict"):
             json.dumps(explained.to_dict(), allow_nan=False)
+            assert len(explained.to_frame()) == len(
+                explained.terms if isinstance(explained, Explanation) else explained.tables[0].rows
+            )
     seen = set()
     for thing in every(Shown):
         if type(thing) not in seen and not isinstance(thing, explore.Columns):

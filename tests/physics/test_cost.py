@@ -193,9 +193,9 @@ def test_arrays_give_the_same_as_floats() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"salvage": 1e3, "rate": 0.1}, "salvage goes with a straight line"),
+        ({"salvage": 1e3, "interest": 0.1}, "salvage goes with a straight line"),
         ({"salvage": 4e4}, "lies above price"),
-        ({"rate": 0.0}, "rate = 0.0 is outside (0, 1]"),
+        ({"interest": 0.0}, "interest = 0.0 is outside (0, 1]"),
         ({"lifetime": 0.0}, "lifetime = 0.0 is outside"),
         ({"electricity_price": -1.0}, "electricity_price = -1.0 is outside"),
         ({"pue": 0.5}, "pue = 0.5 is outside"),

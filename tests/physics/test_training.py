@@ -3,10 +3,12 @@
 import math
 import time
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made import left_out
 from support import ROOT
 
 from mlsysim import catalog, collectives, flops, training
@@ -843,10 +845,11 @@ def test_a_hundred_thousand_plans_take_one_call() -> None:
 # Against the open cases
 
 
+@pytest.mark.slow
 @needs_open_cases
-def test_leave_one_group_out_beats_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_leave_one_group_out_beats_the_baselines(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
     file = read_cases(OPEN)
-    ours = scoring.score(file, "calibrated", leave_one_group_out=True).summary
+    ours = left_out(shared, OPEN).summary
     plain = scoring.score(file, "datasheet").summary
     others = baselines.score_baselines(file)
     with capsys.disabled():

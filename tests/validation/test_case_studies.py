@@ -257,6 +257,7 @@ def test_the_work_of_the_llama_steps_by_hand() -> None:
         assert case_runs.generation(workload, "a100").matrix_flops == pytest.approx(by_hand, rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_a_faster_generation_is_never_slower() -> None:
     for workload in case_runs.PROGRAMS:
@@ -277,6 +278,7 @@ def test_all_to_all_splits_the_scale_up_bandwidth() -> None:
     assert fabric.bandwidth == pytest.approx((450e9 / 3,))
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_scale_out_by_hand() -> None:
     """Gradients of 4 bytes take twice the time but for latency; more bandwidth is never slower; 128 send what 16 send."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made import left_out
 
 from mlsysim import catalog, inference, intervals, training
 from mlsysim.errors import InputError, UnknownNameError
@@ -176,13 +177,9 @@ def test_every_class_has_a_range_or_a_reason() -> None:
 
 @needs_open_cases
 @pytest.mark.slow
-def test_the_shipped_quantiles_are_those_of_the_open_cases() -> None:
+def test_the_shipped_quantiles_are_those_of_the_open_cases(shared: Path) -> None:
     """Without refitting: the quick check that the file belongs to these cases and to this model."""
-    from mlsysim.validation.cases import read_cases
-    from mlsysim.validation.scoring import score
-
-    report = score(read_cases(OPEN / "training_step.open.csv"), "calibrated", leave_one_group_out=True)
-    found = GroupedErrors.of(report)
+    found = GroupedErrors.of(left_out(shared, OPEN / "training_step.open.csv"))
     q = SHIPPED["training_step"]
     assert (len(found.groups), found.rows) == (q.groups, q.rows)
     assert found.quantiles(q.nominal) == pytest.approx((q.low, q.high), abs=0.02)

@@ -146,6 +146,7 @@ def test_a_class_without_scores_is_refused() -> None:
         shipped_scores("nothing")
 
 
+@pytest.mark.slow
 @needs_open_cases
 def test_the_shipped_scores_are_those_of_the_open_cases() -> None:
     file = read_cases(OPEN)

@@ -289,6 +289,7 @@ def test_a_baseline_counts_recomputation_and_the_bubble_where_it_says_so() -> No
     assert physics.ideal(plain) / physics.ideal(alone) == pytest.approx(1 + 1 / (2 * 8))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
 )

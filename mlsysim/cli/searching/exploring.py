@@ -7,6 +7,7 @@ from typing import Any
 
 from mlsysim import catalog, units
 from mlsysim.cli.arguments import (
+    NO_ANSWER,
     Commands,
     efficiencies_option,
     json_option,
@@ -14,6 +15,7 @@ from mlsysim.cli.arguments import (
     pick_model,
     print_json,
     quantity,
+    scale_options,
 )
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
@@ -65,16 +67,18 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     return plan | {"time_s": row["time"], "memory_bytes": row["memory"], "terms_s": terms}
 
 
-def _plan(args: argparse.Namespace) -> None:
+def _plan(args: argparse.Namespace) -> int:
     try:
-        from mlsysim import explore
-
-        search = explore.plan
+        from mlsysim.doors.planning import plan as search
     except ImportError as error:
         raise InputError("mlsysim plan needs NumPy; run: pip install 'mlsysim-book[scale]'") from error
     if args.count < 1:
         raise InputError(f"--count {args.count} must be at least 1")
-    cluster = catalog.cluster(args.node, args.nodes)
+    if (args.node is None) == (args.device is None):
+        raise InputError(
+            'give either --node, as in DGX-H100 (with --nodes), or --device with a number, as in "64 H100"'
+        )
+    cluster = catalog.where(args.device) if args.node is None else catalog.where(catalog.cluster(args.node, args.nodes))
     names = {name: name.replace("-", "_") for name in _DEGREES}
     only = {name: _flat(getattr(args, name)) for name in names.values() if getattr(args, name) is not None}
     most = {name: getattr(args, f"max_{name}") for name in names.values() if getattr(args, f"max_{name}") is not None}
@@ -91,23 +95,44 @@ def _plan(args: argparse.Namespace) -> None:
         only=only,
         most=most,
         capacity=args.capacity,
+        store=args.store,
+        client=args.cluster,
     )
+    asked = {
+        "model": found.model.name,
+        "node": cluster.node.name if cluster.node is not None else None,
+        "devices": found.cluster.devices,
+        "global_batch": found.global_batch,
+        "seq": found.seq,
+        "efficiencies": found.efficiencies.name,
+        "rates": found.rates,
+        "tried": len(found.rows),
+        "fitting": len(found.fitting),
+        "capacity_bytes": found.capacity,
+        "limits": {"only": only, "most": most},
+        "fits": found.fits,
+        "would_fit": [] if found.fits else list(found.remedies),
+        "assumed": list(found.assumed),
+    }
+    if not found.fits:
+        empty = {
+            "best": [],
+            "why_first": None,
+            "interval_s": None,
+            "alike": None,
+            "losers": {"does not fit": len(found.rows)},
+        }
+        if args.json:
+            print_json(asked | empty)
+        else:
+            print(found)
+        return NO_ANSWER
     best = found.best(args.count)
     known = found.interval()
     if args.json:
         print_json(
-            {
-                "model": found.model.name,
-                "node": cluster.node.name,
-                "devices": cluster.devices,
-                "global_batch": args.global_batch,
-                "seq": args.seq,
-                "efficiencies": found.efficiencies.name,
-                "rates": found.rates,
-                "tried": len(found.rows),
-                "fitting": len(found.fitting),
-                "capacity_bytes": found.capacity,
-                "limits": {"only": only, "most": most},
+            asked
+            | {
                 "best": [_row(best.row(i)) for i in range(len(best))],
                 "why_first": found.why_first(),
                 "interval_s": None if known is None else known.ends,
@@ -115,34 +140,39 @@ def _plan(args: argparse.Namespace) -> None:
                 "losers": found.losers(),
             }
         )
-        return
-    print(f"{len(found.rows):,} plans for {found.model.name} on {cluster.devices:,} x {cluster.node.device.name};")
+        return 0
+    print(f"{len(found.rows):,} plans for {found.model.name} on {found.cluster.devices:,} x {cluster.device.name};")
     print(f"{len(found.fitting):,} fit into {units.format(found.capacity, 'byte')}\n")
     print(found.explain(args.count))
     print(f"\n{found.rates}\nRank 1: {found.why_first()}.")
     print(found.caution(args.count))
     reasons = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in found.losers().items())
     print(f"\nPlans that lose, by their worst term beside the best plan: {reasons}")
+    for line in found.assumed:
+        print(line)
+    return 0
 
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser(
         "plan",
-        parents=[json_option()],
+        parents=[json_option(), scale_options()],
         help="search every parallel plan of a model on a cluster",
-        epilog="JSON: model, node, devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
+        epilog="Exit status 3: nothing fits. JSON: model, node (null where devices were asked for), devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
         "list of plans, the fastest first: tp, pp, cp, dp, ep, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
         "time_s, mfu, memory_bytes, terms_s), limits (only, most: as given), why_first (text), interval_s (range of the first plan; "
         "null unless calibrated), alike (plans that lie in it), "
+        "fits, would_fit, assumed, "
         "losers (plans by reason: memory, or the term that costs most beside the best plan).",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
-    p.add_argument("--node", required=True, help="a node of the catalogue with its network, as in DGX-H100")
+    p.add_argument("--device", help='devices with their number, as in "64 H100"; or give --node')
+    p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
     p.add_argument("--nodes", type=int, default=1, help="how many of them (default: 1)")
-    p.add_argument("--global-batch", required=True, type=int, help="sequences per step")
-    p.add_argument("--seq", required=True, type=int, help="tokens per sequence")
-    p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
+    p.add_argument("--global-batch", type=int, help="sequences per step (default: four million tokens)")
+    p.add_argument("--seq", type=int, help="tokens per sequence (default: 4096)")
+    p.add_argument("--precision", help="of the linear layers (default: bf16)")
     efficiencies_option(p, "--mode")
     several: dict[str, Any] = {"nargs": "+", "metavar": "N,N"}
     p.add_argument(

@@ -8,11 +8,15 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TextIO
 
+from mlsysim import catalog
 from mlsysim._numeric import is_array, is_finite
-from mlsysim.cli.arguments import NOTES, Commands, to_json
+from mlsysim.catalog import kept
+from mlsysim.cli.arguments import NOTES, Commands, scale_options, to_json
 from mlsysim.cli.searching.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
@@ -70,36 +74,48 @@ def _whole(name: str, value: float) -> str:
     return str(int(value))
 
 
+@dataclass(frozen=True)
 class _Guarded:
-    """A solver that leaves out the combinations it refuses, and counts them by reason.
+    """A solver that marks the combinations it refuses, by a number for the reason (0: answered).
 
     Words and whole numbers come one at a time, so a plan that the model does not allow costs no other its answer. Where
-    a number of a vector is refused, the vector is halved until the ones at fault stand alone: they are left out, and no
+    a number of a vector is refused, the vector is halved until the ones at fault stand alone: they are marked, and no
     others. A solver without whole numbers stops at the first value that it refuses, and names it.
+
+    It holds names alone, so that another process can ask the same; the user's own files with what was in them.
     """
 
-    def __init__(self, known: Swept) -> None:
-        self.known = known
-        self.refused: Counter[str] = Counter()
+    solver: str
+    own: tuple[tuple[str, str], ...] = ()  # files of the user's own entries, and their digests
+
+    @property
+    def known(self) -> Swept:
+        return find(self.solver)
 
     def __call__(self, **given: Any) -> Mapping[str, Any]:
-        words = {n: int(v) if n in self.known.whole else v for n, v in given.items() if isinstance(v, str)}
-        vectors = {n: v for n, v in given.items() if not isinstance(v, str)}
-        length = len(next(iter(vectors.values()))) if vectors else 1
-        found = self._solve(words, vectors, length)
-        return {**dict.fromkeys(self.known.answers, math.nan), "left_out": True} if found is None else found
+        with kept.for_now():
+            for file, _ in self.own:
+                catalog.add(file)
+            words, vectors = self._split(given)
+            length = len(next(iter(vectors.values()))) if vectors else 1
+            found = self._solve(words, vectors, length)
+        # Where nothing was answered False stands for the answers, which changes no column's type
+        return found if len(found) > 1 else dict.fromkeys(self.known.answers, False) | found
 
-    def _solve(self, words: dict[str, Any], vectors: dict[str, Any], length: int) -> dict[str, Any] | None:
-        """The answers with a mark on what was left out, or nothing where all was."""
+    def _split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        words = {n: int(v) if n in self.known.whole else v for n, v in given.items() if isinstance(v, str)}
+        return words, {n: v for n, v in given.items() if not isinstance(v, str)}
+
+    def _solve(self, words: dict[str, Any], vectors: dict[str, Any], length: int) -> dict[str, Any]:
+        """The answers with a mark on what was left out."""
         try:
-            return {**self._answers(words, vectors), "left_out": False}
+            return {**self._answers(words, vectors), "left_out": 0}
         except InputError as error:
             alone = self._first(words, vectors) if vectors else error
             if alone is not None and (length == 1 or str(alone) == str(error)):  # whatever the numbers are
                 if not self.known.whole:
                     raise alone from error
-                self.refused[str(alone)] += length
-                return None
+                return {"left_out": _code(str(alone))}
             if length == 1:
                 raise
         cut = length // 2
@@ -109,15 +125,16 @@ class _Guarded:
 
     def _answers(self, words: dict[str, Any], vectors: dict[str, Any]) -> Mapping[str, Any]:
         """What the solver answers; an answer that no float can hold is a refusal, as in every other command."""
+        known = self.known
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what overflows is said in one sentence
             try:
-                found = self.known.solve(**words, **vectors)
+                found = known.solve(**words, **vectors)
             except OverflowError as error:
                 raise InputError("sweep: an answer is larger than any float; narrow the axes") from error
             for name, value in found.items():
                 number = isinstance(value, float) or (is_array(value) and value.dtype.kind == "f")
-                if number and name not in (*self.known.endless, *self.known.unknown) and not is_finite(value):
+                if number and name not in (*known.endless, *known.unknown) and not is_finite(value):
                     raise InputError(f"sweep: {name} is larger than any float; narrow the axes")
         return found
 
@@ -129,57 +146,99 @@ class _Guarded:
             return error
         return None
 
-    def report(self, total: int) -> None:
-        """Say on standard error what was left out and why; raise when nothing else is left."""
-        count = sum(self.refused.values())
-        if count == total:
-            raise InputError(f"sweep: every combination was refused; the first: {next(iter(self.refused))}")
-        for reason, n in self.refused.most_common(3):
-            print(f"mlsysim: left out {n:,} of {total:,} combinations: {reason}", file=sys.stderr)
-        if len(self.refused) > 3:
-            print(f"mlsysim: left out {count:,} in all, for {len(self.refused)} reasons", file=sys.stderr)
+    def reasons(self, axes: Sequence[str], found: Any) -> Counter[str]:
+        """What was left out, by its reason: that of the first combination of each mark, asked again."""
+        counted: Counter[str] = Counter()
+        for i in range(len(found)):
+            row = found.row(i)
+            words, vectors = self._split({n: row[n] if isinstance(row[n], str) else found[n][i : i + 1] for n in axes})
+            alone = self._first(words, vectors)
+            counted[str(alone)] += row["count"]
+        return counted
 
 
-def _joined(halves: Sequence[dict[str, Any] | None], lengths: Sequence[int]) -> dict[str, Any] | None:
+def _report(refused: Counter[str], total: int) -> None:
+    """Say on standard error what was left out and why; raise when nothing else is left."""
+    count = sum(refused.values())
+    if count == total:
+        raise InputError(f"sweep: every combination was refused; the first: {next(iter(refused))}")
+    for reason, n in refused.most_common(3):
+        print(f"mlsysim: left out {n:,} of {total:,} combinations: {reason}", file=sys.stderr)
+    if len(refused) > 3:
+        print(f"mlsysim: left out {count:,} in all, for {len(refused)} reasons", file=sys.stderr)
+
+
+def _digest(file: str) -> str:
+    return sha256(Path(file).read_bytes()).hexdigest()
+
+
+def _code(reason: str) -> int:
+    """A number for a reason, never 0."""
+    return int.from_bytes(sha256(reason.encode()).digest()[:7], "big") + 1
+
+
+def _joined(halves: Sequence[dict[str, Any]], lengths: Sequence[int]) -> dict[str, Any]:
     """Both halves one after the other; what was left out takes any value, since its rows are dropped."""
     from mlsysim.explore.columns import stacked
 
-    solved = [half for half in halves if half is not None]
-    if not solved:
-        return None
-    dropped = {n: v[0] if is_array(v) else v for n, v in solved[0].items()} | {"left_out": True}
-    return stacked([dropped if half is None else half for half in halves], lengths)
+    solved = next((half for half in halves if len(half) > 1), {})
+    dropped = {n: v.flat[0] if is_array(v) else v for n, v in solved.items()}
+    return stacked([dropped | half for half in halves], lengths)
 
 
-class _Answered:
-    """The rows that were not left out, without the mark; with ``fitting``, those that fit into memory."""
+@dataclass(frozen=True)
+class _Kept:
+    """The rows that were answered, or the best of them; of those left out one for each reason, with their number."""
 
-    def __init__(self, fitting: bool) -> None:
-        self.fitting = fitting
+    fitting: bool = False
+    best: int | None = None
+    by: str | None = None
 
     def __call__(self, columns: Any) -> Any:
-        if "left_out" not in columns.data:  # gone through here already
-            return columns
-        kept = columns.take(~columns["left_out"])
-        kept = kept.take(kept["fits"].astype(bool)) if self.fitting else kept
-        return type(kept)({name: column for name, column in kept.data.items() if name != "left_out"})
+        import numpy as np
+
+        whole = type(columns)({"count": np.ones(len(columns), dtype=np.int64)} | dict(columns.data))
+        answered = whole.take(whole["left_out"] == 0)
+        if self.fitting:
+            answered = answered.take(answered["fits"].astype(bool))
+        if self.best is not None and self.by is not None:
+            answered = answered.smallest(self.by, self.best)
+        refused = whole.take(whole["left_out"] != 0)
+        if not len(refused):
+            return answered
+        _, first, which = np.unique(refused["left_out"], return_index=True, return_inverse=True)
+        counts = np.bincount(which.reshape(-1), weights=refused["count"]).astype(np.int64)
+        order = np.argsort(first)
+        folded = refused.take(first[order])
+        folded = type(columns)(dict(folded.data) | {"count": counts[order]})
+        return type(columns).join([answered, folded])
+
+
+def _parted(found: Any) -> tuple[Any, Any]:
+    """What was answered, without the marks, and what was left out."""
+    kept = found.take(found["left_out"] == 0)
+    plain = type(kept)({n: c for n, c in kept.data.items() if n not in ("left_out", "count")})
+    return plain, found.take(found["left_out"] != 0)
 
 
 class _Writer:
-    """Writes each chunk as CSV and keeps nothing of it, so that memory stays flat."""
+    """Writes each chunk as CSV and keeps nothing of it but what was left out, so that memory stays flat."""
 
-    def __init__(self, file: TextIO, answered: _Answered) -> None:
-        self.answered = answered
+    def __init__(self, file: TextIO, keep: _Kept) -> None:
+        self.keep = keep
         self.rows = csv.writer(file, lineterminator="\n")
         self.started = False
 
     def __call__(self, columns: Any) -> Any:
-        columns = self.answered(columns)
+        columns, refused = _parted(self.keep(columns))
+        self.write(columns)
+        return refused
+
+    def write(self, columns: Any) -> None:
         if not self.started and len(columns):
             self.rows.writerow(list(columns))
             self.started = True
         self.rows.writerows(zip(*(column.tolist() for column in columns.data.values()), strict=True))
-        return columns.take(slice(0, 0))
 
 
 def _json(solver: str, known: Swept, found: Any, refused: Counter[str]) -> str:
@@ -218,20 +277,19 @@ def _sweep(args: argparse.Namespace) -> None:
             f"sweep: {total:,} rows are too many for JSON, which takes up to {_LARGEST_JSON:,}; leave out --json, or "
             "keep the best with --best and --by"
         )
-    solver = _Guarded(known)
-    job = {"chunk": args.chunk, "progress": args.progress}
+    solver = _Guarded(args.solver, tuple((file, _digest(file)) for file in args.catalog))
+    job = {"chunk": args.chunk, "progress": args.progress, "store": args.store, "client": args.cluster}
+    keep = _Kept(args.fitting, args.best, args.by)
     with _opened(args.output) as file:
-        answered = _Answered(args.fitting)
-        writer = _Writer(file, answered)
-        if args.best is not None:
-            found = run(solver, axes, keep=lambda c: answered(c).smallest(args.by, args.best), **job)
-        else:
-            found = run(solver, axes, keep=answered if args.json else writer, **job)
-        solver.report(total)
+        writer = _Writer(file, keep)
+        flat = args.best is None and not args.json and args.store is None and args.cluster is None
+        found, left = _parted(run(solver, axes, keep=writer if flat else keep, **job))
+        refused = solver.reasons(tuple(axes), left)
+        _report(refused, total)
         if args.json:
-            print(_json(args.solver, known, found, solver.refused), file=file)
-        elif args.best is not None:
-            writer(found)
+            print(_json(args.solver, known, found, refused), file=file)
+        elif not flat:
+            writer.write(found)
 
 
 def _opened(path: str | None) -> Any:
@@ -249,6 +307,7 @@ def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser(
         "sweep",
+        parents=[scale_options()],
         help="a solver over every combination of lists and ranges, as CSV or JSON",
         epilog="VALUES: one value or several, as in tp=1,2,4 and device=H100,H200; FROM:TO:COUNT for evenly spaced numbers, "
         "FROM:TO:COUNT:log for evenly spaced ratios; units as everywhere, as in inter_bandwidth='100 Gbit/s':'800 Gbit/s':8. "

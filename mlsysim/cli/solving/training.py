@@ -1,96 +1,98 @@
 """``mlsysim train`` and ``memory``: a training step, a whole run, and whether it fits."""
 
 import argparse
+from dataclasses import replace
 
 from mlsysim import catalog, memory, parallelism, training, units
-from mlsysim.catalog import Cluster, Device, Model
+from mlsysim.catalog import Machines, Model
 from mlsysim.cli.arguments import (
+    NO_ANSWER,
     Commands,
     Parser,
     bandwidth,
+    bill_options,
     count,
     device_options,
     efficiencies_option,
     pick_device,
     pick_efficiencies,
+    pick_machines,
     pick_model,
     positive,
     print_json,
     quantity,
 )
-from mlsysim.efficiencies import has_range
+from mlsysim.doors.training import SEQ, train
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
+
+_DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")  # 1 unless given
+_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "no_sequence_parallel", "order")
+_ASKED = ("inter_bandwidth", "attn_len", "variation", "task")  # what the search of plans has no room for
 
 
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
     """The plan of the options: data parallelism takes the devices that the other degrees leave."""
-    group = args.tp * args.pp * args.cp
+    degrees = {name: getattr(args, name) or 1 for name in _DEGREES}
+    group = degrees["tp"] * degrees["pp"] * degrees["cp"]
     devices = next((n for n in (args.devices, devices) if n is not None), group)
     plan = Plan(
-        tp=args.tp,
-        pp=args.pp,
-        cp=args.cp,
+        **degrees,
         dp=max(1, devices // max(1, group)),
-        ep=args.ep,
-        virtual_stages=args.virtual_stages,
-        micro_batch=args.micro_batch,
-        sharding=args.sharding,
-        hsdp_group=args.hsdp_group,
+        sharding=args.sharding or Plan.sharding,
         reshard_after_forward={"yes": True, "no": False, None: None}[args.reshard_after_forward],
         sequence_parallel=args.sequence_parallel,
-        recompute=args.recompute,
-        cp_comm_type=args.cp_comm_type,
-        order=args.order,
+        recompute=args.recompute or Plan.recompute,
+        cp_comm_type=args.cp_comm_type or Plan.cp_comm_type,
+        order=args.order or Plan.order,
     )
     return plan.check(model, devices, args.global_batch)
 
 
-def _where(args: argparse.Namespace) -> Cluster | Device:
-    """What it runs on: a cluster of catalogue nodes, or devices of one kind."""
+def _where(args: argparse.Namespace) -> Machines:
+    """What it runs on: nodes of the catalogue, or devices of one kind."""
     if (args.node is None) == (args.device is None):
         raise InputError("give either --device, as in H100, or --node, as in DGX-H100 (with --nodes)")
-    if args.node is None:
-        return pick_device(args.device, args.device_file)
-    return catalog.cluster(args.node, args.nodes)
+    if args.node is not None:
+        return catalog.where(catalog.cluster(args.node, args.nodes))
+    return pick_machines(args.device, args.device_file)
 
 
-def _train(args: argparse.Namespace) -> None:
-    model, cluster = pick_model(args.model), _where(args)
-    plan = _plan(args, model, None if isinstance(cluster, Device) else cluster.devices)
-    result = training.training_step(
+def _train(args: argparse.Namespace) -> int:
+    model, machines = pick_model(args.model), _where(args)
+    given = [n for n in (*_DEGREES, *_OTHERS) if getattr(args, n)]
+    options = {n: getattr(args, n) for n in _ASKED if getattr(args, n) is not None}
+    plan = _plan(args, model, machines.count) if given or options else None
+    if plan is None and args.devices is not None:
+        machines = replace(machines, count=args.devices)
+    elif plan is not None and machines.count is None:
+        machines = replace(machines, count=plan.devices)
+    found = train(
         model,
-        plan,
-        cluster,
+        machines,
+        tokens=args.tokens,
         global_batch=args.global_batch,
         seq=args.seq,
-        inter_bandwidth=args.inter_bandwidth,
+        plan=plan,
         precision=args.precision,
         efficiencies=pick_efficiencies(args),
-        attn_len=args.attn_len,
-        task=args.task,
-        variation=args.variation,
+        price=args.price,
+        pue=args.pue,
+        **options,
     )
-    run = None
-    if args.tokens is not None:
-        run = training.time_to_train(args.tokens, result.tokens, result.time)
     if args.json:
-        print_json(result.to_dict() | {"time_to_train_s": run})
-        return
-    # Everything is computed before anything is printed
-    table, memory_of = str(result.explain() if args.explain else result.shares()), result.reason
-    print(table)
-    print(
-        f"MFU {units.percent(result.mfu, signed=False)}, HFU {units.percent(result.hfu, signed=False)} "
-        "(products and causal attention counted)"
-    )
-    print(result.rates)
-    if has_range(result.efficiencies.name):
-        low, high = result.interval().ends
-        print(f"Range: {units.format(low, 's')} to {units.format(high, 's')}; {result.interval()}.")
-    print(f"memory: {memory_of}")
-    if run is not None:
-        print(f"time to train on {args.tokens:.4g} tokens: {units.format(run, 's')}, without restarts")
+        print_json(found.to_dict())
+    elif not found.fits:
+        print(found)
+    else:
+        # Everything is computed before anything is printed
+        table = str(found.explain() if args.explain else found.step.shares())
+        print(f"{found}\n\n{table}")
+        print(
+            f"MFU {units.percent(found.step.mfu, signed=False)}, HFU {units.percent(found.step.hfu, signed=False)} "
+            "(products and causal attention counted)"
+        )
+    return 0 if found.answered else NO_ANSWER
 
 
 def _memory(args: argparse.Namespace) -> None:
@@ -101,7 +103,7 @@ def _memory(args: argparse.Namespace) -> None:
         pick_device(args.device, args.device_file),
         seq=args.seq,
         global_batch=args.global_batch,
-        task=args.task,
+        task=args.task or "pretrain",
         **({"recipe": args.recipe} if args.recipe else {}),
         fused_attention=args.fused_attention,
         dropout=args.dropout,
@@ -110,7 +112,7 @@ def _memory(args: argparse.Namespace) -> None:
     if args.json:
         print_json(result.to_dict())
     else:
-        print(result.explain())
+        print(result.explain() if result.fits else f"DOES NOT FIT: {result.reason}\n{result.explain()}")
 
 
 def _plan_options() -> Parser:
@@ -126,17 +128,16 @@ def _plan_options() -> Parser:
         ("micro-batch", "sequences"),
         ("hsdp-group", "ranks that share one copy of the weights, with --sharding hsdp"),
     ):
-        p.add_argument(f"--{name}", type=count, default=1, help=f"{text} (default: 1)")
-    p.add_argument("--sharding", default="zero1", choices=parallelism.SHARDINGS, help="(default: zero1)")
+        p.add_argument(f"--{name}", type=count, help=f"{text} (default: 1)")
+    p.add_argument("--sharding", choices=parallelism.SHARDINGS, help="(default: zero1)")
     p.add_argument(
         "--reshard-after-forward",
         choices=("yes", "no"),
         help="whether fsdp and hsdp free gathered weights after each pass (default: yes without a pipeline, no in one)",
     )
-    p.add_argument("--recompute", default="none", choices=parallelism.RECOMPUTES, help="(default: none)")
+    p.add_argument("--recompute", choices=parallelism.RECOMPUTES, help="(default: none)")
     p.add_argument(
         "--cp-comm-type",
-        default="p2p",
         choices=parallelism.CP_COMM_TYPES,
         help="how context-parallel ranks exchange keys and values: p2p, block by block round a ring while others are "
         "computed (default), or all_gather, all of them before the attention",
@@ -147,9 +148,8 @@ def _plan_options() -> Parser:
         default=True,
         help="TP ranks share the sequences between products (default), or each keeps them whole",
     )
-    p.add_argument("--order", default=Plan.order, help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
-    p.add_argument("--seq", required=True, type=count, help="tokens per sequence")
-    p.add_argument("--task", default="pretrain", choices=training.TASKS, help="lora has no gradients of frozen weights")
+    p.add_argument("--order", help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
+    p.add_argument("--task", choices=training.TASKS, help="lora has no gradients of frozen weights (default: pretrain)")
     return p
 
 
@@ -157,21 +157,23 @@ def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser(
         "train",
-        parents=[device_options(), _plan_options()],
-        help="time of a training step, split into terms, and whether it fits",
-        epilog="JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
+        parents=[device_options(), _plan_options(), bill_options()],
+        help="time of a training step with the best plan or a given one, of a whole run, and what it costs",
+        epilog="Without an option of a plan every plan is compared (needs NumPy) and the best one taken. Exit status 3: nothing fits. JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
         "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
-        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, time_to_train_s (null "
-        "without --tokens).",
+        "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, time_to_train_s, cost_usd and energy_j (null "
+        "without --tokens), plan, plans_compared (null where it was given), global_batch, seq, precision, bill (dated price, cost, "
+        "power, energy), would_fit, assumed.",
     )
-    p.add_argument("--device", help="name or alias, as in H100; or give --node")
+    p.add_argument("--device", help='as in H100; so many: "64 H100"; or give --node')
     p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
     p.add_argument("--nodes", type=count, default=1, help="how many of them (default: 1)")
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: all nodes')")
-    p.add_argument("--global-batch", required=True, type=count, help="sequences per step")
+    p.add_argument("--seq", type=count, help=f"tokens per sequence (default: {SEQ})")
+    p.add_argument("--global-batch", type=count, help="sequences per step (default: four million tokens)")
     p.add_argument("--attn-len", type=quantity("1"), help="tokens that attend to each other in packed data")
-    p.add_argument("--precision", default="bf16", help="of the linear layers (default: bf16)")
+    p.add_argument("--precision", help="of the linear layers (default: bf16)")
     p.add_argument(
         "--inter-bandwidth",
         type=bandwidth,
@@ -179,7 +181,7 @@ def add(commands: Commands) -> None:
     )
     efficiencies_option(p, "--mode")
     p.add_argument("--variation", type=quantity("1"), help="of a device's time, standard deviation over mean")
-    p.add_argument("--tokens", type=quantity("1"), help="train on so many tokens")
+    p.add_argument("--tokens", help="train on so many tokens, as in 15T")
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_train)
 
@@ -192,6 +194,7 @@ def add(commands: Commands) -> None:
         "stage (the heavier pipeline stage), recipe, and the plan.",
     )
     p.add_argument("--device", required=True, help="name or alias, as in H100")
+    p.add_argument("--seq", required=True, type=count, help="tokens per sequence")
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: dp = 1)")
     p.add_argument("--global-batch", type=count, help="sequences per step (default: enough to fill the pipeline)")
     recipes = ", ".join(memory.RECIPES)
