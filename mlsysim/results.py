@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
@@ -111,6 +111,34 @@ class Result(Shown):
 
     def _lines(self) -> Sequence[str]:
         return self.summary()
+
+
+class Timed(Result):
+    """Seconds by term: a dataclass of terms, and nothing else; ``time`` is their sum."""
+
+    OF: ClassVar[str]  # whose terms: "one pass"
+
+    @property
+    def time(self) -> Num:
+        return sum(vars(self).values())
+
+    def summary(self) -> list[str]:
+        return labelled(f"{self.OF}: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(self.OF, vars(self))
+
+    def explain(self) -> "Report | Explanation":
+        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
+        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
+        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Seconds by term, and their sum."""
+        return dict(plain({**vars(self), "time": self.time}))
 
 
 class Listed(Result):

@@ -49,21 +49,15 @@ BY_HAND: dict[str, tuple[dict[str, Any], float]] = {
             2 * (2048 * 4096 + 4096 * 8192 + 2048 * 8192) / H100_BANDWIDTH,
         ),
     ),
-    "01.2": (
-        {"m": 512, "n": 4096, "k": 4096},
-        (2 * 512 * 4096 * 4096 / (2 * (512 * 4096 + 4096 * 4096 + 512 * 4096))) / (H100_PEAK / H100_BANDWIDTH),
-    ),
-    "01.3": (
-        {"intensity": 40.0, "efficiency": 0.6, "memory_efficiency": 0.9},
-        min(H100_PEAK * 0.6, 40 * 0.9 * H100_BANDWIDTH),
-    ),
+    "01.2": ({"m": 512, "n": 4096, "k": 4096}, (2 * 512 * 4096 * 4096 / (2 * (512 * 4096 + 4096 * 4096 + 512 * 4096))) / (H100_PEAK / H100_BANDWIDTH)),
+    "01.3": ({"intensity": 40.0, "efficiency": 0.6, "memory_efficiency": 0.9}, min(H100_PEAK * 0.6, 40 * 0.9 * H100_BANDWIDTH)),
     "01.4": (
         {"parameters": 1e9, "layers": 26, "kernels_per_layer": 9, "launch_overhead": 8e-6},
         234 * 8e-6 - 233 / 234 * max(2e9 / H100_PEAK, 2e9 / H100_BANDWIDTH),  # the last kernel runs after its launch
     ),
     "01.5": ({"n": 4096, "time": 224e-6}, 2 * 4096**3 / 224e-6 / H100_PEAK),
     "01.7": ({"parameters": 70e9, "claimed": 4.2e-3}, 140e9 / H100_BANDWIDTH),
-}
+}  # fmt: skip
 
 
 @pytest.mark.independent

@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
-from mlsysim.cli.estimators import custom_calls, pick_estimator, program_options
+from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
 from mlsysim.hlo.chakra.steps import MAX_STEPS, ROUNDINGS
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from mlsysim import network
 from mlsysim.catalog import Device
-from mlsysim.cli import exporting, tracing
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
-from mlsysim.cli.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
-from mlsysim.cli.estimators import custom_calls, pick_estimator, program_options
+from mlsysim.cli.programs import exporting, tracing
+from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
+from mlsysim.cli.solving.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
 from mlsysim.errors import InputError
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
 

@@ -21,7 +21,7 @@ def _grade(args: argparse.Namespace) -> None:
 
 
 def _validate(args: argparse.Namespace) -> None:
-    from mlsysim.cli import reality  # keeps the other commands fast
+    from mlsysim.cli.proving import reality  # keeps the other commands fast
     from mlsysim.validation import cases, scoring
 
     if args.cases is None:
