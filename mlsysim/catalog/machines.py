@@ -7,9 +7,9 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.catalog import fabrics, hardware
-from mlsysim.catalog.entries import fold
 from mlsysim.catalog.fabrics import Cluster, Node
 from mlsysim.catalog.hardware import Device
+from mlsysim.catalog.kept import fold
 from mlsysim.errors import InputError, UnknownNameError
 
 _MOST = 10**7  # devices or nodes
