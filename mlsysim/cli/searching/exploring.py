@@ -115,7 +115,7 @@ def _plan(args: argparse.Namespace) -> int:
         "assumed": list(found.assumed),
     }
     if not found.fits:
-        empty = {
+        empty: dict[str, Any] = {
             "best": [],
             "why_first": None,
             "interval_s": None,
