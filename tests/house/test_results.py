@@ -316,7 +316,7 @@ INPUTS = {
     "SystolicArray", "Task", "TensorType", "Topology", "Product",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
-PARTS = {"Report", "RankTime", "Record", "Step", "Node", "Sourced"}
+PARTS = {"Report", "Measured", "RankTime", "Record", "Step", "Node", "Sourced"}
 
 
 @cache
@@ -555,11 +555,13 @@ def test_a_simulation_says_what_bound_the_server() -> None:
 
 @pytest.mark.independent
 def test_a_timeline_counts_who_waits_and_who_runs() -> None:
-    four = serving.simulate(steps(), [serving.Request(0.0, 100, 200) for _ in range(8)], serving.Config(max_num_seqs=4))
+    four = serving.simulate(
+        steps(), [serving.Request(0.0, 100, 200) for _ in range(12)], serving.Config(max_num_seqs=4)
+    )
     chart = four.chart().parts[0]
     running, waiting = (line.y for line in chart.lines)
-    assert max(running) == 4 and max(waiting) == 4  # of eight at once
-    assert all(r + w <= 8 for r, w in zip(running, waiting, strict=True))
+    assert max(running) == 4 and max(waiting) == 8  # of twelve at once
+    assert all(r + w <= 12 for r, w in zip(running, waiting, strict=True))
     assert running[-1] == waiting[-1] == 0
 
 
