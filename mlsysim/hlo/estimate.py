@@ -26,7 +26,7 @@ from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.calls import CallPrice
 from mlsysim.hlo.reader.form import read_bounded
 from mlsysim.hlo.reader.limits import no_collection
-from mlsysim.hlo.reader.program import Program
+from mlsysim.hlo.reader.program import Block, Program
 from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
@@ -434,6 +434,8 @@ def _estimate(
     custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
     graph = build(program, custom_calls)
+    # The graph has all that costs; what was read from a file goes before kernels are made of it.
+    program = replace(program, values=(), functions={program.main: Block((), (), ())})
     fused = (not graph.optimised) if fuse is None else fuse
     if fused and not join and not _runs_operations(estimator):
         graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
