@@ -7,10 +7,11 @@ from hashlib import sha256
 from itertools import chain
 from math import fsum, inf, isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
+from mlsysim.equations import remembered
 from mlsysim.errors import InputError
 from mlsysim.hlo.bound import bound
 from mlsysim.hlo.estimators.base import Estimator
@@ -18,9 +19,9 @@ from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, d
 from mlsysim.hlo.estimators.pricing import Prices, Pricing
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.hlo.fusing import slicing
-from mlsysim.hlo.fusing.fusion import kernels
+from mlsysim.hlo.fusing.fusion import Piece, kernels
 from mlsysim.hlo.fusing.graph import build
-from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.items import Collective, Graph
 from mlsysim.hlo.fusing.joining import Machine, copy_kept
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.calls import CallPrice
@@ -127,17 +128,34 @@ class Estimate(Result):
             calls[f"{message.op} over {message.ranks}"] += message.count
         sent = ", ".join(f"{n} x {what}" for what, n in calls.most_common(4)) + (" …" if len(calls) > 4 else "")
         unknown = ", ".join(f"{n} x {name}" for name, n in list(self.unknown_ops.items())[:4])
-        bind = "communication" if self.exposed_comm_s > self.compute_s else f"computing, {share(self.compute_s / self.total_s)}" if self.total_s else ""
+        bind = (
+            "communication"
+            if self.exposed_comm_s > self.compute_s
+            else f"computing, {share(self.compute_s / self.total_s)}"
+            if self.total_s
+            else ""
+        )
         p = self.pricing
         spread = f"{_shown(p.low_s, 's')} to {_shown(p.high_s, 's')} over repeats of the measurement"
         return labelled(
             f"{self.program} on {self.device}: {'at least ' if self.at_least else ''}{_shown(self.total_s, 's')}",
             ("range", spread if p.low_s < p.high_s else "none is known: check it against a profile first"),
             ("binds", bind),
-            ("computing", f"{_shown(self.compute_s, 's')} in {self.kernels} kernels of {self.regions} regions, {self.unique_regions} different"),
-            ("communicating", f"{_shown(self.comm_s, 's')}, {_shown(self.exposed_comm_s, 's')} of it exposed: {sent}" if sent else "nothing"),
+            (
+                "computing",
+                f"{_shown(self.compute_s, 's')} in {self.kernels} kernels of {self.regions} regions, {self.unique_regions} different",
+            ),
+            (
+                "communicating",
+                f"{_shown(self.comm_s, 's')}, {_shown(self.exposed_comm_s, 's')} of it exposed: {sent}"
+                if sent
+                else "nothing",
+            ),
             ("bound", "" if self.bound_s is None else f"{_shown(self.bound_s, 's')}: what no fusion can beat"),
-            ("work", f"{_shown(self.flops, 'FLOP')}, {share(self.matrix_flops / self.flops) if self.flops else '0 %'} in products; {_shown(self.bytes, 'byte')}"),
+            (
+                "work",
+                f"{_shown(self.flops, 'FLOP')}, {share(self.matrix_flops / self.flops) if self.flops else '0 %'} in products; {_shown(self.bytes, 'byte')}",
+            ),
             ("NOT COUNTED", unknown),
             ("shapes", f"{self.shapes}, {self.partitions} partitions, {self.split} split"),
             ("efficiencies", f"those of the estimator {p.estimator}"),
@@ -151,7 +169,11 @@ class Estimate(Result):
         from mlsysim.drawing.shapes import MOST_POINTS, readable, sampled
 
         factor, unit = readable(self.total_s, "s")
-        kinds = [r.kind for r in self.parts] if len(self.parts) == len(self.timeline.spans) else ["regions"] * len(self.timeline.spans)
+        kinds = (
+            [r.kind for r in self.parts]
+            if len(self.parts) == len(self.timeline.spans)
+            else ["regions"] * len(self.timeline.spans)
+        )
         spans: list[Span] = []
         for kind, (start, end) in zip(kinds, self.timeline.spans, strict=True):
             lane = {"compute": "computing", "comm": "communicating", "loop": "loop"}.get(kind, kind)
@@ -164,7 +186,8 @@ class Estimate(Result):
     def explain(self) -> Report:
         """Everything that :func:`print` shows, the collectives, and the regions that take longest."""
         messages = [
-            (m.op, str(m.ranks), str(m.count), units.format(m.bytes, "byte"), units.format(m.time_s, "s")) for m in self.collectives[:20]
+            (m.op, str(m.ranks), str(m.count), units.format(m.bytes, "byte"), units.format(m.time_s, "s"))
+            for m in self.collectives[:20]
         ]
         spans = sorted(enumerate(self.timeline.spans), key=lambda pair: pair[1][0] - pair[1][1])[:10]
         kinds = [r.kind for r in self.parts] or [""] * len(self.timeline.spans)
@@ -423,6 +446,24 @@ def _runs_operations(estimator: object) -> bool:
     return getattr(estimator, "runs_operations", False) or any(_runs_operations(e) for e in inner if e is not None)
 
 
+class _Made(NamedTuple):
+    """What is made of a program before anything is priced."""
+
+    graph: Graph
+    fused: bool
+    pieces: list[Piece]
+    regions: tuple[Region, ...]
+
+
+_SMALL = 20_000  # operations of a program of which that is kept; more take more memory than it is worth
+
+
+@remembered
+def _known(program: Program) -> dict[tuple[str, bool | None, bool], _Made]:
+    """What was made of a program, by split and fusion: a slider asks of the same one again and again."""
+    return {}
+
+
 def _estimate(
     program: Program,
     device: Device,
@@ -433,14 +474,21 @@ def _estimate(
     join: bool,
     custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
-    graph = build(program, custom_calls)
-    # The graph has all that costs; what was read from a file goes before kernels are made of it.
-    program = replace(program, values=(), functions={program.main: Block((), (), ())})
-    fused = (not graph.optimised) if fuse is None else fuse
-    if fused and not join and not _runs_operations(estimator):
-        graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
-    pieces = kernels(graph, fused, _machine(device) if join else None)
-    regions = slicing.slices(pieces, split)
+    rewritten = not join and not _runs_operations(estimator)
+    known = {} if join or custom_calls else _known(program)
+    made = known.get((split, fuse, rewritten))
+    if made is None:
+        graph = build(program, custom_calls)
+        # The graph has all that costs; what was read from a file goes before kernels are made of it.
+        program = replace(program, values=(), functions={program.main: Block((), (), ())})
+        fused = (not graph.optimised) if fuse is None else fuse
+        if fused and rewritten:
+            graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
+        pieces = kernels(graph, fused, _machine(device) if join else None)
+        made = _Made(graph, fused, pieces, slicing.slices(pieces, split))
+        if graph.ops <= _SMALL:
+            known[split, fuse, rewritten] = made
+    graph, fused, pieces, regions = made
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
