@@ -176,6 +176,7 @@ def test_slips_differ_from_the_answer_and_from_each_other_for_every_input(e: Exe
                 assert abs(x - y) > 1.1 * e.tolerance * max(abs(x), abs(y)), (e.id, a, b, dict(g))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", EXERCISES.values(), ids=by_id)
 def test_every_slip_gets_its_own_hint(e: Exercise) -> None:
     seen = set()
@@ -222,6 +223,7 @@ def test_numbers_of_a_prompt_are_written_as_people_write_them() -> None:
     assert any("4.2 EFLOP" in text for text in texts["06.8"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", NUMBERS, ids=by_id)
 def test_no_hint_gives_the_answer_away(e: Exercise) -> None:
     for seed in SEEDS[:50]:
@@ -661,6 +663,7 @@ def hand_in(folder: Path, notebooks: Mapping[str, str]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_table_without_a_sandbox(tmp_path: Path) -> None:
     folder = hand_in(tmp_path / "in", CANNED)
     broken = submission("dee", {"01.7": "raise ValueError('=cmd')\nanswer = 1", "01.6": SOLVED["01.6"]})

@@ -341,6 +341,7 @@ def test_each_mistake_stops_the_build(mistake: str, small: Path, capsys: pytest.
     assert str(small) not in error  # messages name files as the repository does
 
 
+@pytest.mark.slow
 def test_failed_build_leaves_the_earlier_site_alone(small: Path) -> None:
     assert main(["--root", str(small)]) == 0
     (small / "_site/lab").mkdir()
@@ -361,6 +362,7 @@ def test_build_replaces_only_a_site(out: str, small: Path) -> None:
     assert (small / "book/01-one.qmd").is_file()
 
 
+@pytest.mark.slow
 def test_build_is_reproducible(small: Path) -> None:
     assert main(["--root", str(small), "--out", str(small / "a")]) == 0
     assert main(["--root", str(small), "--out", str(small / "b")]) == 0
