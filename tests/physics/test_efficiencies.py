@@ -279,4 +279,4 @@ def test_sweeps_take_the_old_axis_too(capsys: pytest.CaptureFixture[str]) -> Non
     columns = json.loads(out)["columns"]
     assert columns["efficiencies"] == columns["efficiencies_used"] == ["bound", "calibrated"]
     assert columns["low_s"][0] is None and columns["low_s"][1] < columns["e2e_s"][1] < columns["high_s"][1]
-    assert "mode= is now efficiencies=" in err
+    assert "mode is now efficiencies" in err

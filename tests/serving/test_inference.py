@@ -597,7 +597,7 @@ REAL = Efficiencies("x", "y", 0.7, 0.4, 0.9, 0.85, 0.8, 3e-6, 32.0, 0.25, 6e-5, 
 
 def time_of(**changes: Any) -> float:
     given: dict[str, Any] = {"work": WORK, "split": SPLIT, "machine": MACHINE, "eff": REAL}
-    given |= {"batch": 32.0, "new": 1.0, "past": 900.0, "decode": 1.0}
+    given |= {"batch": 32.0, "new": 1.0, "cached_len": 900.0, "decode": 1.0}
     given |= {n: replace(given[n], **v) if isinstance(v, dict) else v for n, v in changes.items()}
     return float(pass_cost(**given).time)
 
@@ -607,7 +607,7 @@ def time_of(**changes: Any) -> float:
     "field", [f.name for f in fields(Efficiencies) if f.name not in ("name", "source", "launch_time")]
 )
 def test_every_efficiency_matters_and_in_the_right_direction(field: str) -> None:
-    prompt = {"new": 900.0, "past": 100.0, "decode": 0.0}
+    prompt = {"new": 900.0, "cached_len": 100.0, "decode": 0.0}
     better = {"layer_overhead": 0.0, "launch_time": 0.0, "step_overhead": 0.0, "link_latency": 0.0}
     better |= {"elementwise": 0.0, "replicated": 0.0}
     value = better.get(field, 1.0)
