@@ -337,8 +337,12 @@ def plain(value: Any) -> Any:
 def unrolled(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Nested fields as flat rows: names joined with dots; lists of one length (an array's elements) one row each.
 
+    The two ends of a range are two columns.
+
     >>> unrolled({"a": {"b": 1}, "c": [2, 3]})
     [{'a.b': 1, 'c': 2}, {'a.b': 1, 'c': 3}]
+    >>> unrolled({"time_s": 2.0, "interval_s": [1.0, 3.0]})
+    [{'time_s': 2.0, 'interval_s.low': 1.0, 'interval_s.high': 3.0}]
     """
     flat = _flat(fields)
     lists = {name: value for name, value in flat.items() if isinstance(value, list)}
@@ -351,6 +355,8 @@ def unrolled(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in fields.items():
+        if name.endswith("interval_s") and isinstance(value, list):
+            value = dict(zip(("low", "high"), value, strict=True))
         flat |= {f"{name}.{n}": v for n, v in _flat(value).items()} if isinstance(value, Mapping) else {name: value}
     return flat
 
