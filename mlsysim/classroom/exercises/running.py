@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -44,7 +45,7 @@ def _modules(text: str) -> dict[str, Any]:
         top, *path = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else [""]
         if top == "math":
             found[top] = math
-        elif top in mlsysim.__all__:
+        elif top in mlsysim.__all__ and find_spec(f"mlsysim.{top}"):
             module = found[top] = import_module(f"mlsysim.{top}")
             for part in path:  # a module within a package may have to be loaded first
                 if not isinstance(module, ModuleType) or not part.isidentifier():
