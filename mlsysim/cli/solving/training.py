@@ -81,7 +81,8 @@ def _train(args: argparse.Namespace) -> int:
         **options,
     )
     if args.json:
-        print_json(found.to_dict())
+        told = found.to_dict()
+        print_json(told | {"mode": told["efficiencies"]})  # and its name before
     elif not found.fits:
         print(found)
     else:
