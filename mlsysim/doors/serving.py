@@ -484,10 +484,9 @@ def _short(old: Served, new: Served) -> str:
         return f"{counted(new.devices, 'device')}, first token {shown(g.ttft, 's')}, then {shown(g.itl, 's')}"
     if old.question.rate is None:
         return f"{float(new.load.rate):.4g} requests/s on {counted(new.devices, 'device')}" if new.load else ""
-    change = ""
-    if old.answered and old.bill.cost_rate and new.bill.cost_rate:
-        change = f", cost x{new.bill.cost_rate / old.bill.cost_rate:.2f}"
-    return f"{counted(new.devices, 'device')} ({new.layout}){change}"
+    each = "" if new.deployment.devices == 1 else f" ({new.layout})"
+    money = "" if new.bill.cost_rate is None else f", {new.bill.cost_rate * units.hour:,.4g} USD/h"
+    return f"{counted(new.devices, 'device')}{each}{money}"
 
 
 def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
