@@ -27,7 +27,7 @@ from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 
 _DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")  # 1 unless given
-_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "no_sequence_parallel", "order")
+_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "sequence_parallel", "order")
 _ASKED = ("inter_bandwidth", "attn_len", "variation", "task")  # what the search of plans has no room for
 
 
@@ -41,7 +41,7 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         dp=max(1, devices // max(1, group)),
         sharding=args.sharding or Plan.sharding,
         reshard_after_forward={"yes": True, "no": False, None: None}[args.reshard_after_forward],
-        sequence_parallel=args.sequence_parallel,
+        sequence_parallel=args.sequence_parallel is not False,
         recompute=args.recompute or Plan.recompute,
         cp_comm_type=args.cp_comm_type or Plan.cp_comm_type,
         order=args.order or Plan.order,
@@ -60,7 +60,7 @@ def _where(args: argparse.Namespace) -> Machines:
 
 def _train(args: argparse.Namespace) -> int:
     model, machines = pick_model(args.model), _where(args)
-    given = [n for n in (*_DEGREES, *_OTHERS) if getattr(args, n)]
+    given = [n for n in (*_DEGREES, *_OTHERS) if getattr(args, n) is not None]
     options = {n: getattr(args, n) for n in _ASKED if getattr(args, n) is not None}
     plan = _plan(args, model, machines.count) if given or options else None
     if plan is None and args.devices is not None:
@@ -145,7 +145,6 @@ def _plan_options() -> Parser:
     p.add_argument(
         "--sequence-parallel",
         action=argparse.BooleanOptionalAction,
-        default=True,
         help="TP ranks share the sequences between products (default), or each keeps them whole",
     )
     p.add_argument("--order", help=f"axes from neighbouring ranks outwards (default: {Plan.order})")

@@ -180,7 +180,7 @@ def test_every_result_says_which_it_used(word: str) -> None:
     assert ("asked for calibrated" in steps.rates_used) == (word == "calibrated")
     for found in (step(efficiencies=word).to_dict(), answer(efficiencies=word).to_dict()):
         assert found["efficiencies"] == word and (found["interval_s"] is not None) == (word == "calibrated")
-    assert capacity.replica_of(served, prompt=1000, output=100).origins["step_time"].endswith(word)
+    assert capacity.replica_of(served, input_len=1000, output_len=100).origins["step_time"].endswith(word)
 
 
 def test_your_own_are_not_called_the_bound() -> None:
