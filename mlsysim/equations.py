@@ -18,6 +18,7 @@ from sys import float_info
 from textwrap import dedent
 from types import CodeType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
+from weakref import ref
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
 from mlsysim._renamed import passed_on
@@ -48,6 +49,7 @@ def __dir__() -> list[str]:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,32 @@ def recording() -> Iterator[set[str]]:
         yield called
     finally:
         _recorders.reset(token)
+
+
+def is_recording() -> bool:
+    """Whether somebody collects labels now: what is kept from an earlier call would hide its equations from them."""
+    return bool(_recorders.get())
+
+
+def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
+    """Keep what a function makes of one object, such as a model, as long as the object lives.
+
+    By identity: objects with mappings in them have no hash. While somebody records equations nothing is taken from before,
+    so that he hears all of them.
+    """
+    known: dict[int, tuple[ref[T], R]] = {}
+
+    @wraps(function)
+    def once(thing: T) -> R:
+        held = known.get(id(thing))
+        if held is not None and held[0]() is thing and not _recorders.get():
+            return held[1]
+        made = function(thing)
+        key = id(thing)
+        known[key] = ref(thing, lambda _: known.pop(key, None)), made
+        return made
+
+    return once
 
 
 def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> Num:

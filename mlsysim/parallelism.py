@@ -731,12 +731,7 @@ def pp_transfer_bytes(
     domain={"ranks": COUNT},
 )
 def fsdp_bytes(
-    parameters: Num,
-    ranks: Num,
-    micro_batches: Num = 1,
-    gathers: Num = 2,
-    element_bytes: Num = 2,
-    grad_bytes: Num = 2,
+    parameters: Num, ranks: Num, micro_batches: Num = 1, gathers: Num = 2, element_bytes: Num = 2, grad_bytes: Num = 2
 ) -> Num:
     """Bytes each device moves in a step when the weights themselves are sharded (ZeRO-3, FSDP).
 

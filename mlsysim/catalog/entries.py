@@ -67,6 +67,7 @@ class Entry(ShownEntry):
 
     def __init_subclass__(cls, units: Mapping[str, str] = MappingProxyType({})) -> None:
         """``units``: figures of no name that Python asks for, read by :meth:`_value`."""
+        super().__init_subclass__()
         own = {n: f for n, f in vars(cls).items() if isinstance(f, figure)}
         cls.FIGURES = {**cls.FIGURES, **own, **{n: figure(unit, "") for n, unit in units.items()}}
 

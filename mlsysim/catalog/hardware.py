@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -110,12 +110,12 @@ class Device(Entry):
         found = {p: self.fields[f"{kind}.{p}"].value for p in PRECISIONS if f"{kind}.{p}" in self.fields}
         return Rates(self.name, "dense peak" if kind == "peak_flops" else "vector rate", found)
 
-    @property
+    @cached_property
     def peak_flops(self) -> Rates:
         """Dense peak FLOP/s by precision."""
         return self._rates("peak_flops")
 
-    @property
+    @cached_property
     def vector_flops(self) -> Rates:
         """FLOP/s outside the matrix units, by precision."""
         return self._rates("vector_flops")

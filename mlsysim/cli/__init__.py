@@ -16,19 +16,19 @@ from mlsysim.errors import InputError, MlsysimError
 # Modules and their commands, in the order of the help; only the one that is asked for is imported
 GROUPS = {
     "catalogues": ("devices", "models", "params"),
-    "primitives": ("roofline",),
-    "collectives": ("collective",),
-    "training": ("train", "memory"),
-    "serving": ("serve",),
-    "simulating": ("simulate",),
-    "energy": ("energy", "grids"),
-    "cost": ("cost", "prices"),
-    "reliability": ("reliability",),
-    "hlo": ("hlo",),
-    "exploring": ("plan",),
-    "calibrating": ("calibrate", "bench-device"),
-    "sweeping": ("sweep",),
-    "checking": ("validate", "grade"),
+    "solving.primitives": ("roofline",),
+    "solving.collectives": ("collective",),
+    "solving.training": ("train", "memory"),
+    "solving.serving": ("serve",),
+    "solving.simulating": ("simulate",),
+    "solving.energy": ("energy", "grids"),
+    "solving.cost": ("cost", "prices"),
+    "solving.reliability": ("reliability",),
+    "programs.hlo": ("hlo",),
+    "searching.exploring": ("plan",),
+    "proving.calibrating": ("calibrate", "bench-device"),
+    "searching.sweeping": ("sweep",),
+    "proving.checking": ("validate", "grade"),
 }
 _LONGEST = 1000  # characters of an error
 _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given any number of times, also none

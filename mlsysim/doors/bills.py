@@ -33,7 +33,7 @@ def rent_of(device: Device, price: "str | float | Price | None") -> Rent | None:
         return Rent(float(price), "given by the caller")
     if isinstance(price, str) and price[:1].isdigit():
         return Rent(units.parse(price, "USD/s", "price"), "given by the caller")
-    if price is not None:
+    if price is not None and not isinstance(price, bool):
         named = catalog.price(price)
         return Rent(named.value, f"{named.name}, {named.date}")
     try:

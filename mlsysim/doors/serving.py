@@ -171,7 +171,8 @@ class Served(Result):
             return physics
         freed: dict[str, float] = {}  # what each target alone costs: devices, or a part of the rate
         for name in q.slo.targets:
-            looser = _answer(replace(q, slo=replace(q.slo, **{name: None})))
+            others = {n: value for n, value in q.slo.targets.items() if n != name}
+            looser = _answer(replace(q, slo=SLO(**others, percentile=q.slo.percentile)))
             if looser.load and looser.answered and q.rate is not None and looser.devices < self.devices:
                 freed[name] = looser.devices
             elif looser.load and looser.answered and q.rate is None and looser.load.rate > 1.001 * self.load.rate:
@@ -256,23 +257,28 @@ class Served(Result):
         found = self.generation.to_dict()
         q, split = self.question, self.deployment.split
         found |= {"load": self.load.to_dict()} if self.load else {}
-        return plain(
-            found
-            | {
-                "answered": self.answered,
-                "fits": self.fits,
-                "reason": self.reason,
-                "layout": {"replicas": self.replicas, **{n: int(getattr(split, n)) for n in ("tp", "pp", "dp", "ep")}},
-                "total_devices": self.devices,
-                "devices_range": self.devices_range,
-                "rate_range_per_s": self.rate_range,
-                "binds": self.binds if self.fits else None,
-                "bill": self.bill.to_dict(),
-                "changes": dict(self.changes) if self.fits else {},
-                "would_fit": list(self.remedies) if not self.fits else [],
-                "assumed": list(self.assumed),
-                "precision": q.precision,
-            }
+        return dict(
+            plain(
+                found
+                | {
+                    "answered": self.answered,
+                    "fits": self.fits,
+                    "reason": self.reason,
+                    "layout": {
+                        "replicas": self.replicas,
+                        **{n: int(getattr(split, n)) for n in ("tp", "pp", "dp", "ep")},
+                    },
+                    "total_devices": self.devices,
+                    "devices_range": self.devices_range,
+                    "rate_range_per_s": self.rate_range,
+                    "binds": self.binds if self.fits else None,
+                    "bill": self.bill.to_dict(),
+                    "changes": dict(self.changes) if self.fits else {},
+                    "would_fit": list(self.remedies) if not self.fits else [],
+                    "assumed": list(self.assumed),
+                    "precision": q.precision,
+                }
+            )
         )
 
 

@@ -293,26 +293,28 @@ class Simulated(Result):
             found["summary"] = {m: {s: self.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["standard_error"] = {m: {s: self.error(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["runs"] = list(self.frame_rows())
-        return plain(
-            found
-            | {
-                "efficiencies": self.run.steps().efficiencies,
-                "rates": self.rates,
-                "saturation": self.saturation.to_dict() if self.saturation else None,
-                "model": r.model.name,
-                "device": r.machines.device.name,
-                "layout": {"replicas": r.replicas, "tp": r.tp, "ep": r.ep},
-                "total_devices": self.devices,
-                "seeds": list(self.seeds),
-                "fits": self.fits,
-                "reason": self.reason,
-                "would_fit": [] if self.fits else list(self.remedies),
-                "slo_met": self.met,
-                "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
-                "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
-                "bill": self.bill.to_dict(),
-                "assumed": list(self.assumed),
-            }
+        return dict(
+            plain(
+                found
+                | {
+                    "efficiencies": self.run.steps().efficiencies,
+                    "rates": self.rates,
+                    "saturation": self.saturation.to_dict() if self.saturation else None,
+                    "model": r.model.name,
+                    "device": r.machines.device.name,
+                    "layout": {"replicas": r.replicas, "tp": r.tp, "ep": r.ep},
+                    "total_devices": self.devices,
+                    "seeds": list(self.seeds),
+                    "fits": self.fits,
+                    "reason": self.reason,
+                    "would_fit": [] if self.fits else list(self.remedies),
+                    "slo_met": self.met,
+                    "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
+                    "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
+                    "bill": self.bill.to_dict(),
+                    "assumed": list(self.assumed),
+                }
+            )
         )
 
 

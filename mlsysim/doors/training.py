@@ -153,25 +153,29 @@ class Trained(Result):
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON: those of the step, with the plan, the run and the bill."""
         p = self.plan
-        return plain(
-            self.step.to_dict()
-            | {
-                "time_to_train_s": self.time_to_train,
-                "plan": {n: getattr(p, n) for n in (*DEGREES, "micro_batch", "sharding", "hsdp_group", "recompute")},
-                "plans_compared": None if self.search is None else len(self.search.rows),
-                "global_batch": self.question.global_batch,
-                "seq": self.question.seq,
-                "precision": self.question.precision,
-                "bill": self.bill.to_dict(),
-                "cost_usd": None
-                if not self.time_to_train or not self.bill.cost_rate
-                else self.time_to_train * self.bill.cost_rate,
-                "energy_j": None
-                if not self.time_to_train or not self.bill.power
-                else self.time_to_train * self.bill.power,
-                "would_fit": [] if self.fits else list(self.remedies),
-                "assumed": list(self.assumed),
-            }
+        return dict(
+            plain(
+                self.step.to_dict()
+                | {
+                    "time_to_train_s": self.time_to_train,
+                    "plan": {
+                        n: getattr(p, n) for n in (*DEGREES, "micro_batch", "sharding", "hsdp_group", "recompute")
+                    },
+                    "plans_compared": None if self.search is None else len(self.search.rows),
+                    "global_batch": self.question.global_batch,
+                    "seq": self.question.seq,
+                    "precision": self.question.precision,
+                    "bill": self.bill.to_dict(),
+                    "cost_usd": None
+                    if not self.time_to_train or not self.bill.cost_rate
+                    else self.time_to_train * self.bill.cost_rate,
+                    "energy_j": None
+                    if not self.time_to_train or not self.bill.power
+                    else self.time_to_train * self.bill.power,
+                    "would_fit": [] if self.fits else list(self.remedies),
+                    "assumed": list(self.assumed),
+                }
+            )
         )
 
 
@@ -208,7 +212,7 @@ def searched(q: Question) -> "PlanSearch":
         raise InputError(
             "train: comparing plans needs NumPy; run: pip install 'mlsysim-book[scale]', or give plan=Plan(...)"
         ) from error
-    limits = {name: (value,) for name, value in q.limits.items()}
+    limits: dict[str, Any] = {name: (value,) for name, value in q.limits.items()}
     return search(
         q.model,
         q.machines,

@@ -7,11 +7,12 @@ from hashlib import sha256
 from itertools import chain
 from math import fsum, inf, isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, collectives, communication, units
 from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
+from mlsysim.equations import remembered
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.bound import bound
 from mlsysim.hlo.estimators.base import Estimator
@@ -20,15 +21,15 @@ from mlsysim.hlo.estimators.pricing import Prices, Pricing
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.hlo.fabric import on_device
 from mlsysim.hlo.fusing import slicing
-from mlsysim.hlo.fusing.fusion import kernels
+from mlsysim.hlo.fusing.fusion import Piece, kernels
 from mlsysim.hlo.fusing.graph import build
-from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.items import Collective, Graph
 from mlsysim.hlo.fusing.joining import Machine, copy_kept
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.calls import CallPrice
 from mlsysim.hlo.reader.form import read_bounded
 from mlsysim.hlo.reader.limits import no_collection
-from mlsysim.hlo.reader.program import Program
+from mlsysim.hlo.reader.program import Block, Program
 from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
@@ -466,6 +467,24 @@ def _runs_operations(estimator: object) -> bool:
     return getattr(estimator, "runs_operations", False) or any(_runs_operations(e) for e in inner if e is not None)
 
 
+class _Made(NamedTuple):
+    """What is made of a program before anything is priced."""
+
+    graph: Graph
+    fused: bool
+    pieces: list[Piece]
+    regions: tuple[Region, ...]
+
+
+_SMALL = 20_000  # operations of a program of which that is kept; more take more memory than it is worth
+
+
+@remembered
+def _known(program: Program) -> dict[tuple[str, str, bool], _Made]:
+    """What was made of a program, by split and fusion: a slider asks of the same one again and again."""
+    return {}
+
+
 def _estimate(
     program: Program,
     device: Device,
@@ -476,26 +495,35 @@ def _estimate(
     join: bool,
     custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
-    graph = build(program, custom_calls)
-    fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
-    if fused and not join and not _runs_operations(estimator):
-        graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
-    pieces = kernels(graph, fused, _machine(device) if join else None)
-    regions = slicing.slices(pieces, split)
+    rewritten = not join and not _runs_operations(estimator)
+    known = {} if join or custom_calls else _known(program)
+    made = known.get((split, fusion, rewritten))
+    if made is None:
+        graph = build(program, custom_calls)
+        # The graph has all that costs; what was read from a file goes before kernels are made of it.
+        program = replace(program, values=(), functions={program.main: Block((), (), ())})
+        fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
+        if fused and rewritten:
+            graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
+        pieces = kernels(graph, fused, _machine(device) if join else None)
+        made = _Made(graph, fused, pieces, slicing.slices(pieces, split))
+        if graph.ops <= _SMALL:
+            known[split, fusion, rewritten] = made
+    graph, fused, pieces, regions = made
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
     wire: Network = network or Links(1.0)
-    known: dict[object, float] = {}
+    timed: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
         if c.parts:
             return fsum(message_time(part) for part in c.parts)
         key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
-        if key not in known:
-            known[key] = wire(c)
-        return known[key]
+        if key not in timed:
+            timed[key] = wire(c)
+        return timed[key]
 
     work = list(weighted(pieces))
     prices = Prices(estimator, regions)

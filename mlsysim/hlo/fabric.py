@@ -21,9 +21,7 @@ from mlsysim.hlo.fusing.items import Collective
 from mlsysim.hlo.reader.groups import Groups
 from mlsysim.network import (
     ALGORITHMS,
-    CONGESTION,
     OPS,
-    OPTIMIZATIONS,
     Dimension,
     Topology,
     astrasim,
@@ -32,7 +30,7 @@ from mlsysim.network import (
     parse,
 )
 from mlsysim.network.schedules import algorithm_name
-from mlsysim.network.timing import MAX_SPLITS, check_numbers, checked_choice, checked_count, per_dimension
+from mlsysim.network.timing import check_asked, check_numbers, per_dimension
 
 NATURAL: Mapping[str, str] = {"fullyconnected": "direct", "dragonfly": "direct"}  # a ring elsewhere
 _Link = tuple[int, tuple[int, ...], int, int]  # dimension, address in the others, from, to
@@ -110,10 +108,7 @@ class Fabric:
             object.__setattr__(self, name, value)
         rates, waits = self._values("bandwidth"), self._values("latency")
         check_numbers(rates, waits, self.endpoint_delay, self.memory_bandwidth)
-        checked_choice("congestion", self.congestion, CONGESTION)
-        checked_choice("optimization", self.optimization, OPTIMIZATIONS)
-        checked_count("splits", self.splits, MAX_SPLITS)
-        checked_count("active_chunks", self.active_chunks, MAX_SPLITS)
+        check_asked("all_reduce", self.congestion, self.optimization, self.splits, self.active_chunks)
 
     @property
     def notes(self) -> tuple[str, ...]:

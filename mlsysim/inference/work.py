@@ -5,20 +5,15 @@ and overheads come on top. Every efficiency is a named field of :class:`Efficien
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
 
 from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
 from mlsysim.inference.equations import experts_hit, host_overhead
-from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
-from mlsysim.tables import table
+from mlsysim.results import Listed, Timed
 from mlsysim.transformer import parameter_count
-
-if TYPE_CHECKING:
-    from mlsysim.drawing import Drawing
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 
@@ -106,9 +101,10 @@ class Machine(Listed):
 
 
 @dataclass(frozen=True)
-class Terms(Result):
+class Terms(Timed):
     """Seconds of one pass by term; they sum to its time."""
 
+    OF = "one pass"
     projections: Num  # queries, keys, values and output
     attention: Num
     mlp: Num  # with shared experts and router
@@ -119,28 +115,6 @@ class Terms(Result):
     expert_parallel: Num
     pipeline: Num
     overhead: Num
-
-    @property
-    def time(self) -> Num:
-        return sum(getattr(self, f.name) for f in fields(self))
-
-    def summary(self) -> list[str]:
-        return labelled(f"one pass: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
-
-    def chart(self) -> "Drawing | None":
-        """The terms as bars."""
-        from mlsysim.drawing import shapes
-
-        return shapes.terms("one pass", vars(self))
-
-    def explain(self) -> Report:
-        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
-        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
-        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Seconds by term, and their sum."""
-        return dict(plain({**vars(self), "time": self.time}))
 
 
 @dataclass(frozen=True)

@@ -446,13 +446,7 @@ def activation_memory_pipeline(
     domain={"tp": COUNT},
 )
 def output_activations(
-    seq: Num,
-    micro_batch: Num,
-    hidden: Num,
-    vocab: Num,
-    tp: Num = 1.0,
-    logit_bytes: Num = 4.0,
-    element_bytes: Num = 2.0,
+    seq: Num, micro_batch: Num, hidden: Num, vocab: Num, tp: Num = 1.0, logit_bytes: Num = 4.0, element_bytes: Num = 2.0
 ) -> Num:
     """Activations behind the last layer: final norm, output projection and the logits that the loss needs.
 

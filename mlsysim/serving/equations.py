@@ -78,13 +78,7 @@ def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -
     domain={"element_bytes": POSITIVE, "logit_bytes": POSITIVE},
 )
 def activation_reserve(
-    tokens: Num,
-    hidden: Num,
-    ffn: Num,
-    sequences: Num,
-    vocab: Num,
-    element_bytes: Num = 2.0,
-    logit_bytes: Num = 4.0,
+    tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab: Num, element_bytes: Num = 2.0, logit_bytes: Num = 4.0
 ) -> Num:
     """Memory that a server keeps free on a device for the activations of its largest step.
 

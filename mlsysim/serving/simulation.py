@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, overload
 
@@ -228,6 +229,10 @@ class Simulation(Shown):
 
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Mean and percentiles of every metric over the requests that were served; none where there is no value."""
+        return {metric: dict(found) for metric, found in self._summary.items()}
+
+    @cached_property
+    def _summary(self) -> dict[str, dict[str, float | None]]:
         return {metric: summarise(self.values(metric)) for metric in METRICS}
 
     def corrected(self, apply: Callable[[float, float, Mapping[str, float]], Mapping[str, float]]) -> "Simulation":

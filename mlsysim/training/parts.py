@@ -1,16 +1,11 @@
 """What goes into a training step and what comes out: work, layout, machine, efficiencies; seconds by term."""
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from mlsysim._numeric import Num
 from mlsysim._renamed import renamed
 from mlsysim.efficiencies import own
-from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
-from mlsysim.tables import table
-
-if TYPE_CHECKING:
-    from mlsysim.drawing import Drawing
+from mlsysim.results import Listed, Timed
 
 
 @renamed(cp_node_step="ring_node_step", cp_network_step="ring_network_step")
@@ -104,9 +99,10 @@ class Machine(Listed):
 
 
 @dataclass(frozen=True)
-class StepTerms(Result):
+class StepTerms(Timed):
     """Seconds of one step by term; they sum to the step."""
 
+    OF = "one training step"
     gemm: Num
     attention: Num
     elementwise: Num
@@ -121,25 +117,3 @@ class StepTerms(Result):
     data_parallel: Num
     optimizer: Num
     straggler: Num
-
-    @property
-    def time(self) -> Num:
-        return sum(getattr(self, f.name) for f in fields(self))
-
-    def summary(self) -> list[str]:
-        return labelled(f"one training step: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
-
-    def chart(self) -> "Drawing | None":
-        """The terms as bars."""
-        from mlsysim.drawing import shapes
-
-        return shapes.terms("one training step", vars(self))
-
-    def explain(self) -> Report:
-        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
-        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
-        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Seconds by term, and their sum."""
-        return dict(plain({**vars(self), "time": self.time}))

@@ -1,13 +1,13 @@
 """A training step of a catalogue model on a cluster: terms that sum, MFU and HFU, what binds, and whether it fits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
-from mlsysim.catalog import Cluster, Device, Machines
+from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -36,6 +36,18 @@ MFU_CONVENTION = (
 )
 
 
+class _Asked(NamedTuple):
+    """What :func:`training_step` was given of the machine, to tell afterwards where each number comes from."""
+
+    machines: Machines
+    intra_bandwidth: Num | None
+    inter_bandwidth: Num | None
+    domain: int | None
+    precision: str
+    attn_len: Num | None
+    variation: Num | None
+
+
 @dataclass(frozen=True)
 class TrainingStep(Result):
     """What :func:`training_step` returns: SI units, floats or arrays. MFU and HFU count in :data:`MFU_CONVENTION`."""
@@ -52,7 +64,30 @@ class TrainingStep(Result):
     model_flops: Num
     repeated_flops: Num
     task: str
-    inputs: tuple[Input, ...]
+    asked: _Asked
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """What the step was worked out from, and where each number comes from: found when somebody looks."""
+        machines, intra, inter, domain, precision, attn_len, variation = self.asked
+        _, _, links = _machine(machines, intra, inter, domain, precision, self.plan)
+        layout, e = self.layout, self.efficiencies
+        attended = layout.seq if attn_len is None else attn_len
+        return (
+            Input("global batch", layout.global_batch, "1"),
+            Input("tokens/sequence", layout.seq, "1"),
+            Input("attended tokens", attended, "1", "the whole sequence" if attn_len is None else CALLER),
+            *(
+                Input(name, getattr(self.plan, name), "1", "the plan")
+                for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")
+            ),
+            *links(),
+            *(
+                Input(f.name, getattr(e, f.name), _UNITS.get(f.name, "1"), _origin(f.name, e, variation))
+                for f in fields(e)
+                if f.name not in ("name", "source")
+            ),
+        )
 
     @property
     def time(self) -> Num:
@@ -284,17 +319,19 @@ def _link(*rates: Num) -> Num:
 
 
 def _machine(
-    cluster: Cluster | Device | Machines | str,
+    machines: Machines,
     intra_bandwidth: Num | None,
     inter_bandwidth: Num | None,
     domain: int | None,
     precision: str,
     plan: Plan,
-) -> tuple[Device, Machine, list[Input]]:
-    """The device, its links, and where each figure comes from."""
+) -> tuple[Device, Machine, Callable[[], list[Input]]]:
+    """The device, its links, and what tells where each figure comes from."""
     given = {"intra": intra_bandwidth, "inter": inter_bandwidth, "domain": domain}
-    found: dict[str, tuple[Num, str]] = {k: (v, CALLER) for k, v in given.items() if v is not None}
-    machines = catalog.where(cluster)
+    # Of each figure the value, and where it comes from; the words are found when somebody asks
+    found: dict[str, tuple[Num, Callable[[], str]]] = {
+        k: (v, lambda: CALLER) for k, v in given.items() if v is not None
+    }
     d, nodes = machines.device, machines.cluster
     if machines.count is not None and not all_true(plan.devices <= machines.count):
         have = f"{machines} have {machines.count}" if nodes is not None else f"there are {machines}"
@@ -304,28 +341,26 @@ def _machine(
         )
     if nodes is not None:
         node = nodes.node
-        adapters = (
-            f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
-        )
-        found.setdefault("inter", (node.scale_out_bandwidth, adapters))
-        found.setdefault("domain", (nodes.domain, node.origin("domain" if node.has("domain") else "devices")))
+        found.setdefault("inter", (node.scale_out_bandwidth, lambda: _adapters(node)))
+        source = "domain" if node.has("domain") else "devices"
+        found.setdefault("domain", (nodes.domain, lambda: node.origin(source)))
     elif d.has("scale_up_domain"):
-        found.setdefault("domain", (d.scale_up_domain, d.origin("scale_up_domain")))
-    found.setdefault("domain", (1, f"{d.name} has no scale-up link in the catalogue"))
+        found.setdefault("domain", (d.scale_up_domain, lambda: d.origin("scale_up_domain")))
+    found.setdefault("domain", (1, lambda: f"{d.name} has no scale-up link in the catalogue"))
     size = found["domain"][0]
     if "inter" not in found:
         if all_true(plan.devices <= size):
-            found["inter"] = (0.0, "not used: the plan stays inside one domain")
+            found["inter"] = (0.0, lambda: "not used: the plan stays inside one domain")
         elif size == 1 and d.has("host_bandwidth"):
             found["inter"] = (
                 d.host_bandwidth,
-                f"the link to the host, which cards of one server share: {d.origin('host_bandwidth')}",
+                lambda: f"the link to the host, which cards of one server share: {d.origin('host_bandwidth')}",
             )
         else:
             raise InputError(catalog.no_link("training_step", d, "the plan's devices", size))
     if d.has("scale_up_bandwidth"):
-        found.setdefault("intra", (d.scale_up_bandwidth, d.origin("scale_up_bandwidth")))
-    found.setdefault("intra", (0.0, "not used: no group shares a domain"))
+        found.setdefault("intra", (d.scale_up_bandwidth, lambda: d.origin("scale_up_bandwidth")))
+    found.setdefault("intra", (0.0, lambda: "not used: no group shares a domain"))
     intra, inter = found["intra"][0], found["inter"][0]
     half = precision if precision in ("bf16", "fp16") else "bf16" if d.has("peak_flops.bf16") else "fp16"
     # A link that no group uses still stands in formulas that multiply it by nothing.
@@ -337,14 +372,21 @@ def _machine(
         inter_bandwidth=_link(inter, intra, d.memory_bandwidth),
         domain=size,
     )
-    inputs = [
-        Input(f"peak, {precision}", machine.peak_flops, "FLOP/s", d.origin(f"peak_flops.{precision}")),
-        Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
-        Input("scale-up domain", size, "1", found["domain"][1]),
-        Input("scale-up link", intra, "byte/s", found["intra"][1]),
-        Input("network", inter, "byte/s", found["inter"][1]),
-    ]
+
+    def inputs() -> list[Input]:
+        return [
+            Input(f"peak, {precision}", machine.peak_flops, "FLOP/s", d.origin(f"peak_flops.{precision}")),
+            Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
+            Input("scale-up domain", size, "1", found["domain"][1]()),
+            Input("scale-up link", intra, "byte/s", found["intra"][1]()),
+            Input("network", inter, "byte/s", found["inter"][1]()),
+        ]
+
     return d, machine, inputs
+
+
+def _adapters(node: Node) -> str:
+    return f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
 
 
 @widening
@@ -429,7 +471,8 @@ def training_step(
                 _POSITIVE if name in counts or is_array(value) else _NON_NEGATIVE
             )  # a link of 0 is one that is not there
             check_argument("training_step", name, value, unit, here)
-    d, machine, links = _machine(cluster, intra_bandwidth, inter_bandwidth, domain, precision, plan)
+    machines = catalog.where(cluster)
+    d, machine, _ = _machine(machines, intra_bandwidth, inter_bandwidth, domain, precision, plan)
     work, layout = work_of(m), layout_of(plan, global_batch, seq, attn_len, task, m)
     chosen = efficiencies_of(d, precision, efficiencies)
     if variation is not None:
@@ -461,26 +504,7 @@ def training_step(
         model_flops=tokens * counted,
         repeated_flops=tokens * again,
         task=task,
-        inputs=(
-            Input("global batch", global_batch, "1"),
-            Input("tokens/sequence", seq, "1"),
-            Input("attended tokens", length, "1", "the whole sequence" if attn_len is None else CALLER),
-            *(
-                Input(name, getattr(plan, name), "1", "the plan")
-                for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")
-            ),
-            *links,
-            *(
-                Input(
-                    f.name,
-                    getattr(chosen, f.name),
-                    _UNITS.get(f.name, "1"),
-                    _origin(f.name, chosen, variation),
-                )
-                for f in fields(chosen)
-                if f.name not in ("name", "source")
-            ),
-        ),
+        asked=_Asked(machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation),
     )
 
 

@@ -3,15 +3,12 @@
 import statistics
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import serving_steps, units
 from mlsysim.serving_steps.calibrating import calibration
 from mlsysim.serving_steps.measuring import tiny
 from mlsysim.validation import serving_run
 from mlsysim.validation.studies import tiers
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _mean(scores: tuple[tiers.RunScore, ...], tier: str) -> float:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import capacity, catalog, inference, memory, transformer, units, validation
 
 
@@ -18,9 +19,6 @@ def numbers() -> dict[str, Any]:
     }
     requests: dict[str, Any] = {**lengths, "prompt_variation": trace.prompt_variation.value}
     aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     def time(value: float) -> str:
         return units.format(value, "s", 3)

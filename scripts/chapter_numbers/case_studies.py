@@ -4,6 +4,7 @@ import itertools
 from statistics import fmean
 from typing import Any
 
+from chapter_numbers import whole_share as _share
 from mlsysim import catalog, hlo, memory, roofline, units
 from mlsysim.hlo.estimators import array
 from mlsysim.network.equations import hidden_share
@@ -15,10 +16,6 @@ from mlsysim.validation.studies.case_studies import figure
 _STEP = "llama3-500m"
 _NAMES = list(case_runs.GENERATIONS)
 _LAUNCH = 5e-6  # s, the launch that chapter 1 works with
-
-
-def _share(value: float, digits: int = 0) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _error(value: float, digits: int = 0) -> str:

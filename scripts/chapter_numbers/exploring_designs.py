@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import catalog, intervals, sensitivity, training, units, validation
 from mlsysim.catalog import Model
 from mlsysim.explore import plan
@@ -19,10 +20,6 @@ _JOBS = {
     "mtnlg": "mtnlg-280",
     "mtnlg420": "mtnlg-420",
 }
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _searched(name: str) -> Searched:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import hlo, units
 from mlsysim.hlo import chakra, losses
 from mlsysim.hlo.chakra import steps
@@ -11,10 +12,6 @@ from mlsysim.validation.studies.case_studies import figure
 
 _DEVICE = "A100-SXM4-40GB"
 _MICRO = 1e-6
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _ms(value: float, digits: int = 1) -> str:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import inference, transformer, units
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import Batch, experts, step_model
@@ -24,9 +25,6 @@ def _pieces() -> float:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 16."""
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     claims = expert_claims.expert_numbers()
     v3 = transformer.parameter_count("DeepSeek-V3")

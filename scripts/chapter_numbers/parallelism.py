@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import share
 from mlsysim import catalog, collectives, parallelism, training, transformer, units, validation
 from mlsysim.catalog import Model
 
@@ -55,9 +56,6 @@ def numbers() -> dict[str, Any]:
     efficiency = catalog.preset("mlsysim-page-training").efficiency.value
     penalty = parallelism.TP_PENALTY.value
     h100 = catalog.node("DGX-H100")
-
-    def share(value: float, digits: int = 1) -> str:
-        return units.percent(value, digits, signed=False)
 
     def cost(
         tp: int, domain: int | None = None, model: Model | str = THREE_B, node: str = "DGX-H100"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import catalog, inference, memory, transformer, units, validation
 from mlsysim.inference import Deployment, decode_step, deploy
 from mlsysim.validation.predictors import shipped_fit
@@ -53,9 +54,6 @@ def _read(d: Deployment, batch: int, hit: float | None = None) -> float:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 7."""
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     eight, seventy = (
         deploy("Llama-3.1-8B", "H100", efficiencies="bound"),

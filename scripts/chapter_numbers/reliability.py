@@ -3,13 +3,10 @@
 import math
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import memory, reliability, transformer, units, validation
 
 HOUR, DAY, MINUTE = units.hour, units.day, units.minute
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _llama() -> dict[str, Any]:

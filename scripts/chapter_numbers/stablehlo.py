@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import catalog, hlo, roofline, units
 from mlsysim.hlo import Estimate
 from mlsysim.hlo.fusing.fusion import Kernel, kernels
@@ -15,10 +16,6 @@ _STEPS = {"mlp": "mlp_train_dp8", "dp8": "tf1l_train_dp8", "fsdp8": "tf1l_train_
 _TOKENS = (32768, 64)  # of a router: tokens and experts
 _SPLITS = ("linear", "dependency")
 _OPTIMISED = "gpuopt_a100_sxm_40"
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _moved(value: float) -> str:

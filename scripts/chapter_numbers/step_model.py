@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+from chapter_numbers import whole_share as _share
 from mlsysim import catalog, kernels, serving_steps, units, validation
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
@@ -16,10 +17,6 @@ from mlsysim.serving_steps import (
     shipped_rates,
     step_model,
 )
-
-
-def _share(value: float, digits: int = 0) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _ms(value: float, digits: int = 3) -> str:

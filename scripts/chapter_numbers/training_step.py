@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import NormalDist, mean
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import catalog, collectives, flops, parallelism, training, units, validation
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
@@ -16,10 +17,6 @@ from mlsysim.validation.scoring.scores import shipped_scores
 from mlsysim.validation.studies.shipped import training_cases
 
 COUNTED = replace(training.BOUND, name="counted", elementwise=34.0, dp_overlap=1.0)
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _step(row: PublishedPlan, efficiencies: Efficiencies) -> TrainingStep:

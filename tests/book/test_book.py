@@ -39,6 +39,7 @@ def copy(tmp_path: Path, shared: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_listed_page_is_built(built: Book) -> None:
     config = yaml.safe_load((ROOT / "_quarto.yml").read_text("utf-8"))["book"]
     listed = re.findall(r"[\w/.-]+\.qmd", json.dumps([config["chapters"], config["appendices"]]))
@@ -46,6 +47,7 @@ def test_every_listed_page_is_built(built: Book) -> None:
     assert all((built.site / url).is_file() for _, url in built.pages)
 
 
+@pytest.mark.slow
 def test_every_chapter_is_listed(built: Book) -> None:
     listed = {source for source, _ in built.pages}
     files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "book").glob("[!_]*.qmd")}
@@ -64,10 +66,12 @@ def test_no_notebook_or_exercise_is_without_a_chapter() -> None:
     assert notebooks | exercises == set(CHAPTERS)
 
 
+@pytest.mark.slow
 def test_every_variable_is_used_and_every_used_one_defined(built: Book) -> None:
     assert built.variables == built.used
 
 
+@pytest.mark.slow
 def test_every_image_has_alternative_text(built: Book) -> None:
     texts = [
         alt for page in built.site.rglob("*.html") for alt in re.findall(r'<img[^>]*alt="([^"]*)"', page.read_text())
@@ -106,10 +110,12 @@ def test_every_embedded_cell_exists_and_is_shown_once() -> None:
             assert any(f"#| label: {label}\n" in "".join(cell["source"]) for cell in cells), label
 
 
+@pytest.mark.slow
 def test_site_passes_its_own_check(built: Book) -> None:
     assert check_site(built.site) == []
 
 
+@pytest.mark.slow
 def test_numbers_in_the_equation_index_are_those_of_the_chapters(built: Book) -> None:
     """The number beside each equation and the number in each link to it are written in different passes."""
     shown = {}
@@ -124,6 +130,7 @@ def test_numbers_in_the_equation_index_are_those_of_the_chapters(built: Book) ->
             assert number == shown[label]
 
 
+@pytest.mark.slow
 def test_pages_are_one_outline_each(built: Book) -> None:
     for page in built.site.rglob("*.html"):
         html = page.read_text("utf-8")

@@ -21,6 +21,7 @@ def python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_committed_slider_is_what_the_script_writes(needs):
     needs("altair")
     done = python(SCRIPT, "--check")

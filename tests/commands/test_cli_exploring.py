@@ -1,26 +1,14 @@
 """``mlsysim plan``: options reach the search, keys and units stay."""
 
-import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from mlsysim import catalog, cli, explore, training
+from mlsysim import catalog, explore, training
 
 PLAN = "plan --model Llama-3.1-8B --node DGX-H100 --nodes 2 --global-batch 32 --seq 4096"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(command: str, *more: str) -> Any:
-        code = cli.main([*command.split(), *more])
-        out = capsys.readouterr()
-        assert code in (0, 2, 3)
-        return out.err if code == 2 else json.loads(out.out) if "--json" in more else out.out
-
-    return call
 
 
 @pytest.mark.independent

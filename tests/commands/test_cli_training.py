@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlsysim import catalog, cli, training
+from mlsysim import catalog, training
 from mlsysim.parallelism import Plan
 
 TRAIN = "train --model Llama-3.1-8B --device H100 --devices 16 --tp 2 --global-batch 64 --seq 8192"
@@ -21,17 +21,6 @@ GPT2 = {
     "n_positions": 1024,
     "vocab_size": 50257,
 }
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(command: str, *more: str) -> Any:
-        code = cli.main([*command.split(), *more])
-        out = capsys.readouterr()
-        assert code in (0, 2, 3)
-        return out.err if code == 2 else json.loads(out.out) if "--json" in more else out.out
-
-    return call
 
 
 @pytest.mark.independent

@@ -111,14 +111,14 @@ def by_hand(
 ) -> int | None:
     """The fewest replicas, counted up one by one; None where a lone request misses a target."""
     d = inference.deploy(model, device, tp=tp)
-    made = capacity.replica_of(d, input_len=lens[0], output_len=lens[1])
+    made = capacity.replica_of(d, prompt=lens[0], output=lens[1])
     times = [factor * t for t in made.step_times]
-    one = capacity.replica(lambda n: times[n - 1], made.slots, prefill_time=factor * made.prefill_time, output_len=lens[1])
+    one = capacity.replica(lambda n: times[n - 1], made.slots, prefill_time=factor * made.prefill_time, output=lens[1])
     places = one.slots if slo.itl is None else one.batch_in_pace(slo.itl)
     if not places:
         return None
     one = one.with_slots(places)
-    for n in range(1, 400):
+    for n in range(1, 40):
         if rate < n * one.capacity:
             load = capacity.load(one, rate, n, ttft=slo.ttft, itl=slo.itl, quantile=slo.percentile)
             if (1 - load.late) * load.in_pace >= slo.percentile:
@@ -403,7 +403,7 @@ COMMANDS = {
     "plan": ["plan", "--model", "Llama-3.1-8B", "--node", "DGX-H100", "--global-batch", "32", "--seq", "4096", "--json"],
     "simulate": [
         *("simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "6", "--requests", "40", "--runs", "6"),
-        *("--input-len", "200", "--output-len", "20", "--json"),
+        *("--prompt-tokens", "200", "--output-tokens", "20", "--json"),
     ],
 }  # fmt: skip
 
@@ -417,22 +417,24 @@ def asked(*words: str) -> tuple[str, str, int]:
 
 @independent
 @pytest.mark.parametrize("name", COMMANDS)
-def test_two_processes_and_a_store_answer_as_one(name: str, tmp_path: Path) -> None:
+def test_two_processes_and_a_store_answer_as_one(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dask.distributed")
-    alone = asked(*COMMANDS[name])
     store = str(tmp_path / "kept")
-    both = asked(*COMMANDS[name], "--cluster", "local:2", "--store", store)
+    assert cli.main(COMMANDS[name]) == 0
+    alone = capsys.readouterr()
+    both, said, code = asked(*COMMANDS[name], "--cluster", "local:2", "--store", store)
     kept = sorted(p.name for p in Path(store).iterdir())
-    assert (both[0], both[2]) == (alone[0], 0) and len(kept) > 2
-    assert [line for line in both[1].splitlines() if line.startswith("mlsysim:")] == alone[1].splitlines()
+    assert (both, code) == (alone.out, 0) and len(kept) > 2
+    assert [line for line in said.splitlines() if line.startswith("mlsysim:")] == alone.err.splitlines()
     (Path(store) / kept[0]).unlink()  # as if it had been stopped before this one was finished
-    assert asked(*COMMANDS[name], "--store", store)[0] == alone[0]
+    assert cli.main([*COMMANDS[name], "--store", store]) == 0
+    assert capsys.readouterr().out == alone.out
 
 
-def test_a_killed_run_goes_on_and_equals_one_that_was_not(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_and_equals_one_that_was_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
-        *("simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "6", "--requests", "400", "--runs", "40"),
-        *("--input-len", "200", "--output-len", "100", "--json"),
+        *("simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "6", "--requests", "300", "--runs", "12"),
+        *("--prompt-tokens", "200", "--output-tokens", "100", "--json"),
     ]  # fmt: skip
     store = tmp_path / "kept"
     with subprocess.Popen(
@@ -445,9 +447,11 @@ def test_a_killed_run_goes_on_and_equals_one_that_was_not(tmp_path: Path) -> Non
         child.send_signal(signal.SIGKILL)
     finished = len(list(store.glob("chunk-*")))
     assert finished >= 3
-    resumed, _, code = asked(*words, "--store", str(store))
-    assert code == 0 and len(list(store.glob("chunk-*"))) == 40
-    assert resumed == asked(*words)[0]
+    assert cli.main([*words, "--store", str(store)]) == 0
+    resumed = capsys.readouterr().out
+    assert len(list(store.glob("chunk-*"))) == 12
+    assert cli.main(words) == 0
+    assert resumed == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from mlsysim import capacity, catalog, cli, cost, explore, hlo, inference, kernels, serving, serving_steps, training
 from mlsysim._renamed import MODULES, attributes, renamed
-from mlsysim.cli.swept import find
+from mlsysim.cli.searching.swept import find
 from mlsysim.equations import REGISTRY
 from mlsysim.errors import InputError, UnknownNameError
 

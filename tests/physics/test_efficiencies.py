@@ -210,7 +210,7 @@ SERVE = ["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--input-len", 
 
 def test_serve_and_simulate_say_why_they_differ(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     trace = tmp_path / "one.csv"
-    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,2000,100\n")
+    trace.write_text("arrival_s,input_len,output_len\n0,2000,100\n")
     simulate = ["simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--trace", str(trace)]
     for command, other, word in ((SERVE, "simulate", "calibrated"), (simulate, "serve", "datasheet")):
         assert cli.main(command) == 0

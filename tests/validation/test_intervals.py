@@ -198,7 +198,7 @@ def test_a_step_has_a_range_when_its_efficiencies_have_a_record() -> None:
     low, high = known.interval().ends
     assert low < known.time < high
     assert "expected between" in str(known.explain())
-    assert known.to_dict()["interval_s"] == (low, high)
+    assert known.to_dict()["interval_s"] == [low, high]
     plain = step(training.efficiencies_of("H100", efficiencies="datasheet"))
     assert "expected between" not in str(plain.explain())
     assert plain.to_dict()["interval_s"] is None
@@ -221,7 +221,7 @@ def test_an_answer_has_a_range_when_its_efficiencies_have_a_record() -> None:
         assert low < value < high
         assert str(result.explain()).count("expected between") == 1
         assert str(result.interval()) in str(result.explain())
-        assert result.to_dict()["interval_s"] == (low, high)
+        assert result.to_dict()["interval_s"] == [low, high]
     plain = inference.generate(
         inference.deploy("Llama-3.1-8B", "H100", efficiencies="bound"), input_len=1000, output_len=100
     )

@@ -293,12 +293,13 @@ class _Fuser:
                 continue
             own = {id(item): {id(item): 1}}
             value = item.writes[0] if len(item.writes) == 1 else -1
-            if item.base in LIGHT and value not in self.must_write and value in asked:
-                times = max(sum(positions.values()) for positions in asked[value].values())
+            asking = [asked.pop(v, {}) for v in item.writes]  # nothing further up asks for them
+            if item.base in LIGHT and value not in self.must_write and len(asking) == 1 and asking[0]:
+                times = max(sum(positions.values()) for positions in asking[0].values())
                 if times > (1 if value in parts else MAX_TIMES) and "broadcast" not in item.base:
                     self.apart.add(value)
-                elif len(asked[value]) <= MAX_READS:  # what more kernels read is written out as it is
-                    own = asked[value]
+                elif len(asking[0]) <= MAX_READS:  # what more kernels read is written out as it is
+                    own = asking[0]
             same = item.base in SAME_SIZE and item.base != "transpose"
             for read in dict.fromkeys(item.reads):
                 kernels_of = asked.setdefault(read, {})

@@ -340,6 +340,19 @@ def projection_times(s: Setup) -> dict[str, float]:
     return {name: product_time(s, t, k, n) for name, (k, n) in shapes.items()}
 
 
+def routed_share(s: Setup, prompt: bool) -> float:
+    """Of the peak, what the routed experts reach; of a dense model, its MLP."""
+    a = s.shape
+    return grouped_share(s, prompt) if a.is_moe else product_share(s, s.tokens, a.hidden, a.width * 2 // s.devices)
+
+
+def routed_time(s: Setup, share: float) -> float:
+    """The arithmetic of the routed experts at a share of the peak."""
+    peak = (s.hardware.eight_bit if s.fp8 else s.hardware.half) * TERA
+    routed = 6.0 * s.tokens * s.shape.top_k * s.shape.hidden * s.width
+    return routed / (peak * share)
+
+
 @dataclass(frozen=True)
 class Answer(Listed):
     """What the tool prints, in seconds; the parts are those of one layer."""
@@ -405,7 +418,6 @@ def answer(s: Setup, prefill: bool = False) -> Answer:
     2675
     """
     a, hw, t = s.shape, s.hardware, s.tokens
-    peak = (hw.eight_bit if s.fp8 else hw.half) * TERA
     share = attention_share(s, prefill)
     heads = a.heads if a.is_latent else s.heads  # latent attention is not cut
     if prefill:
@@ -416,8 +428,7 @@ def answer(s: Setup, prefill: bool = False) -> Answer:
         per_pair = 2 * a.rank + a.rotary if a.is_latent else 2 * a.head_dim
         pairs = t * s.context
         read = cache_bytes(s) * s.context * t
-    routed_share = grouped_share(s, prefill) if a.is_moe else product_share(s, t, a.hidden, a.width * 2 // s.devices)
-    routed = 6.0 * t * a.top_k * a.hidden * s.width
+    routed = routed_share(s, prefill)
     shared = 0.0
     if a.shared:
         shared = product_time(s, t, a.hidden, 2 * s.width * a.shared) + product_time(s, t, s.width * a.shared, a.hidden)
@@ -433,8 +444,8 @@ def answer(s: Setup, prefill: bool = False) -> Answer:
         attention_compute=2.0 * heads * per_pair * pairs / (hw.half * TERA * share),
         cache_load=read / a.layers / GIGA / hw.memory_bandwidth,
         projections=projection_times(s),
-        routed_share=routed_share,
-        routed_compute=routed / (peak * routed_share),
+        routed_share=routed,
+        routed_compute=routed_time(s, routed),
         experts_load=expert_load_time(s),
         shared=shared,
         before=before,

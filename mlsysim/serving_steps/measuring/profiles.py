@@ -23,7 +23,7 @@ SEQUENTIAL = ("read", "copy", "triad")
 
 
 @dataclass(frozen=True)
-class Measured(Listed):
+class Measured:
     """A rate or a time, over repeats: the median, and the quartiles around it."""
 
     median: float
