@@ -119,14 +119,14 @@ def simulations() -> Iterator[Any]:
 def capacities() -> Iterator[Any]:
     yield capacity.queue(rate=9.0, service_time=0.2, servers=2)
     yield capacity.queue(rate=A([3.0, 9.0]), service_time=0.2, servers=2)
-    replica = capacity.replica_of(deployment(), prompt=1024, output=256)
+    replica = capacity.replica_of(deployment(), input_len=1024, output_len=256)
     yield replica
     yield capacity.serving_curve(replica)
     yield capacity.load(replica, 10.0, ttft=0.5, itl=0.04)
     yield capacity.load(replica, A([5.0, 10.0]))
     yield capacity.max_rate(replica, ttft=0.5, itl=0.04)
-    yield capacity.sequences(deployment(), prompt=1000, output=200)
-    yield capacity.sequences(deployment(), prompt=A([1000.0, 2000.0]), output=200)
+    yield capacity.sequences(deployment(), input_len=1000, output_len=200)
+    yield capacity.sequences(deployment(), input_len=A([1000.0, 2000.0]), output_len=200)
 
 
 def money_and_energy() -> Iterator[Any]:
