@@ -611,6 +611,13 @@ def test_lanes_and_limits_stand_where_they_belong() -> None:
     pieces = [r for r in ElementTree.fromstring(bars.svg()).iter() if r.get("height") == "22"]
     assert float(pieces[0].get("width") or 0) == pytest.approx((600 - 150 - 24) / 2, abs=0.1)  # the limit ends the axis
     assert "capacity" in bars.svg()
+    ticks = [
+        e.text
+        for e in ElementTree.fromstring(
+            Chart("x", "y", [Line([0, 7.3], [0, 1], "a")], x_log=False, y_log=False).svg()
+        ).iter()
+    ]
+    assert {"0", "2", "4", "6"} <= set(ticks)
     both = Panels(Chart("x", "y", [Line([1, 10], [1, 10], "a")]), bars)
     assert both.height == pytest.approx(3.8 + bars.height) and both.small is both.parts[0]
     assert ElementTree.fromstring(both.svg()) is not None
