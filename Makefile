@@ -8,7 +8,7 @@ PORT ?= 8000
 export MLSYSIM_STATIC := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book serve test check validate notebooks exercises lab bench format clean
+.PHONY: help setup book serve test check validate mutations nightly notebooks exercises lab bench format clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,24 +26,29 @@ book: setup ## build the site into _site (Quarto when it is on the PATH, else th
 serve: ## serve _site on http://localhost:8000 (PORT=...)
 	$(PY) -m http.server --directory _site --bind 127.0.0.1 $(PORT)
 
+# One session for tests and examples of docstrings, on all processors, long tests first. Without nbval, which loads Jupyter
+# into every process; the tests start it where they need it. The types are checked beside it.
+PYTEST := $(PY) -m pytest -p no:nbval -n logical --dist worksteal --doctest-modules
+BESIDE_TYPES = mkdir -p .cache; $(BIN)/mypy > .cache/mypy.txt 2>&1 & types=$$!; $(1); code=$$?; \
+  wait $$types || code=1; cat .cache/mypy.txt; exit $$code
+
 test: setup ## all tests: library, book, notebooks, exercises, browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(PY) -m pytest --durations=20
-	$(PY) -m pytest -q --doctest-modules mlsysim
+	@$(call BESIDE_TYPES,$(PYTEST) --durations=20 mlsysim tests)
 
-check: setup ## the fast subset, for between two edits
+check: setup ## the fast subset, for between two edits: under a minute
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(PY) -m pytest -q -m "not slow and not browser and not sandbox and not colab"
-	$(PY) -m pytest -q --doctest-modules mlsysim
+	@$(call BESIDE_TYPES,$(PYTEST) -q -m "not slow and not browser and not sandbox and not colab" mlsysim tests)
 
 validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate
 
-mutations: setup ## plant every mistake of tests/mutations.toml (make test plants every sixth)
-	MLSYSIM_ALL_MUTATIONS=1 $(PY) -m pytest -q tests/house/test_mutations.py
+mutations: setup ## plant every mistake of tests/mutations.toml (make test plants as many as a minute allows)
+	MLSYSIM_NIGHTLY=1 $(PY) -m pytest -q -p no:nbval -m nightly tests/house/test_mutations.py
+
+nightly: mutations ## and all that make test samples, in full
+	MLSYSIM_NIGHTLY=1 $(PYTEST) --durations=20 mlsysim tests --ignore tests/house/test_mutations.py
 
 notebooks: setup ## re-execute every notebook and write it back in canonical form
 	$(PY) scripts/run_notebooks.py

@@ -101,7 +101,11 @@ def test_a_million_training_plans_in_one_call(benchmark: Any) -> None:
 def test_one_training_step(benchmark: Any) -> None:
     cluster = catalog.cluster("DGX-H100", 16)
     benchmark(
-        lambda: training.training_step("Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192).time
+        lambda: (
+            training.training_step(
+                "Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192, efficiencies="bound"
+            ).time
+        )
     )
 
 
@@ -127,7 +131,9 @@ def test_explain_a_training_step(benchmark: Any) -> None:
 def _swept(tp: Any, pp: Any, dp: Any, micro_batch: Any, global_batch: Any, seq: Any) -> Any:
     plan = Plan(tp=tp, pp=pp, dp=dp, micro_batch=micro_batch)
     cluster = catalog.cluster("DGX-H100", 2048)
-    return training.training_step("Llama-3.1-70B", plan, cluster, global_batch=global_batch, seq=seq)
+    return training.training_step(
+        "Llama-3.1-70B", plan, cluster, global_batch=global_batch, seq=seq, efficiencies="bound"
+    )
 
 
 def _ten_fastest(found: Columns) -> Columns:
@@ -152,7 +158,7 @@ def test_sweep_a_million_training_plans(benchmark: Any) -> None:
 def test_search_every_plan_of_405b_on_16384_gpus(benchmark: Any) -> None:
     cluster = catalog.cluster("DGX-H100", 2048)
     searched = benchmark.pedantic(
-        lambda: explore.plan("Llama-3.1-405B", cluster, global_batch=2048, seq=8192), rounds=3
+        lambda: explore.plan("Llama-3.1-405B", cluster, global_batch=2048, seq=8192, efficiencies="bound"), rounds=3
     )
     benchmark.extra_info["plans"] = len(searched.rows)
 

@@ -8,6 +8,8 @@ Everything is in SI units (byte, FLOP, second, watt, joule, token, USD). Submodu
 from importlib import import_module
 from typing import Any
 
+from mlsysim import _renamed
+
 __version__ = "0.1.0"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
 
@@ -18,6 +20,7 @@ _SUBMODULES = (
     "collectives",
     "communication",
     "cost",
+    "doors",
     "energy",
     "equations",
     "explore",
@@ -40,14 +43,19 @@ _SUBMODULES = (
     "units",
     "validation",
 )
-__all__ = ["DISTRIBUTION", "__version__", *_SUBMODULES]
+_DOORS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
+__all__ = ["DISTRIBUTION", "__version__", *_DOORS, *_SUBMODULES]
+
+_renamed.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
+    if name in _DOORS:
+        return getattr(import_module(f"{__name__}.doors"), name)
+    if name in _SUBMODULES or f"{__name__}.{name}" in _renamed.MODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES})
+    return __all__

@@ -6,22 +6,42 @@ takes a float or an array (broadcasting) in SI units. With one rank every collec
 """
 
 from mlsysim._numeric import Num, all_true, doublings, maximum, minimum
+from mlsysim._renamed import renamed
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
+__all__ = [
+    "activation_bytes",
+    "all_to_all",
+    "bus_bandwidth",
+    "direct_all_reduce",
+    "half_size",
+    "halving_doubling_all_reduce",
+    "hierarchical_all_reduce",
+    "in_switch_all_reduce",
+    "moe_dispatch",
+    "nodes_reached",
+    "pipelined_tree_all_reduce",
+    "ring_all_gather",
+    "ring_all_reduce",
+    "ring_bandwidth",
+    "ring_latency",
+    "ring_reduce_scatter",
+    "tensor_parallel_time",
+    "transfer_time",
+    "tree_all_reduce",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _RANKS = "[1, inf)"
-_UNITS = {"bytes": "byte", "ranks": "1", "bandwidth": "byte/s", "latency": "s", "return": "s"}
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 
 
-@equation(
-    "eq-alpha-beta",
-    formula="latency + bytes / bandwidth",
-    units={"bytes": "byte", "bandwidth": "byte/s", "latency": "s", "return": "s"},
-    domain={"bandwidth": POSITIVE},
-    source="nccl2026performance",
-    where="sec. Time",
-)
+@equation("eq-alpha-beta", formula="latency + bytes / bandwidth", domain={"bandwidth": POSITIVE})
 def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Time of one message between two devices.
 
@@ -40,11 +60,6 @@ def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one message at a time on the link; the latency overlaps with nothing.
 
     >>> transfer_time(1e6, 50e9, 5e-6)
@@ -55,14 +70,7 @@ def transfer_time(bytes: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     return latency + bytes / bandwidth
 
 
-@equation(
-    "eq-half-size",
-    formula="pieces * latency * bandwidth",
-    units={"bandwidth": "byte/s", "latency": "s", "pieces": "1", "return": "byte"},
-    domain={"bandwidth": POSITIVE, "pieces": _RANKS},
-    source="nccl2026performance",
-    where="sec. Time",
-)
+@equation("eq-half-size", formula="pieces * latency * bandwidth", domain={"bandwidth": POSITIVE, "pieces": _RANKS})
 def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     """Size at which latency and bandwidth cost the same: half of the bandwidth is reached there.
 
@@ -81,11 +89,6 @@ def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-alpha-beta; a ring cuts its buffer into one piece per rank.
 
     >>> round(half_size(50e9, 5e-6, pieces=8))
@@ -96,14 +99,7 @@ def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     return pieces * latency * bandwidth
 
 
-@equation(
-    "eq-ring-reduce-scatter",
-    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="nccl2026performance",
-    where="sec. ReduceScatter",
-)
+@equation("eq-ring-reduce-scatter", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Sum a buffer over all ranks and leave each with its own N-th of the result, around a ring.
 
@@ -124,11 +120,6 @@ def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every rank sends to its right and receives from its left at the same time; the addition is free.
 
     >>> ring_reduce_scatter(8e9, 8, 400e9)
@@ -139,14 +130,7 @@ def ring_reduce_scatter(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0
     return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
 
 
-@equation(
-    "eq-ring-all-gather",
-    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="nccl2026performance",
-    where="sec. AllGather",
-)
+@equation("eq-ring-all-gather", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Give every rank the whole buffer, of which each holds an N-th, around a ring.
 
@@ -167,11 +151,6 @@ def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: as for the reduce-scatter; M is the gathered buffer, so a shard of m bytes makes M = N m.
 
     >>> ring_all_gather(8e9, 8, 400e9)
@@ -182,14 +161,7 @@ def ring_all_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     return (ranks - 1) * (bytes / (ranks * bandwidth) + latency)
 
 
-@equation(
-    "eq-ring-allreduce",
-    formula="2 * (ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="reddi2026mathpage",
-    where="sec. 2.2",
-)
+@equation("eq-ring-allreduce", formula="2 * (ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def ring_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Sum a buffer over all ranks and give the result to all, around a ring: a reduce-scatter, then an all-gather.
 
@@ -209,11 +181,6 @@ def ring_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of its halves; no two steps of the ring overlap.
 
@@ -278,14 +245,7 @@ def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_lat
     return ((ranks - 1 - crossings) * node_latency + crossings * network_latency) / maximum(1, ranks - 1)
 
 
-@equation(
-    "eq-tree-allreduce",
-    formula="2 * ceil(log2(ranks)) * (latency + bytes / bandwidth)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="mpich2016collectives",
-    where="reduce.c, MPIR_Reduce_binomial",
-)
+@equation("eq-tree-allreduce", formula="2 * ceil(log2(ranks)) * (latency + bytes / bandwidth)", domain=_DOMAIN)
 def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce as a reduction up a binomial tree and a broadcast down: few steps, each with the whole buffer.
 
@@ -306,18 +266,13 @@ def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the buffer is not cut into chunks; the addition is free. Three ranks need as many steps as four: every
     step at most doubles how many ranks a sum is made of.
 
     >>> [round(tree_all_reduce(1e6, n, 50e9, 5e-6), 9) for n in (5, 8)]
     [0.00015, 0.00015]
 
-    Source: mpich2016collectives, reduce.c, MPIR_Reduce_binomial for one of the two passes.
+    Source: mpich2016collectives, reduce.c, MPIR_Reduce_binomial; for one of the two passes.
     """
     return 2 * doublings(ranks) * (latency + bytes / bandwidth)
 
@@ -325,10 +280,7 @@ def tree_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) 
 @equation(
     "eq-pipelined-tree-allreduce",
     formula="2 * (ceil(log2(ranks)) * latency + (chain - 1) * chain_latency + min(1, ranks * chain - 1) * bytes / bandwidth)",
-    units={**{k: v for k, v in _UNITS.items() if k != "return"}, "chain": "1", "chain_latency": "s", "return": "s"},
     domain={**_DOMAIN, "chain": _RANKS},
-    source="nccl2026tuning",
-    where="tuning.cc, latency and bandwidth of the tree",
 )
 def pipelined_tree_all_reduce(
     bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0, chain: Num = 1.0, chain_latency: Num = 0.0
@@ -356,11 +308,6 @@ def pipelined_tree_all_reduce(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: chunks so small that filling the pipeline costs only the latencies; two trees share the links, so that
     every member sends M up and M down. NCCL rounds the logarithm down; its trees are as deep as the logarithm rounded
     up says.
@@ -380,10 +327,7 @@ def pipelined_tree_all_reduce(
 @equation(
     "eq-halving-doubling",
     formula="2 * (ceil(log2(ranks)) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
-    units=_UNITS,
     domain=_DOMAIN,
-    source="mpich2016collectives",
-    where="allreduce.c, power-of-two case",
 )
 def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce by recursive halving and doubling: partners at distance 1, 2, 4 … exchange a half, a quarter, an eighth …
@@ -405,18 +349,13 @@ def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: N is a power of two, and ``communication.collective`` refuses another; for other N this is what no
     all-reduce of two halves goes below. Every pair of ranks has a free path at the full bandwidth; the addition is free.
 
     >>> halving_doubling_all_reduce(8e9, 8, 400e9)
     0.035
 
-    Source: mpich2016collectives, allreduce.c, power-of-two case (Rabenseifner's algorithm).
+    Source: mpich2016collectives, allreduce.c, power-of-two case; Rabenseifner's algorithm.
     """
     return 2 * (doublings(ranks) * latency + (ranks - 1) / ranks * bytes / bandwidth)
 
@@ -424,10 +363,7 @@ def halving_doubling_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency:
 @equation(
     "eq-direct-allreduce",
     formula="2 * (min(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)",
-    units=_UNITS,
     domain=_DOMAIN,
-    source="austin2025scalingbook",
-    where="Ch. GPUs, quiz 2, question 3",
 )
 def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce in two steps: send each rank its piece directly, sum, and send the result to each directly.
@@ -449,17 +385,12 @@ def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a switch or full mesh; a rank sends its N - 1 pieces at once, sharing its bandwidth, for one latency.
 
     >>> round(direct_all_reduce(8e9, 8, 400e9, 1e-6), 9)
     0.035002
 
-    Source: austin2025scalingbook, Ch. GPUs, quiz 2, question 3 for one of the two steps.
+    Source: austin2025scalingbook, Ch. GPUs, quiz 2, question 3; for one of the two steps.
     """
     return 2 * (minimum(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)
 
@@ -467,10 +398,7 @@ def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0
 @equation(
     "eq-in-switch-allreduce",
     formula="min(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)",
-    units=_UNITS,
     domain=_DOMAIN,
-    source="bekman2026mlengineering",
-    where="chapter Network, SHARP",
 )
 def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """All-reduce that the switch sums: every rank sends its buffer once and receives the result once.
@@ -492,30 +420,18 @@ def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: each rank owns an N-th of the buffer: the switch reads M from every rank and returns the owner's
     sum, M / N; the owner multicasts M / N and all receive M. Both directions carry (N + 1) / N x M.
 
     >>> in_switch_all_reduce(8e9, 8, 450e9)
     0.02
 
-    Source: bekman2026mlengineering, chapter Network, SHARP (N + 1 sends for 2 N).
+    Source: bekman2026mlengineering, chapter Network, SHARP; N + 1 sends for 2 N.
     """
     return minimum(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)
 
 
-@equation(
-    "eq-all-to-all",
-    formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)",
-    units=_UNITS,
-    domain=_DOMAIN,
-    source="reddi2026mathpage",
-    where="sec. 2.4",
-)
+@equation("eq-all-to-all", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
 def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Every rank sends a different N-th of its buffer to every other rank.
 
@@ -536,11 +452,6 @@ def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Nu
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one partner after the other at the full bandwidth, as a switch allows; on a ring the pieces
     travel through neighbours and it takes longer.
 
@@ -555,19 +466,7 @@ def all_to_all(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Nu
 @equation(
     "eq-hierarchical-allreduce",
     formula="2 * (ranks_per_node - 1) * (bytes / (ranks_per_node * node_bandwidth) + node_latency) + 2 * (nodes - 1) * (bytes / (ranks_per_node * nodes * network_bandwidth) + network_latency)",
-    units={
-        "bytes": "byte",
-        "ranks_per_node": "1",
-        "nodes": "1",
-        "node_bandwidth": "byte/s",
-        "network_bandwidth": "byte/s",
-        "node_latency": "s",
-        "network_latency": "s",
-        "return": "s",
-    },
     domain={"ranks_per_node": _RANKS, "nodes": _RANKS, "node_bandwidth": POSITIVE, "network_bandwidth": POSITIVE},
-    source="rooflinepage2026",
-    where="sec. 3.2",
 )
 def hierarchical_all_reduce(
     bytes: Num,
@@ -603,11 +502,6 @@ def hierarchical_all_reduce(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the phases follow each other; all g devices of a node use the network at once, each with its own
     share of it.
 
@@ -626,10 +520,7 @@ def hierarchical_all_reduce(
 @equation(
     "eq-bus-bandwidth",
     formula="phases * (ranks - 1) / ranks * bytes / time",
-    units={"bytes": "byte", "time": "s", "ranks": "1", "phases": "1", "return": "byte/s"},
     domain={"ranks": _RANKS, "time": POSITIVE},
-    source="nccl2026performance",
-    where="sec. Bus bandwidth",
 )
 def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
     """The bandwidth per rank that a ring would have needed for this time: what nccl-tests prints as busbw.
@@ -651,11 +542,6 @@ def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the bytes of a ring crossed the wire; where the switch reduces they did not, and the figure may
     exceed the wire.
 
@@ -670,19 +556,7 @@ def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
 @equation(
     "eq-moe-dispatch",
     formula="latency + max(tokens * token_bytes * remote_nodes / network_bandwidth, tokens * token_bytes * local_copies / node_bandwidth)",
-    units={
-        "tokens": "token",
-        "token_bytes": "byte/token",
-        "remote_nodes": "1",
-        "local_copies": "1",
-        "network_bandwidth": "byte/s",
-        "node_bandwidth": "byte/s",
-        "latency": "s",
-        "return": "s",
-    },
     domain={"network_bandwidth": POSITIVE, "node_bandwidth": POSITIVE},
-    source="deepep2025",
-    where="Performance, normal kernels",
 )
 def moe_dispatch(
     tokens: Num,
@@ -719,11 +593,6 @@ def moe_dispatch(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: balanced routing, so that every device sends as much as it receives; the two levels run as a
     pipeline; a combine is the same with the bytes of its own precision.
 
@@ -749,37 +618,25 @@ def nodes_reached(top_k: Num, nodes: Num) -> Num:
     return (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)
 
 
-def activation_bytes(sequence: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
+@renamed(sequence="seq")
+def activation_bytes(seq: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
     """Activations between two layers, of so many sequences: the message s b h x bytes per element that splits send.
 
     >>> activation_bytes(2048, 1, 12288) / 1e6
     50.331648
     """
-    return sequence * batch * hidden * element_bytes
+    return seq * batch * hidden * element_bytes
 
 
 @equation(
     "eq-tp-allreduce",
-    formula="layers * all_reduces * 2 * (ranks - 1) * (sequence * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
-    units={
-        "layers": "1",
-        "sequence": "1",
-        "batch": "1",
-        "hidden": "1",
-        "ranks": "1",
-        "bandwidth": "byte/s",
-        "latency": "s",
-        "all_reduces": "1",
-        "element_bytes": "byte",
-        "return": "s",
-    },
+    formula="layers * all_reduces * 2 * (ranks - 1) * (seq * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
     domain=_DOMAIN,
-    source="korthikanti2022recompute",
-    where="sec. 4.2.2",
+    renamed={"sequence": "seq"},
 )
 def tensor_parallel_time(
     layers: Num,
-    sequence: Num,
+    seq: Num,
     batch: Num,
     hidden: Num,
     ranks: Num,
@@ -796,7 +653,7 @@ def tensor_parallel_time(
     ----------
     layers : float or array, 1
         Layers that the device computes.
-    sequence : float or array, 1
+    seq : float or array, 1
         Tokens of a sequence.
     batch : float or array, 1
         Sequences of the micro-batch.
@@ -817,11 +674,6 @@ def tensor_parallel_time(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: ring all-reduces that nothing hides, of eq-tp-message together; four per layer (two forward, two backward), six with full
     recomputation. With sequence parallelism each becomes a reduce-scatter and an all-gather, which cost the same.
 
@@ -830,5 +682,5 @@ def tensor_parallel_time(
 
     Source: korthikanti2022recompute, sec. 4.2.2.
     """
-    message = activation_bytes(sequence, batch, hidden, element_bytes)
+    message = activation_bytes(seq, batch, hidden, element_bytes)
     return layers * all_reduces * ring_all_reduce(message, ranks, bandwidth, latency)

@@ -1,10 +1,11 @@
 """The registry that ties each equation's function to its label in the book, its source and its units.
 
-``@equation`` declares, once, what the function computes, in which units and on which domain. From that one
-declaration come the checks on input, the units in ``explain()``, the equation index of the book, and the tests
+``@equation`` declares, once, what the function computes and on which domain; its docstring says in which units, and who
+published it. From these come the checks on input, the units in ``explain()``, the equation index of the book, and the tests
 (dimensions, formula, chapter, citation, notebook, exercise).
 """
 
+import ast
 import inspect
 import math
 import re
@@ -12,17 +13,43 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from sys import float_info
+from textwrap import dedent
 from types import CodeType, MappingProxyType
 from typing import Any, ParamSpec, TypeVar
+from weakref import ref
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
+from mlsysim._renamed import passed_on
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.units import format as quantity
 
+__all__ = [
+    "COUNT",
+    "NON_NEGATIVE",
+    "POSITIVE",
+    "REGISTRY",
+    "Domain",
+    "Equation",
+    "P",
+    "R",
+    "Relation",
+    "check_argument",
+    "equation",
+    "lookup",
+    "recording",
+    "shown",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,6 +135,7 @@ class Relation:
 
 
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
+AT_LEAST_ONE = "[1, inf)"  # also fractions: means of counts, and sizes
 COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, ranks
 
 
@@ -118,13 +146,10 @@ class Equation:
     label: str
     function: Callable[..., Any]
     formula: str
-    units: Mapping[str, str]
-    result: str
     domains: Mapping[str, Domain]
     relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
     may_be_infinite: bool  # inf is an answer: never
-    source: str
-    where: str
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
 
     @property
     def name(self) -> str:
@@ -136,7 +161,53 @@ class Equation:
 
     @property
     def summary(self) -> str:
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+        return self.docstring.partition("\n")[0]
+
+    @property
+    def docstring(self) -> str:
+        """The specification; from the source where Python was told to forget docstrings (``-OO``)."""
+        text = inspect.getdoc(self.function)
+        if text is None:
+            (node,) = ast.parse(dedent(inspect.getsource(self.function))).body
+            text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
+        return text or ""
+
+    @cached_property
+    def units(self) -> Mapping[str, str]:
+        """Unit of every argument: ``name : float or array, unit`` in the docstring."""
+        found: dict[str, str] = {}
+        for names, unit in re.findall(r"^(\w+(?:, \w+)*) : float or array, (\S+)$", self.docstring, re.M):
+            found |= dict.fromkeys(names.split(", "), unit)
+        if set(found) != set(self.domains):
+            raise InputError(
+                f"units: the docstring of {self.name} needs a unit for exactly {[*self.domains]}, it has {[*found]}"
+            )
+        return MappingProxyType({name: found[name] for name in self.domains})
+
+    @cached_property
+    def result(self) -> str:
+        """Unit of the value: below ``Returns`` in the docstring."""
+        return self._documented(r"^Returns\n-+\nfloat or array, (\S+)$", "'Returns' with 'float or array, unit'")
+
+    @property
+    def source(self) -> str:
+        """Key in ``references.bib``: what ``Source: key, where; notes.`` begins with."""
+        return self._cited.partition(", ")[0]
+
+    @property
+    def where(self) -> str:
+        """The place in that source."""
+        return self._cited.partition(", ")[2]
+
+    @property
+    def _cited(self) -> str:
+        return " ".join(self._documented(r"^Source: ([^;]+?)\.?(?:;|\n\n|\Z)", "'Source: key, where.'").split())
+
+    def _documented(self, pattern: str, needed: str) -> str:
+        found = re.search(pattern, self.docstring, re.M)
+        if found is None:
+            raise InputError(f"{self.name}: its docstring has no {needed}; add it")
+        return found[1]
 
 
 _registry: dict[str, Equation] = {}
@@ -173,6 +244,32 @@ def recording() -> Iterator[set[str]]:
         yield called
     finally:
         _recorders.reset(token)
+
+
+def is_recording() -> bool:
+    """Whether somebody collects labels now: what is kept from an earlier call would hide its equations from them."""
+    return bool(_recorders.get())
+
+
+def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
+    """Keep what a function makes of one object, such as a model, as long as the object lives.
+
+    By identity: objects with mappings in them have no hash. While somebody records equations nothing is taken from before,
+    so that he hears all of them.
+    """
+    known: dict[int, tuple[ref[T], R]] = {}
+
+    @wraps(function)
+    def once(thing: T) -> R:
+        held = known.get(id(thing))
+        if held is not None and held[0]() is thing and not _recorders.get():
+            return held[1]
+        made = function(thing)
+        key = id(thing)
+        known[key] = ref(thing, lambda _: known.pop(key, None)), made
+        return made
+
+    return once
 
 
 def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain) -> Num:
@@ -237,18 +334,31 @@ def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
     )
 
 
+def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[str]) -> str:
+    """What a docstring says of refusals: the declared ranges and relations, which stand once, in the declaration."""
+    inside: dict[str, list[str]] = {}
+    for name, domain in domains.items():
+        inside.setdefault(domain.text, []).append(name)
+    ranges = "; ".join(f"{', '.join(names)} in {text}" for text, names in inside.items())
+    owed = "".join(f"; what does not keep {text}" for text in relations)
+    lines = ("Raises", "------", "InputError", f"    A value that is not finite or not in its range: {ranges}{owed}.")
+    margin = docstring.partition("Parameters\n")[0].rpartition("\n")[2]
+    return "\n\n" + "".join(f"{margin}{line}\n" for line in lines)
+
+
 def equation(
     label: str,
     *,
     formula: str,
-    units: Mapping[str, str],
-    source: str,
-    where: str,
     domain: Mapping[str, str] | None = None,
     relations: Sequence[str] = (),
     may_be_infinite: bool = False,
+    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the one implementation of an equation of the book.
+
+    Units, source and place in the source stand once, in the docstring of the function, and are read from there; what is
+    refused stands here, and is added to the docstring unless it has ``Raises`` of its own.
 
     Parameters
     ----------
@@ -257,10 +367,6 @@ def equation(
     formula : str
         The right-hand side as a Python expression over the argument names, for ``explain()``. A test evaluates it
         against the function, so it cannot drift.
-    units : mapping
-        Unit of every argument, and of the value under ``"return"``.
-    source, where : str
-        Key in ``references.bib``, and the place in that source.
     domain : mapping, optional
         Interval per argument; ``[0, inf)`` unless given.
     relations : sequence of str, optional
@@ -268,6 +374,8 @@ def equation(
         ``!=`` between them.
     may_be_infinite : bool
         Whether ``inf`` is an answer, in the sense of *never*. NaN never is one.
+    renamed : mapping, optional
+        Old names of arguments and their new ones: they warn for one version.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
@@ -275,10 +383,6 @@ def equation(
         names = list(signature.parameters)
         if label in _registry or not label.startswith("eq-"):
             raise InputError(f"label: {label!r} is taken or does not start with 'eq-'; choose another")
-        if {*names, "return"} != set(units):
-            raise InputError(
-                f"units: {function.__name__} needs a unit for exactly {[*names, 'return']}, got {list(units)}"
-            )
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
         bounds = [(d.least, d.most, d.whole) for d in domains.values()]
         inner = dict(zip(names, bounds, strict=True))
@@ -287,7 +391,7 @@ def equation(
         is_answer = _is_number if may_be_infinite else _is_finite_number
 
         def checked_one(name: str, value: Any) -> Any:
-            return check_argument(owner, name, value, units[name], domains[name])
+            return check_argument(owner, name, value, registered.units[name], domains[name])
 
         def bound_to(*args: Any, **kwargs: Any) -> dict[str, Any]:
             found = signature.bind(*args, **kwargs)
@@ -314,16 +418,20 @@ def equation(
                         or (counted and value % 1)
                     ):
                         kwargs[name] = checked_one(name, value)
-            if owed:
-                given = bound_to(*args, **kwargs)
-                for relation in owed:
-                    relation.check(owner, given, units)
-            for called in _recorders.get():
-                called.add(label)
             try:
+                if owed:
+                    given = bound_to(*args, **kwargs)
+                    for relation in owed:
+                        relation.check(owner, given, registered.units)
+                for called in _recorders.get():
+                    called.add(label)
                 result: Any = function(*args, **kwargs)
             except InputError:
                 raise
+            except TypeError:
+                if renamed.keys().isdisjoint(kwargs):
+                    raise
+                return checked(*args, **passed_on(owner, renamed, kwargs))
             except (ZeroDivisionError, OverflowError, ValueError) as error:
                 if isinstance(error, ValueError) and "math domain" not in str(error):
                     raise
@@ -332,17 +440,16 @@ def equation(
                 raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
             return result  # type: ignore[no-any-return]
 
-        _registry[label] = Equation(
+        if function.__doc__ and "Raises\n" not in function.__doc__:
+            checked.__doc__ = function.__doc__.rstrip() + _refused(function.__doc__, domains, relations)
+        registered = _registry[label] = Equation(
             label=label,
             function=checked,
             formula=formula,
-            units=MappingProxyType({n: units[n] for n in names}),
-            result=units["return"],
             domains=MappingProxyType(domains),
             relations=tuple(relations),
             may_be_infinite=may_be_infinite,
-            source=source,
-            where=where,
+            renamed=renamed,
         )
         return checked
 

@@ -1,7 +1,9 @@
 """Errors that say which argument, which value, which range, and how to mend it."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+Entry = TypeVar("Entry")
 
 
 class MlsysimError(Exception):
@@ -27,6 +29,8 @@ def unknown_name(
     >>> str(unknown_name("device", "H10", ["H100", "A100"]))
     "unknown device 'H10'; did you mean 'H100', 'A100'?"
     """
+    from difflib import get_close_matches  # here: whoever makes no mistake need not wait for it
+
     known = list(known)
     folded = {k.casefold(): k for k in reversed([*known, *aliases])}
     text = str(name)[:80]
@@ -38,3 +42,14 @@ def unknown_name(
     else:
         advice = f"{len(known)} are known"
     return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))
+
+
+def named(kind: str, name: str, known: Mapping[str, Entry], hint: str = "") -> Entry:
+    """What has that name, or an UnknownNameError with the nearest known names.
+
+    >>> named("device", "H100", {"H100": "SXM5"})
+    'SXM5'
+    """
+    if name not in known:
+        raise unknown_name(kind, name, known, hint)
+    return known[name]

@@ -4,7 +4,6 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkstemp
 
 from mlsysim.errors import InputError
 
@@ -78,6 +77,8 @@ def replace_file(path: Path, data: bytes) -> None:
     OSError
         No room, no right, no folder. Nothing is left behind.
     """
+    from tempfile import mkstemp  # here: reading needs none of it, and it takes as long to import as a solve
+
     handle, made = mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -97,6 +98,8 @@ def check_writable(path: str | Path, option: str) -> None:
     InputError
         A folder, a file without right, a folder that does not exist or may not be written to.
     """
+    from tempfile import mkstemp
+
     path = Path(path)
     problem = "no path"
     try:

@@ -6,7 +6,7 @@ The quantiles, the rows they stand on and the coverage that was checked are data
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,15 +17,22 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Explanation, Input, Report, Result, Term, labelled, plain, shown
 from mlsysim.tables import table
 
+__all__ = [
+    "ErrorQuantiles",
+    "Interval",
+    "error_quantiles",
+    "interval",
+    "interval_end",
+    "log_error",
+    "refusals",
+]
 
-@equation(
-    "eq-log-error",
-    formula="log(predicted / measured)",
-    units={"predicted": "1", "measured": "1", "return": "1"},
-    domain={"predicted": POSITIVE, "measured": POSITIVE},
-    source="tofallis2015accuracy",
-    where="log of the accuracy ratio",
-)
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@equation("eq-log-error", formula="log(predicted / measured)", domain={"predicted": POSITIVE, "measured": POSITIVE})
 def log_error(predicted: Num, measured: Num) -> Num:
     """Signed error on a scale where twice too much and half of it are equally far off.
 
@@ -40,29 +47,17 @@ def log_error(predicted: Num, measured: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not positive and finite.
-
     Assumptions: none; for small errors the relative error itself.
 
     >>> round(log_error(2.0, 1.0), 3), round(log_error(1.0, 2.0), 3)
     (0.693, -0.693)
 
-    Source: tofallis2015accuracy (log of the accuracy ratio).
+    Source: tofallis2015accuracy, log of the accuracy ratio.
     """
     return log(predicted / measured)
 
 
-@equation(
-    "eq-interval",
-    formula="predicted * exp(-quantile)",
-    units={"predicted": "1", "quantile": "1", "return": "1"},
-    domain={"predicted": POSITIVE, "quantile": "[-10, 10]"},
-    source="lei2018conformal",
-    where="algorithm 2",
-)
+@equation("eq-interval", formula="predicted * exp(-quantile)", domain={"predicted": POSITIVE, "quantile": "[-10, 10]"})
 def interval_end(predicted: Num, quantile: Num) -> Num:
     """The measurement that a prediction would have if its log error were a given quantile of past ones.
 
@@ -79,17 +74,12 @@ def interval_end(predicted: Num, quantile: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A prediction that is not positive, a quantile that is no log error.
-
     Assumptions: the next source errs as the past ones did (they are exchangeable).
 
     >>> round(interval_end(10.0, -0.2), 2)
     12.21
 
-    Source: lei2018conformal, algorithm 2 (split conformal, here with signed errors).
+    Source: lei2018conformal, algorithm 2; split conformal, here with signed errors.
     """
     return predicted * exp(-quantile)
 
@@ -191,8 +181,7 @@ class Interval(Result):
 def _read() -> dict[str, Any]:
     import tomllib
 
-    with as_file(files("mlsysim") / "intervals.toml") as path:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("intervals.toml").read_text(encoding="utf-8"))
 
 
 def _quantiles(name: str, pool: list[str], **entry: Any) -> ErrorQuantiles:

@@ -3,16 +3,21 @@
 from mlsysim._numeric import Num, maximum
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 
-_SHAPE = {"m": "1", "n": "1", "k": "1"}
+__all__ = [
+    "attention_kernel_bytes",
+    "attention_kernel_flops",
+    "gemm_bytes",
+    "gemm_flops",
+    "measured_kernel_time",
+    "tile_padding",
+]
 
 
-@equation(
-    "eq-gemm-flops",
-    formula="m * n * k * flops_per_mac",
-    units={**_SHAPE, "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="golub2013matrix",
-    where="sec. 1.1.15",
-)
+def __dir__() -> list[str]:
+    return __all__
+
+
+@equation("eq-gemm-flops", formula="m * n * k * flops_per_mac")
 def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     """Work of a matrix product C = A B, with A of shape (m, k) and B of shape (k, n).
 
@@ -30,11 +35,6 @@ def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: dense operands and the schoolbook algorithm.
 
     >>> gemm_flops(4096, 4096, 4096)
@@ -45,14 +45,7 @@ def gemm_flops(m: Num, n: Num, k: Num, flops_per_mac: Num = 2.0) -> Num:
     return m * n * k * flops_per_mac
 
 
-@equation(
-    "eq-gemm-bytes",
-    formula="(m * k + k * n + m * n) * element_bytes",
-    units={**_SHAPE, "element_bytes": "byte", "return": "byte"},
-    domain={"element_bytes": POSITIVE},
-    source="nvidia2023matmul",
-    where="sec. 2",
-)
+@equation("eq-gemm-bytes", formula="(m * k + k * n + m * n) * element_bytes", domain={"element_bytes": POSITIVE})
 def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     """Least traffic of a matrix product: read A and B once, write C once.
 
@@ -69,11 +62,6 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: operands come from main memory and tiles are reused perfectly on chip; C is not read.
 
     >>> gemm_bytes(4096, 4096, 4096, 2)
@@ -84,14 +72,7 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
     return (m * k + k * n + m * n) * element_bytes
 
 
-@equation(
-    "eq-tile-padding",
-    formula="-(-size // tile) * tile",
-    units={"size": "1", "tile": "1", "return": "1"},
-    domain={"size": "[0, inf) whole", "tile": COUNT},
-    source="nvidia2023matmul",
-    where="sec. 3.1",
-)
+@equation("eq-tile-padding", formula="-(-size // tile) * tile", domain={"size": "[0, inf) whole", "tile": COUNT})
 def tile_padding(size: Num, tile: Num) -> Num:
     """Length that a tiled kernel really works on: whole tiles, the last one padded.
 
@@ -108,11 +89,6 @@ def tile_padding(size: Num, tile: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite, not whole, or outside its range.
-
     Assumptions: one size of tile; a partly filled tile costs as much as a full one.
 
     >>> tile_padding(2145, 128)
@@ -127,25 +103,12 @@ def tile_padding(size: Num, tile: Num) -> Num:
     "eq-kernel-time",
     formula="max(flops / (compute_efficiency * peak_flops), bytes / (memory_efficiency * memory_bandwidth))"
     " + unhidden_bytes / (memory_efficiency * memory_bandwidth) + startup_time",
-    units={
-        "flops": "FLOP",
-        "bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "compute_efficiency": "1",
-        "memory_efficiency": "1",
-        "startup_time": "s",
-        "unhidden_bytes": "byte",
-        "return": "s",
-    },
     domain={
         "peak_flops": POSITIVE,
         "memory_bandwidth": POSITIVE,
         "compute_efficiency": FRACTION,
         "memory_efficiency": FRACTION,
     },
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def measured_kernel_time(
     flops: Num,
@@ -182,11 +145,6 @@ def measured_kernel_time(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: three constants for all shapes of one precision on one device generation. The maximum is
     williams2009roofline's; the start and the unhidden end are additions, judged by the tables they reproduce.
 
@@ -202,21 +160,15 @@ def measured_kernel_time(
 
 @equation(
     "eq-attention-kernel-flops",
-    formula="batch * heads * q_len * (past_len + q_len * (1 - causal / 2) + causal / 2) * (qk_dim + v_dim) * flops_per_mac",
-    units={
-        **dict.fromkeys(("batch", "heads", "q_len", "past_len", "qk_dim", "v_dim", "causal"), "1"),
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
+    formula="batch * heads * q_len * (cached_len + q_len * (1 - causal / 2) + causal / 2) * (qk_dim + v_dim) * flops_per_mac",
     domain={"causal": "[0, 1]"},
-    source="dao2023flashbenchmark",
-    where="function flops",
+    renamed={"past_len": "cached_len"},
 )
 def attention_kernel_flops(
     batch: Num,
     heads: Num,
     q_len: Num,
-    past_len: Num,
+    cached_len: Num,
     qk_dim: Num,
     v_dim: Num,
     causal: Num = 1.0,
@@ -230,7 +182,7 @@ def attention_kernel_flops(
     ----------
     batch, heads : float or array, 1
         Sequences, and query heads of the layer.
-    q_len, past_len : float or array, 1
+    q_len, cached_len : float or array, 1
         New tokens per sequence, and tokens that the cache already holds; decode has q_len = 1.
     qk_dim, v_dim : float or array, 1
         Width of a query (or key) and of a value. In decode with absorbed MLA: rank + rotary part, and rank.
@@ -243,11 +195,6 @@ def attention_kernel_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: masked pairs are skipped one by one (the source halves the square; a kernel skips whole tiles); the
     softmax is not counted.
 
@@ -256,22 +203,14 @@ def attention_kernel_flops(
 
     Source: dao2023flashbenchmark, function flops.
     """
-    pairs = q_len * (past_len + q_len * (1 - causal / 2) + causal / 2)
+    pairs = q_len * (cached_len + q_len * (1 - causal / 2) + causal / 2)
     return batch * heads * pairs * (qk_dim + v_dim) * flops_per_mac
 
 
 @equation(
     "eq-attention-kernel-bytes",
     formula="batch * (q_len * heads * (qk_dim + v_dim) * element_bytes + kv_len * kv_heads * kv_width * kv_element_bytes)",
-    units={
-        **dict.fromkeys(("batch", "heads", "q_len", "kv_len", "qk_dim", "v_dim", "kv_heads", "kv_width"), "1"),
-        "element_bytes": "byte",
-        "kv_element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"element_bytes": POSITIVE, "kv_element_bytes": POSITIVE},
-    source="dao2022flashattention",
-    where="abstract",
 )
 def attention_kernel_bytes(
     batch: Num,
@@ -305,11 +244,6 @@ def attention_kernel_bytes(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the scores never leave the chip, and all query heads of a group share one reading of their key-value
     head.

@@ -13,9 +13,43 @@ from typing import Any
 from mlsysim import catalog, collectives, flops, memory, roofline
 from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
-from mlsysim.equations import COUNT, POSITIVE, equation, shown
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
 from mlsysim.results import Listed
+
+__all__ = [
+    "AXES",
+    "CP_COMM_TYPES",
+    "RECOMPUTES",
+    "SHARDINGS",
+    "TP_PENALTY",
+    "Placement",
+    "Plan",
+    "TensorParallelCost",
+    "bubble_fraction",
+    "bubble_ratio",
+    "cp_exchange_bytes",
+    "devices",
+    "dp_gradient_bytes",
+    "expert_replicas",
+    "fsdp_bytes",
+    "micro_batches",
+    "penalised_step",
+    "pipeline_time",
+    "place",
+    "placement",
+    "pp_transfer_bytes",
+    "scaling_efficiency",
+    "split_backward_bubble",
+    "tensor_parallel_cost",
+    "tp_allreduce_bytes",
+    "tp_volume",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
@@ -270,16 +304,8 @@ def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Place
     )
 
 
-_COUNT = "[1, inf)"
-
-
 @equation(
-    "eq-parallel-degrees",
-    formula="tp * pp * cp * dp",
-    units={"tp": "1", "pp": "1", "cp": "1", "dp": "1", "return": "1"},
-    domain={"tp": COUNT, "pp": COUNT, "cp": COUNT, "dp": COUNT},
-    source="grattafiori2024llama3",
-    where="sec. 3.3.2",
+    "eq-parallel-degrees", formula="tp * pp * cp * dp", domain={"tp": COUNT, "pp": COUNT, "cp": COUNT, "dp": COUNT}
 )
 def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
     """Devices of a job: every combination of the four degrees is one device.
@@ -295,11 +321,6 @@ def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A degree below 1 or not finite.
-
     Assumptions: expert parallelism reuses data- and context-parallel ranks, so EP divides CP x DP and adds no factor.
 
     >>> devices(tp=8, pp=16, cp=1, dp=128)
@@ -313,10 +334,7 @@ def devices(tp: Num, pp: Num, cp: Num, dp: Num) -> Num:
 @equation(
     "eq-expert-replicas",
     formula="devices / (tp * pp * ep)",
-    units={"devices": "1", "tp": "1", "pp": "1", "ep": "1", "return": "1"},
     domain={"devices": COUNT, "tp": COUNT, "pp": COUNT, "ep": COUNT},
-    source="reddi2026mathpage",
-    where="sec. 2.4",
 )
 def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
     """Ranks that hold a copy of the same expert, and average its gradients.
@@ -334,11 +352,6 @@ def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
-
     Assumptions: experts are cut by TP as the dense layers are. The source calls this number the data-parallel degree;
     that is so for the experts only.
 
@@ -353,10 +366,7 @@ def expert_replicas(devices: Num, tp: Num, pp: Num, ep: Num) -> Num:
 @equation(
     "eq-micro-batches",
     formula="global_batch / (dp * micro_batch)",
-    units={"global_batch": "1", "dp": "1", "micro_batch": "1", "return": "1"},
     domain={"global_batch": COUNT, "dp": COUNT, "micro_batch": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 3.1",
 )
 def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     """Micro-batches that each data-parallel replica works through in a step.
@@ -376,11 +386,6 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
-
     Assumptions: the batch divides evenly (:meth:`Plan.check` insists on it).
 
     >>> micro_batches(global_batch=2048, dp=128, micro_batch=1)
@@ -395,10 +400,7 @@ def micro_batches(global_batch: Num, dp: Num, micro_batch: Num) -> Num:
     "eq-pipeline-bubble",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches + pp - 1 "
     "+ (virtual_stages - 1) * max(0, pp - micro_batches))",
-    units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
-    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
-    source="reddi2026mathpage",
-    where="sec. 2.3, here with interleaving",
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Share of the **whole** step in which a pipeline's device waits.
@@ -419,11 +421,6 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
-
     Assumptions: as for :func:`bubble_ratio`.
 
     >>> bubble_fraction(pp=4, micro_batches=57)
@@ -438,10 +435,7 @@ def bubble_fraction(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num
 @equation(
     "eq-pipeline-bubble-ratio",
     formula="(pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / (virtual_stages * micro_batches)",
-    units={"pp": "1", "micro_batches": "1", "virtual_stages": "1", "return": "1"},
-    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": _COUNT},
-    source="narayanan2021megatron",
-    where="sec. 2.2, here also for fewer micro-batches than stages",
+    domain={"pp": COUNT, "micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Waiting time of a pipeline's device over its **ideal** computing time.
@@ -463,11 +457,6 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A count below 1 or not finite.
-
     Assumptions: equal chunks, dealt to the devices in turn; transfers between stages are hidden. No schedule waits less, and
     one attains it: all forward passes chunk by chunk, then all backward ones. Interleaved 1F1B attains it with less memory
     where m is a multiple of P, which Megatron asks for. Tied to :func:`bubble_fraction` by fraction = ratio / (1 + ratio).
@@ -486,10 +475,7 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     "eq-pipeline-time",
     formula="micro_batches * slowest_stage + other_stages / virtual_stages + (1 - 1 / virtual_stages) * "
     "max(0 * other_stages, other_stages - (micro_batches - 1) * slowest_stage)",
-    units={"slowest_stage": "s", "other_stages": "s", "micro_batches": "1", "virtual_stages": "1", "return": "s"},
-    domain={"micro_batches": COUNT, "virtual_stages": _COUNT},
-    source="narayanan2021megatron",
-    where="sec. 2.2, here for unequal stages",
+    domain={"micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     """Time of a pipelined step, whose slowest stage sets the beat.
@@ -512,11 +498,6 @@ def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, vir
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, a count below 1, or a value that is not finite.
-
     Assumptions: every stage splits its time between forward and backward in the same proportion; transfers are hidden;
     exact for GPipe and an upper bound for 1F1B; with V > 1 the stages are equal, and what :func:`bubble_ratio` says of
     schedules holds.
@@ -535,10 +516,7 @@ def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, vir
 @equation(
     "eq-zero-bubble",
     formula="(pp - 1) * max(0 * forward, forward + backward_input - backward_weight)",
-    units={"pp": "1", "forward": "s", "backward_input": "s", "backward_weight": "s", "return": "s"},
     domain={"pp": COUNT},
-    source="qi2024zerobubble",
-    where="table 2, ZB-H1",
 )
 def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: Num) -> Num:
     """Waiting time when weight gradients are put off to fill the drain, at the memory of 1F1B (schedule ZB-H1).
@@ -560,11 +538,6 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, fewer than one stage, or a value that is not finite.
-
     Assumptions: equal stages, hidden transfers, enough micro-batches. With twice the activations in flight (ZB-H2) the
     weight time counts twice and, for equal times, the bubble is gone.
 
@@ -576,21 +549,7 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
     return (pp - 1) * maximum(0 * forward, forward + backward_input - backward_weight)
 
 
-@equation(
-    "eq-tp-message",
-    formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes",
-    units={
-        "seq": "1",
-        "micro_batch": "1",
-        "hidden": "1",
-        "layers": "1",
-        "all_reduces": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
-    source="shoeybi2019megatron",
-    where="sec. 3",
-)
+@equation("eq-tp-message", formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes")
 def tp_allreduce_bytes(
     seq: Num, micro_batch: Num, hidden: Num, layers: Num, all_reduces: Num = 4, element_bytes: Num = 2
 ) -> Num:
@@ -618,11 +577,6 @@ def tp_allreduce_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a layer has one attention and one MLP block in sequence; embedding and loss are left out. Through
     eq-ring-allreduce it gives eq-tp-allreduce, where latency is counted as well.
 
@@ -634,14 +588,7 @@ def tp_allreduce_bytes(
     return all_reduces * layers * collectives.activation_bytes(seq, micro_batch, hidden, element_bytes)
 
 
-@equation(
-    "eq-tp-volume",
-    formula="2 * message * (tp - 1) / tp",
-    units={"message": "byte", "tp": "1", "return": "byte"},
-    domain={"tp": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 3.2",
-)
+@equation("eq-tp-volume", formula="2 * message * (tp - 1) / tp", domain={"tp": COUNT})
 def tp_volume(message: Num, tp: Num) -> Num:
     """Bytes each device of a tensor-parallel group sends to have a message added up over the group.
 
@@ -658,11 +605,6 @@ def tp_volume(message: Num, tp: Num) -> Num:
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A negative message, a degree below 1, or a value that is not finite.
-
     Assumptions: a reduce-scatter and an all-gather, each of which moves (TP - 1)/TP of the message: the bytes that
     eq-ring-allreduce divides by a bandwidth. With sequence parallelism the two stand apart and move the same.
 
@@ -677,21 +619,7 @@ def tp_volume(message: Num, tp: Num) -> Num:
 @equation(
     "eq-cp-exchange",
     formula="passes * tensors * layers * seq * micro_batch * kv_heads * head_dim * element_bytes * (cp - 1) / cp",
-    units={
-        "seq": "1",
-        "micro_batch": "1",
-        "kv_heads": "1",
-        "head_dim": "1",
-        "layers": "1",
-        "cp": "1",
-        "passes": "1",
-        "tensors": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
-    domain={"cp": _COUNT},
-    source="liu2023ring",
-    where="sec. 3",
+    domain={"cp": AT_LEAST_ONE},
 )
 def cp_exchange_bytes(
     seq: Num,
@@ -733,11 +661,6 @@ def cp_exchange_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; a degree below 1.
-
     Assumptions: every block visits every device, whether the causal mask needs it or not, in CP - 1 hops of equal size. An
     all-gather of keys and values moves the same bytes; what differs is the link that they get and what hides them.
 
@@ -752,20 +675,7 @@ def cp_exchange_bytes(
 @equation(
     "eq-pp-transfer",
     formula="directions * virtual_stages * micro_batches * seq * micro_batch * hidden * element_bytes / shards",
-    units={
-        "seq": "1",
-        "micro_batch": "1",
-        "hidden": "1",
-        "micro_batches": "1",
-        "virtual_stages": "1",
-        "shards": "1",
-        "directions": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"shards": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 4.1",
 )
 def pp_transfer_bytes(
     seq: Num,
@@ -804,11 +714,6 @@ def pp_transfer_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; fewer than one shard.
-
     Assumptions: the ends of the pipeline send less; a pipeline of one stage sends nothing (do not ask it).
 
     >>> pp_transfer_bytes(seq=2048, micro_batch=1, hidden=12288, micro_batches=192, shards=8)
@@ -823,26 +728,10 @@ def pp_transfer_bytes(
 @equation(
     "eq-fsdp-gather",
     formula="micro_batches * parameters * (gathers * element_bytes + grad_bytes) * (ranks - 1) / ranks",
-    units={
-        "parameters": "1",
-        "ranks": "1",
-        "micro_batches": "1",
-        "gathers": "1",
-        "element_bytes": "byte",
-        "grad_bytes": "byte",
-        "return": "byte",
-    },
     domain={"ranks": COUNT},
-    source="rajbhandari2020zero",
-    where="sec. 7.2.2",
 )
 def fsdp_bytes(
-    parameters: Num,
-    ranks: Num,
-    micro_batches: Num = 1,
-    gathers: Num = 2,
-    element_bytes: Num = 2,
-    grad_bytes: Num = 2,
+    parameters: Num, ranks: Num, micro_batches: Num = 1, gathers: Num = 2, element_bytes: Num = 2, grad_bytes: Num = 2
 ) -> Num:
     """Bytes each device moves in a step when the weights themselves are sharded (ZeRO-3, FSDP).
 
@@ -865,11 +754,6 @@ def fsdp_bytes(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; fewer than one rank.
-
     Assumptions: every rank needs every weight; nothing is cached between micro-batches.
 
     >>> fsdp_bytes(parameters=8e9, ranks=8)
@@ -880,14 +764,7 @@ def fsdp_bytes(
     return micro_batches * parameters * (gathers * element_bytes + grad_bytes) * (ranks - 1) / ranks
 
 
-@equation(
-    "eq-dp-gradients",
-    formula="parameters * grad_bytes / (tp * pp)",
-    units={"parameters": "1", "tp": "1", "pp": "1", "grad_bytes": "byte", "return": "byte"},
-    domain={"tp": COUNT, "pp": COUNT},
-    source="narayanan2021megatron",
-    where="sec. 3.3",
-)
+@equation("eq-dp-gradients", formula="parameters * grad_bytes / (tp * pp)", domain={"tp": COUNT, "pp": COUNT})
 def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) -> Num:
     """Gradients that a device adds up over its data-parallel group, once per step.
 
@@ -906,11 +783,6 @@ def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) ->
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; a degree below 1.
-
     Assumptions: stages of equal size; experts are cut further, by EP.
 
     >>> dp_gradient_bytes(parameters=175e9, tp=8, pp=16)
@@ -922,12 +794,7 @@ def dp_gradient_bytes(parameters: Num, tp: Num, pp: Num, grad_bytes: Num = 4) ->
 
 
 @equation(
-    "eq-scaling-efficiency",
-    formula="compute / (compute + dp_time + tp_time + bubble)",
-    units={"compute": "s", "dp_time": "s", "tp_time": "s", "bubble": "s", "return": "1"},
-    domain={"compute": POSITIVE},
-    source="reddi2026mathpage",
-    where="sec. 2.1",
+    "eq-scaling-efficiency", formula="compute / (compute + dp_time + tp_time + bubble)", domain={"compute": POSITIVE}
 )
 def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) -> Num:
     """Share of perfect scaling that is left when nothing hides the costs of splitting. Never above one.
@@ -947,11 +814,6 @@ def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) ->
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A negative time, no computing time, or a value that is not finite.
-
     Assumptions: the terms add up; hidden communication counts as zero.
 
     >>> scaling_efficiency(compute=8.0, dp_time=0.5, tp_time=0.5, bubble=1.0)
@@ -965,10 +827,7 @@ def scaling_efficiency(compute: Num, dp_time: Num, tp_time: Num, bubble: Num) ->
 @equation(
     "eq-tp-penalty",
     formula="step_time * (1 + leaves * (penalty - 1))",
-    units={"step_time": "s", "leaves": "1", "penalty": "1", "return": "s"},
-    domain={"leaves": "[0, 1]", "penalty": _COUNT},
-    source="rooflinepage2026",
-    where="sec. 3.4",
+    domain={"leaves": "[0, 1]", "penalty": AT_LEAST_ONE},
 )
 def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     """Step time with a fixed factor for tensor parallelism that leaves the scale-up domain: a rule of thumb.
@@ -987,11 +846,6 @@ def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite, a penalty below 1, a ``leaves`` above 1.
 
     Assumptions: the factor depends neither on the model nor on either link. Derive the cost instead where you can.
 

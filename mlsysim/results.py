@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
@@ -111,6 +111,34 @@ class Result(Shown):
 
     def _lines(self) -> Sequence[str]:
         return self.summary()
+
+
+class Timed(Result):
+    """Seconds by term: a dataclass of terms, and nothing else; ``time`` is their sum."""
+
+    OF: ClassVar[str]  # whose terms: "one pass"
+
+    @property
+    def time(self) -> Num:
+        return sum(vars(self).values())
+
+    def summary(self) -> list[str]:
+        return labelled(f"{self.OF}: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
+
+    def chart(self) -> "Drawing | None":
+        """The terms as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(self.OF, vars(self))
+
+    def explain(self) -> "Report | Explanation":
+        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
+        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
+        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Seconds by term, and their sum."""
+        return dict(plain({**vars(self), "time": self.time}))
 
 
 class Listed(Result):
@@ -309,8 +337,12 @@ def plain(value: Any) -> Any:
 def unrolled(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Nested fields as flat rows: names joined with dots; lists of one length (an array's elements) one row each.
 
+    The two ends of a range are two columns.
+
     >>> unrolled({"a": {"b": 1}, "c": [2, 3]})
     [{'a.b': 1, 'c': 2}, {'a.b': 1, 'c': 3}]
+    >>> unrolled({"time_s": 2.0, "interval_s": [1.0, 3.0]})
+    [{'time_s': 2.0, 'interval_s.low': 1.0, 'interval_s.high': 3.0}]
     """
     flat = _flat(fields)
     lists = {name: value for name, value in flat.items() if isinstance(value, list)}
@@ -323,6 +355,8 @@ def unrolled(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in fields.items():
+        if name.endswith("interval_s") and isinstance(value, list):
+            value = dict(zip(("low", "high"), value, strict=True))
         flat |= {f"{name}.{n}": v for n, v in _flat(value).items()} if isinstance(value, Mapping) else {name: value}
     return flat
 

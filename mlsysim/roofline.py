@@ -16,16 +16,31 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 _FAR = 1e9  # FLOP/byte: further to the right no roofline is drawn
+__all__ = [
+    "KernelTime",
+    "arithmetic_intensity",
+    "attainable_flops",
+    "compute_time",
+    "dispatch_time",
+    "effective_bandwidth",
+    "iron_law",
+    "kernel_time",
+    "memory_time",
+    "ridge_point",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _TIME_DOMAIN = {"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, "efficiency": FRACTION}
 
 
 @equation(
     "eq-compute-time",
     formula="flops / (peak_flops * efficiency)",
-    units={"flops": "FLOP", "peak_flops": "FLOP/s", "efficiency": "1", "return": "s"},
     domain={"peak_flops": POSITIVE, "efficiency": FRACTION},
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     """Time to do the arithmetic alone.
@@ -45,11 +60,6 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a constant efficiency; no work is skipped (dense arithmetic).
 
     >>> compute_time(2 * 8192**3, 312e12)
@@ -60,14 +70,7 @@ def compute_time(flops: Num, peak_flops: Num, efficiency: Num = 1.0) -> Num:
     return flops / (peak_flops * efficiency)
 
 
-@equation(
-    "eq-memory-time",
-    formula="bytes / memory_bandwidth",
-    units={"bytes": "byte", "memory_bandwidth": "byte/s", "return": "s"},
-    domain={"memory_bandwidth": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-memory-time", formula="bytes / memory_bandwidth", domain={"memory_bandwidth": POSITIVE})
 def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     """Time to move the bytes alone.
 
@@ -84,11 +87,6 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every byte crosses once, at full bandwidth; caches only matter through the count of bytes.
 
     >>> memory_time(3.35e12, 3.35e12)
@@ -102,10 +100,7 @@ def memory_time(bytes: Num, memory_bandwidth: Num) -> Num:
 @equation(
     "eq-effective-bandwidth",
     formula="memory_bandwidth * memory_efficiency",
-    units={"memory_bandwidth": "byte/s", "memory_efficiency": "1", "return": "byte/s"},
     domain={"memory_bandwidth": POSITIVE, "memory_efficiency": FRACTION},
-    source="mccalpin1995stream",
-    where="STREAM benchmark",
 )
 def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     """Bandwidth that a real access pattern sustains.
@@ -123,17 +118,12 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one factor for all traffic; scattered access sustains less.
 
     >>> effective_bandwidth(2e12, 0.5)
     1000000000000.0
 
-    Source: mccalpin1995stream.
+    Source: mccalpin1995stream, STREAM benchmark.
     """
     return memory_bandwidth * memory_efficiency
 
@@ -141,10 +131,7 @@ def effective_bandwidth(memory_bandwidth: Num, memory_efficiency: Num) -> Num:
 @equation(
     "eq-dispatch",
     formula="launch_overhead + (kernels - 1) * max(0, launch_overhead - device_time / kernels)",
-    units={"kernels": "1", "launch_overhead": "s", "device_time": "s", "return": "s"},
     domain={"kernels": COUNT},
-    source="reddi2026mathpage",
-    where="sec. 1",
 )
 def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) -> Num:
     """What launching kernels adds to their time on the device, when the host runs ahead through a queue.
@@ -165,11 +152,6 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a number of kernels that is not whole.
-
     Assumptions: kernels of equal length in one stream; the queue never fills, and nothing makes the host wait. Of a
     single kernel the launch shows whole, since nothing runs that could hide it.
 
@@ -178,7 +160,7 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
     >>> dispatch_time(100, 1e-5, device_time=0.002)  # kernels of 20 us: all launches but the first hide
     1e-05
 
-    Source: reddi2026mathpage, sec. 1, for the time of a launch; the queue is derived in the chapter.
+    Source: reddi2026mathpage, sec. 1; for the time of a launch; the queue is derived in the chapter.
     """
     return launch_overhead + (kernels - 1) * maximum(0, launch_overhead - device_time / kernels)
 
@@ -186,18 +168,7 @@ def dispatch_time(kernels: Num, launch_overhead: Num, device_time: Num = 0.0) ->
 @equation(
     "eq-iron-law",
     formula="max(flops / (peak_flops * efficiency), bytes / memory_bandwidth) + dispatch",
-    units={
-        "flops": "FLOP",
-        "bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "efficiency": "1",
-        "dispatch": "s",
-        "return": "s",
-    },
     domain=_TIME_DOMAIN,
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def iron_law(
     flops: Num, bytes: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0, dispatch: Num = 0.0
@@ -225,11 +196,6 @@ def iron_law(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: arithmetic and data movement overlap perfectly.
 
     >>> iron_law(flops=2e12, bytes=1e9, peak_flops=1e15, memory_bandwidth=2e12)
@@ -240,14 +206,7 @@ def iron_law(
     return maximum(compute_time(flops, peak_flops, efficiency), memory_time(bytes, memory_bandwidth)) + dispatch
 
 
-@equation(
-    "eq-arithmetic-intensity",
-    formula="flops / bytes",
-    units={"flops": "FLOP", "bytes": "byte", "return": "FLOP/byte"},
-    domain={"bytes": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-arithmetic-intensity", formula="flops / bytes", domain={"bytes": POSITIVE})
 def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     """Work done per byte moved: a property of the algorithm and its precision, not of the device.
 
@@ -264,29 +223,17 @@ def arithmetic_intensity(flops: Num, bytes: Num) -> Num:
     -------
     float or array, FLOP/byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of the byte count; traffic to main memory, not to a cache.
 
     >>> arithmetic_intensity(flops=2e12, bytes=1e10)
     200.0
 
-    Source: williams2009roofline, sec. 3 ("operational intensity").
+    Source: williams2009roofline, sec. 3; "operational intensity".
     """
     return flops / bytes
 
 
-@equation(
-    "eq-ridge-point",
-    formula="peak_flops / memory_bandwidth",
-    units={"peak_flops": "FLOP/s", "memory_bandwidth": "byte/s", "return": "FLOP/byte"},
-    domain={"memory_bandwidth": POSITIVE},
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-ridge-point", formula="peak_flops / memory_bandwidth", domain={"memory_bandwidth": POSITIVE})
 def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     """Intensity at which a device turns from memory-bound to compute-bound.
 
@@ -303,11 +250,6 @@ def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     -------
     float or array, FLOP/byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: dense peak; a peak with 2:4 sparsity doubles the answer and misleads.
 
     >>> round(ridge_point(989.5e12, 3.35e12))
@@ -318,20 +260,7 @@ def ridge_point(peak_flops: Num, memory_bandwidth: Num) -> Num:
     return peak_flops / memory_bandwidth
 
 
-@equation(
-    "eq-attainable",
-    formula="min(peak_flops * efficiency, intensity * memory_bandwidth)",
-    units={
-        "intensity": "FLOP/byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "efficiency": "1",
-        "return": "FLOP/s",
-    },
-    domain=_TIME_DOMAIN,
-    source="williams2009roofline",
-    where="sec. 3",
-)
+@equation("eq-attainable", formula="min(peak_flops * efficiency, intensity * memory_bandwidth)", domain=_TIME_DOMAIN)
 def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, efficiency: Num = 1.0) -> Num:
     """Highest rate that work of a given intensity can reach: the roofline itself.
 
@@ -351,11 +280,6 @@ def attainable_flops(intensity: Num, peak_flops: Num, memory_bandwidth: Num, eff
     Returns
     -------
     float or array, FLOP/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no dispatch; perfect overlap of arithmetic and data movement.
 

@@ -16,15 +16,24 @@ from mlsysim.tables import Table, table
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
+__all__ = [
+    "Swing",
+    "Tornado",
+    "combined_spread",
+    "elasticities",
+    "elasticity",
+    "tornado",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @equation(
     "eq-elasticity",
     formula="log(above / below) / (2 * log(1 + step))",
-    units={"above": "1", "below": "1", "step": "1", "return": "1"},
     domain={"above": POSITIVE, "below": POSITIVE, "step": "(0, 1)"},
-    source="jcgm2008gum",
-    where="sec. 5.1.6",
 )
 def elasticity(above: Num, below: Num, step: Num = 0.01) -> Num:
     """Per cent that an answer moves when an input moves by a per cent.
@@ -43,18 +52,13 @@ def elasticity(above: Num, below: Num, step: Num = 0.01) -> Num:
     float or array, 1
         1 is proportional, -1 inverse, 0 no effect: the exponent, where the answer is a power of the input.
 
-    Raises
-    ------
-    InputError
-        An answer that is not positive and finite, a step outside (0, 1).
-
     Assumptions: one input moves and the others stand still. At a kink, as of a maximum, the two sides differ and their
     mean is returned.
 
     >>> round(elasticity(above=1.01**2, below=1.01**-2), 12)
     2.0
 
-    Source: jcgm2008gum, sec. 5.1.6 (the exponents of a product of powers).
+    Source: jcgm2008gum, sec. 5.1.6; the exponents of a product of powers.
     """
     return log(above / below) / (2 * log(1 + step))
 
@@ -62,10 +66,7 @@ def elasticity(above: Num, below: Num, step: Num = 0.01) -> Num:
 @equation(
     "eq-combined-spread",
     formula="sqrt(max(0, first**2 + second**2 + 2 * correlation * first * second))",
-    units={"first": "1", "second": "1", "correlation": "1", "return": "1"},
     domain={"first": "[-100, 100]", "second": "[-100, 100]", "correlation": "[-1, 1]"},
-    source="jcgm2008gum",
-    where="sec. 5.2.2",
 )
 def combined_spread(first: Num, second: Num, correlation: Num = 0.0) -> Num:
     """Relative spread of an answer from two inputs that may move together.
@@ -83,17 +84,12 @@ def combined_spread(first: Num, second: Num, correlation: Num = 0.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A correlation outside [-1, 1], or a spread that is no spread.
-
     Assumptions: spreads so small that the answer is a product of powers within them.
 
     >>> combined_spread(0.3, 0.4), combined_spread(0.3, 0.4, 1.0), round(combined_spread(0.3, -0.3, 1.0), 9)
     (0.5, 0.7, 0.0)
 
-    Source: jcgm2008gum, sec. 5.2.2 (law of propagation of uncertainty, correlated inputs).
+    Source: jcgm2008gum, sec. 5.2.2; law of propagation of uncertainty, correlated inputs.
     """
     return sqrt(maximum(0.0, first**2 + second**2 + 2 * correlation * first * second))
 

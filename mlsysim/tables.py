@@ -4,6 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+__all__ = [
+    "Table",
+    "table",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @dataclass(frozen=True, repr=False)
 class Table:

@@ -13,14 +13,25 @@ from mlsysim.tables import table
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+__all__ = [
+    "ParameterCount",
+    "attention_matrices",
+    "attention_parameters",
+    "gpt2_parameters",
+    "mlp_matrices",
+    "mlp_parameters",
+    "moe_active",
+    "norm_parameters",
+    "parameter_count",
+    "weight_bytes",
+]
 
-@equation(
-    "eq-param-count",
-    formula="hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden",
-    units={"hidden": "1", "vocab": "1", "layers": "1", "return": "1"},
-    source="rooflinepage2026",
-    where="sec. 2",
-)
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@equation("eq-param-count", formula="hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden")
 def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:
     """Parameters of a transformer of the GPT-2 shape, and of no other.
 
@@ -39,11 +50,6 @@ def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: tied embeddings, multi-head attention with heads x head size = h, a plain MLP of width 4 h, a bias on
     every matrix but the embedding, layer norms; learned positions are not counted. For other shapes use
     :func:`parameter_count`.
@@ -56,13 +62,7 @@ def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:
     return hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden
 
 
-@equation(
-    "eq-attention-params",
-    formula="hidden * head_dim * (2 * heads + 2 * kv_heads)",
-    units={"hidden": "1", "heads": "1", "kv_heads": "1", "head_dim": "1", "return": "1"},
-    source="ainslie2023gqa",
-    where="sec. 2.2",
-)
+@equation("eq-attention-params", formula="hidden * head_dim * (2 * heads + 2 * kv_heads)")
 def attention_matrices(hidden: Num, heads: Num, kv_heads: Num, head_dim: Num) -> Num:
     """Weights in the four attention matrices of one layer: queries, keys, values, output.
 
@@ -83,11 +83,6 @@ def attention_matrices(hidden: Num, heads: Num, kv_heads: Num, head_dim: Num) ->
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: no biases; not multi-head latent attention, which factorises these matrices.
 
     >>> attention_matrices(4096, 32, 8, 128)
@@ -98,13 +93,7 @@ def attention_matrices(hidden: Num, heads: Num, kv_heads: Num, head_dim: Num) ->
     return hidden * head_dim * (2 * heads + 2 * kv_heads)
 
 
-@equation(
-    "eq-mlp-params",
-    formula="matrices * hidden * ffn",
-    units={"hidden": "1", "ffn": "1", "matrices": "1", "return": "1"},
-    source="shazeer2020glu",
-    where="sec. 2",
-)
+@equation("eq-mlp-params", formula="matrices * hidden * ffn")
 def mlp_matrices(hidden: Num, ffn: Num, matrices: Num) -> Num:
     """Weights in the matrices of one MLP (or of one expert).
 
@@ -123,11 +112,6 @@ def mlp_matrices(hidden: Num, ffn: Num, matrices: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: no biases.
 
     >>> mlp_matrices(4096, 14336, 3)
@@ -138,13 +122,7 @@ def mlp_matrices(hidden: Num, ffn: Num, matrices: Num) -> Num:
     return matrices * hidden * ffn
 
 
-@equation(
-    "eq-moe-active",
-    formula="always + top_k * expert",
-    units={"always": "1", "top_k": "1", "expert": "1", "return": "1"},
-    source="jiang2024mixtral",
-    where="sec. 2.1",
-)
+@equation("eq-moe-active", formula="always + top_k * expert")
 def moe_active(always: Num, top_k: Num, expert: Num) -> Num:
     """Parameters that one token meets in a mixture of experts.
 
@@ -163,11 +141,6 @@ def moe_active(always: Num, top_k: Num, expert: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every token is routed to exactly top_k experts in every mixture layer (no token is dropped).
 
     >>> moe_active(always=2e9, top_k=2, expert=5e9)
@@ -178,14 +151,7 @@ def moe_active(always: Num, top_k: Num, expert: Num) -> Num:
     return always + top_k * expert
 
 
-@equation(
-    "eq-weight-bytes",
-    formula="parameters * element_bytes",
-    units={"parameters": "1", "element_bytes": "byte", "return": "byte"},
-    domain={"element_bytes": POSITIVE},
-    source="rooflinepage2026",
-    where="sec. 2.1",
-)
+@equation("eq-weight-bytes", formula="parameters * element_bytes", domain={"element_bytes": POSITIVE})
 def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
     """Bytes of the weights alone, as in a checkpoint for inference.
 
@@ -201,11 +167,6 @@ def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: one format for all weights; no scales of a quantised format, no optimiser state, no cache.
 

@@ -13,6 +13,48 @@ from typing import NamedTuple
 from mlsysim._numeric import Num, is_array
 from mlsysim.errors import InputError
 
+__all__ = [
+    "EFLOP",
+    "GB",
+    "GFLOP",
+    "MB",
+    "MFLOP",
+    "MW",
+    "PB",
+    "PFLOP",
+    "TB",
+    "TFLOP",
+    "Gbit",
+    "GiB",
+    "Kbit",
+    "KiB",
+    "MWh",
+    "Mbit",
+    "MiB",
+    "Tbit",
+    "TiB",
+    "Unit",
+    "day",
+    "format",
+    "hour",
+    "kB",
+    "kW",
+    "kWh",
+    "minute",
+    "ms",
+    "ns",
+    "parse",
+    "percent",
+    "unit",
+    "us",
+    "year",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 kB, MB, GB, TB, PB = 1e3, 1e6, 1e9, 1e12, 1e15
 KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
 Kbit, Mbit, Gbit, Tbit = 1e3 / 8, 1e6 / 8, 1e9 / 8, 1e12 / 8  # in bytes: a network's 400 Gbit/s is 50 GB/s

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import mlsysim
@@ -80,7 +81,8 @@ def _notebook(slug: str, cells: list[Cell]) -> str:
 def modules(slug: str) -> list[str]:
     """The library's modules that the solutions of a chapter use, with the catalogue and the units."""
     code = "\n".join(e.solution for e in assignment(slug))
-    return [m for m in mlsysim.__all__ if m in ("catalog", "units") or re.search(rf"\b{m}\.", code)]
+    used = [m for m in mlsysim.__all__ if m in ("catalog", "units") or re.search(rf"\b{m}\.", code)]
+    return [m for m in used if isinstance(getattr(mlsysim, m), ModuleType)]  # a solution's `plan` is not the door
 
 
 def answer_name(exercise: Exercise) -> str:

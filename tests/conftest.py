@@ -1,15 +1,48 @@
-"""Fixtures of every test module."""
+"""Fixtures of every test module, the order of the tests, and what a session says at its end."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
-from support import ROOT
+from support import NIGHTLY, ROOT
+
+collect_ignore_glob = ["*conftest.py", "*export_steps.py"]  # no examples in them, and both cost something to import
+LONG = ("slow", "browser", "sandbox", "colab")
 
 settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("mlsysim")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests first, so that two processes end together; those of the night only there."""
+    if not NIGHTLY:
+        config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("nightly")])
+        items[:] = [i for i in items if not i.get_closest_marker("nightly")]
+    items.sort(key=lambda i: not any(i.get_closest_marker(name) for name in LONG))
+    items.sort(key=lambda i: "planted_sample" not in getattr(i, "fixturenames", ()))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What a test recorded as "said", whichever process it ran in."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, text in report.user_properties:
+                    if name == "said":
+                        terminalreporter.write_line(text)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this session share; see support.once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder

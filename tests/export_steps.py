@@ -1,5 +1,10 @@
-"""Runs exported training steps on two forced CPU devices, for tests/hlo/test_export.py; prints what it measures as JSON."""
+"""Runs exported training steps on two forced CPU devices, for tests/hlo/test_export.py; prints what it measures as JSON.
 
+XLA compiles for half a minute, so the variants of the transformer (annotated, one-hot, in a loop with recomputation) are run
+with ``--all`` only, at night.
+"""
+
+import functools
 import json
 import sys
 from dataclasses import replace
@@ -38,9 +43,12 @@ def zeros(shapes):
     return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
 
 
+program = functools.cache(lower.program)  # compiled once
+
+
 def run(recipe, steps=STEPS, batches=None):
     """Parameters, optimiser and statistics after the steps, and the losses before each."""
-    step, (parameters, optimiser, statistics, shapes), _ = lower.program(recipe)
+    step, (parameters, optimiser, statistics, shapes), _ = program(recipe)
     batches = batches or [filled(shapes)]
     ends = []
     for batch in batches:
@@ -69,7 +77,7 @@ def main():
     mlp = Recipe("mlp", batch=8, widths=(16, 32, 32, 8))
     alone = run(mlp)
     found["mlp falls"] = alone[1]
-    llama = Recipe("tiny", batch=2, sequence=16, dtype="fp32", layers=1)
+    llama = Recipe("tiny", batch=2, seq=16, dtype="fp32", layers=1)
     whole = run(llama)
     found["llama falls"] = whole[1]
     for kind in ("dp", "fsdp", "tp"):
@@ -77,25 +85,37 @@ def main():
             batch = base.batch if kind == "tp" else base.batch // 2  # the same samples in every run
             two = replace(base, parallelism=kind, devices=2, batch=batch)
             found[f"{name} {kind}"] = shared(reference, two)
+    if "--all" in sys.argv:
+        found |= variants(llama, whole)
+    found |= images()
+    json.dump(found, sys.stdout)
+
+
+def variants(llama, whole):
+    found = {}
     found["llama annotated"] = shared(whole, replace(llama, parallelism="fsdp", devices=2, batch=1, stage="annotated"))
     found["llama onehot"] = shared(whole, replace(llama, parallelism="tp", devices=2, embedding="onehot"))
     scanned = replace(llama, scan=True, layers=2)
     again = replace(scanned, parallelism="fsdp", devices=2, batch=1, recompute="attention")
     found["llama scanned"] = shared(run(scanned), again)
+    return found
 
+
+def images():
+    found = {}
     resnet = Recipe("resnet-tiny", batch=2, image=32, dtype="fp32", devices=2)
     dp = run(resnet, 1)
     found["resnet fsdp"] = apart(dp[0], run(replace(resnet, parallelism="fsdp"), 1)[0])
     one = replace(resnet, devices=1)
-    images = filled(lower.program(resnet)[1][3])
-    parts = [jax.tree.map(lambda a, i=i: a[2 * i : 2 * i + 2], images) for i in range(2)]
+    whole = filled(program(resnet)[1][3])
+    parts = [jax.tree.map(lambda a, i=i: a[2 * i : 2 * i + 2], whole) for i in range(2)]
     ends = run(one, 1, parts)
     mean = jax.tree.map(lambda a, b: (a + b) / 2, ends[0][0][1], ends[1][0][1])
     found["resnet dp"] = [apart(dp[0][1], mean), abs(dp[1][0] - (ends[0][1][0] + ends[1][1][0]) / 2)]
     turned = {"x": np.moveaxis(parts[0]["x"], 3, 1), "labels": parts[0]["labels"]}
     found["resnet nchw"] = apart(ends[0][0], run(replace(one, image_layout="NCHW"), 1, [turned])[0])
     found["resnet falls"] = run(one, 4, parts[:1])[1]
-    json.dump(found, sys.stdout)
+    return found
 
 
 if __name__ == "__main__":

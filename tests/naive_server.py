@@ -39,7 +39,7 @@ def serve(
     prefix: bool,
 ) -> list[Job]:
     """Every request's job, in the order of the requests."""
-    jobs = [Job(r, tokens=r.prompt_tokens) for r in requests]
+    jobs = [Job(r, tokens=r.input_len) for r in requests]
     coming = sorted(jobs, key=lambda j: j.request.arrival)
     waiting: list[Job] = []
 
@@ -75,7 +75,7 @@ def serve(
         if not prefix:
             return 0, []
         places = {place: at for at, (whose, place) in holds.items() if whose == id(job) and at in free}
-        shared = place = min(job.request.prefix_tokens, job.tokens - 1) // block
+        shared = place = min(job.request.cached_len, job.tokens - 1) // block
         own = []
         while place in places and (place + 1) * block <= job.tokens - 1:
             own.append(places[place])
@@ -146,7 +146,7 @@ def serve(
                 job.times.append(now)
                 job.tokens += 1
                 job.decoding = True
-                if len(job.times) == job.request.output_tokens:
+                if len(job.times) == job.request.output_len:
                     running.remove(job)
                     give_up(job)
         held = [b for j in running for b in j.blocks]

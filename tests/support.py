@@ -1,12 +1,16 @@
 """What test modules share: where the repository is, and how a missing tool is treated."""
 
+import fcntl
 import os
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+NIGHTLY = bool(os.environ.get("MLSYSIM_NIGHTLY"))  # `make nightly`: what `make test` samples, in full
 
 _HLO = (ROOT / "tests" / "data" / "hlo", ROOT / "mlsysim" / "hlo" / "samples")
 PROGRAMS = {p.stem: p for folder in _HLO for p in sorted(folder.glob("*.json"))}  # in JSON, those of the package too
@@ -17,6 +21,21 @@ def missing(reason: str) -> None:
     if os.environ.get("MLSYSIM_CI"):
         pytest.fail(f"{reason}, and MLSYSIM_CI is set")
     pytest.skip(reason)
+
+
+def once(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """What ``make`` writes to a path, a file or a folder: made by the process that asks first, while the others wait.
+
+    ``folder`` is the fixture ``shared``, so it is made once per session however many processes run the tests.
+    """
+    done, part = folder / name, folder / f"{name}.part"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(part, ignore_errors=True)  # of a process that failed
+            make(part)
+            part.rename(done)
+    return done
 
 
 def long_program(copies: int) -> str:

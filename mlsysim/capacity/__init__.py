@@ -56,3 +56,7 @@ __all__ = [
     "wait_tail",
     "waiting_share",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

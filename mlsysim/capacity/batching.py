@@ -4,22 +4,13 @@
 """
 
 from mlsysim._numeric import Num
-from mlsysim.capacity.budget import AT_LEAST_ONE
 from mlsysim.capacity.queues import SHARE
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_CYCLE = {"batch": "1", "prefill_time": "s", "step_time": "s", "steps": "1"}
 _CYCLE_DOMAIN = {"batch": AT_LEAST_ONE, "step_time": POSITIVE, "steps": POSITIVE}
 
 
-@equation(
-    "eq-request-capacity",
-    formula="batch / (batch * prefill_time + steps * step_time)",
-    units={**_CYCLE, "return": "1/s"},
-    domain=_CYCLE_DOMAIN,
-    source="yu2022orca",
-    where="iteration-level scheduling",
-)
+@equation("eq-request-capacity", formula="batch / (batch * prefill_time + steps * step_time)", domain=_CYCLE_DOMAIN)
 def request_capacity(batch: Num, prefill_time: Num, step_time: Num, steps: Num) -> Num:
     """Requests per second that a replica completes while it keeps so many in its batch.
 
@@ -40,30 +31,18 @@ def request_capacity(batch: Num, prefill_time: Num, step_time: Num, steps: Num) 
     -------
     float or array, 1/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a finished request is replaced at once; prompt passes and decode steps take turns on the same
     devices; nothing runs beside them.
 
     >>> request_capacity(batch=32, prefill_time=0.05, step_time=0.02, steps=200)
     5.714285714285714
 
-    Source: yu2022orca, iteration-level scheduling (a batch that requests join and leave between steps).
+    Source: yu2022orca, iteration-level scheduling; a batch that requests join and leave between steps.
     """
     return batch / (batch * prefill_time + steps * step_time)
 
 
-@equation(
-    "eq-loaded-itl",
-    formula="step_time + (batch - 1) * prefill_time / steps",
-    units={**_CYCLE, "return": "s"},
-    domain=_CYCLE_DOMAIN,
-    source="agrawal2024sarathi",
-    where="generation stalls",
-)
+@equation("eq-loaded-itl", formula="step_time + (batch - 1) * prefill_time / steps", domain=_CYCLE_DOMAIN)
 def loaded_itl(batch: Num, prefill_time: Num, step_time: Num, steps: Num) -> Num:
     """Mean time between the tokens of a request whose batch also takes in the prompts of the others.
 
@@ -84,18 +63,13 @@ def loaded_itl(batch: Num, prefill_time: Num, step_time: Num, steps: Num) -> Num
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-request-capacity; while a request decodes, each of the other places of the batch is
     refilled once. Chunked prefill spreads the same time more evenly.
 
     >>> round(loaded_itl(batch=32, prefill_time=0.05, step_time=0.02, steps=200), 5)
     0.02775
 
-    Source: agrawal2024sarathi, generation stalls (the effect; the mean is chapter 8's).
+    Source: agrawal2024sarathi, generation stalls; the effect; the mean is chapter 8's.
     """
     return step_time + (batch - 1) * prefill_time / steps
 
@@ -103,10 +77,7 @@ def loaded_itl(batch: Num, prefill_time: Num, step_time: Num, steps: Num) -> Num
 @equation(
     "eq-knee",
     formula="fixed_time / (time_per_sequence + prefill_time / steps)",
-    units={"fixed_time": "s", "time_per_sequence": "s", "prefill_time": "s", "steps": "1", "return": "1"},
     domain={"time_per_sequence": POSITIVE, "steps": POSITIVE},
-    source="kleinrock2018power",
-    where="power metric",
 )
 def knee_batch(fixed_time: Num, time_per_sequence: Num, prefill_time: Num = 0.0, steps: Num = 1.0) -> Num:
     """Batch at the knee: half of the largest throughput, at twice the shortest residence.
@@ -128,29 +99,17 @@ def knee_batch(fixed_time: Num, time_per_sequence: Num, prefill_time: Num = 0.0,
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a decode step of b sequences takes t_0 + b t_1: true as long as it is memory-bound.
 
     >>> knee_batch(fixed_time=0.01, time_per_sequence=40e-6, prefill_time=0.05, steps=500)
     71.42857142857142
 
-    Source: kleinrock2018power (the knee is where throughput over delay is largest).
+    Source: kleinrock2018power, power metric; the knee is where throughput over delay is largest.
     """
     return fixed_time / (time_per_sequence + prefill_time / steps)
 
 
-@equation(
-    "eq-goodput",
-    formula="rate * (1 - late) * in_pace",
-    units={"rate": "1/s", "late": "1", "in_pace": "1", "return": "1/s"},
-    domain={"late": SHARE, "in_pace": SHARE},
-    source="zhong2024distserve",
-    where="abstract",
-)
+@equation("eq-goodput", formula="rate * (1 - late) * in_pace", domain={"late": SHARE, "in_pace": SHARE})
 def goodput(rate: Num, late: Num, in_pace: Num = 1.0) -> Num:
     """Requests per second that meet both targets: the first token in time, and the others at the pace.
 
@@ -168,11 +127,6 @@ def goodput(rate: Num, late: Num, in_pace: Num = 1.0) -> Num:
     Returns
     -------
     float or array, 1/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the two are independent. They are not quite: a full batch makes both worse, so that the true
     share lies above the product.

@@ -1,26 +1,14 @@
 """How many sequences run at the same time: what memory is left for cache, over what one sequence holds."""
 
 from mlsysim._numeric import Num
-from mlsysim.equations import FRACTION, POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
 
 @equation(
     "eq-kv-budget",
     formula="devices * (usable * capacity - reserve) - weights",
-    units={
-        "capacity": "byte",
-        "weights": "byte",
-        "devices": "1",
-        "usable": "1",
-        "reserve": "byte",
-        "return": "byte",
-    },
     domain={"devices": AT_LEAST_ONE, "usable": FRACTION},
     relations=("weights <= devices * (usable * capacity - reserve)",),
-    source="kwon2023vllm",
-    where="fig. 1 and table 1",
 )
 def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0, reserve: Num = 0.0) -> Num:
     """Memory that is left for cache when the weights are loaded.
@@ -61,21 +49,19 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
 
 @equation(
     "eq-held-tokens",
-    formula="prompt + output / 2 * (1 + variation**2)",
-    units={"prompt": "1", "output": "1", "variation": "1", "return": "1"},
-    source="kwon2023vllm",
-    where="sec. 3.1",
+    formula="input_len + output_len / 2 * (1 + variation**2)",
+    renamed={"prompt": "input_len", "output": "output_len"},
 )
-def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
+def held_tokens(input_len: Num, output_len: Num, variation: Num = 0.0) -> Num:
     """Tokens that a running sequence holds in the cache, on average over time.
 
     Formula: s = s_in + s_out / 2 x (1 + c_out^2).
 
     Parameters
     ----------
-    prompt : float or array, 1
+    input_len : float or array, 1
         Tokens of the prompt.
-    output : float or array, 1
+    output_len : float or array, 1
         Tokens of the answer.
     variation : float or array, 1
         Coefficient of variation of the answers' lengths, standard deviation over mean.
@@ -84,11 +70,6 @@ def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the cache grows token by token and is freed at the last one; steps take equally long; the length of
     an answer has nothing to do with that of its prompt. A look at a random time finds long answers more often than
     they are sent: hence the square.
@@ -96,18 +77,15 @@ def held_tokens(prompt: Num, output: Num, variation: Num = 0.0) -> Num:
     >>> held_tokens(1000, 200), held_tokens(1000, 200, variation=1.0)
     (1100.0, 1200.0)
 
-    Source: kwon2023vllm, sec. 3.1 (a slot is taken when its token is made); the average over time is chapter 8's.
+    Source: kwon2023vllm, sec. 3.1; a slot is taken when its token is made; the average over time is chapter 8's.
     """
-    return prompt + output / 2 * (1 + variation**2)
+    return input_len + output_len / 2 * (1 + variation**2)
 
 
 @equation(
     "eq-concurrency",
     formula="budget // (-(-tokens // block_tokens) * block_tokens * token_bytes)",
-    units={"budget": "byte", "tokens": "1", "token_bytes": "byte", "block_tokens": "1", "return": "1"},
     domain={"tokens": POSITIVE, "token_bytes": POSITIVE, "block_tokens": POSITIVE},
-    source="kwon2023vllm",
-    where="sec. 4.1 to 4.3",
 )
 def concurrency(budget: Num, tokens: Num, token_bytes: Num, block_tokens: Num = 16.0) -> Num:
     """Whole sequences that fit into the memory for cache, each in whole blocks.
@@ -128,11 +106,6 @@ def concurrency(budget: Num, tokens: Num, token_bytes: Num, block_tokens: Num = 
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: every sequence holds the same number of tokens; no block is shared between sequences.
 

@@ -13,13 +13,7 @@ from mlsysim.errors import InputError
 SHARE, BELOW_ONE = "[0, 1]", "[0, 1)"
 
 
-@equation(
-    "eq-little",
-    formula="rate * time",
-    units={"rate": "1/s", "time": "s", "return": "1"},
-    source="little1961",
-    where="abstract",
-)
+@equation("eq-little", formula="rate * time")
 def little(rate: Num, time: Num) -> Num:
     """How many requests are inside, from how many come per second and how long each stays.
 
@@ -36,30 +30,18 @@ def little(rate: Num, time: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: averages over a long time of a system that neither fills up nor drains. No distribution, order of
     service or number of servers enters. Rate, time and number are of the same requests and the same boundary.
 
     >>> little(5.0, 8.0)
     40.0
 
-    Source: little1961.
+    Source: little1961, abstract.
     """
     return rate * time
 
 
-@equation(
-    "eq-utilisation",
-    formula="rate / capacity",
-    units={"rate": "1/s", "capacity": "1/s", "return": "1"},
-    domain={"capacity": POSITIVE},
-    source="cooper1981queueing",
-    where="Erlang delay model",
-)
+@equation("eq-utilisation", formula="rate / capacity", domain={"capacity": POSITIVE})
 def utilisation(rate: Num, capacity: Num) -> Num:
     """Requests that come over requests that a full system completes; from 1 on the queue grows without end.
 
@@ -76,11 +58,6 @@ def utilisation(rate: Num, capacity: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the full system completes requests at a steady rate.
 
     >>> utilisation(8.0, 10.0)
@@ -94,10 +71,7 @@ def utilisation(rate: Num, capacity: Num) -> Num:
 @equation(
     "eq-erlang-b",
     formula="rate * previous / (throughput + rate * previous)",
-    units={"previous": "1", "rate": "1/s", "throughput": "1/s", "return": "1"},
     domain={"previous": SHARE, "throughput": POSITIVE},
-    source="cooper1981queueing",
-    where="Erlang loss model",
 )
 def erlang_b_step(previous: Num, rate: Num, throughput: Num) -> Num:
     """Share of the time that a system with room for n requests is full, from that of one with room for n - 1.
@@ -117,18 +91,13 @@ def erlang_b_step(previous: Num, rate: Num, throughput: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: requests come as a Poisson process and find the system as it is on average; the completion rate
     depends on nothing but the number inside; requests that find it full are turned away.
 
     >>> erlang_b_step(erlang_b_step(1.0, 2.0, 1.0), 2.0, 2.0)
     0.4
 
-    Source: cooper1981queueing, Erlang loss model for n / S; erlang1917 has the formula that the steps add up to.
+    Source: cooper1981queueing, Erlang loss model; for n / S; erlang1917 has the formula that the steps add up to.
     """
     return rate * previous / (throughput + rate * previous)
 
@@ -136,10 +105,7 @@ def erlang_b_step(previous: Num, rate: Num, throughput: Num) -> Num:
 @equation(
     "eq-erlang-c",
     formula="blocking / (1 - utilisation * (1 - blocking))",
-    units={"blocking": "1", "utilisation": "1", "return": "1"},
     domain={"blocking": SHARE, "utilisation": BELOW_ONE},
-    source="cooper1981queueing",
-    where="Erlang delay model",
 )
 def waiting_share(blocking: Num, utilisation: Num) -> Num:
     """Share of the requests that must wait, when those that find all places taken queue instead of leaving.
@@ -156,11 +122,6 @@ def waiting_share(blocking: Num, utilisation: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-erlang-b, but the queue is endless; the completion rate stays that of the full system.
 

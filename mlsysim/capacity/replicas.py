@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
+from mlsysim._renamed import renamed
 from mlsysim.capacity.batching import loaded_itl, request_capacity
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -25,28 +26,29 @@ USABLE = 0.9  # of the device memory: the default of vLLM's option gpu_memory_ut
 _POSITIVE, _NON_NEGATIVE, _MORE_THAN_ONE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE), Domain.of("(1, inf)")
 
 
+@renamed(prompt="input_len", output="output_len", sequences="concurrency")
 @dataclass(frozen=True)
 class Concurrency(Result):
     """What :func:`sequences` returns; bytes on the fullest device, floats or arrays."""
 
     deployment: Deployment
-    prompt: Num
-    output: Num
+    input_len: Num
+    output_len: Num
     variation: Num
     usable: Num
     reserve: Num
     budget: Num
     tokens: Num  # held by a running sequence, on average
     token_bytes: Num
-    sequences: Num  # over all dp ranks of the replica
+    concurrency: Num  # sequences at a time, over all dp ranks of the replica
     reserved: Num  # sequences when each keeps room for its whole answer from the start
 
     def summary(self) -> list[str]:
         d = self.deployment
-        lengths = f"{shown(self.prompt, '1')} prompt and {shown(self.output, '1')} answer tokens"
+        lengths = f"{shown(self.input_len, '1')} prompt and {shown(self.output_len, '1')} answer tokens"
         have = f"{shown(d.device.usable_memory, 'byte')} x {shown(self.usable, '1')}"
         return labelled(
-            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.sequences, '1')} sequences at a time",
+            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.concurrency, '1')} sequences at a time",
             ("requests", f"{lengths}; {shown(self.tokens, '1')} held on average"),
             ("binds", f"memory: {shown(self.budget, 'byte')} for cache, {shown(self.token_bytes, 'byte')} a token"),
             (
@@ -75,11 +77,11 @@ class Concurrency(Result):
             "usable": self.usable,
             "reserve": self.reserve,
         }
-        held = {"prompt": self.prompt, "output": self.output, "variation": self.variation}
+        held = {"input_len": self.input_len, "output_len": self.output_len, "variation": self.variation}
         count = {"budget": self.budget, "tokens": self.tokens, "token_bytes": self.token_bytes}
-        per_rank = self.sequences / d.split.dp
+        per_rank = self.concurrency / d.split.dp
         return Explanation(
-            title=f"{d.model.name} on {d.devices} x {d.device.name}: {_text(self.sequences)} sequences at a time",
+            title=f"{d.model.name} on {d.devices} x {d.device.name}: {_text(self.concurrency)} sequences at a time",
             terms=(
                 Term("cache budget", self.budget, "eq-kv-budget", budget),
                 Term("tokens held", self.tokens, "eq-held-tokens", held),
@@ -91,8 +93,8 @@ class Concurrency(Result):
                 Input("usable", self.usable, "1", "vLLM's default" if self.usable is USABLE else CALLER),
                 Input("reserve", self.reserve, "byte", CALLER),
                 Input("cache per token", self.token_bytes, "byte", f"{d.kv}, on the fullest device"),
-                Input("prompt", self.prompt, "1"),
-                Input("output", self.output, "1"),
+                Input("input_len", self.input_len, "1"),
+                Input("output_len", self.output_len, "1"),
             ),
             notes=(
                 f"Bytes are those of the fullest device; {d.split.dp:g} data-parallel rank(s) hold sequences.",
@@ -107,7 +109,8 @@ class Concurrency(Result):
             "kv_budget_bytes": self.budget,
             "held_tokens": self.tokens,
             "token_bytes": self.token_bytes,
-            "sequences": self.sequences,
+            "concurrency": self.concurrency,
+            "sequences": self.concurrency,  # its name before
             "sequences_reserved": self.reserved,
         }
         return dict(plain(found))
@@ -117,11 +120,12 @@ def _text(value: Num) -> str:
     return "several" if is_array(value) else f"{value:g}"
 
 
+@renamed(prompt="input_len", output="output_len")
 def sequences(
     deployment: Deployment,
     *,
-    prompt: Num,
-    output: Num,
+    input_len: Num,
+    output_len: Num,
     variation: Num = 0.0,
     usable: Num = USABLE,
     reserve: Num = 0.0,
@@ -132,7 +136,7 @@ def sequences(
     ----------
     deployment : Deployment
         As from :func:`mlsysim.inference.deploy`.
-    prompt, output : float or array, 1
+    input_len, output_len : float or array, 1
         Mean tokens of a prompt and of an answer.
     variation : float or array, 1
         Coefficient of variation of the answers' lengths.
@@ -144,7 +148,7 @@ def sequences(
     Returns
     -------
     Concurrency
-        Frozen result with ``budget``, ``tokens``, ``sequences``, ``reserved`` and ``explain()``.
+        Frozen result with ``budget``, ``tokens``, ``concurrency``, ``reserved`` and ``explain()``.
 
     Raises
     ------
@@ -154,7 +158,7 @@ def sequences(
     Assumptions: those of eq-kv-budget, eq-held-tokens and eq-concurrency, on the fullest device.
 
     >>> from mlsysim.inference import deploy
-    >>> sequences(deploy("Llama-3.1-70B", "H100", tp=4), prompt=1024, output=256).sequences
+    >>> sequences(deploy("Llama-3.1-70B", "H100", tp=4), input_len=1024, output_len=256).concurrency
     436.0
     """
     d = deployment
@@ -169,21 +173,21 @@ def sequences(
             f"sequences: weights of {need} on a {d.device.name} leave no room for cache; use more devices or "
             "smaller weights"
         )
-    tokens = held_tokens(prompt, output, variation)
-    whole = prompt + output
+    tokens = held_tokens(input_len, output_len, variation)
+    whole = input_len + output_len
     one, all_of_it = (_per_token(d, t) for t in (tokens, whole))
     dp = float(d.split.dp)
     return Concurrency(
         deployment=d,
-        prompt=prompt,
-        output=output,
+        input_len=input_len,
+        output_len=output_len,
         variation=variation,
         usable=usable,
         reserve=reserve,
         budget=budget,
         tokens=tokens,
         token_bytes=one,
-        sequences=concurrency(budget, tokens, one, d.block_tokens) * dp,
+        concurrency=concurrency(budget, tokens, one, d.block_tokens) * dp,
         reserved=concurrency(budget, whole, all_of_it, d.block_tokens) * dp,
     )
 
@@ -292,12 +296,13 @@ class Replica(Result):
         return replace(self, step_times=self.step_times[:slots])
 
 
+@renamed(output="output_len")
 def replica(
     step_time: Callable[[int], float],
     slots: int,
     *,
     prefill_time: float,
-    output: float,
+    output_len: float,
     prompt_variation: float = 1.0,
     origins: Mapping[str, str] | None = None,
 ) -> Replica:
@@ -311,7 +316,7 @@ def replica(
         Places in the batch: the least of what memory holds, what the pace allows, and what the engine is told.
     prefill_time : float, s
         Time of one prompt pass.
-    output : float, 1
+    output_len : float, 1
         Mean output tokens of a request, more than one.
     prompt_variation : float, 1
         Coefficient of variation of the prompt passes' times; about that of the prompts' lengths.
@@ -323,34 +328,35 @@ def replica(
     InputError
         A value out of range.
 
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
     >>> round(r.capacity, 2), round(r.itl(64), 4)
     (9.88, 0.0321)
     """
     if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
         raise InputError(f"replica: slots = {slots!r} must be a whole number of at least 1")
     check_argument("replica", "prefill_time", prefill_time, "s", _NON_NEGATIVE)
-    check_argument("replica", "output", output, "1", _MORE_THAN_ONE)
+    check_argument("replica", "output_len", output_len, "1", _MORE_THAN_ONE)
     check_argument("replica", "prompt_variation", prompt_variation, "1", _NON_NEGATIVE)
     times = tuple(float(step_time(n)) for n in range(1, slots + 1))
     for t in times:
         check_argument("replica", "step_time", t, "s", _POSITIVE)
     named = MappingProxyType(dict(origins or {}))
-    return Replica(float(prefill_time), float(output) - 1.0, times, float(prompt_variation), named)
+    return Replica(float(prefill_time), float(output_len) - 1.0, times, float(prompt_variation), named)
 
 
+@renamed(prompt="input_len", output="output_len", most="max_num_seqs")
 def replica_of(
     deployment: Deployment,
     *,
-    prompt: float,
-    output: float,
+    input_len: float,
+    output_len: float,
     variation: float = 0.0,
     prompt_variation: float = 1.0,
     slots: int | None = None,
     usable: float = USABLE,
     reserve: float = 0.0,
     itl: float | None = None,
-    most: int = 256,
+    max_num_seqs: int = 256,
 ) -> Replica:
     """A replica of a deployment: its places from memory and pace, its times from :mod:`mlsysim.inference`.
 
@@ -358,18 +364,18 @@ def replica_of(
     ----------
     deployment : Deployment
         As from :func:`mlsysim.inference.deploy`.
-    prompt, output : float, 1
+    input_len, output_len : float, 1
         Mean tokens of a prompt and of an answer.
     variation, prompt_variation : float, 1
         Coefficients of variation of the answers' and of the prompts' lengths.
     slots : int, optional
-        Places in the batch; as many as fit into memory, up to ``most``, unless given.
+        Places in the batch; as many as fit into memory, up to ``max_num_seqs``, unless given.
     usable, reserve : float, 1 and byte
         As in :func:`sequences`.
     itl : float, s, optional
         Target for the time between tokens of a full batch; places that would miss it are not used.
-    most : int
-        Largest batch that the engine is told to run.
+    max_num_seqs : int
+        Largest batch that the engine is told to run, by vLLM's name.
 
     Raises
     ------
@@ -377,25 +383,27 @@ def replica_of(
         A value out of range; more places than memory holds; a pace that a batch of one misses.
 
     >>> from mlsysim.inference import deploy
-    >>> replica_of(deploy("Llama-3.1-70B", "H100", tp=4), prompt=1024, output=256, itl=0.04).slots
+    >>> replica_of(deploy("Llama-3.1-70B", "H100", tp=4), input_len=1024, output_len=256, itl=0.04).slots
     140
     """
-    fit = sequences(deployment, prompt=prompt, output=output, variation=variation, usable=usable, reserve=reserve)
-    room = int(fit.sequences)
+    fit = sequences(
+        deployment, input_len=input_len, output_len=output_len, variation=variation, usable=usable, reserve=reserve
+    )
+    room = int(fit.concurrency)
     if slots is not None and slots > room:
         raise InputError(f"replica_of: slots = {slots} do not fit; memory holds {room} such sequences")
     if room < deployment.split.dp:
         raise InputError("replica_of: memory holds no such sequence; use more devices or shorter sequences")
-    places = min(room, most) if slots is None else slots
+    places = min(room, max_num_seqs) if slots is None else slots
     first = int(deployment.split.dp)  # every data-parallel rank works, however few sequences there are
     made = replica(
         lambda n: float(decode_step(deployment, context=fit.tokens, batch=float(max(n, first))).time),
         places,
-        prefill_time=float(prefill(deployment, input_len=prompt, batch=float(first)).time),
-        output=output,
+        prefill_time=float(prefill(deployment, input_len=input_len, batch=float(first)).time),
+        output_len=output_len,
         prompt_variation=prompt_variation,
         origins={
-            "slots": f"memory holds {room}, at most {most}" if slots is None else CALLER,
+            "slots": f"memory holds {room}, at most {max_num_seqs}" if slots is None else CALLER,
             "prefill_time": f"inference.prefill, {deployment.efficiencies.name}",
             "step_time": f"inference.decode_step, {deployment.efficiencies.name}",
         },
@@ -474,7 +482,7 @@ def serving_curve(replica: Replica) -> Curve:
     """Throughput against latency over the batch, and the knee.
 
     >>> from mlsysim.capacity import replica
-    >>> serving_curve(replica(lambda b: 0.01 + 1e-4 * b, 64, prefill_time=0.0, output=201)).knee
+    >>> serving_curve(replica(lambda b: 0.01 + 1e-4 * b, 64, prefill_time=0.0, output_len=201)).knee
     64
     """
     batches = tuple(range(1, replica.slots + 1))

@@ -342,7 +342,7 @@ def load(
     Assumptions: those of ``ASSUMPTIONS``.
 
     >>> from mlsysim.capacity import replica
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
     >>> result = load(r, rate=17.0, replicas=2)
     >>> round(result.utilisation, 3), round(result.running, 1), round(result.ttft_quantile, 2)
     (0.861, 85.4, 0.41)
@@ -394,7 +394,7 @@ def replicas_needed(
         A value out of range; a target that no number of replicas meets.
 
     >>> from mlsysim.capacity import replica
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
     >>> replicas_needed(r, rate=100.0, ttft=0.5).replicas
     11
     """
@@ -446,7 +446,7 @@ def max_rate(
         A value out of range; a target that even an idle replica misses.
 
     >>> from mlsysim.capacity import replica
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
     >>> round(max_rate(r, 2, ttft=0.5).rate, 1)
     17.6
     """

@@ -6,18 +6,10 @@ from mlsysim._numeric import Num, exp, expm1, log, maximum, minimum, where
 from mlsysim.capacity.queues import BELOW_ONE, SHARE
 from mlsysim.equations import POSITIVE, equation
 
-_WAITING = {"delayed": "1", "capacity": "1/s", "utilisation": "1"}
 _WAITING_DOMAIN = {"delayed": SHARE, "capacity": POSITIVE, "utilisation": BELOW_ONE}
 
 
-@equation(
-    "eq-mean-wait",
-    formula="delayed / (capacity * (1 - utilisation))",
-    units={**_WAITING, "return": "s"},
-    domain=_WAITING_DOMAIN,
-    source="cooper1981queueing",
-    where="Erlang delay model",
-)
+@equation("eq-mean-wait", formula="delayed / (capacity * (1 - utilisation))", domain=_WAITING_DOMAIN)
 def mean_wait(delayed: Num, capacity: Num, utilisation: Num) -> Num:
     """Mean time in the queue, over all requests, those that do not wait included.
 
@@ -36,11 +28,6 @@ def mean_wait(delayed: Num, capacity: Num, utilisation: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-erlang-c; any order of service that does not look at lengths.
 
     >>> round(mean_wait(0.8, 10.0, 0.8), 6)
@@ -55,10 +42,7 @@ def mean_wait(delayed: Num, capacity: Num, utilisation: Num) -> Num:
     "eq-wait-tail",
     formula="exp(-wait / own) + delayed * (exp(-capacity * (1 - utilisation) * wait) - exp(-wait / own))"
     " / (1 - capacity * (1 - utilisation) * own)",
-    units={**_WAITING, "wait": "s", "own": "s", "return": "1"},
     domain=_WAITING_DOMAIN,
-    source="cooper1981queueing",
-    where="Erlang delay model",
 )
 def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num, own: Num = 0.0) -> Num:
     """Share of the requests that wait longer than so long, or that wait and are then served longer than so long.
@@ -83,11 +67,6 @@ def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num, own: Num
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-erlang-c, and service in order of arrival. What follows the wait does not depend on it.
 
     >>> wait_tail(0.8, 10.0, 0.8, 0.0)
@@ -108,10 +87,7 @@ def wait_tail(delayed: Num, capacity: Num, utilisation: Num, wait: Num, own: Num
 @equation(
     "eq-wait-quantile",
     formula="log(max(delayed, 1 - quantile) / (1 - quantile)) / (capacity * (1 - utilisation))",
-    units={**_WAITING, "quantile": "1", "return": "s"},
     domain={**_WAITING_DOMAIN, "quantile": BELOW_ONE},
-    source="cooper1981queueing",
-    where="Erlang delay model",
 )
 def wait_quantile(delayed: Num, capacity: Num, utilisation: Num, quantile: Num) -> Num:
     """The wait that a share of the requests does not exceed: eq-wait-tail without a time of its own, solved for the time.
@@ -133,11 +109,6 @@ def wait_quantile(delayed: Num, capacity: Num, utilisation: Num, quantile: Num) 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-wait-tail.
 
     >>> round(wait_quantile(0.8, 10.0, 0.8, 0.99), 3)
@@ -152,10 +123,7 @@ def wait_quantile(delayed: Num, capacity: Num, utilisation: Num, quantile: Num) 
 @equation(
     "eq-mg1-wait",
     formula="utilisation / (1 - utilisation) * (1 + variation**2) / 2 * service_time",
-    units={"service_time": "s", "utilisation": "1", "variation": "1", "return": "s"},
     domain={"utilisation": BELOW_ONE},
-    source="cooper1981queueing",
-    where="Pollaczek-Khintchine formula",
 )
 def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
     """Mean time in the queue of one server whose service times are as unequal as you say.
@@ -176,11 +144,6 @@ def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: Poisson arrivals, one server, one request at a time; an order that does not look at lengths.
 
     >>> mg1_wait(0.1, 0.5), mg1_wait(0.1, 0.5, variation=0.0)
@@ -191,13 +154,7 @@ def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
     return utilisation / (1 - utilisation) * (1 + variation**2) / 2 * service_time
 
 
-@equation(
-    "eq-general-wait",
-    formula="(arrival_variation**2 + variation**2) / 2 * exponential_wait",
-    units={"exponential_wait": "s", "variation": "1", "arrival_variation": "1", "return": "s"},
-    source="whitt1993approximations",
-    where="abstract",
-)
+@equation("eq-general-wait", formula="(arrival_variation**2 + variation**2) / 2 * exponential_wait")
 def general_wait(exponential_wait: Num, variation: Num, arrival_variation: Num = 1.0) -> Num:
     """Mean time in the queue of c servers with unequal service times and uneven arrivals, approximately.
 
@@ -216,17 +173,12 @@ def general_wait(exponential_wait: Num, variation: Num, arrival_variation: Num =
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: arrivals one after the other and independent. Exact for M/M/c and M/G/1; elsewhere an approximation,
     good when the system is busy.
 
     >>> general_wait(0.4, variation=2.0)
     1.0
 
-    Source: whitt1993approximations (the formula is older; for M/G/c it is Lee and Longton's of 1959).
+    Source: whitt1993approximations, abstract; the formula is older: for M/G/c it is Lee and Longton's of 1959.
     """
     return (arrival_variation**2 + variation**2) / 2 * exponential_wait

@@ -4,41 +4,65 @@ Your own entries come with :func:`add` and :func:`define` and are found by name 
 another value.
 """
 
-from mlsysim.catalog.adding import add, define
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# What shares its name with its module cannot come later: the module would stand in its place.
 from mlsysim.catalog.convnets import Convnet, convnet, convnets
-from mlsysim.catalog.fabrics import (
-    Cluster,
-    Link,
-    Node,
-    Protocol,
-    cluster,
-    link,
-    links,
-    load_links,
-    load_nodes,
-    node,
-    nodes,
-    protocol,
-    protocols,
-)
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
-from mlsysim.catalog.hf import from_hf_config
 from mlsysim.catalog.kept import forget, own
-from mlsysim.catalog.places import (
-    Facility,
-    Grid,
-    facilities,
-    facility,
-    grid,
-    grids,
-    load_facilities,
-    load_grids,
-)
 from mlsysim.catalog.presets import Preset, preset, presets
 from mlsysim.catalog.prices import Price, load_prices, price, prices, prices_of
-from mlsysim.catalog.shapes import Model, load_models, model, models
 from mlsysim.catalog.sourced import Sourced
-from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
+
+if TYPE_CHECKING:
+    from mlsysim.catalog.adding import add, define
+    from mlsysim.catalog.fabrics import (
+        Cluster,
+        Link,
+        Node,
+        Protocol,
+        cluster,
+        link,
+        links,
+        load_links,
+        load_nodes,
+        node,
+        nodes,
+        protocol,
+        protocols,
+    )
+    from mlsysim.catalog.hf import from_hf_config
+    from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
+    from mlsysim.catalog.places import Facility, Grid, facilities, facility, grid, grids, load_facilities, load_grids
+    from mlsysim.catalog.shapes import Model, load_models, model, models
+    from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
+
+# Read when first asked for: the time of a roofline does not wait for networks, grids and readers of other formats.
+_LATER = {
+    "adding": ("add", "define"),
+    "fabrics": (
+        "Cluster",
+        "Link",
+        "Node",
+        "Protocol",
+        "cluster",
+        "link",
+        "links",
+        "load_links",
+        "load_nodes",
+        "node",
+        "nodes",
+        "protocol",
+        "protocols",
+    ),
+    "hf": ("from_hf_config",),
+    "machines": ("Machines", "no_link", "nodes_with", "where"),
+    "places": ("Facility", "Grid", "facilities", "facility", "grid", "grids", "load_facilities", "load_grids"),
+    "shapes": ("Model", "load_models", "model", "models"),
+    "workloads": ("Target", "Trace", "target", "targets", "trace", "traces"),
+}
+_MODULE = {name: module for module, names in _LATER.items() for name in names}
 
 __all__ = [
     "Cluster",
@@ -47,6 +71,7 @@ __all__ = [
     "Facility",
     "Grid",
     "Link",
+    "Machines",
     "Model",
     "Node",
     "Preset",
@@ -80,8 +105,10 @@ __all__ = [
     "load_prices",
     "model",
     "models",
+    "no_link",
     "node",
     "nodes",
+    "nodes_with",
     "own",
     "preset",
     "presets",
@@ -94,4 +121,16 @@ __all__ = [
     "targets",
     "trace",
     "traces",
+    "where",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlsysim.catalog import fabrics, hardware, kept, places, prices, shapes
+from mlsysim.catalog import fabrics, hardware, kept, places, shapes
+from mlsysim.catalog.prices import Price, prices, read_price
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError, unknown_name
 
@@ -17,7 +18,7 @@ _KINDS: Mapping[str, tuple[Callable[[str, Any, str], Any], type, Callable[[], Ma
     "model": (shapes.read_model, shapes.Model, shapes.models),
     "link": (fabrics.read_link, fabrics.Link, fabrics.links),
     "node": (fabrics.read_node, fabrics.Node, fabrics.nodes),
-    "price": (prices.read_price, prices.Price, prices.prices),
+    "price": (read_price, Price, prices),
     "grid": (places.read_grid, places.Grid, places.grids),
     "facility": (places.read_facility, places.Facility, places.facilities),
 }

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mlsysim.catalog.kept import fold
+from mlsysim.catalog.entries import find
 from mlsysim.catalog.shown import Catalogue, ShownEntry
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import Sourced, figures, shipped
 
 _UNITS = {"parameters": "1", "macs": "1"}
 
@@ -102,16 +100,13 @@ class Convnet(ShownEntry):
 @cache
 def convnets() -> Mapping[str, Convnet]:
     """Every residual network of the catalogue, by name."""
-    with as_file(files(__package__) / "convnets.toml") as path:
-        made = {}
-        for name, raw in read_toml(path).items():
-            given = {key: value for key, value in raw.items() if key not in _UNITS}
-            given |= {key: tuple(given[key]) for key in ("blocks", "aliases") if key in given}
-            figures = {
-                k: sourced(raw[k], u, f"{path.name}: {name}, {k}", path.name) for k, u in _UNITS.items() if k in raw
-            }
-            made[name] = Convnet(name=name, published=MappingProxyType(figures), **given)
-    return Catalogue("convnet", made)
+    return Catalogue("convnet", shipped(__package__, "convnets.toml", _convnet))
+
+
+def _convnet(name: str, raw: Any, file: str) -> Convnet:
+    given = {key: value for key, value in raw.items() if key not in _UNITS}
+    given |= {key: tuple(given[key]) for key in ("blocks", "aliases") if key in given}
+    return Convnet(name=name, published=MappingProxyType(figures(raw, _UNITS, f"{file}: {name}", file)), **given)
 
 
 def convnet(name: str) -> Convnet:
@@ -122,9 +117,4 @@ def convnet(name: str) -> Convnet:
     UnknownNameError
         With the nearest known names.
     """
-    index = {fold(key): c for c in convnets().values() for key in (c.name, *c.aliases)}
-    if not isinstance(name, str) or fold(name) not in index:
-        raise unknown_name(
-            "residual network", name, [*convnets(), *(a for c in convnets().values() for a in c.aliases)]
-        )
-    return index[fold(name)]
+    return find("residual network", name, convnets())

@@ -4,19 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog import entries, hardware, kept
-from mlsysim.catalog.entries import Entry
+from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.hardware import Device
-from mlsysim.catalog.shown import Catalogue
 from mlsysim.errors import InputError
 from mlsysim.results import Report, Result, labelled, shown
 
 _KINDS = ("scale-up", "scale-out", "host")
 _ALGORITHMS = ("ring", "pipelined_tree", "in_switch")
-_WHOLE = ("domain", "links", "devices", "nics")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,40 +24,15 @@ class Link(Entry):
     kind: str
     topology: str = ""
 
-    @property
-    def bandwidth(self) -> float:
-        """All links of one device, or one adapter, in one direction, byte/s."""
-        return self._value("bandwidth")
-
-    @property
-    def link_bandwidth(self) -> float:
-        """A single link in one direction, byte/s."""
-        return self._value("link_bandwidth")
-
-    @property
-    def links(self) -> int:
-        """Links of one device."""
-        return int(self._value("links"))
-
-    @property
-    def domain(self) -> int:
-        """Devices that such links can join."""
-        return int(self._value("domain"))
-
-    @property
-    def latency(self) -> float:
-        """Latency of the link in s, where a source gives one."""
-        return self._value("latency")
-
-    @property
-    def planned_bandwidth(self) -> float:
-        """What NCCL's cost model counts on, byte/s."""
-        return self._value("planned_bandwidth")
-
-    @property
-    def in_switch_efficiency(self) -> float:
-        """Share of the planned bandwidth that NCCL expects of a reduction inside the switch."""
-        return self._value("in_switch_efficiency")
+    bandwidth = figure("byte/s", "All links of one device, or one adapter, in one direction, byte/s.")
+    link_bandwidth = figure("byte/s", "A single link in one direction, byte/s.")
+    links = count("Links of one device.")
+    domain = count("Devices that such links can join.")
+    latency = figure("s", "Latency of the link in s, where a source gives one.")
+    planned_bandwidth = figure("byte/s", "What NCCL's cost model counts on, byte/s.")
+    in_switch_efficiency = figure(
+        "1", "Share of the planned bandwidth that NCCL expects of a reduction inside the switch.", share=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,20 +48,12 @@ class Node(Entry):
     scale_up: Link
     scale_out: Link
 
-    @property
-    def devices(self) -> int:
-        """Devices in the node."""
-        return int(self._value("devices"))
-
-    @property
-    def nics(self) -> int:
-        """Adapters that carry traffic between devices of different nodes."""
-        return int(self._value("nics"))
-
-    @property
-    def domain(self) -> int:
-        """Devices that the scale-up link joins: those of the node, unless the entry says otherwise."""
-        return int(self._value("domain")) if self.has("domain") else self.devices
+    devices = count("Devices in the node.")
+    nics = count("Adapters that carry traffic between devices of different nodes.")
+    domain = count(
+        "Devices that the scale-up link joins: those of the node, unless the entry says otherwise.",
+        otherwise=lambda node: node.devices,
+    )
 
     @property
     def scale_up_bandwidth(self) -> float:
@@ -181,106 +145,37 @@ class Protocol(Entry):
 
     algorithm: str
 
-    @property
-    def base_latency(self) -> float:
-        """Cost of a call before its first byte, s."""
-        return self._value("base_latency")
-
-    @property
-    def scale_up_step(self) -> float:
-        """Cost of a step between devices of one domain, s."""
-        return self._value("scale_up_step")
-
-    @property
-    def scale_out_step(self) -> float:
-        """Cost of a step across the network, s."""
-        return self._value("scale_out_step")
-
-    @property
-    def network_post(self) -> float:
-        """Cost of posting a message to the network, s: no step of a ring over nodes takes less, inside a node either."""
-        return self._value("network_post")
-
-    @property
-    def network_factor(self) -> float:
-        """How many times the latencies of an all-reduce are charged over nodes; 1 unless the entry says otherwise."""
-        return self._value("network_factor") if self.has("network_factor") else 1.0
-
-    @property
-    def payload(self) -> float:
-        """Share of the planned bandwidth that carries data."""
-        return self._value("payload")
-
-
-_FIELDS: dict[str, dict[str, str]] = {
-    "links": {
-        "bandwidth": "byte/s",
-        "link_bandwidth": "byte/s",
-        "links": "1",
-        "domain": "1",
-        "latency": "s",
-        "planned_bandwidth": "byte/s",
-        "in_switch_efficiency": "1",
-    },
-    "nodes": {"devices": "1", "domain": "1", "nics": "1"},
-    "protocols": {
-        "base_latency": "s",
-        "scale_up_step": "s",
-        "scale_out_step": "s",
-        "network_post": "s",
-        "network_factor": "1",
-        "payload": "1",
-    },
-}
-_TEXT: dict[str, tuple[str, ...]] = {
-    "links": ("vendor", "kind", "topology", "notes"),
-    "nodes": ("vendor", "device", "scale_up", "scale_out", "notes"),
-    "protocols": ("algorithm", "notes"),
-}
-_REQUIRED = {
-    "links": ("kind", "bandwidth"),
-    "nodes": ("device", "scale_up", "scale_out", "devices", "nics"),
-    "protocols": ("algorithm", "base_latency", "payload"),
-}
-
-
-def _parts(name: str, raw: Any, file: str, table: str) -> entries.Parts:
-    """Text, aliases and sourced figures of one entry, checked."""
-    found = entries.parts(name, raw, file, table, _FIELDS[table], _TEXT[table], _REQUIRED[table], _WHOLE)
-    for key in ("payload", "in_switch_efficiency"):
-        if key in found[2] and found[2][key].value > 1:
-            raise InputError(
-                f"{file}: {name[:60]}, {key} = {found[2][key].value} is outside (0, 1]; write the share as a fraction"
-            )
-    return found
+    base_latency = figure("s", "Cost of a call before its first byte, s.")
+    scale_up_step = figure("s", "Cost of a step between devices of one domain, s.")
+    scale_out_step = figure("s", "Cost of a step across the network, s.")
+    network_post = figure(
+        "s",
+        "Cost of posting a message to the network, s: no step of a ring over nodes takes less, inside a node either.",
+    )
+    network_factor = figure(
+        "1",
+        "How many times the latencies of an all-reduce are charged over nodes; 1 unless the entry says otherwise.",
+        otherwise=lambda _: 1.0,
+    )
+    payload = figure("1", "Share of the planned bandwidth that carries data.", share=True)
 
 
 def read_link(name: str, raw: Any, file: str) -> Link:
     """A link from its table; errors name file, entry and field."""
-    text, aliases, fields = _parts(name, raw, file, "links")
-    entries.choice(text["kind"], _KINDS, "kind", f"{file}: {name[:60]}")
-    return Link(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+    return entries.read(Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS})
 
 
-def _protocol(name: str, raw: Any, file: str) -> Protocol:
-    text, aliases, fields = _parts(name, raw, file, "protocols")
-    entries.choice(text["algorithm"], _ALGORITHMS, "algorithm", f"{file}: {name[:60]}")
-    return Protocol(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+def read_protocol(name: str, raw: Any, file: str) -> Protocol:
+    """A protocol from its table; errors name file, entry and field."""
+    needed = ("algorithm", "base_latency", "payload")
+    return entries.read(Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS})
 
 
 def read_node(name: str, raw: Any, file: str) -> Node:
-    """A node from its table; errors name file, entry and field."""
-    text, aliases, fields = _parts(name, raw, file, "nodes")
-    return Node(
-        name=name,
-        aliases=aliases,
-        fields=MappingProxyType(fields),
-        vendor=text["vendor"],
-        notes=text["notes"],
-        device=hardware.device(text["device"]),
-        scale_up=link(text["scale_up"]),
-        scale_out=link(text["scale_out"]),
-    )
+    """A node from its table; it may name devices and links of the catalogue and of the user."""
+    needed = ("device", "scale_up", "scale_out", "devices", "nics")
+    made = {"device": hardware.device, "scale_up": link, "scale_out": link}
+    return entries.read(Node, "nodes", name, raw, file, needed=needed, made=made)
 
 
 def load_links(path: str | Path) -> dict[str, Link]:
@@ -316,7 +211,7 @@ def links() -> Mapping[str, Link]:
 
 @cache
 def _links() -> Mapping[str, Link]:
-    return entries.shipped("networks/links.toml", read_link)
+    return entries.Shelf("link", "networks/links.toml", read_link)
 
 
 def nodes() -> Mapping[str, Node]:
@@ -330,7 +225,7 @@ def nodes() -> Mapping[str, Node]:
 
 @cache
 def _nodes() -> Mapping[str, Node]:
-    return entries.shipped("networks/nodes.toml", read_node)
+    return entries.Shelf("node", "networks/nodes.toml", read_node)
 
 
 @cache
@@ -340,7 +235,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'nccl-nvls'
     """
-    return Catalogue("protocol", entries.shipped("networks/protocols.toml", _protocol))
+    return entries.Shelf("protocol", "networks/protocols.toml", read_protocol)
 
 
 def link(name: str | Link) -> Link:

@@ -1,17 +1,16 @@
 """The device catalogue: dense peaks per precision, one-way links, memory, power; one source per field."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import as_file, files
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim.catalog import kept, shown
-from mlsysim.catalog.shown import ShownEntry
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
+from mlsysim.catalog import entries, kept, shown
+from mlsysim.catalog.entries import Entry, count, figure
+from mlsysim.catalog.sourced import read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 from mlsysim.results import Report, Result, labelled, plain
 from mlsysim.results import shown as written
@@ -20,21 +19,9 @@ from mlsysim.tables import table
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-_FIELDS = {
-    "year": "1",
-    "memory_capacity": "byte",
-    "usable_memory": "byte",
-    "memory_bandwidth": "byte/s",
-    "tdp": "W",
-    "scale_up_bandwidth": "byte/s",
-    "scale_up_domain": "1",
-    "multiprocessors": "1",
-}
 _RATES = ("peak_flops", "vector_flops")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4")
 _KINDS = ("gpu", "tpu", "accelerator", "superchip", "soc", "cpu")
-_TEXT = ("vendor", "kind", "architecture", "notes")
-_REQUIRED = ("memory_bandwidth",)
 
 
 @dataclass(frozen=True)
@@ -80,95 +67,55 @@ class Rates(Mapping[str, float], Result):
         return len(self.by_precision)
 
 
-@dataclass(frozen=True)
-class Device(ShownEntry):
+@dataclass(frozen=True, kw_only=True)
+class Device(Entry):
     """One device. Numbers are SI floats; a figure that no source gives raises when it is asked for.
 
     ``peak_flops`` are dense rates of the fastest unit for inputs of that type, ``vector_flops`` those outside the
     matrix units. ``scale_up_bandwidth`` is per device and one way, summed over its links.
+
+    ``usable_memory`` is what the driver reports to a program: an 80 GB part is built of 80 GiB and reports a little less.
     """
 
-    name: str
     vendor: str = ""
     kind: str = "accelerator"
     architecture: str = ""
-    aliases: tuple[str, ...] = ()
-    notes: str = ""
-    fields: Mapping[str, Sourced] = field(default_factory=dict, repr=False)
-
-    def _value(self, name: str) -> float:
-        if name not in self.fields:
-            raise UnknownNameError(f"{self.name} has no {name} in its catalogue entry; it has {', '.join(self.fields)}")
-        return self.fields[name].value
-
-    def has(self, name: str) -> bool:
-        """Whether a field such as ``tdp`` or ``peak_flops.fp8`` is known."""
-        return name in self.fields
+    year = count("Year of introduction.")
+    memory_capacity = figure("byte", "Main memory in bytes, as the vendor counts it.")
+    usable_memory = figure(
+        "byte",
+        "Main memory in bytes that everything has to fit into: as the driver reports it or, where no source gives that, "
+        "the printed capacity; `origin` says which of the two it is.",
+        otherwise=lambda device: device.memory_capacity,
+    )
+    memory_bandwidth = figure("byte/s", "Main-memory bandwidth in byte/s.")
+    tdp = figure("W", "Thermal design power in W.")
+    scale_up_bandwidth = figure("byte/s", "Scale-up link bandwidth in byte/s, per device, one way.")
+    scale_up_domain = count("Devices in one scale-up domain.")
+    host_bandwidth = figure(
+        "byte/s", "Link to the host (PCIe) in byte/s, one way: what cards without a scale-up link have between them."
+    )
+    multiprocessors = count("Multiprocessors, each of which computes one tile of a product at a time.")
 
     def origin(self, name: str) -> str:
-        """Where a field was read, in words; of ``usable_memory``, also whether it is the driver's figure or the printed one."""
+        """Where a figure was read, in words; of ``usable_memory``, also whether it is the driver's or the printed one."""
         if name == "usable_memory" and self.has("memory_capacity"):
             printed = self.fields["memory_capacity"]
             if not self.has(name):
                 return f"{printed}; the printed capacity, as no figure of the driver is known"
             return f"driver: {self.fields[name]}; the datasheet prints {units.format(printed.value, 'byte')}"
-        self._value(name)
-        return str(self.fields[name])
-
-    @property
-    def year(self) -> int:
-        """Year of introduction."""
-        return int(self._value("year"))
-
-    @property
-    def memory_capacity(self) -> float:
-        """Main memory in bytes, as the vendor counts it."""
-        return self._value("memory_capacity")
-
-    @property
-    def usable_memory(self) -> float:
-        """Main memory in bytes that the driver reports to a program: what everything has to fit into.
-
-        An 80 GB part is built of 80 GiB and reports a little less. Where no source gives the figure of the driver, it is
-        the printed capacity; ``origin("usable_memory")`` says which of the two it is.
-        """
-        return self._value("usable_memory" if self.has("usable_memory") else "memory_capacity")
-
-    @property
-    def memory_bandwidth(self) -> float:
-        """Main-memory bandwidth in byte/s."""
-        return self._value("memory_bandwidth")
-
-    @property
-    def tdp(self) -> float:
-        """Thermal design power in W."""
-        return self._value("tdp")
-
-    @property
-    def scale_up_bandwidth(self) -> float:
-        """Scale-up link bandwidth in byte/s, per device, one way."""
-        return self._value("scale_up_bandwidth")
-
-    @property
-    def scale_up_domain(self) -> int:
-        """Devices in one scale-up domain."""
-        return int(self._value("scale_up_domain"))
-
-    @property
-    def multiprocessors(self) -> int:
-        """Multiprocessors of the device, each of which computes one tile of a product at a time."""
-        return int(self._value("multiprocessors"))
+        return super().origin(name)
 
     def _rates(self, kind: str) -> Rates:
         found = {p: self.fields[f"{kind}.{p}"].value for p in PRECISIONS if f"{kind}.{p}" in self.fields}
         return Rates(self.name, "dense peak" if kind == "peak_flops" else "vector rate", found)
 
-    @property
+    @cached_property
     def peak_flops(self) -> Rates:
         """Dense peak FLOP/s by precision."""
         return self._rates("peak_flops")
 
-    @property
+    @cached_property
     def vector_flops(self) -> Rates:
         """FLOP/s outside the matrix units, by precision."""
         return self._rates("vector_flops")
@@ -181,47 +128,23 @@ class Device(ShownEntry):
         return shown.device_chart(self)
 
 
-def _text(raw: Mapping[str, Any], key: str, where: str) -> str:
-    value = raw.get(key, "")
-    if not isinstance(value, str):
-        raise InputError(f"{where}, {key} = {str(value)[:40]!r} is not text; put it in quotes")
-    return value
-
-
 def read_device(name: str, raw: Any, file: str) -> Device:
     """A device from its table; errors name file, device and field."""
+    found = entries.read(Device, "devices", name, raw, file, choices={"kind": _KINDS}, beside=_RATES)
     where = f"{file}: {name[:60]}"
-    if not isinstance(raw, Mapping):
-        raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
-    known = (*_TEXT, "aliases", *_FIELDS, *_RATES)
-    for key in raw:
-        if key not in known:
-            raise InputError(f"{where}: {unknown_name('field', key, known)}")
-    text = {key: _text(raw, key, where) for key in _TEXT}
-    text["kind"] = text["kind"] or "accelerator"
-    if text["kind"] not in _KINDS:
-        raise InputError(f"{where}: {unknown_name('kind', text['kind'], _KINDS)}")
-    aliases = raw.get("aliases", [])
-    if not isinstance(aliases, list) or not all(isinstance(a, str) for a in aliases):
-        raise InputError(f'{where}, aliases must be a list of names, as in ["H100"]')
-    fields = {key: sourced(raw[key], unit, f"{where}, {key}", file) for key, unit in _FIELDS.items() if key in raw}
+    fields = dict(found.fields)
     for kind in _RATES:
         rates = raw.get(kind, {})
         if not isinstance(rates, Mapping):
             raise InputError(f'{where}, {kind} must be a table by precision, as in {kind}.bf16 = "312 TFLOP/s"')
         for precision, rate in rates.items():
-            if precision not in PRECISIONS:
-                raise InputError(f"{where}, {kind}: {unknown_name('precision', precision, PRECISIONS)}")
+            entries.choice(precision, PRECISIONS, "precision", f"{where}, {kind}")
             fields[f"{kind}.{precision}"] = sourced(rate, "FLOP/s", f"{where}, {kind}.{precision}", file)
-    for key in _REQUIRED:
-        if key not in fields:
-            raise InputError(f'{where}: no {key}; a device needs it, as in {key} = "2 TB/s"')
+    if "memory_bandwidth" not in fields:
+        raise InputError(f'{where}: no memory_bandwidth; a device needs it, as in memory_bandwidth = "2 TB/s"')
     if not any(key.startswith("peak_flops.") for key in fields):
         raise InputError(f'{where}: no peak_flops; a device needs one, as in peak_flops.bf16 = "312 TFLOP/s"')
-    for key in ("scale_up_domain", "year", "multiprocessors"):
-        if key in fields and fields[key].value != int(fields[key].value):
-            raise InputError(f"{where}, {key} = {fields[key].value} must be a whole number")
-    return Device(name=name, aliases=tuple(aliases), fields=MappingProxyType(fields), **text)
+    return replace(found, fields=MappingProxyType(fields))
 
 
 def load_devices(path: str | Path) -> dict[str, Device]:
@@ -244,14 +167,9 @@ def load_devices(path: str | Path) -> dict[str, Device]:
 
 
 @cache
-def _catalogue() -> tuple[Mapping[str, Device], Mapping[str, str]]:
-    """All shipped devices by name, and the canonical name of every folded name and alias."""
-    entries: dict[str, Device] = {}
-    with as_file(files("mlsysim.catalog") / "devices") as folder:
-        for path in sorted(folder.glob("*.toml")):
-            entries |= load_devices(path)
-    index = {kept.fold(key): d.name for d in entries.values() for key in (d.name, *d.aliases)}
-    return MappingProxyType(entries), MappingProxyType(index)
+def shelf() -> entries.Shelf[Device]:
+    """All shipped devices, in the order of their files."""
+    return entries.Shelf("device", "devices", read_device)
 
 
 def devices() -> Mapping[str, Device]:
@@ -260,7 +178,19 @@ def devices() -> Mapping[str, Device]:
     >>> devices()["H100-SXM5-80GB"].vendor
     'NVIDIA'
     """
-    return kept.joined("device", _catalogue()[0])
+    return kept.joined("device", shelf())
+
+
+def of_architecture(*architectures: str) -> list[Device]:
+    """Every device of these architectures; of the shipped ones no other is read.
+
+    >>> [d.name for d in of_architecture("Volta")]
+    ['V100-SXM2-16GB', 'V100-SXM2-32GB']
+    """
+    known = devices()
+    if isinstance(known, entries.Shelf):
+        return known.where("architecture", architectures)
+    return [d for d in known.values() if d.architecture in architectures]
 
 
 def device(name: "str | Device") -> Device:
@@ -283,13 +213,13 @@ def device(name: "str | Device") -> Device:
         return name
     if (mine := kept.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
-    entries, index = _catalogue()
-    if not isinstance(name, str) or kept.fold(name) not in index:
+    found = shelf()
+    if not isinstance(name, str) or kept.fold(name) not in found.names:
         raise unknown_name(
             "device",
             name,
             devices(),
             "'mlsysim devices' lists them; catalog.define adds one of yours",
-            (a for d in entries.values() for a in d.aliases),
+            (a for d in found.values() for a in d.aliases),
         )
-    return entries[index[kept.fold(name)]]
+    return found[found.names[kept.fold(name)]]

@@ -403,9 +403,9 @@ def _biases(on: bool) -> _Shape:
     return {"qkv_bias": on, "output_bias": on, "mlp_bias": on}
 
 
-def _gpt2(c: _Config) -> _Shape:
-    c.must_be("add_cross_attention", False, "cross-attention")
-    hidden, heads = c.size("n_embd", "hidden_size"), c.heads("n_head", "num_attention_heads")
+def _gpt(c: _Config, *width: str) -> _Shape:
+    """Multi-head attention, biases everywhere, and an MLP of four times the width."""
+    hidden, heads = c.size(*width), c.heads("n_head", "num_attention_heads")
     return {
         **_PLAIN,
         **_biases(True),
@@ -414,8 +414,16 @@ def _gpt2(c: _Config) -> _Shape:
         "heads": heads,
         "kv_heads": heads,
         "head_dim": c.head_dim(hidden, heads, "n_head"),
-        "ffn": c.size("n_inner", default=4 * hidden),  # GPT2Config: four times hidden when null
+        "ffn": 4 * hidden,
         "vocab": c.size("vocab_size"),
+    }
+
+
+def _gpt2(c: _Config) -> _Shape:
+    c.must_be("add_cross_attention", False, "cross-attention")
+    s = _gpt(c, "n_embd", "hidden_size")
+    return s | {
+        "ffn": c.size("n_inner", default=s["ffn"]),  # GPT2Config: four times hidden when null
         "learned_positions": c.size("n_positions", "max_position_embeddings"),
         "tied_embeddings": c.flag("tie_word_embeddings", True),  # PretrainedConfig's default
     }
@@ -507,20 +515,8 @@ def _opt(c: _Config) -> _Shape:
 
 
 def _bloom(c: _Config) -> _Shape:
-    hidden, heads = c.size("hidden_size", "n_embed"), c.heads("n_head", "num_attention_heads")
-    return {
-        **_PLAIN,
-        **_biases(True),
-        "layers": c.size("n_layer", "num_hidden_layers"),
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": heads,
-        "head_dim": c.head_dim(hidden, heads, "n_head"),
-        "ffn": 4 * hidden,  # in the code, not in the config
-        "vocab": c.size("vocab_size"),
-        "embedding_norm": True,
-        "tied_embeddings": c.flag("tie_word_embeddings", True),
-    }
+    tied = c.flag("tie_word_embeddings", True)
+    return _gpt(c, "hidden_size", "n_embed") | {"embedding_norm": True, "tied_embeddings": tied}
 
 
 _MPT_NORMS = {

@@ -30,7 +30,7 @@ def find(kind: str, name: Any) -> Any:
 
 def joined(kind: str, shipped: Mapping[str, Kind]) -> Mapping[str, Kind]:
     """The shipped entries, and after them the user's."""
-    return Catalogue(kind, dict(shipped) | _entries[kind] if _entries[kind] else shipped)
+    return Catalogue(kind, dict(shipped) | _entries[kind]) if _entries[kind] else shipped
 
 
 def keep(kind: str, entry: Any, known: Mapping[str, Any], replace: bool) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog import entries, kept
-from mlsysim.catalog.entries import Entry
+from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.errors import InputError
 
 GRID_KINDS = ("country", "region", "site", "source")
@@ -16,71 +15,44 @@ GRID_KINDS = ("country", "region", "site", "source")
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Entry):
-    """Electricity of one place (or one source) in one year: carbon by the location-based method, residual mix, water."""
+    """Electricity of one place (or one source) in one year: carbon by the location-based method, residual mix, water.
+
+    >>> round(grid("France").carbon_intensity * 3.6e9)  # g/kWh
+    56
+    """
 
     kind: str
 
-    @property
-    def year(self) -> int:
-        """The year that the figures belong to."""
-        return int(self._value("year"))
-
-    @property
-    def carbon_intensity(self) -> float:
-        """Mean of what is generated there, kg of CO2 equivalent per J (location-based).
-
-        >>> round(grid("France").carbon_intensity * 3.6e9)  # g/kWh
-        56
-        """
-        return self._value("carbon_intensity")
-
-    @property
-    def residual_intensity(self) -> float:
-        """What is left when everybody's contracts are taken out, kg/J (market-based), where a source gives it."""
-        return self._value("residual_intensity")
-
-    @property
-    def water_intensity(self) -> float:
-        """Water consumed to make the electricity, L/J, where a source gives it."""
-        return self._value("water_intensity")
+    year = count("The year that the figures belong to.")
+    carbon_intensity = figure("kg/J", "Mean of what is generated there, kg of CO2 equivalent per J (location-based).")
+    residual_intensity = figure(
+        "kg/J", "What is left without everybody's contracts, kg/J (market-based), where a source gives it."
+    )
+    water_intensity = figure("L/J", "Water consumed to make the electricity, L/J, where a source gives it.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facility(Entry):
     """A data centre, or a mean over many: PUE, and WUE per IT kilowatt-hour."""
 
-    @property
-    def pue(self) -> float:
-        """Energy of the facility over that of its IT equipment."""
-        return self._value("pue")
-
-    @property
-    def wue(self) -> float:
-        """Water on the site per unit of IT energy, L/J."""
-        return self._value("wue")
-
-
-_GRID = {"year": "1", "carbon_intensity": "kg/J", "residual_intensity": "kg/J", "water_intensity": "L/J"}
-_FACILITY = {"pue": "1", "wue": "L/J"}
+    pue = figure("1", "Energy of the facility over that of its IT equipment.")
+    wue = figure("L/J", "Water on the site per unit of IT energy, L/J.")
 
 
 def read_grid(name: str, raw: Any, file: str) -> Grid:
     """A grid from its table; errors name file, entry and field."""
     needed = ("kind", "year", "carbon_intensity")
-    text, aliases, fields = entries.parts(name, raw, file, "grids", _GRID, ("kind", "notes"), needed, ("year",))
-    entries.choice(text["kind"], GRID_KINDS, "kind", f"{file}: {name[:60]}")
-    return Grid(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+    return entries.read(Grid, "grids", name, raw, file, needed=needed, choices={"kind": GRID_KINDS})
 
 
 def read_facility(name: str, raw: Any, file: str) -> Facility:
     """A facility from its table; errors name file, entry and field."""
-    text, aliases, fields = entries.parts(name, raw, file, "facilities", _FACILITY, ("notes",), ())
-    if "pue" in fields and fields["pue"].value < 1:
+    found = entries.read(Facility, "facilities", name, raw, file)
+    if found.has("pue") and found.fields["pue"].value < 1:
         raise InputError(
-            f"{file}: {name[:60]}, pue = {fields['pue'].value:g} is below 1; "
-            "it is the facility's energy over that of its IT equipment"
+            f"{file}: {name[:60]}, pue = {found.pue:g} is below 1; it is the facility's energy over that of its IT equipment"
         )
-    return Facility(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+    return found
 
 
 def load_grids(path: str | Path) -> dict[str, Grid]:
@@ -116,7 +88,7 @@ def grids() -> Mapping[str, Grid]:
 
 @cache
 def _grids() -> Mapping[str, Grid]:
-    return entries.shipped("sites/grids.toml", read_grid)
+    return entries.Shelf("grid", "sites/grids.toml", read_grid)
 
 
 def facilities() -> Mapping[str, Facility]:
@@ -130,7 +102,7 @@ def facilities() -> Mapping[str, Facility]:
 
 @cache
 def _facilities() -> Mapping[str, Facility]:
-    return entries.shipped("sites/facilities.toml", read_facility)
+    return entries.Shelf("facility", "sites/facilities.toml", read_facility)
 
 
 def grid(name: str | Grid) -> Grid:

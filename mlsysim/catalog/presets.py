@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from typing import Any
 
 from mlsysim.catalog.shown import Catalogue, ShownEntry
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import Sourced, shipped, sourced
+from mlsysim.errors import named
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,11 @@ def presets() -> Mapping[str, Preset]:
     >>> sorted(presets())[0]
     'mlsysim-page-inference'
     """
-    with as_file(files(__package__) / "presets.toml") as path:
-        made = {
-            name: Preset(name, raw["applies_to"], sourced(raw["efficiency"], "1", f"{path.name}: {name}", path.name))
-            for name, raw in read_toml(path).items()
-        }
-    return Catalogue("preset", made)
+    return Catalogue("preset", shipped(__package__, "presets.toml", _preset))
+
+
+def _preset(name: str, raw: Any, file: str) -> Preset:
+    return Preset(name, raw["applies_to"], sourced(raw["efficiency"], "1", f"{file}: {name}", file))
 
 
 def preset(name: str) -> Preset:
@@ -40,6 +39,4 @@ def preset(name: str) -> Preset:
     >>> preset("mlsysim-page-training").efficiency.value
     0.5
     """
-    if name not in presets():
-        raise unknown_name("efficiency preset", name, presets())
-    return presets()[name]
+    return named("efficiency preset", name, presets())

@@ -1,10 +1,9 @@
 """Dated prices with their sources. A price that is not listed raises; nothing costs 0 because somebody forgot it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog import entries, hardware, kept
@@ -13,7 +12,7 @@ from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError, UnknownNameError
 
 PRICE_KINDS = ("purchase", "rental", "electricity", "rule")
-_FIELDS = {
+_UNITS = {
     "purchase": "USD",
     "rental": "USD/s",
     "electricity": "USD/J",
@@ -30,7 +29,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Price(Entry):
+class Price(Entry, units=_UNITS):
     """What something cost at a date: a purchase in USD, a rental in USD/s of one device, electricity in USD/J."""
 
     kind: str
@@ -53,16 +52,11 @@ class Price(Entry):
 
 def read_price(name: str, raw: Any, file: str) -> Price:
     """A price from its table; errors name file, entry and field."""
-    where = f"{file}: {name[:60]}"
-    text, aliases, fields = entries.parts(
-        name, raw, file, "prices", _FIELDS, ("kind", "date", "item", "notes"), ("kind", "date")
-    )
-    entries.choice(text["kind"], PRICE_KINDS, "kind", where)
-    if text["kind"] != "rule" and text["kind"] not in fields:
-        raise InputError(f"{where}: no {text['kind']}; a price needs the figure of its kind")
-    if text["kind"] in ("purchase", "rental"):
-        text["item"] = hardware.device(text["item"]).name
-    return Price(name=name, aliases=aliases, fields=MappingProxyType(fields), **text)
+    found = entries.read(Price, "prices", name, raw, file, needed=("kind", "date"), choices={"kind": PRICE_KINDS})
+    if found.kind != "rule" and not found.has(found.kind):
+        raise InputError(f"{file}: {name[:60]}: no {found.kind}; a price needs the figure of its kind")
+    is_of_device = found.kind in ("purchase", "rental")
+    return replace(found, item=hardware.device(found.item).name) if is_of_device else found
 
 
 def load_prices(path: str | Path) -> dict[str, Price]:
@@ -87,7 +81,7 @@ def prices() -> Mapping[str, Price]:
 
 @cache
 def _prices() -> Mapping[str, Price]:
-    return entries.shipped("sites/prices.toml", read_price)
+    return entries.Shelf("price", "sites/prices.toml", read_price)
 
 
 def price(name: str | Price) -> Price:

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import all_true
-from mlsysim.catalog import kept, shown
+from mlsysim.catalog import entries, kept, shown
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Report, Result, plain
@@ -198,18 +197,14 @@ def load_models(path: str | Path) -> dict[str, Model]:
 
 
 @cache
-def _catalogue() -> tuple[Mapping[str, Model], Mapping[str, str]]:
-    entries: dict[str, Model] = {}
-    with as_file(files("mlsysim.catalog") / "models") as folder:
-        for path in sorted(folder.glob("*.toml")):
-            entries |= load_models(path)
-    index = {kept.fold(key): m.name for m in entries.values() for key in (m.name, *m.aliases)}
-    return MappingProxyType(entries), MappingProxyType(index)
+def shelf() -> entries.Shelf[Model]:
+    """All shipped models, in the order of their files."""
+    return entries.Shelf("model", "models", read_model)
 
 
 def models() -> Mapping[str, Model]:
     """Every model of the catalogue, by canonical name."""
-    return kept.joined("model", _catalogue()[0])
+    return kept.joined("model", shelf())
 
 
 def model(name: "str | Model") -> Model:
@@ -224,8 +219,8 @@ def model(name: "str | Model") -> Model:
         return name
     if (mine := kept.find("model", name)) is not None:
         return mine  # type: ignore[no-any-return]
-    entries, index = _catalogue()
-    if not isinstance(name, str) or kept.fold(name) not in index:
-        aliases = (a for m in entries.values() for a in m.aliases)
+    found = shelf()
+    if not isinstance(name, str) or kept.fold(name) not in found.names:
+        aliases = (a for m in found.values() for a in m.aliases)
         raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", aliases)
-    return entries[index[kept.fold(name)]]
+    return found[found.names[kept.fold(name)]]

@@ -18,8 +18,41 @@ Kind = TypeVar("Kind")
 _MOST_FIGURES, _MOST_PEAKS = 12, 4
 
 
-class Catalogue(Mapping[str, Kind], Shown):
-    """Entries of one kind by name: a mapping that shows its names, not all that it holds."""
+class Named(Mapping[str, Kind], Shown):
+    """A mapping of entries of one kind that shows their names, not all that they hold."""
+
+    _kind: str
+
+    def _lines(self) -> list[str]:
+        names = list(self)
+        said = ", ".join(names[:80]) + (f" and {len(names) - 80} more" if len(names) > 80 else "")
+        return labelled(
+            f"{len(names)} of kind {self._kind}", ("names", said), ("ask it", f"catalog.{self._kind}(name)")
+        )
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other}
+
+    def explain(self) -> Report:
+        """Every entry by the first line of what it shows."""
+        rows = [(name, repr(entry).split("\n")[0]) for name, entry in self.items()]
+        return Report(f"{len(rows)} of kind {self._kind}", (table(("Name", "Entry"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every entry, for JSON."""
+        return dict(plain(dict(self)))
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per entry with the values of its figures."""
+        rows = []
+        for name, entry in self.items():
+            figures = figures_of(entry)
+            rows.append({"name": name, **({k: f.value for k, f in figures.items()} if figures else plain(entry))})
+        return rows
+
+
+class Catalogue(Named[Kind]):
+    """Entries of one kind by name, as a dictionary holds them."""
 
     def __init__(self, kind: str, entries: Mapping[str, Kind]) -> None:
         self._kind, self._entries = kind, entries
@@ -44,33 +77,6 @@ class Catalogue(Mapping[str, Kind], Shown):
 
     def items(self) -> ItemsView[str, Kind]:
         return self._entries.items()
-
-    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self, **other}
-
-    def _lines(self) -> list[str]:
-        names = list(self._entries)
-        said = ", ".join(names[:80]) + (f" and {len(names) - 80} more" if len(names) > 80 else "")
-        return labelled(
-            f"{len(names)} of kind {self._kind}", ("names", said), ("ask it", f"catalog.{self._kind}(name)")
-        )
-
-    def explain(self) -> Report:
-        """Every entry by the first line of what it shows."""
-        rows = [(name, repr(entry).split("\n")[0]) for name, entry in self.items()]
-        return Report(f"{len(rows)} of kind {self._kind}", (table(("Name", "Entry"), rows),))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every entry, for JSON."""
-        return dict(plain(self._entries))
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """A row per entry with the values of its figures."""
-        rows = []
-        for name, entry in self.items():
-            figures = figures_of(entry)
-            rows.append({"name": name, **({k: f.value for k, f in figures.items()} if figures else plain(entry))})
-        return rows
 
 
 def figures_of(entry: Any) -> dict[str, Sourced]:

@@ -1,16 +1,19 @@
 """A figure with its provenance, and the bounded TOML reader that every catalogue file goes through."""
 
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
 from mlsysim.results import shown
 
+Made = TypeVar("Made")
 MAX_FILE_BYTES = 1_000_000
 _PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read")
 
@@ -45,13 +48,44 @@ class Sourced:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file of bounded size; every error names the file, and the line where there is one."""
-    text = read_text(path, MAX_FILE_BYTES, "the path of a TOML file", "a catalogue file is far smaller")
+    return parse_toml(text_of(path), path.name)
+
+
+def text_of(path: Path) -> str:
+    """Text of a TOML file of bounded size."""
+    return read_text(path, MAX_FILE_BYTES, "the path of a TOML file", "a catalogue file is far smaller")
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """Parse TOML; every error names the file, and the line where there is one."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path.name}: not valid TOML: {error}") from error
+        raise InputError(f"{file}: not valid TOML: {error}") from error
     except RecursionError as error:
-        raise InputError(f"{path.name}: nested too deeply; a catalogue entry has two levels") from error
+        raise InputError(f"{file}: nested too deeply; a catalogue entry has two levels") from error
+
+
+def beside(package: str, file: str) -> Path:
+    """A file that stands beside the code of a package."""
+    return Path(str(sys.modules[package].__file__)).parent / file
+
+
+def shipped_toml(package: str, file: str) -> dict[str, Any]:
+    """A TOML file that stands beside the code of a package."""
+    return read_toml(beside(package, file))
+
+
+def figures(raw: Mapping[str, Any], units: Mapping[str, str], where: str, file: str) -> dict[str, Sourced]:
+    """Those fields of an entry that have a unit and are given, as :func:`sourced` reads them."""
+    return {key: sourced(raw[key], unit, f"{where}, {key}", file) for key, unit in units.items() if key in raw}
+
+
+def shipped(package: str, file: str, make: Callable[[str, Any, str], Made]) -> Mapping[str, Made]:
+    """What each entry of such a file is made into, by its name; ``make`` takes name, entry and file."""
+    return MappingProxyType(
+        {name: make(name, raw, Path(file).name) for name, raw in shipped_toml(package, file).items()}
+    )
 
 
 def sourced(raw: Any, unit: str, where: str, origin: str) -> Sourced:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from typing import Any
 
+from mlsysim._renamed import renamed
 from mlsysim.catalog.shown import Catalogue, ShownEntry
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import Sourced, figures, shipped
+from mlsysim.errors import named
 
 _UNITS = {
     "trace": {
-        "prompt": "1",
-        "output": "1",
+        "input_len": "1",
+        "output_len": "1",
         "prompt_variation": "1",
         "output_variation": "1",
         "rate": "1/s",
@@ -23,14 +24,15 @@ _UNITS = {
 }
 
 
+@renamed(prompt="input_len", output="output_len")
 @dataclass(frozen=True)
 class Trace(ShownEntry):
     """Requests as a service saw them. Variations are standard deviations over means."""
 
     name: str
     note: str
-    prompt: Sourced  # mean tokens
-    output: Sourced
+    input_len: Sourced  # mean tokens of a prompt, and of an answer
+    output_len: Sourced
     prompt_variation: Sourced
     output_variation: Sourced
     rate: Sourced  # 1/s
@@ -49,17 +51,13 @@ class Target(ShownEntry):
 
 
 @cache
-def _entries() -> dict[str, Trace | Target]:
-    with as_file(files(__package__) / "workloads.toml") as path:
-        found: dict[str, Trace | Target] = {}
-        for name, raw in read_toml(path).items():
-            fields = {
-                field: sourced(raw[field], unit, f"{path.name}: {name}, {field}", path.name)
-                for field, unit in _UNITS[raw["kind"]].items()
-            }
-            make = Trace if raw["kind"] == "trace" else Target
-            found[name] = make(name=name, note=raw["note"], **fields)
-        return found
+def _entries() -> Mapping[str, Trace | Target]:
+    return shipped(__package__, "workloads.toml", _entry)
+
+
+def _entry(name: str, raw: Any, file: str) -> Trace | Target:
+    make = Trace if raw["kind"] == "trace" else Target
+    return make(name=name, note=raw["note"], **figures(raw, _UNITS[raw["kind"]], f"{file}: {name}", file))
 
 
 def traces() -> Mapping[str, Trace]:
@@ -82,13 +80,9 @@ def targets() -> Mapping[str, Target]:
 
 def trace(name: str) -> Trace:
     """The trace of that name."""
-    if name not in traces():
-        raise unknown_name("trace", name, traces())
-    return traces()[name]
+    return named("trace", name, traces())
 
 
 def target(name: str) -> Target:
     """The latency target of that name."""
-    if name not in targets():
-        raise unknown_name("target", name, targets())
-    return targets()[name]
+    return named("target", name, targets())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlsysim.drawing.style import moving
 from mlsysim.errors import InputError
 
 
@@ -131,15 +132,16 @@ def explore(view: Callable[..., None], **sliders: Slider | LogSlider | Choice) -
         return
     import ipywidgets
 
-    ipywidgets.interact(
-        _showing_input_errors(view, list(sliders)), **{name: s.widget(name) for name, s in sliders.items()}
-    )
+    ipywidgets.interact(as_shown(view, list(sliders)), **{name: s.widget(name) for name, s in sliders.items()})
 
 
-def _showing_input_errors(view: Callable[..., None], names: list[str]) -> Callable[..., None]:
+def as_shown(view: Callable[..., None], names: list[str]) -> Callable[..., None]:
+    """The view as it follows the sliders: pictures at once, and what cannot be in a sentence."""
+
     def shown(**values: Any) -> None:
         try:
-            view(**{n: values[n] for n in names})
+            with moving():
+                view(**{n: values[n] for n in names})
         except (ValueError, KeyError) as error:
             print(error)
 

@@ -10,25 +10,25 @@ from importlib import import_module
 import mlsysim
 from mlsysim import catalog
 from mlsysim.catalog import kept
-from mlsysim.cli.arguments import Parser
+from mlsysim.cli.arguments import NOTES, Parser
 from mlsysim.errors import InputError, MlsysimError
 
 # Modules and their commands, in the order of the help; only the one that is asked for is imported
 GROUPS = {
     "catalogues": ("devices", "models", "params"),
-    "primitives": ("roofline",),
-    "collectives": ("collective",),
-    "training": ("train", "memory"),
-    "serving": ("serve",),
-    "simulating": ("simulate",),
-    "energy": ("energy", "grids"),
-    "cost": ("cost", "prices"),
-    "reliability": ("reliability",),
-    "hlo": ("hlo",),
-    "exploring": ("plan",),
-    "calibrating": ("calibrate", "bench-device"),
-    "sweeping": ("sweep",),
-    "checking": ("validate", "grade"),
+    "solving.primitives": ("roofline",),
+    "solving.collectives": ("collective",),
+    "solving.training": ("train", "memory"),
+    "solving.serving": ("serve",),
+    "solving.simulating": ("simulate",),
+    "solving.energy": ("energy", "grids"),
+    "solving.cost": ("cost", "prices"),
+    "solving.reliability": ("reliability",),
+    "programs.hlo": ("hlo",),
+    "searching.exploring": ("plan",),
+    "proving.calibrating": ("calibrate", "bench-device"),
+    "searching.sweeping": ("sweep",),
+    "proving.checking": ("validate", "grade"),
 }
 _LONGEST = 1000  # characters of an error
 _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given any number of times, also none
@@ -68,10 +68,13 @@ def _with_catalog(parser: ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    0 on success; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
+    0 on success; 3 when the question has no answer (a model that does not fit, targets that no number of devices meets), which
+    is printed; 2 with one sentence on standard error when the input is wrong; 1 when the output cannot be written or the
     machine has too little memory; 130 when it was interrupted.
     """
+    status: int | None = 0
     try:
+        NOTES.clear()
         words = sys.argv[1:] if argv is None else list(argv)
         try:
             args = _parser(words[0] if words else "").parse_args(words)
@@ -79,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             with kept.for_now():
                 for file in args.catalog:
                     catalog.add(file)
-                args.run(args)
+                status = args.run(args)
+            print(*NOTES, sep="\n", end="\n" if NOTES else "", file=sys.stderr)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except MlsysimError as error:
@@ -96,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("not enough memory; ask for fewer combinations, requests or layers at a time", 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    return 0
+    return status or 0
 
 
 def _check_given(args: Namespace) -> None:

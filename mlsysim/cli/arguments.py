@@ -5,14 +5,20 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
-from mlsysim.catalog import Device, Model
+from mlsysim.catalog import Device, Machines, Model
+from mlsysim.efficiencies import CALIBRATED, DEFAULT, MEANINGS, WORDS
 from mlsysim.errors import InputError, MlsysimError
 
+NO_ANSWER = (
+    3  # exit status of a command whose question has no answer: nothing fits, or no number of devices meets the targets
+)
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
+NOTES: list[str] = []  # for standard error, after a command that went well: an error is one sentence alone
 _LONGEST_ERROR = 400  # characters
 
 
@@ -23,6 +29,32 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **options)
         self.register("type", int, _whole)
         self.register("type", float, _finite)
+        self._before: dict[str, str] = {}
+
+    def was(self, **options: str) -> None:
+        """Old names of options, without dashes in front: they work for one version, are not in the help and warn on standard error."""
+        self._before |= {f"--{old.replace('_', '-')}": f"--{new}" for old, new in options.items()}
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(self._renamed(words) if self._before else words, namespace)
+
+    def _renamed(self, words: Sequence[str]) -> list[str]:
+        found = list(words)
+        for i, word in enumerate(words):
+            name, sign, value = word.partition("=")
+            if name == "--":
+                break
+            fitting = [name] if name in self._before else []
+            if name[:2] == "--" and not any(known.startswith(name) for known in self._option_string_actions):
+                fitting = [old for old in self._before if old.startswith(name)]  # an option may be shortened
+            if len(fitting) == 1:
+                old, new = fitting[0], self._before[fitting[0]]
+                if any(w.partition("=")[0] == new for w in words):
+                    self.error(f"{old} is the old name of {new}; give {new} alone")
+                NOTES.append(f"{self.prog}: {old} is now {new}; the old name goes with the next version")
+                found[i] = f"{new}{sign}{value}"
+        return found
 
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST_ERROR:  # argparse repeats whatever it was given
@@ -76,6 +108,21 @@ def quantity(expected: str) -> Callable[[str], float]:
     return argument(lambda text: units.parse(text, expected, "value"))
 
 
+def says_unit(text: str, unit: str) -> None:
+    """Note in which unit a number without one was read; zero needs none."""
+    with suppress(ValueError):
+        if float(text) != 0:
+            NOTES.append(f"mlsysim: {text.strip()[:40]} has no unit: read as {text.strip()[:40]} {unit}")
+
+
+@argument
+def bandwidth(text: str) -> float:
+    """An argparse type: \"400 GB/s\", \"400 Gbit/s\", or a number of bytes per second, which is said."""
+    value = units.parse(text, "byte/s", "value")
+    says_unit(text, "byte/s")
+    return value
+
+
 def positive(expected: str) -> Callable[[str], float]:
     """As :func:`quantity`, above zero."""
     convert = quantity(expected)
@@ -101,6 +148,12 @@ def known_devices(file: str | None) -> dict[str, Device]:
 def pick_device(name: str, file: str | None) -> Device:
     own = catalog.load_devices(file) if file else {}
     return own[name] if name in own else catalog.device(name)
+
+
+def pick_machines(text: str, file: str | None) -> Machines:
+    """What ``catalog.where`` reads, or a device of the user's own file."""
+    own = catalog.load_devices(file) if file else {}
+    return catalog.where(own.get(text, text))
 
 
 def pick_model(text: str) -> Model:
@@ -133,6 +186,33 @@ def print_json(value: Any) -> None:
     print(to_json(value))
 
 
+def efficiencies_option(p: Parser, old: str = "") -> None:
+    """``--efficiencies``, and the option that it replaces: ``--mode`` with the same words, or the flag ``--calibrated``."""
+    means = "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())
+    p.add_argument("--efficiencies", choices=WORDS, metavar="WORD", help=f"{means} (default: {DEFAULT})")
+    if old == "--mode":
+        p.add_argument(old, choices=WORDS, dest="old_mode", help=argparse.SUPPRESS)
+    elif old:
+        p.add_argument(old, action="store_const", const=CALIBRATED, dest="old_mode", help=argparse.SUPPRESS)
+    p.set_defaults(old_option=old, old_mode=None)
+
+
+def pick_efficiencies(args: argparse.Namespace) -> str:
+    """One of the three words; an old option works for a version, with a line on standard error."""
+    word: str | None = args.efficiencies
+    if args.old_mode is not None:
+        if word is not None:
+            raise InputError(
+                f"--efficiencies and {args.old_option} say the same; leave {args.old_option} out, the old name"
+            )
+        word = str(args.old_mode)
+        print(
+            f"mlsysim: {args.old_option} is now --efficiencies {word}; the old name goes with the next version",
+            file=sys.stderr,
+        )
+    return word or DEFAULT
+
+
 def json_option() -> Parser:
     """Parent of every command that can print JSON."""
     parent = Parser(add_help=False)
@@ -144,4 +224,53 @@ def device_options() -> Parser:
     """Parent of every command that takes devices of the user's own, with ``--json``."""
     parent = Parser(add_help=False, parents=[json_option()])
     parent.add_argument("--device-file", metavar="FILE.toml", help="devices of your own, in the catalogue's form")
+    return parent
+
+
+def scale_options() -> Parser:
+    """Parent of the commands whose work can go to a cluster and be gone on with."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="run the parts on processes of this machine, as in local:4, or on a Dask cluster, by its scheduler's address, as in "
+        "tcp://host:8786 (needs the extra 'scale')",
+    )
+    parent.add_argument(
+        "--store",
+        metavar="FOLDER",
+        help="keep every finished part there, and go on from those; the folder belongs to one question and one version",
+    )
+    return parent
+
+
+def slo_options() -> Parser:
+    """Parent of the commands that take targets of a service."""
+    parent = Parser(add_help=False)
+    parent.add_argument("--ttft", type=quantity("s"), help='target for the first token, as in "450 ms"')
+    parent.add_argument("--itl", type=quantity("s"), help='target for the time between tokens, as in "40 ms"')
+    parent.add_argument("--e2e", type=quantity("s"), help='target for the last token, as in "8 s"')
+    parent.add_argument("--quantile", type=float, default=0.99, help="share that must meet them (default: 0.99)")
+    return parent
+
+
+def pick_slo(args: argparse.Namespace) -> Any:
+    """The targets of :func:`slo_options`, or None where there are none."""
+    from mlsysim.doors import SLO
+
+    found = SLO(ttft=args.ttft, itl=args.itl, e2e=args.e2e, percentile=args.quantile)
+    return found if found.targets else None
+
+
+def bill_options() -> Parser:
+    """Parent of the commands that say what devices cost and draw."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--price",
+        metavar="PRICE",
+        help="of a device: \"2.5 USD/h\", or a name of 'mlsysim prices' (default: the newest rental price of the catalogue)",
+    )
+    parent.add_argument(
+        "--pue", type=positive("1"), default=1.0, help="energy of the building over that of the devices"
+    )
     return parent

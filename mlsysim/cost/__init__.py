@@ -31,3 +31,7 @@ __all__ = [
     "tco_multiplier",
     "total_cost",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,13 +4,7 @@ from mlsysim._numeric import Num
 from mlsysim.equations import FRACTION, POSITIVE, equation
 
 
-@equation(
-    "eq-rental",
-    formula="devices * time * rental_rate",
-    units={"devices": "1", "time": "s", "rental_rate": "USD/s", "return": "USD"},
-    source="deepseek2025v3",
-    where="Table 1, GPU hours times a rental price",
-)
+@equation("eq-rental", formula="devices * time * rental_rate")
 def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
     """What rented devices cost.
 
@@ -29,11 +23,6 @@ def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
     -------
     float or array, USD
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: hosts, network and power are in the price; storage and traffic are not.
 
     >>> round(rental_cost(2048, 30 * 86400, 2.0 / 3600))
@@ -47,10 +36,7 @@ def rental_cost(devices: Num, time: Num, rental_rate: Num) -> Num:
 @equation(
     "eq-cost-per-token",
     formula="cost_rate / (token_rate * busy_share)",
-    units={"cost_rate": "USD/s", "token_rate": "token/s", "busy_share": "1", "return": "USD/token"},
     domain={"token_rate": POSITIVE, "busy_share": FRACTION},
-    source="pope2023inference",
-    where="cost in chip-seconds per token",
 )
 def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Num:
     """What a token costs, in serving or in training.
@@ -70,11 +56,6 @@ def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Nu
     -------
     float or array, USD/token
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the machines are paid whether they work or not; input and output tokens cost the same.
 
     >>> round(cost_per_token(8 * 2.0 / 3600, 2000.0, 0.5) * 1e6, 6)  # USD per million tokens
@@ -85,14 +66,7 @@ def cost_per_token(cost_rate: Num, token_rate: Num, busy_share: Num = 1.0) -> Nu
     return cost_rate / (token_rate * busy_share)
 
 
-@equation(
-    "eq-break-even-utilisation",
-    formula="fixed_rate / saving_rate",
-    units={"fixed_rate": "USD/s", "saving_rate": "USD/s", "return": "1"},
-    domain={"saving_rate": POSITIVE},
-    source="walker2009cpuhour",
-    where="buying against leasing a processor-hour",
-)
+@equation("eq-break-even-utilisation", formula="fixed_rate / saving_rate", domain={"saving_rate": POSITIVE})
 def break_even_utilisation(fixed_rate: Num, saving_rate: Num) -> Num:
     """Share of the time that a device must be used for owning it to cost the same as renting it when needed.
 
@@ -109,11 +83,6 @@ def break_even_utilisation(fixed_rate: Num, saving_rate: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: rental by the second and always to be had; a result above 1 says that renting is always cheaper.
 
     >>> break_even_utilisation(1.5, 2.5)
@@ -124,14 +93,7 @@ def break_even_utilisation(fixed_rate: Num, saving_rate: Num) -> Num:
     return fixed_rate / saving_rate
 
 
-@equation(
-    "eq-break-even-time",
-    formula="price / saving_rate",
-    units={"price": "USD", "saving_rate": "USD/s", "return": "s"},
-    domain={"saving_rate": POSITIVE},
-    source="walker2009cpuhour",
-    where="buying against leasing a processor-hour",
-)
+@equation("eq-break-even-time", formula="price / saving_rate", domain={"saving_rate": POSITIVE})
 def break_even_time(price: Num, saving_rate: Num) -> Num:
     """How long a purchase must be held until the rent it replaces has paid for it.
 
@@ -147,11 +109,6 @@ def break_even_time(price: Num, saving_rate: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no interest; rents do not fall in the meantime, though they did every year so far.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import energy, units
 from mlsysim._numeric import Num, all_true, is_array, where, widening
+from mlsysim._renamed import renamed
 from mlsysim.cost import choice, ownership
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
@@ -79,6 +80,7 @@ class Ownership(Result):
         return dict(plain(found))
 
 
+@renamed(rate="interest")
 @widening
 def own(
     devices: Num,
@@ -97,7 +99,7 @@ def own(
     idle_power: Num | None = None,
     utilisation: Num = 1.0,
     salvage: Num = 0.0,
-    rate: Num | None = None,
+    interest: Num | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> Ownership:
     """Cost of owning devices, per second and by part. No part has a default price: what is free is said to be free.
@@ -132,8 +134,8 @@ def own(
         Share of the time in which the devices work; it moves nothing but the power.
     salvage : float or array, USD
         What a device still brings at the end (straight line only).
-    rate : float or array, optional
-        Interest per year: equal payments (eq-capital-recovery) instead of a straight line.
+    interest : float or array, optional
+        Per year: equal payments (eq-capital-recovery) instead of a straight line.
     origins : mapping, optional
         Where the numbers came from, by name, for ``explain()``.
 
@@ -152,7 +154,7 @@ def own(
     >>> round(o.device_rate * 3600, 3)  # USD per hour
     1.083
     """
-    if rate is not None and not all_true(salvage == 0):
+    if interest is not None and not all_true(salvage == 0):
         raise InputError("own: salvage goes with a straight line; with an interest rate give the price less its worth")
     if not all_true(salvage <= price):
         raise InputError(f"own: salvage = {salvage} lies above price = {price}; give what a device brings at the end")
@@ -162,11 +164,11 @@ def own(
     terms: list[Term] = []
 
     def paid(name: str, amount: Num, over: Num, left: Num = 0.0) -> Num:
-        if rate is None:
+        if interest is None:
             given = {"price": amount, "lifetime": over, "salvage": left}
             value, label = ownership.straight_line(**given), "eq-straight-line"
         else:
-            given = {"price": amount, "lifetime": over, "rate": rate, "period": units.year}
+            given = {"price": amount, "lifetime": over, "interest": interest, "period": units.year}
             value, label = ownership.capital_recovery(**given), "eq-capital-recovery"
         terms.append(Term(name, value, label, given))
         return value
@@ -205,7 +207,7 @@ def own(
         ("salary", salary, "USD/s"),
         ("network", network, "USD"),
         ("salvage", salvage, "USD"),
-        ("rate", rate, "1"),
+        ("interest", interest, "1"),
     )
     known = origins or {}
     return Ownership(

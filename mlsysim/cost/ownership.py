@@ -10,14 +10,7 @@ from mlsysim.equations import POSITIVE, equation
 PUE = "[1, inf)"
 
 
-@equation(
-    "eq-straight-line",
-    formula="(price - salvage) / lifetime",
-    units={"price": "USD", "lifetime": "s", "salvage": "USD", "return": "USD/s"},
-    domain={"lifetime": POSITIVE},
-    source="barroso2018datacenter",
-    where="depreciation of servers in the model of total cost",
-)
+@equation("eq-straight-line", formula="(price - salvage) / lifetime", domain={"lifetime": POSITIVE})
 def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
     """What a purchase costs per second of its life, without interest.
 
@@ -36,11 +29,6 @@ def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: money costs nothing; every second bears the same.
 
     >>> round(straight_line(26298.0, 3 * 365.25 * 86400) * 3600, 6)  # USD per hour
@@ -53,16 +41,14 @@ def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
 
 @equation(
     "eq-capital-recovery",
-    formula="price * rate / (-expm1(-lifetime / period * log1p(rate))) / period",
-    units={"price": "USD", "lifetime": "s", "rate": "1", "period": "s", "return": "USD/s"},
-    domain={"lifetime": POSITIVE, "rate": "(0, 1]", "period": POSITIVE},
-    source="short1995economics",
-    where="the uniform capital recovery factor",
+    formula="price * interest / (-expm1(-lifetime / period * log1p(interest))) / period",
+    domain={"lifetime": POSITIVE, "interest": "(0, 1]", "period": POSITIVE},
+    renamed={"rate": "interest"},
 )
-def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.year) -> Num:
-    """What a purchase costs per second of its life when money has an interest rate: equal payments that repay it.
+def capital_recovery(price: Num, lifetime: Num, interest: Num, period: Num = units.year) -> Num:
+    """What a purchase costs per second of its life when money bears interest: equal payments that repay it.
 
-    Formula: c = price x rate / (1 - (1 + rate)^(-lifetime/period)) / period.
+    Formula: c = price x interest / (1 - (1 + interest)^(-lifetime/period)) / period.
 
     Parameters
     ----------
@@ -70,8 +56,8 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
         Paid at the start.
     lifetime : float or array, s
         Over which it is repaid; nothing is left at the end.
-    rate : float or array, 1
-        Interest per period, above 0; without interest use eq-straight-line.
+    interest : float or array, 1
+        Per period, above 0; without interest use eq-straight-line.
     period : float or array, s
         Time between payments; a year unless given.
 
@@ -79,12 +65,7 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
-    Assumptions: payments at the end of each period, a constant rate.
+    Assumptions: payments at the end of each period, a constant interest.
 
     >>> year = 365.25 * 86400
     >>> round(capital_recovery(1000.0, 3 * year, 0.10) * year, 2)  # USD per year
@@ -92,18 +73,11 @@ def capital_recovery(price: Num, lifetime: Num, rate: Num, period: Num = units.y
 
     Source: short1995economics, the uniform capital recovery factor.
     """
-    repaid = -expm1(-lifetime / period * log1p(rate))  # 1 - (1 + rate)^(-n), exact where n times rate is small
-    return price * rate / repaid / period
+    repaid = -expm1(-lifetime / period * log1p(interest))  # 1 - (1 + i)^(-n), exact where n times i is small
+    return price * interest / repaid / period
 
 
-@equation(
-    "eq-power-cost",
-    formula="it_power * pue * electricity_price",
-    units={"it_power": "W", "pue": "1", "electricity_price": "USD/J", "return": "USD/s"},
-    domain={"pue": PUE},
-    source="reddi2026mathpage",
-    where="sec. 5, OpEx of power",
-)
+@equation("eq-power-cost", formula="it_power * pue * electricity_price", domain={"pue": PUE})
 def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
     """What electricity costs per second.
 
@@ -122,11 +96,6 @@ def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one price at all hours; no charge for the highest demand.
 
     >>> round(power_cost(1000.0, 1.5, 0.10 / 3.6e6) * 3600, 6)  # USD per hour
@@ -137,14 +106,7 @@ def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
     return it_power * pue * electricity_price
 
 
-@equation(
-    "eq-staff-cost",
-    formula="devices / devices_per_engineer * salary",
-    units={"devices": "1", "devices_per_engineer": "1", "salary": "USD/s", "return": "USD/s"},
-    domain={"devices_per_engineer": POSITIVE},
-    source="rooflinepage2026",
-    where="sec. 5, cost of an engineer and devices per engineer",
-)
+@equation("eq-staff-cost", formula="devices / devices_per_engineer * salary", domain={"devices_per_engineer": POSITIVE})
 def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     """What the people who run the machines cost per second.
 
@@ -163,11 +125,6 @@ def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     -------
     float or array, USD/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: parts of a person can be hired.
 
     >>> year = 365.25 * 86400
@@ -179,22 +136,7 @@ def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     return devices / devices_per_engineer * salary
 
 
-@equation(
-    "eq-tco",
-    formula="(capital + power + cooling + building + staff + network) * time",
-    units={
-        "capital": "USD/s",
-        "power": "USD/s",
-        "cooling": "USD/s",
-        "building": "USD/s",
-        "staff": "USD/s",
-        "network": "USD/s",
-        "time": "s",
-        "return": "USD",
-    },
-    source="reddi2026mathpage",
-    where="sec. 5, with every part as a rate",
-)
+@equation("eq-tco", formula="(capital + power + cooling + building + staff + network) * time")
 def total_cost(capital: Num, power: Num, cooling: Num, building: Num, staff: Num, network: Num, time: Num) -> Num:
     """Total cost of owning machines for some time, from the rates of its parts.
 
@@ -221,11 +163,6 @@ def total_cost(capital: Num, power: Num, cooling: Num, building: Num, staff: Num
     -------
     float or array, USD
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: rates do not change; no taxes, no software, no insurance.
 
     >>> total_cost(2.0, 0.5, 0.125, 0.125, 0.125, 0.25, 8.0)
@@ -240,21 +177,7 @@ def total_cost(capital: Num, power: Num, cooling: Num, building: Num, staff: Num
     "eq-tco-multiplier",
     formula="1 + (power * pue * electricity_price * time + payments * (cooling + building) * power) / price"
     " + staff_share * time",
-    units={
-        "price": "USD",
-        "power": "W",
-        "time": "s",
-        "pue": "1",
-        "electricity_price": "USD/J",
-        "cooling": "USD/W",
-        "building": "USD/W",
-        "staff_share": "1/s",
-        "payments": "1",
-        "return": "1",
-    },
     domain={"price": POSITIVE, "pue": PUE},
-    source="rooflinepage2026",
-    where="sec. 5",
 )
 def tco_multiplier(
     price: Num,
@@ -293,11 +216,6 @@ def tco_multiplier(
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: hosts and network are in the price or left out; no interest; a device that always draws this power.
 

@@ -10,7 +10,6 @@ from mlsysim.drawing.style import GRID, INK, PALETTE, Drawing, page, words
 from mlsysim.errors import InputError
 
 DASHES = ("solid", "dashed", "dotted", "dashdot")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
 _MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there
 

@@ -4,7 +4,9 @@ Drawings are data. matplotlib draws them where it is installed, plain SVG where 
 They are drawn on white; the book's dark mode inverts their lightness and keeps their hues (a test computes the contrasts).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 2.0,
 }
+_moving: ContextVar[bool] = ContextVar("moving", default=False)
 
 
 class Drawing:
@@ -151,9 +154,18 @@ def matplotlib_figure(drawing: Drawing) -> Any:
 
 
 def draw(drawing: Drawing) -> None:
-    """Show a drawing: a matplotlib figure in a notebook, an SVG where matplotlib is missing."""
-    shown = plotted(drawing)
-    display(shown)
+    """Show a drawing: a matplotlib figure in a notebook; an SVG where matplotlib is missing or a slider waits for it."""
+    display(drawing if _moving.get() else plotted(drawing))
+
+
+@contextmanager
+def moving() -> Iterator[None]:
+    """What is drawn inside follows a hand: as an SVG, in 2 ms of a processor, not by matplotlib in 300."""
+    token = _moving.set(True)
+    try:
+        yield
+    finally:
+        _moving.reset(token)
 
 
 def plotted(drawing: Drawing) -> Any:

@@ -21,3 +21,7 @@ __all__ = [
     "source_water",
     "work_energy",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,13 +5,7 @@ from mlsysim.energy.power import SHARE
 from mlsysim.equations import FRACTION, POSITIVE, equation
 
 
-@equation(
-    "eq-carbon",
-    formula="energy * carbon_intensity",
-    units={"energy": "J", "carbon_intensity": "kg/J", "return": "kg"},
-    source="patterson2021carbon",
-    where="the formula for emissions from energy and carbon intensity",
-)
+@equation("eq-carbon", formula="energy * carbon_intensity")
 def carbon(energy: Num, carbon_intensity: Num) -> Num:
     """Greenhouse gases (CO2 equivalent) of the electricity that a facility takes.
 
@@ -29,11 +23,6 @@ def carbon(energy: Num, carbon_intensity: Num) -> Num:
     -------
     float or array, kg
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a mean intensity; what one more kilowatt-hour would cause (the marginal intensity) is another number.
 
     >>> round(carbon(3.6e6, 0.4 / 3.6e6), 6)  # one kWh at 400 g/kWh
@@ -47,10 +36,7 @@ def carbon(energy: Num, carbon_intensity: Num) -> Num:
 @equation(
     "eq-market-intensity",
     formula="covered * contract_intensity + (1 - covered) * residual_intensity",
-    units={"covered": "1", "contract_intensity": "kg/J", "residual_intensity": "kg/J", "return": "kg/J"},
     domain={"covered": SHARE},
-    source="ghgprotocol2015scope2",
-    where="the market-based method",
 )
 def market_intensity(covered: Num, contract_intensity: Num, residual_intensity: Num) -> Num:
     """Carbon intensity by the market-based method: that of the contracts, and of the residual mix for the rest.
@@ -70,11 +56,6 @@ def market_intensity(covered: Num, contract_intensity: Num, residual_intensity: 
     -------
     float or array, kg/J
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: covered over the year, as the rules allow; not hour by hour.
 
     >>> round(market_intensity(0.9, 0.0, 0.4 / 3.6e6) * 3.6e6, 6)  # kg per kWh
@@ -88,10 +69,7 @@ def market_intensity(covered: Num, contract_intensity: Num, residual_intensity: 
 @equation(
     "eq-embodied-carbon",
     formula="embodied * time / (lifetime * busy_share)",
-    units={"embodied": "kg", "time": "s", "lifetime": "s", "busy_share": "1", "return": "kg"},
     domain={"lifetime": POSITIVE, "busy_share": FRACTION},
-    source="luccioni2023bloom",
-    where="embodied emissions: lifetime of the equipment and its average use",
 )
 def embodied_carbon(embodied: Num, time: Num, lifetime: Num, busy_share: Num = 1.0) -> Num:
     """A job's share of the greenhouse gases of making its equipment.
@@ -113,11 +91,6 @@ def embodied_carbon(embodied: Num, time: Num, lifetime: Num, busy_share: Num = 1
     -------
     float or array, kg
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every busy second bears the same; recycling is not counted.
 
     >>> round(embodied_carbon(2500.0, 3600.0, 6 * 8760 * 3600.0, 0.85), 3)  # a server-hour of BLOOM's machine
@@ -128,13 +101,7 @@ def embodied_carbon(embodied: Num, time: Num, lifetime: Num, busy_share: Num = 1
     return embodied * time / (lifetime * busy_share)
 
 
-@equation(
-    "eq-water",
-    formula="it_energy * wue",
-    units={"it_energy": "J", "wue": "L/J", "return": "L"},
-    source="greengrid2011wue",
-    where="definition of WUE",
-)
+@equation("eq-water", formula="it_energy * wue")
 def onsite_water(it_energy: Num, wue: Num) -> Num:
     """Water that a data centre evaporates on its site.
 
@@ -152,11 +119,6 @@ def onsite_water(it_energy: Num, wue: Num) -> Num:
     -------
     float or array, L
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the yearly mean of the site holds for this job and season.
 
     >>> round(onsite_water(3.6e9, 1.8 / 3.6e6), 6)  # one MWh of IT energy
@@ -167,13 +129,7 @@ def onsite_water(it_energy: Num, wue: Num) -> Num:
     return it_energy * wue
 
 
-@equation(
-    "eq-source-water",
-    formula="energy * water_intensity",
-    units={"energy": "J", "water_intensity": "L/J", "return": "L"},
-    source="li2023thirsty",
-    where="off-site water from the electricity water intensity",
-)
+@equation("eq-source-water", formula="energy * water_intensity")
 def source_water(energy: Num, water_intensity: Num) -> Num:
     """Water consumed where the electricity is made, far from the data centre.
 
@@ -189,11 +145,6 @@ def source_water(energy: Num, water_intensity: Num) -> Num:
     Returns
     -------
     float or array, L
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: consumption (water that evaporates), not withdrawal (water that flows through and back).
 

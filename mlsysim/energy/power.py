@@ -8,12 +8,7 @@ PUE = "[1, inf)"  # the facility includes its IT equipment
 
 
 @equation(
-    "eq-device-power",
-    formula="idle_power + (peak_power - idle_power) * utilisation",
-    units={"idle_power": "W", "peak_power": "W", "utilisation": "1", "return": "W"},
-    domain={"utilisation": SHARE},
-    source="fan2007power",
-    where="the linear model of power against utilisation",
+    "eq-device-power", formula="idle_power + (peak_power - idle_power) * utilisation", domain={"utilisation": SHARE}
 )
 def device_power(idle_power: Num, peak_power: Num, utilisation: Num = 1.0) -> Num:
     """Mean power of a device that works part of the time.
@@ -33,11 +28,6 @@ def device_power(idle_power: Num, peak_power: Num, utilisation: Num = 1.0) -> Nu
     -------
     float or array, W
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: power grows in proportion to the load; clocks and voltages stay.
 
     >>> device_power(75.0, 700.0, 0.6)
@@ -48,20 +38,7 @@ def device_power(idle_power: Num, peak_power: Num, utilisation: Num = 1.0) -> Nu
     return idle_power + (peak_power - idle_power) * utilisation
 
 
-@equation(
-    "eq-it-power",
-    formula="devices * device_power + nodes * host_power + network_power",
-    units={
-        "devices": "1",
-        "device_power": "W",
-        "nodes": "1",
-        "host_power": "W",
-        "network_power": "W",
-        "return": "W",
-    },
-    source="barroso2018datacenter",
-    where="the power of a server by its parts",
-)
+@equation("eq-it-power", formula="devices * device_power + nodes * host_power + network_power")
 def it_power(devices: Num, device_power: Num, nodes: Num = 0.0, host_power: Num = 0.0, network_power: Num = 0.0) -> Num:
     """Power of the IT equipment of a job: accelerators, the hosts they sit in, the network between them.
 
@@ -84,11 +61,6 @@ def it_power(devices: Num, device_power: Num, nodes: Num = 0.0, host_power: Num 
     -------
     float or array, W
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: mean powers over the same time; storage is not counted.
 
     >>> it_power(8, 600.0, 1, 2000.0, 200.0)
@@ -99,14 +71,7 @@ def it_power(devices: Num, device_power: Num, nodes: Num = 0.0, host_power: Num 
     return devices * device_power + nodes * host_power + network_power
 
 
-@equation(
-    "eq-energy",
-    formula="it_power * time * pue",
-    units={"it_power": "W", "time": "s", "pue": "1", "return": "J"},
-    domain={"pue": PUE},
-    source="patterson2021carbon",
-    where="the formula for energy from hours, processors, average power and PUE",
-)
+@equation("eq-energy", formula="it_power * time * pue", domain={"pue": PUE})
 def facility_energy(it_power: Num, time: Num, pue: Num = 1.0) -> Num:
     """Energy that a facility takes from the grid while its IT equipment draws a mean power.
 
@@ -126,11 +91,6 @@ def facility_energy(it_power: Num, time: Num, pue: Num = 1.0) -> Num:
     -------
     float or array, J
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the yearly mean of the facility holds for this job and season.
 
     >>> facility_energy(1000.0, 3600.0, 1.25) / 3.6e6
@@ -144,10 +104,7 @@ def facility_energy(it_power: Num, time: Num, pue: Num = 1.0) -> Num:
 @equation(
     "eq-work-energy",
     formula="flops * device_power / (peak_flops * mfu)",
-    units={"flops": "FLOP", "device_power": "W", "peak_flops": "FLOP/s", "mfu": "1", "return": "J"},
     domain={"peak_flops": POSITIVE, "mfu": FRACTION},
-    source="desislavov2023trends",
-    where="energy from operations and the operations per joule of the device",
 )
 def work_energy(flops: Num, device_power: Num, peak_flops: Num, mfu: Num) -> Num:
     """Energy that devices draw for a given amount of arithmetic, however many of them share it.
@@ -169,11 +126,6 @@ def work_energy(flops: Num, device_power: Num, peak_flops: Num, mfu: Num) -> Num
     -------
     float or array, J
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every device draws the same power all the time; time lost to failures is in the MFU or left out.
 
     >>> round(work_energy(6 * 8e9 * 15e12, 700.0, 989.5e12, 0.4) / 3.6e9, 1)  # MWh
@@ -184,14 +136,7 @@ def work_energy(flops: Num, device_power: Num, peak_flops: Num, mfu: Num) -> Num
     return flops * device_power / (peak_flops * mfu)
 
 
-@equation(
-    "eq-energy-per-token",
-    formula="it_power * pue / token_rate",
-    units={"it_power": "W", "pue": "1", "token_rate": "token/s", "return": "J/token"},
-    domain={"pue": PUE, "token_rate": POSITIVE},
-    source="samsi2023words",
-    where="energy per decoded token",
-)
+@equation("eq-energy-per-token", formula="it_power * pue / token_rate", domain={"pue": PUE, "token_rate": POSITIVE})
 def energy_per_token(it_power: Num, token_rate: Num, pue: Num = 1.0) -> Num:
     """Energy of the facility per token, for a server that answers or a cluster that trains.
 
@@ -210,11 +155,6 @@ def energy_per_token(it_power: Num, token_rate: Num, pue: Num = 1.0) -> Num:
     Returns
     -------
     float or array, J/token
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: power and rate are means over the same time.
 

@@ -129,6 +129,7 @@ def run(
     contract_intensity: Num = 0.0,
     residual_intensity: Num | None = None,
     embodied: Num | None = None,
+    device_embodied: Num | None = None,
     lifetime: Num | None = None,
     busy_share: Num = 1.0,
     token_rate: Num | None = None,
@@ -157,8 +158,9 @@ def run(
     covered, contract_intensity, residual_intensity : float or array, optional
         Share under contract and the two intensities of the market-based method (kg/J). Without a residual mix the
         grid's own intensity stands for it, and the result says so.
-    embodied, lifetime, busy_share : float or array, optional
-        Kilograms for making all the equipment, its life in s, and the share of it in which it is held.
+    embodied, device_embodied, lifetime, busy_share : float or array, optional
+        Kilograms for making all the equipment, or one device with its share of the server; its life in s, and the share of it in
+        which it is held.
     token_rate : float or array, token/s, optional
         Tokens of all devices together, for the energy per token.
 
@@ -197,6 +199,12 @@ def run(
     water_intensity = _taken("water_intensity", water_intensity, mix, origins)
 
     check_argument("run", "time", time, "s", Domain.of(NON_NEGATIVE))
+    if device_embodied is not None:
+        if embodied is not None:
+            raise InputError(
+                "run: embodied is of all the equipment and device_embodied of one device; give one of them"
+            )
+        embodied = devices * device_embodied
     idle = 0.0 if idle_power is None else idle_power
     device_power = power.device_power(idle, peak_power, utilisation)
     network = 0.0 if network_power is None else network_power

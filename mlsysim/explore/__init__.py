@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from mlsysim.explore.planner import possible_degrees as possible_degrees
     from mlsysim.explore.sweeping import sweep as sweep
 
+__all__ = [
+    "Columns",
+    "PlanSearch",
+    "Tornado",
+    "combined_spread",
+    "elasticities",
+    "elasticity",
+    "plan",
+    "plan_of",
+    "possible_degrees",
+    "solve_for",
+    "sweep",
+    "threshold",
+    "tornado",
+]
+
 _NEED_NUMPY = {
     "Columns": "columns",
     "PlanSearch": "planner",
@@ -39,3 +55,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,21 +4,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlsysim import catalog, intervals, training, units
-from mlsysim.catalog import Cluster, Model
+from mlsysim._renamed import renamed
+from mlsysim.catalog import Cluster, Machines, Model
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
+from mlsysim.explore.sweeping import CHUNK, sweep
 from mlsysim.intervals import Interval
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
 from mlsysim.results import Result, labelled, plain
 from mlsysim.tables import Table, table
-from mlsysim.training import DATASHEET, Efficiencies, StepTerms
-from mlsysim.training.step import CALIBRATED
+from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -45,6 +48,11 @@ def _whole(name: str, value: object, most: float = float("inf")) -> None:
             else repr(value)
         )
         raise InputError(f"plan search: {name} = {shown} must be a whole number in [1, {most:g}]")
+
+
+def _several(values: Any) -> Sequence[Any]:
+    """One of them stands for a sequence of one."""
+    return (values,) if isinstance(values, (str, int)) else values
 
 
 def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
@@ -74,12 +82,13 @@ def _limits(
     }
 
 
+@renamed(micro_batches="micro_batch")
 def possible_degrees(
     model: Model | str,
     devices: int,
     global_batch: int,
     seq: int,
-    micro_batches: Sequence[int] = (1, 2, 4, 8),
+    micro_batch: int | Sequence[int] = (1, 2, 4, 8),
     only: Mapping[str, Sequence[int]] | None = None,
     most: Mapping[str, int] | None = None,
 ) -> Columns:
@@ -90,16 +99,16 @@ def possible_degrees(
     may be, ``most`` gives its largest value.
 
     >>> toy = Model("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
-    >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batches=[1])
+    >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batch=1)
     >>> bool((c["tp"] * c["pp"] * c["cp"] * c["dp"] == 8).all()), c["tp"].max().item()
     (True, 4)
     """
     m = catalog.model(model)
     for name, value in (("devices", devices), ("global_batch", global_batch), ("seq", seq)):
         _whole(name, value, _MOST[name])
-    micro_batches = list(dict.fromkeys(micro_batches))
-    for b in micro_batches:
-        _whole("micro_batches", b, _MOST["global_batch"])
+    sizes = list(dict.fromkeys(_several(micro_batch)))
+    for b in sizes:
+        _whole("micro_batch", b, _MOST["global_batch"])
     allowed = _limits(only, most)
     axes = _divisors(devices)
     tps = [
@@ -127,7 +136,7 @@ def possible_degrees(
         dp = devices // (tp * pp * cp)
         if not allowed["dp"](dp):
             continue
-        for b, ep in product(micro_batches, eps):
+        for b, ep in product(sizes, eps):
             if global_batch % (dp * b) or (dp * cp) % ep:
                 continue
             splits = _interleavings(m.layers, pp, global_batch // (dp * b))
@@ -157,16 +166,16 @@ class PlanSearch(Result):
     """
 
     model: Model
-    cluster: Cluster
+    cluster: Cluster | Machines
     global_batch: int
     seq: int
     rows: Columns
     capacity: float
     sequence_parallel: bool = True
-    efficiencies: Efficiencies = DATASHEET
+    efficiencies: Efficiencies = BOUND
 
     def summary(self) -> list[str]:
-        what = f"{self.model.name} on {self.cluster.nodes} x {self.cluster.node.name}"
+        what = f"{self.model.name} on {catalog.where(self.cluster)}"
         fits = len(self.fitting)
         if not fits:
             least = self.rows.smallest("memory").row(0) if len(self.rows) else None
@@ -215,8 +224,8 @@ class PlanSearch(Result):
         best = self.best(10) if len(self.fitting) else self.fitting
         found = {
             "model": self.model.name,
-            "node": self.cluster.node.name,
-            "nodes": self.cluster.nodes,
+            "machines": str(catalog.where(self.cluster)),
+            "devices": self.cluster.devices,
             "global_batch": self.global_batch,
             "seq": self.seq,
             "capacity_bytes": self.capacity,
@@ -246,6 +255,11 @@ class PlanSearch(Result):
         if not factor >= 1:
             raise InputError(f"plan search: factor = {factor!r} must be at least 1; 1.01 is one per cent slower")
         return int((self.fitting["time"] <= factor * self.fastest).sum())
+
+    @property
+    def fits(self) -> bool:
+        """Whether any plan fits into the devices' memory."""
+        return bool((self.rows["memory"] <= self.capacity).any())
 
     @property
     def fitting(self) -> Columns:
@@ -358,7 +372,7 @@ class PlanSearch(Result):
 
     def interval(self) -> Interval | None:
         """The range in which the first plan's measured step is expected; None without calibrated efficiencies."""
-        if self.efficiencies.name != CALIBRATED:
+        if not has_range(self.efficiencies.name):
             return None
         return intervals.interval("training_step", self.best()["time"][0].item())
 
@@ -367,13 +381,18 @@ class PlanSearch(Result):
         known = self.interval()
         return 0 if known is None else int((self.fitting["time"] <= known.ends[1]).sum())
 
+    @property
+    def rates(self) -> str:
+        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
+
     def caution(self, count: int = 5) -> str:
         """How sure the order of the first plans is, in a sentence or two."""
         known, found = self.interval(), self.best(count)
         if known is None:
             return (
-                f"The order is that of the {self.efficiencies.name} mode, whose errors nobody has counted; with calibrated "
-                "efficiencies there is a range."
+                f"The order is that of {self.efficiencies.name} efficiencies, whose errors nobody has counted; with calibrated "
+                "ones there is a range."
             )
         gap = found["time"].max() / found["time"].min() - 1
         low, high = (units.format(end, "s") for end in known.ends)
@@ -428,22 +447,26 @@ def plan_of(row: dict[str, Any], sequence_parallel: bool = True) -> Plan:
     return Plan(**{name: row[name] for name in (*DEGREES, *CHOICES)}, sequence_parallel=sequence_parallel)
 
 
+@renamed(micro_batches="micro_batch", shardings="sharding", recomputes="recompute")
 def plan(
     model: Model | str,
-    cluster: Cluster,
+    cluster: Cluster | Machines | str,
     *,
     global_batch: int,
     seq: int,
     precision: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
-    micro_batches: Sequence[int] = (1, 2, 4, 8),
-    shardings: Sequence[str] = ("zero1", "fsdp", "hsdp"),
-    recomputes: Sequence[str] = RECOMPUTES,
+    efficiencies: Efficiencies | str = DEFAULT,
+    micro_batch: int | Sequence[int] = (1, 2, 4, 8),
+    sharding: str | Sequence[str] = ("zero1", "fsdp", "hsdp"),
+    recompute: str | Sequence[str] = RECOMPUTES,
     only: Mapping[str, Sequence[int]] | None = None,
     most: Mapping[str, int] | None = None,
     sequence_parallel: bool = True,
     capacity: float | None = None,
     price_per_device_second: float | None = None,
+    store: str | Path | None = None,
+    client: Any = None,
+    chunk: int = CHUNK,
 ) -> PlanSearch:
     """Search every plan of a model on a cluster for the fastest step that fits into memory.
 
@@ -451,15 +474,15 @@ def plan(
     ----------
     model : Model or str
         A catalogue entry, its name, or a shape of your own.
-    cluster : Cluster
-        As from ``catalog.cluster("DGX-H100", 2048)``; all its devices are used.
+    cluster : Cluster, Machines or str
+        What ``catalog.where`` reads, with a number: ``"2048 x DGX-H100"``, ``"4 H100"``; all its devices are used.
     global_batch, seq : int, 1
         Sequences per step; tokens per sequence.
     precision : str
         Of the linear layers.
-    efficiencies : Efficiencies
-        The datasheet, or calibrated ones.
-    micro_batches, shardings, recomputes : sequences
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
+    micro_batch, sharding, recompute : one, or a sequence of them
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
     only, most : mappings, optional
         Limits by name of the degree (tp, pp, cp, dp, ep, virtual_stages): the values it may take, as
@@ -471,6 +494,9 @@ def plan(
         counted.
     price_per_device_second : float, USD/s, optional
         Adds a column ``cost``, USD per step.
+    store, client, chunk : optional
+        As in :func:`mlsysim.explore.sweep`: a folder that a search can go on from, a Dask cluster (``"local:4"``, an address),
+        plans per array call.
 
     Returns
     -------
@@ -485,42 +511,99 @@ def plan(
 
     Assumptions: those of training_step and training_memory; the order of ranks is tp-cp-ep-dp-pp.
     """
-    m = catalog.model(model)
+    m, machines = catalog.model(model), catalog.where(cluster)
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
-    for name, choices, known in (("shardings", shardings, SHARDINGS), ("recomputes", recomputes, RECOMPUTES)):
+    shardings, recomputes = _several(sharding), _several(recompute)
+    for name, choices, known in (("sharding", shardings, SHARDINGS), ("recompute", recomputes, RECOMPUTES)):
         for choice in choices:
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
-    degrees = possible_degrees(m, cluster.devices, global_batch, seq, micro_batches, only, most)
-    parts = []
-    for sharding, recompute in product(shardings, recomputes):
-        rows = _with_groups(degrees, sharding, cluster.domain)
-        if not len(rows):
-            continue
-        degrees_of = {name: rows[name] for name in DEGREES}
-        chosen = Plan(**degrees_of, sharding=sharding, recompute=recompute, sequence_parallel=sequence_parallel)
+    degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
+    reached = efficiencies_of(machines.device, precision, efficiencies)
+    steps = _Steps(
+        m,
+        machines,
+        dict(degrees.data),
+        global_batch,
+        seq,
+        precision,
+        reached,
+        sequence_parallel,
+        price_per_device_second,
+    )
+    axes = {"sharding": list(shardings), "recompute": list(recomputes), "row": np.arange(len(degrees))}
+    found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
+    order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
+    rows = Columns({name: found[name] for name in order})
+    room = machines.device.usable_memory if capacity is None else capacity
+    return PlanSearch(m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, reached)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Steps and memory of the plans of some rows, as a sweep asks for them; a row that is no plan of its own has no group."""
+
+    model: Model
+    machines: Machines
+    degrees: Mapping[str, Any]
+    global_batch: int
+    seq: int
+    precision: str
+    efficiencies: Efficiencies
+    sequence_parallel: bool
+    price: float | None
+
+    def __call__(self, row: Any, sharding: str, recompute: str) -> dict[str, Any]:
+        every = {name: column[row] for name, column in self.degrees.items()}
+        every["hsdp_group"], useful = _groups(every, sharding, self.machines.domain)
+        found = every | {"useful": useful}
+        if not useful.any():
+            return found | dict.fromkeys(self._answers, np.nan)
+        whole = bool(useful.all())
+        degrees = every if whole else {name: column[useful] for name, column in every.items()}
+        chosen = Plan(**degrees, sharding=sharding, recompute=recompute, sequence_parallel=self.sequence_parallel)
         step = training.training_step(
-            m, chosen, cluster, global_batch=global_batch, seq=seq, precision=precision, efficiencies=efficiencies
+            self.model,
+            chosen,
+            self.machines,
+            global_batch=self.global_batch,
+            seq=self.seq,
+            precision=self.precision,
+            efficiencies=self.efficiencies,
         )
-        memory = training.training_memory(m, chosen, cluster.node.device, seq=seq, global_batch=global_batch)
-        columns = dict(rows.data) | dict.fromkeys(CHOICES)
-        columns |= {"sharding": np.full(len(rows), sharding), "recompute": np.full(len(rows), recompute)}
-        columns |= {"time": step.time, "mfu": step.mfu, "memory": memory.total}
-        columns |= {name: np.broadcast_to(getattr(step.terms, name), len(rows)) for name in TERMS}
-        if price_per_device_second is not None:
-            columns["cost"] = step.time * cluster.devices * price_per_device_second
-        parts.append(Columns(columns))
-    room = cluster.node.device.usable_memory if capacity is None else capacity
-    return PlanSearch(m, cluster, global_batch, seq, Columns.join(parts), room, sequence_parallel, efficiencies)
+        memory = training.training_memory(
+            self.model, chosen, self.machines.device, seq=self.seq, global_batch=self.global_batch
+        )
+        answers = {"time": step.time, "mfu": step.mfu, "memory": memory.total}
+        answers |= {name: getattr(step.terms, name) for name in TERMS}
+        if self.price is not None:
+            answers["cost"] = step.time * self.machines.devices * self.price
+        if whole:
+            return found | answers
+        for name in self._answers:
+            found[name] = np.full(len(row), np.nan)
+            found[name][useful] = answers[name]
+        return found
+
+    @property
+    def _answers(self) -> tuple[str, ...]:
+        return ("time", "mfu", "memory", *TERMS, *(("cost",) if self.price is not None else ()))
 
 
-def _with_groups(degrees: Columns, sharding: str, domain: int) -> Columns:
-    """The degrees with the group that hsdp shares weights in: the data-parallel ranks of one scale-up domain."""
+def _useful(columns: Columns) -> Columns:
+    """The rows that are plans, without what only numbered them."""
+    if "useful" not in columns.data:  # gone through here already
+        return columns
+    useful = columns["useful"]
+    kept = columns if useful.all() else columns.take(useful)
+    return Columns({name: column for name, column in kept.data.items() if name not in ("useful", "row")})
+
+
+def _groups(degrees: Mapping[str, Any], sharding: str, domain: int) -> tuple[Any, Any]:
+    """The group that hsdp shares weights in, the data-parallel ranks of one scale-up domain, and whether it is one."""
     ranks = degrees["dp"] * degrees["cp"]
-    group = np.ones_like(ranks)
-    if sharding == "hsdp":
-        group = np.gcd(ranks, np.maximum(1, domain // degrees["tp"]))
-        useful = (group > 1) & (group < ranks)  # one rank shares nothing, and all ranks are fsdp
-        degrees, group = degrees.take(useful), group[useful]
-    return Columns(dict(degrees.data) | {"hsdp_group": group})
+    if sharding != "hsdp":
+        return np.ones_like(ranks), np.full(len(ranks), True)
+    group = np.gcd(ranks, np.maximum(1, domain // degrees["tp"]))
+    return group, (group > 1) & (group < ranks)  # one rank shares nothing, and all ranks are fsdp

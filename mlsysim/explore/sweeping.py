@@ -1,5 +1,6 @@
 """One solver over every combination of some axes: array calls in chunks, here or on a Dask cluster, resumable."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from mlsysim.explore.columns import Columns, Keep
 from mlsysim.explore.grid import Grid, Stretch
 from mlsysim.explore.store import Store
 
+_ADDRESS = "'tcp://host:8786'"
+_MOST_WORKERS = 256  # processes of one machine
 CHUNK = 1 << 18  # combinations evaluated at a time: large enough for NumPy, small enough for the memory of any machine
 
 
@@ -99,8 +102,8 @@ def sweep(
         Folder where every finished chunk is written; a sweep that was interrupted goes on from there. It belongs to this
         function's code, these values and this version; a chunk that is damaged is computed again, and a warning says so.
     client : dask.distributed.Client or str, optional
-        Run the chunks on a Dask cluster instead of here: a client, or the address of a scheduler. With a store, workers write to it, so it must be one that all
-        of them see.
+        Run the chunks on a Dask cluster instead of here: a client, the address of a scheduler, or ``"local:4"`` for so many
+        processes of this machine. With a store, workers write to it, so it must be one that all of them see.
 
     Returns
     -------
@@ -149,25 +152,37 @@ def sweep(
 
 @contextmanager
 def _connected(client: Any) -> Iterator[Any]:
-    """The client, connected first when it is an address."""
+    """The client, connected first when it is an address, with processes of this machine when it is ``local:N``."""
     if not isinstance(client, str):
         if client is not None and not callable(getattr(client, "submit", None)):
             raise InputError(
                 f"sweep: client = {str(client)[:40]!r} is no Dask client; give a dask.distributed.Client, or the address of a "
-                "scheduler, as in 'tcp://host:8786'"
+                f"scheduler, as in {_ADDRESS}, or 'local:4'"
             )
         yield client
         return
+    local = re.fullmatch(r"local:(\d{1,4})", client)
+    if local is not None and not 1 <= int(local[1]) <= _MOST_WORKERS:
+        raise InputError(
+            f"sweep: {client!r} asks for {local[1]} processes; give from 1 to {_MOST_WORKERS}, as in 'local:4'"
+        )
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client, LocalCluster
     except ImportError as error:
         raise InputError("sweep: a Dask cluster needs dask; run: pip install 'mlsysim-book[scale]'") from error
+    if local is not None:
+        with (
+            LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None) as workers,
+            Client(workers) as connected,
+        ):
+            yield connected
+        return
     try:
         connected = Client(client, timeout="5s")
     except (OSError, ValueError) as error:
         raise InputError(
             f"sweep: no Dask scheduler answers at {client!r}; start one with 'dask scheduler' and give the address that it "
-            "prints, as in 'tcp://host:8786'"
+            f"prints, as in {_ADDRESS}, or take 'local:4', four processes of this machine"
         ) from error
     with connected:
         yield connected

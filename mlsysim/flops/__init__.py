@@ -46,3 +46,7 @@ __all__ = [
     "train_flops_per_token",
     "training_flops_per_token",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,19 +17,7 @@ from mlsysim.flops.work import matmul_flops_per_token
     "eq-megatron-flops",
     formula="12 * passes * batch * seq * layers * hidden**2 * flops_per_mac"
     " * (1 + seq / (6 * hidden) + vocab / (4 * passes * layers * hidden))",
-    units={
-        "batch": "1",
-        "seq": "1",
-        "layers": "1",
-        "hidden": "1",
-        "vocab": "1",
-        "passes": "1",
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
     domain={"hidden": POSITIVE, "layers": POSITIVE, "passes": POSITIVE},
-    source="narayanan2021megatron",
-    where="eq. 3",
 )
 def megatron_flops(
     batch: Num, seq: Num, layers: Num, hidden: Num, vocab: Num, passes: Num = 4.0, flops_per_mac: Num = 2.0
@@ -59,11 +47,6 @@ def megatron_flops(
     Returns
     -------
     float or array, FLOP
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the GPT shape (multi-head attention, heads x head size = h, plain MLP of width 4 h); every key counts,
     masked or not; the LM head has 3 passes.

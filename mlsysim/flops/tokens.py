@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog
 from mlsysim._numeric import Num, minimum
 from mlsysim.catalog.shapes import Model
+from mlsysim.equations import remembered
 from mlsysim.errors import InputError
 from mlsysim.flops.work import (
     attention_context,
@@ -58,7 +59,11 @@ def matmul_parameters(model: Model | str) -> int:
 
 def layer_matmul_parameters(model: Model | str) -> int:
     """:func:`matmul_parameters` without the LM head: what full recomputation does again."""
-    m = catalog.model(model)
+    return _layer_matrices(catalog.model(model))
+
+
+@remembered
+def _layer_matrices(m: Model) -> int:
     bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
     count = parameter_count(bare)
     always = count.attention + count.dense_mlp + count.shared_experts + count.router

@@ -1,18 +1,10 @@
 """Work of one token: weight matrices, attention core, what is done twice, and a whole run."""
 
 from mlsysim._numeric import Num, minimum
-from mlsysim.equations import equation
-
-_AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, equation
 
 
-@equation(
-    "eq-forward-flops",
-    formula="parameters * flops_per_mac",
-    units={"parameters": "1", "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="kaplan2020scaling",
-    where="sec. 2.1",
-)
+@equation("eq-forward-flops", formula="parameters * flops_per_mac")
 def forward_matmul_flops(parameters: Num, flops_per_mac: Num = 2.0) -> Num:
     """Work of one token in the weight matrices, forward.
 
@@ -29,11 +21,6 @@ def forward_matmul_flops(parameters: Num, flops_per_mac: Num = 2.0) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: each weight meets each token once; biases, norms and activations are not counted; no attention core.
 
     >>> forward_matmul_flops(7.5e9)
@@ -44,13 +31,7 @@ def forward_matmul_flops(parameters: Num, flops_per_mac: Num = 2.0) -> Num:
     return parameters * flops_per_mac
 
 
-@equation(
-    "eq-flops-per-token",
-    formula="parameters * flops_per_mac * (1 + gradients)",
-    units={"parameters": "1", "flops_per_mac": "FLOP", "gradients": "1", "return": "FLOP"},
-    source="brown2020gpt3",
-    where="app. D",
-)
+@equation("eq-flops-per-token", formula="parameters * flops_per_mac * (1 + gradients)")
 def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients: Num = 2.0) -> Num:
     """Work of one token in the weight matrices, forward and backward: the famous 6 N.
 
@@ -69,11 +50,6 @@ def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: those of the forward pass; nothing is recomputed; the optimiser's own work is not counted.
 
     >>> matmul_flops_per_token(175e9)
@@ -87,10 +63,7 @@ def matmul_flops_per_token(parameters: Num, flops_per_mac: Num = 2.0, gradients:
 @equation(
     "eq-attention-context",
     formula="min(window, seq) - min(window, seq) * (min(window, seq) - 1) / (2 * seq)",
-    units={"seq": "1", "window": "1", "return": "1"},
-    domain={"seq": _AT_LEAST_ONE, "window": _AT_LEAST_ONE},
-    source="dao2023flashattention2",
-    where="sec. 4.1",
+    domain={"seq": AT_LEAST_ONE, "window": AT_LEAST_ONE},
 )
 def attention_context(seq: Num, window: Num) -> Num:
     """Keys that a query sees under a causal mask, on average over the sequence.
@@ -108,37 +81,18 @@ def attention_context(seq: Num, window: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or below 1.
-
     Assumptions: position i sees min(i, w) keys; kernels do no work on masked blocks. Full attention has c = s.
 
     >>> attention_context(seq=8192, window=8192)
     4096.5
 
-    Source: dao2023flashattention2, sec. 4.1, which halves for a causal mask; the window is jiang2023mistral, sec. 2.
+    Source: dao2023flashattention2, sec. 4.1; it halves for a causal mask; the window is jiang2023mistral, sec. 2.
     """
     width = minimum(window, seq)
     return width - width * (width - 1) / (2 * seq)
 
 
-@equation(
-    "eq-attention-flops",
-    formula="layers * context * heads * (qk_dim + v_dim) * flops_per_mac",
-    units={
-        "layers": "1",
-        "context": "1",
-        "heads": "1",
-        "qk_dim": "1",
-        "v_dim": "1",
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
-    source="chowdhery2022palm",
-    where="app. B",
-)
+@equation("eq-attention-flops", formula="layers * context * heads * (qk_dim + v_dim) * flops_per_mac")
 def attention_core_flops(
     layers: Num, context: Num, heads: Num, qk_dim: Num, v_dim: Num, flops_per_mac: Num = 2.0
 ) -> Num:
@@ -163,11 +117,6 @@ def attention_core_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: matrix products only (the softmax is not counted); the backward pass costs twice as much.
 
     >>> attention_core_flops(layers=32, context=4096.5, heads=32, qk_dim=128, v_dim=128)
@@ -178,13 +127,7 @@ def attention_core_flops(
     return layers * context * heads * (qk_dim + v_dim) * flops_per_mac
 
 
-@equation(
-    "eq-recompute-flops",
-    formula="layer_share * layers_forward + core_share * core_forward",
-    units={"layers_forward": "FLOP", "core_forward": "FLOP", "layer_share": "1", "core_share": "1", "return": "FLOP"},
-    source="korthikanti2022recompute",
-    where="app. A",
-)
+@equation("eq-recompute-flops", formula="layer_share * layers_forward + core_share * core_forward")
 def recompute_flops(layers_forward: Num, core_forward: Num, layer_share: Num, core_share: Num) -> Num:
     """Work of one token that is done a second time because its activations were not kept.
 
@@ -205,11 +148,6 @@ def recompute_flops(layers_forward: Num, core_forward: Num, layer_share: Num, co
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the LM head is never recomputed; a fused attention kernel recomputes its scores whatever one asks for
     (not counted here, as in every published convention).
 
@@ -221,13 +159,7 @@ def recompute_flops(layers_forward: Num, core_forward: Num, layer_share: Num, co
     return layer_share * layers_forward + core_share * core_forward
 
 
-@equation(
-    "eq-train-flops-per-token",
-    formula="matmul + core_forward * (1 + gradients) + recomputed",
-    units={"matmul": "FLOP", "core_forward": "FLOP", "recomputed": "FLOP", "gradients": "1", "return": "FLOP"},
-    source="chowdhery2022palm",
-    where="app. B",
-)
+@equation("eq-train-flops-per-token", formula="matmul + core_forward * (1 + gradients) + recomputed")
 def train_flops_per_token(matmul: Num, core_forward: Num, recomputed: Num = 0.0, gradients: Num = 2.0) -> Num:
     """Work of one token in a training step, exactly: 6 N + 12 L s H d, and whatever is done twice.
 
@@ -248,11 +180,6 @@ def train_flops_per_token(matmul: Num, core_forward: Num, recomputed: Num = 0.0,
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: matrix products only; the optimiser's own work is not counted.
 
     >>> train_flops_per_token(matmul=6e9, core_forward=1e9)
@@ -263,13 +190,7 @@ def train_flops_per_token(matmul: Num, core_forward: Num, recomputed: Num = 0.0,
     return matmul + core_forward * (1 + gradients) + recomputed
 
 
-@equation(
-    "eq-lora-flops",
-    formula="(2 * frozen + 3 * adapters) * flops_per_mac",
-    units={"frozen": "1", "adapters": "1", "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="hu2021lora",
-    where="sec. 4.2",
-)
+@equation("eq-lora-flops", formula="(2 * frozen + 3 * adapters) * flops_per_mac")
 def lora_flops(frozen: Num, adapters: Num, flops_per_mac: Num = 2.0) -> Num:
     """Work of one token in the weight matrices when most of them are frozen.
 
@@ -288,11 +209,6 @@ def lora_flops(frozen: Num, adapters: Num, flops_per_mac: Num = 2.0) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a frozen weight needs no gradient of its own, but passes the gradient of its input on; adapters are
     present down to the first layer, so the backward pass goes all the way.
 
@@ -304,13 +220,7 @@ def lora_flops(frozen: Num, adapters: Num, flops_per_mac: Num = 2.0) -> Num:
     return (2 * frozen + 3 * adapters) * flops_per_mac
 
 
-@equation(
-    "eq-total-flops",
-    formula="flops_per_token * tokens",
-    units={"flops_per_token": "FLOP", "tokens": "1", "return": "FLOP"},
-    source="brown2020gpt3",
-    where="app. D",
-)
+@equation("eq-total-flops", formula="flops_per_token * tokens")
 def total_flops(flops_per_token: Num, tokens: Num) -> Num:
     """Work of a whole training run: 6 N D when a token costs 6 N.
 
@@ -326,11 +236,6 @@ def total_flops(flops_per_token: Num, tokens: Num) -> Num:
     Returns
     -------
     float or array, FLOP
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: the sequence length does not change during the run; restarts and evaluation are not counted.
 

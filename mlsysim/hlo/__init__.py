@@ -30,3 +30,7 @@ __all__ = [
     "samples",
     "to_json",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

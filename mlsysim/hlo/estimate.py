@@ -7,30 +7,33 @@ from hashlib import sha256
 from itertools import chain
 from math import fsum, inf, isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, collectives, communication, units
+from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
-from mlsysim.errors import InputError
+from mlsysim.equations import remembered
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.bound import bound
 from mlsysim.hlo.estimators.base import Estimator
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
 from mlsysim.hlo.estimators.pricing import Prices, Pricing
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
+from mlsysim.hlo.fabric import on_device
 from mlsysim.hlo.fusing import slicing
-from mlsysim.hlo.fusing.fusion import kernels
+from mlsysim.hlo.fusing.fusion import Piece, kernels
 from mlsysim.hlo.fusing.graph import build
-from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.items import Collective, Graph
 from mlsysim.hlo.fusing.joining import Machine, copy_kept
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.calls import CallPrice
 from mlsysim.hlo.reader.form import read_bounded
 from mlsysim.hlo.reader.limits import no_collection
-from mlsysim.hlo.reader.program import Program
+from mlsysim.hlo.reader.program import Block, Program
 from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Timeline, schedule
-from mlsysim.network import exposed_communication
+from mlsysim.network import Topology, exposed_communication
 from mlsysim.results import Report, Result, labelled, plain, share
 from mlsysim.results import shown as _shown
 from mlsysim.tables import table
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 Network = Callable[[Collective], float]  # the time of one collective in s
+FUSIONS = ("auto", "on", "off")
 _ALGORITHM = {"all_to_all": "pairwise"}
 
 
@@ -321,11 +325,12 @@ def _product(axes: Sequence[tuple[str, int]]) -> int:
     return total
 
 
+@renamed(fuse="fusion")
 def estimate(
     program: Program | str | Path,
     device: Device | str,
     split: str = "dependency",
-    fuse: bool | None = None,
+    fusion: str = "auto",
     network: Network | None = None,
     efficiency: float = 1.0,
     memory_efficiency: float = 1.0,
@@ -334,6 +339,7 @@ def estimate(
     cache: Cache | str | Path | None = None,
     join: bool = False,
     custom_calls: Mapping[str, CallPrice] | None = None,
+    topology: str | Topology | None = None,
 ) -> Estimate:
     """Work and time of a program on one device, by the roofline of its kernels or by another estimator.
 
@@ -347,10 +353,13 @@ def estimate(
     device : Device or str
     split : str
         ``linear`` or ``dependency``. With the first nothing overlaps.
-    fuse : bool, optional
-        Whether to fuse operations; by default only where no compiler has.
+    fusion : str
+        Whether to fuse operations: ``auto``, where no compiler has, ``on`` or ``off``.
     network : callable, optional
-        Time of a collective; by default rings at the device's scale-up bandwidth, without latency.
+        Time of a collective, as a :class:`Fabric` or :class:`Links` gives it; by default rings at the device's scale-up bandwidth,
+        without latency.
+    topology : str, optional
+        As in ``"ring:8"``, instead of a network: a rank's links share the device's scale-up bandwidth and have no latency.
     efficiency, memory_efficiency : float
         Fractions of the peaks of matrix units and memory. At 1 each kernel takes the least time that its roofs allow.
     run_as : mapping, optional
@@ -381,13 +390,18 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
+    fusion = _fusion(fusion)
+    if topology is not None:
+        if network is not None:
+            raise InputError("topology and network both price collectives; give one of them")
+        network = on_device(topology, device)
     if join and _runs_operations(estimator):
         raise InputError(f"join: the estimator {estimator.name} runs the program's operations as they are written")
     if cache is None:
         with no_collection():
-            return _estimate(_loaded(program), device, split, fuse, network, estimator, join, custom_calls)
+            return _estimate(_loaded(program), device, split, fusion, network, estimator, join, custom_calls)
     cache = cache if isinstance(cache, Cache) else Cache(cache)
-    key = _key(program, device, [split, fuse, join], network, estimator, custom_calls)
+    key = _key(program, device, [split, fusion, join], network, estimator, custom_calls)
     held = cache.get(key) if key else None
     if held is not None:
         try:
@@ -396,10 +410,18 @@ def estimate(
             cache.reject(key, "is no estimate")
     with no_collection():
         cached = CachedEstimator(estimator, cache, device.name)
-        result = _estimate(_loaded(program), device, split, fuse, network, cached, join, custom_calls)
+        result = _estimate(_loaded(program), device, split, fusion, network, cached, join, custom_calls)
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))
+
+
+def _fusion(given: str | bool | None) -> str:
+    """The word; what ``fuse`` took before is taken for a version as well."""
+    word = "auto" if given is None else ("off", "on")[given] if isinstance(given, bool) else given
+    if word not in FUSIONS:
+        raise unknown_name("fusion", word, FUSIONS)
+    return word
 
 
 def _loaded(program: Program | str | Path) -> Program:
@@ -445,36 +467,63 @@ def _runs_operations(estimator: object) -> bool:
     return getattr(estimator, "runs_operations", False) or any(_runs_operations(e) for e in inner if e is not None)
 
 
+class _Made(NamedTuple):
+    """What is made of a program before anything is priced."""
+
+    graph: Graph
+    fused: bool
+    pieces: list[Piece]
+    regions: tuple[Region, ...]
+
+
+_SMALL = 20_000  # operations of a program of which that is kept; more take more memory than it is worth
+
+
+@remembered
+def _known(program: Program) -> dict[tuple[str, str, bool], _Made]:
+    """What was made of a program, by split and fusion: a slider asks of the same one again and again."""
+    return {}
+
+
 def _estimate(
     program: Program,
     device: Device,
     split: str,
-    fuse: bool | None,
+    fusion: str,
     network: Network | None,
     estimator: Estimator,
     join: bool,
     custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
-    graph = build(program, custom_calls)
-    fused = (not graph.optimised) if fuse is None else fuse
-    if fused and not join and not _runs_operations(estimator):
-        graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
-    pieces = kernels(graph, fused, _machine(device) if join else None)
-    regions = slicing.slices(pieces, split)
+    rewritten = not join and not _runs_operations(estimator)
+    known = {} if join or custom_calls else _known(program)
+    made = known.get((split, fusion, rewritten))
+    if made is None:
+        graph = build(program, custom_calls)
+        # The graph has all that costs; what was read from a file goes before kernels are made of it.
+        program = replace(program, values=(), functions={program.main: Block((), (), ())})
+        fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
+        if fused and rewritten:
+            graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
+        pieces = kernels(graph, fused, _machine(device) if join else None)
+        made = _Made(graph, fused, pieces, slicing.slices(pieces, split))
+        if graph.ops <= _SMALL:
+            known[split, fusion, rewritten] = made
+    graph, fused, pieces, regions = made
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
     wire: Network = network or Links(1.0)
-    known: dict[object, float] = {}
+    timed: dict[object, float] = {}
 
     def message_time(c: Collective) -> float:
         if c.parts:
             return fsum(message_time(part) for part in c.parts)
         key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
-        if key not in known:
-            known[key] = wire(c)
-        return known[key]
+        if key not in timed:
+            timed[key] = wire(c)
+        return timed[key]
 
     work = list(weighted(pieces))
     prices = Prices(estimator, regions)

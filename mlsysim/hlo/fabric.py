@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import fsum, prod
+from typing import Any
 
+from mlsysim import units
+from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.hlo.reader.groups import Groups
 from mlsysim.network import (
     ALGORITHMS,
-    CONGESTION,
     OPS,
-    OPTIMIZATIONS,
     Dimension,
     Topology,
     astrasim,
@@ -29,7 +30,7 @@ from mlsysim.network import (
     parse,
 )
 from mlsysim.network.schedules import algorithm_name
-from mlsysim.network.timing import MAX_SPLITS, check_numbers, checked_choice, checked_count, per_dimension
+from mlsysim.network.timing import check_asked, check_numbers, per_dimension
 
 NATURAL: Mapping[str, str] = {"fullyconnected": "direct", "dragonfly": "direct"}  # a ring elsewhere
 _Link = tuple[int, tuple[int, ...], int, int]  # dimension, address in the others, from, to
@@ -107,10 +108,7 @@ class Fabric:
             object.__setattr__(self, name, value)
         rates, waits = self._values("bandwidth"), self._values("latency")
         check_numbers(rates, waits, self.endpoint_delay, self.memory_bandwidth)
-        checked_choice("congestion", self.congestion, CONGESTION)
-        checked_choice("optimization", self.optimization, OPTIMIZATIONS)
-        checked_count("splits", self.splits, MAX_SPLITS)
-        checked_count("active_chunks", self.active_chunks, MAX_SPLITS)
+        check_asked("all_reduce", self.congestion, self.optimization, self.splits, self.active_chunks)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -331,3 +329,35 @@ def _dragonfly_part(d: Dimension, taken: Sequence[int], index: int) -> Part | No
     if len(taken) == len(routers) * d.hosts:
         return Part(dragonfly(1, len(routers), d.hosts), 1, 1, index)
     return None
+
+
+def on_device(topology: str | Topology, device: Device, **options: Any) -> Fabric:
+    """A topology of one dimension whose links have the device's scale-up bandwidth, which the links of a rank share.
+
+    Raises
+    ------
+    InputError
+        Several dimensions, of which only one can be the device's own links; a device without such links.
+
+    >>> from mlsysim import catalog
+    >>> on_device("ring:8", catalog.device("A100")).notes
+    ('ring:8: links of 150 GB/s and one way: 300 GB/s of scale-up bandwidth of A100-SXM4-80GB over 2 of a rank',)
+    """
+    wired = parse(topology)
+    if len(wired.dimensions) != 1:
+        raise InputError(
+            f"topology {wired} has {len(wired.dimensions)} dimensions: give the bandwidth of a link of each, with --bandwidth or to "
+            "hlo.Fabric; only one dimension can take the device's own"
+        )
+    if not device.has("scale_up_bandwidth"):
+        raise InputError(
+            f"topology: {device.name} lists no scale-up bandwidth; give one, with --bandwidth or to hlo.Fabric"
+        )
+    ports = max(1, wired.dimensions[0].ports)
+    fabric = Fabric(wired, device.scale_up_bandwidth / ports, **options)
+    whole = units.format(device.scale_up_bandwidth, "byte/s")
+    each = units.format(device.scale_up_bandwidth / ports, "byte/s")
+    fabric._notes[
+        f"{wired}: links of {each} and one way: {whole} of scale-up bandwidth of {device.name} over {ports} of a rank"
+    ] = None
+    return fabric

@@ -1,19 +1,15 @@
 """What is lost between a program, its traces and its simulators, in formulas: rounding, sizes, loops, hours, and brackets."""
 
 from mlsysim._numeric import Num
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_COUNT = "[1, inf)"
 _ANY = "(-inf, inf)"
 
 
 @equation(
     "eq-rounding-bound",
     formula="regions * resolution / 2",
-    units={"regions": "1", "resolution": "s", "return": "s"},
-    domain={"regions": _COUNT, "resolution": POSITIVE},
-    source="jcgm2008gum",
-    where="sec. F.2.2.1",
+    domain={"regions": AT_LEAST_ONE, "resolution": POSITIVE},
 )
 def rounding_bound(regions: Num, resolution: Num) -> Num:
     """The most by which a sum of times changes when each is rounded to the nearest step of a resolution.
@@ -31,17 +27,12 @@ def rounding_bound(regions: Num, resolution: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: times follow one another, so that their sum is what counts.
 
     >>> rounding_bound(51, 1e-6)
     2.55e-05
 
-    Source: jcgm2008gum, sec. F.2.2.1: a value lies anywhere within half a step of what is displayed.
+    Source: jcgm2008gum, sec. F.2.2.1; a value lies anywhere within half a step of what is displayed.
     """
     return regions * resolution / 2
 
@@ -49,10 +40,7 @@ def rounding_bound(regions: Num, resolution: Num) -> Num:
 @equation(
     "eq-rounding-spread",
     formula="resolution * (regions / 12) ** 0.5",
-    units={"regions": "1", "resolution": "s", "return": "s"},
-    domain={"regions": _COUNT, "resolution": POSITIVE},
-    source="jcgm2008gum",
-    where="sec. F.2.2.1",
+    domain={"regions": AT_LEAST_ONE, "resolution": POSITIVE},
 )
 def rounding_spread(regions: Num, resolution: Num) -> Num:
     """The standard deviation of the error of a sum whose terms were rounded.
@@ -70,28 +58,17 @@ def rounding_spread(regions: Num, resolution: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every time is many steps long, and where in a step it ends has nothing to do with the other times.
 
     >>> round(rounding_spread(48, 1e-6) * 1e6, 9)
     2.0
 
-    Source: jcgm2008gum, sec. F.2.2.1: one rounding has the variance u^2 / 12; variances of independent terms add up.
+    Source: jcgm2008gum, sec. F.2.2.1; one rounding has the variance u^2 / 12; variances of independent terms add up.
     """
     return resolution * (regions / 12) ** 0.5
 
 
-@equation(
-    "eq-unrolled-nodes",
-    formula="outside + turns * body",
-    units={"outside": "1", "turns": "1", "body": "1", "return": "1"},
-    source="mlcommons2026chakra",
-    where="schema of a node (commit 21585d8)",
-)
+@equation("eq-unrolled-nodes", formula="outside + turns * body")
 def unrolled_nodes(outside: Num, turns: Num, body: Num) -> Num:
     """Nodes of a trace of a program with a loop that communicates.
 
@@ -110,17 +87,13 @@ def unrolled_nodes(outside: Num, turns: Num, body: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a trace is a graph without cycles, so every turn is written out. A loop that does not communicate stays one region.
 
     >>> unrolled_nodes(27, 7, 76)
     559
 
-    Source: mlcommons2026chakra, schema of a node (commit 21585d8): a node names those before it, and has no count of turns.
+    Source: mlcommons2026chakra, schema of a node (commit 21585d8); a node names those before it, and has no count of
+    turns.
     """
     return outside + turns * body
 
@@ -128,10 +101,7 @@ def unrolled_nodes(outside: Num, turns: Num, body: Num) -> Num:
 @equation(
     "eq-wrong-size",
     formula="(latency + factor * transfer) / (latency + transfer)",
-    units={"latency": "s", "transfer": "s", "factor": "1", "return": "1"},
     domain={"transfer": POSITIVE, "factor": POSITIVE},
-    source="hockney1994communication",
-    where="start-up time and asymptotic rate",
 )
 def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
     """By what a message's time is wrong when its size is.
@@ -151,11 +121,6 @@ def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: time is a constant and a share that grows with the size.
 
     >>> wrong_size_factor(10e-6, 30e-6, 8)
@@ -169,10 +134,7 @@ def wrong_size_factor(latency: Num, transfer: Num, factor: Num) -> Num:
 @equation(
     "eq-campaign-least",
     formula="kernels * median_time / 2",
-    units={"kernels": "1", "median_time": "s", "return": "s"},
-    domain={"kernels": _COUNT},
-    source="hespas2026",
-    where="sec. VI-A",
+    domain={"kernels": AT_LEAST_ONE},
 )
 def campaign_least(kernels: Num, median_time: Num) -> Num:
     """The least that a campaign of simulations takes, given the median of their times.
@@ -190,29 +152,17 @@ def campaign_least(kernels: Num, median_time: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: no time is negative, and nothing more is known of the slower half than that it is slower.
 
     >>> campaign_least(20, 7560.0) / 3600
     21.0
 
-    Source: hespas2026, sec. VI-A, gives number and median; the bound is what a median is.
+    Source: hespas2026, sec. VI-A; it gives number and median; the bound is what a median is.
     """
     return kernels * median_time / 2
 
 
-@equation(
-    "eq-bracket-position",
-    formula="(measured - low) / (high - low)",
-    units={"measured": "s", "low": "s", "high": "s", "return": "1"},
-    relations=("low != high",),
-    source="hespas2026",
-    where="sec. V-B",
-)
+@equation("eq-bracket-position", formula="(measured - low) / (high - low)", relations=("low != high",))
 def bracket_position(measured: Num, low: Num, high: Num) -> Num:
     """Where a measurement stands between two predictions: 0 at the first, 1 at the second.
 
@@ -229,16 +179,11 @@ def bracket_position(measured: Num, low: Num, high: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; two predictions that are equal.
-
     Assumptions: none; a position outside of [0, 1] says that the two do not hold the measurement between them.
 
     >>> bracket_position(0.75, 0.5, 1.0)
     0.5
 
-    Source: hespas2026, sec. V-B: measurements fall between the two predictions.
+    Source: hespas2026, sec. V-B; measurements fall between the two predictions.
     """
     return (measured - low) / (high - low)

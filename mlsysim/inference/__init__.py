@@ -15,6 +15,7 @@ from mlsysim.inference.equations import (
     request_latency,
     time_to_first_token,
 )
+from mlsysim.inference.shares import efficiencies_of
 from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
 from mlsysim.inference.techniques import (
     chunked_prefill_bytes,
@@ -23,10 +24,10 @@ from mlsysim.inference.techniques import (
     speculative_speedup,
     speculative_tokens,
 )
-from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Terms, Work, pass_cost, work_of
+from mlsysim.inference.work import BOUND, Efficiencies, Machine, Split, Terms, Work, pass_cost, work_of
 
 __all__ = [
-    "DATASHEET",
+    "BOUND",
     "FORMATS",
     "Deployment",
     "Efficiencies",
@@ -41,6 +42,7 @@ __all__ = [
     "decode_bytes",
     "decode_step",
     "deploy",
+    "efficiencies_of",
     "experts_hit",
     "format_bytes",
     "generate",
@@ -58,3 +60,16 @@ __all__ = [
     "time_to_first_token",
     "work_of",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> object:
+    if name == "DATASHEET":
+        from mlsysim._renamed import warn
+
+        warn("inference.DATASHEET", 'inference.BOUND, as efficiencies="bound"')
+        return BOUND
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

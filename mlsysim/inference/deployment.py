@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
-from mlsysim.catalog import Device, Model
+from mlsysim.catalog import Cluster, Device, Machines, Model
+from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
-from mlsysim.inference.work import DATASHEET, Efficiencies, Machine, Split, Work, work_of
+from mlsysim.inference.shares import efficiencies_of, half_peak
+from mlsysim.inference.work import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
 from mlsysim.transformer import parameter_count
@@ -165,13 +167,8 @@ class Deployment(Result):
 
     @property
     def rates(self) -> str:
-        """Which rates the times rest on, in a sentence."""
-        if self.efficiencies == DATASHEET:
-            return (
-                "Rates: the datasheet's, and no overhead: a bound that no measurement beats. 'serve --calibrated' and "
-                "'simulate' take what real kernels and servers reach, so their times are longer."
-            )
-        return f"Rates: {self.efficiencies.name} ({self.efficiencies.source}). Those of the datasheet would give the bound."
+        """Which efficiencies the times rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
 
     def kv_memory(self, batch: Num, tokens: Num) -> Num:
         """Cache on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
@@ -214,7 +211,7 @@ def _whole(name: str, value: Any) -> None:
 
 def deploy(
     model: Model | str,
-    device: Device | str,
+    device: Device | Cluster | Machines | str,
     *,
     tp: int = 1,
     pp: int = 1,
@@ -224,7 +221,7 @@ def deploy(
     weights: str | None = None,
     experts: str | None = None,
     kv: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
+    efficiencies: Efficiencies | str = DEFAULT,
     intra_bandwidth: float | None = None,
     inter_bandwidth: float | None = None,
     domain: int | None = None,
@@ -235,7 +232,9 @@ def deploy(
 
     Parameters
     ----------
-    model, device : Model or Device, or names of the catalogue
+    model : Model or str
+    device : Device, Cluster, Machines or str
+        What ``catalog.where`` reads: ``"H100"``; ``"DGX-H100"`` or ``"2 x DGX-H100"``, whose network joins the domains.
     tp, pp, dp : int
         Tensor-, pipeline- and data-parallel degree of one replica; dp splits the batch (and shares the experts).
     ep : int
@@ -245,11 +244,12 @@ def deploy(
     weights, experts, kv : str
         Number formats as stored, from ``FORMATS``. Weights are in ``precision`` unless given; weight-only
         quantisation has for example ``precision="bf16", weights="int4-g128"``. Experts are as the other weights.
-    efficiencies : Efficiencies
-        A preset or your own; the default is the datasheet.
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
         Link inside a scale-up domain, link between domains (per device, one way, byte/s), devices of a domain. From
-        the catalogue unless given; the second is needed as soon as the replica leaves one domain.
+        the catalogue unless given; the second is needed as soon as the replica leaves one domain. Cards without a
+        scale-up link have their link to the host, where the catalogue knows it.
     interleaved : int
         2 when the server runs two micro-batches so that the messages of one hide behind the products of the other.
     block_tokens : int
@@ -263,7 +263,8 @@ def deploy(
     >>> deploy("Llama-3.1-70B", "H100", tp=8).devices
     8
     """
-    m, d = catalog.model(model), catalog.device(device)
+    m, machines = catalog.model(model), catalog.where(device)
+    d, nodes = machines.device, machines.cluster
     for name, value in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep)):
         _whole(name, value)
     _whole("interleaved", interleaved)
@@ -276,16 +277,26 @@ def deploy(
     weights = precision if weights is None else weights
     experts = weights if experts is None else experts
     replica = tp * pp * dp
-    size = domain if domain is not None else (d.scale_up_domain if d.has("scale_up_domain") else 1)
+    if machines.count is not None and replica > machines.count:
+        raise InputError(
+            f"deploy: tp x pp x dp = {replica} devices, and {machines} have {machines.count}; take fewer, or more of them"
+        )
+    size = domain
+    if size is None:
+        size = nodes.domain if nodes is not None else d.scale_up_domain if d.has("scale_up_domain") else 1
     for name, given in (("intra_bandwidth", intra_bandwidth), ("inter_bandwidth", inter_bandwidth)):
         if given is not None:
             check_argument("deploy", name, given, "byte/s", _BANDWIDTH)
-    if replica > size and inter_bandwidth is None:
-        raise InputError(
-            f"deploy: inter_bandwidth is missing, and {replica} devices do not fit a domain of {size}; give the "
-            "bandwidth of the network per device, one way, in byte/s"
-        )
     origins = {"inter_bandwidth": "given by the caller"}
+    if replica > size and inter_bandwidth is None:
+        if nodes is not None:
+            inter_bandwidth = nodes.node.scale_out_bandwidth
+            origins["inter_bandwidth"] = f"{nodes.node.nics} x {nodes.node.scale_out.name} of {nodes.node.name}"
+        elif size == 1 and d.has("host_bandwidth"):
+            inter_bandwidth = d.host_bandwidth
+            origins["inter_bandwidth"] = f"the link to the host: {d.origin('host_bandwidth')}"
+        else:
+            raise InputError(catalog.no_link("deploy", d, f"{replica} devices", size))
     intra = intra_bandwidth
     if intra is None and replica > 1 and size > 1:
         intra = d.scale_up_bandwidth
@@ -313,7 +324,7 @@ def deploy(
         ),
         machine=Machine(
             peak_flops=d.peak_flops[precision],
-            half_peak_flops=d.peak_flops["bf16"] if d.has("peak_flops.bf16") else d.peak_flops[precision],
+            half_peak_flops=half_peak(d, precision),
             memory_bandwidth=d.memory_bandwidth,
             intra_bandwidth=intra or unused,
             inter_bandwidth=inter or unused,
@@ -321,7 +332,7 @@ def deploy(
             ep_inside=float(min(ep, ep_room)),
             pp_bandwidth=(inter if lies.leaves["pp"] else intra) or unused,
         ),
-        efficiencies=efficiencies,
+        efficiencies=efficiencies_of(d, precision, efficiencies),
         precision=precision,
         weights=weights,
         experts=experts,

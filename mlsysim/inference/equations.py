@@ -3,28 +3,14 @@
 import math
 
 from mlsysim._numeric import Num, maximum, where
-from mlsysim.equations import POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
     "eq-prefill-flops",
     formula="flops_per_mac * batch * (layer_parameters * (input_len - cached_len) + head_parameters "
     "+ attention_width * (input_len - cached_len) * (input_len + cached_len + 1) / 2)",
-    units={
-        "batch": "1",
-        "input_len": "1",
-        "layer_parameters": "1",
-        "head_parameters": "1",
-        "attention_width": "1",
-        "cached_len": "1",
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
     relations=("cached_len <= input_len",),
-    source="pope2023inference",
-    where="inference cost tradeoffs",
 )
 def prefill_flops(
     batch: Num,
@@ -58,17 +44,12 @@ def prefill_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative; more tokens cached than the prompt has.
-
     Assumptions: full causal attention in every layer; a query sees itself and all that precede it.
 
     >>> prefill_flops(1, 2048, 7.0e9, 0.5e9, 32 * 32 * 256) / 1e12  # attention is 3.7 % of it
     29.773048498688
 
-    Source: pope2023inference, inference cost tradeoffs (2 N per token); the causal core is eq-attention-flops.
+    Source: pope2023inference, inference cost tradeoffs; 2 N per token; the causal core is eq-attention-flops.
     """
     new = input_len - cached_len
     pairs = new * (input_len + cached_len + 1) / 2
@@ -78,17 +59,7 @@ def prefill_flops(
 @equation(
     "eq-ttft",
     formula="flops / (devices * peak_flops * efficiency) + overhead",
-    units={
-        "flops": "FLOP",
-        "peak_flops": "FLOP/s",
-        "devices": "1",
-        "efficiency": "1",
-        "overhead": "s",
-        "return": "s",
-    },
     domain={"peak_flops": POSITIVE, "devices": AT_LEAST_ONE, "efficiency": "(0, 1]"},
-    source="reddi2026mathpage",
-    where="sec. 3.1",
 )
 def time_to_first_token(
     flops: Num, peak_flops: Num, devices: Num = 1.0, efficiency: Num = 1.0, overhead: Num = 0.0
@@ -114,11 +85,6 @@ def time_to_first_token(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the pass is compute-bound and nothing waits in a queue.
 
     >>> time_to_first_token(100e12, 1000e12, efficiency=0.5)
@@ -132,11 +98,8 @@ def time_to_first_token(
 @equation(
     "eq-experts-hit",
     formula="experts * (1 - (1 - top_k / experts) ** tokens)",
-    units={"experts": "1", "top_k": "1", "tokens": "1", "return": "1"},
     domain={"experts": AT_LEAST_ONE},
     relations=("top_k <= experts",),
-    source="jiang2024mixtral",
-    where="sec. 2.1",
 )
 def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     """Expected number of different experts that a batch of tokens meets in one layer.
@@ -156,30 +119,19 @@ def experts_hit(experts: Num, top_k: Num, tokens: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative, experts below 1, or more experts per token than there are.
-
     Assumptions: every token picks k different experts, each set equally likely, independently of other tokens. Real
     routing is uneven and hits fewer.
 
     >>> experts_hit(8, 2, 1), experts_hit(8, 2, 2)
     (2.0, 3.5)
 
-    Source: jiang2024mixtral, sec. 2.1, for the routing; the expectation is derived in the chapter.
+    Source: jiang2024mixtral, sec. 2.1; for the routing; the expectation is derived in the chapter.
     """
     missed = (1 - top_k / experts) ** tokens
     return experts * (1 - missed)
 
 
-@equation(
-    "eq-decode-bytes",
-    formula="weight_bytes + batch * context * token_bytes",
-    units={"weight_bytes": "byte", "batch": "1", "context": "1", "token_bytes": "byte", "return": "byte"},
-    source="pope2023inference",
-    where="inference cost tradeoffs",
-)
+@equation("eq-decode-bytes", formula="weight_bytes + batch * context * token_bytes")
 def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) -> Num:
     """What one decode step reads: the weights once, and the cache of every sequence.
 
@@ -200,11 +152,6 @@ def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) 
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: weights are read once for the whole batch; activations stay on the chip.
 
     >>> decode_bytes(16e9, batch=8, context=1000, token_bytes=131072) / 1e9
@@ -218,18 +165,7 @@ def decode_bytes(weight_bytes: Num, batch: Num, context: Num, token_bytes: Num) 
 @equation(
     "eq-itl",
     formula="max(bytes / (devices * memory_bandwidth), flops / (devices * peak_flops)) + overhead",
-    units={
-        "bytes": "byte",
-        "flops": "FLOP",
-        "memory_bandwidth": "byte/s",
-        "peak_flops": "FLOP/s",
-        "devices": "1",
-        "overhead": "s",
-        "return": "s",
-    },
     domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "devices": AT_LEAST_ONE},
-    source="reddi2026mathpage",
-    where="sec. 3.2",
 )
 def inter_token_latency(
     bytes: Num, flops: Num, memory_bandwidth: Num, peak_flops: Num, devices: Num = 1.0, overhead: Num = 0.0
@@ -257,17 +193,12 @@ def inter_token_latency(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one maximum over the whole step; the solver takes it component by component, which is never less.
 
     >>> inter_token_latency(140e9, 140e9, 3.35e12, 989e12, devices=2)
     0.020895522388059702
 
-    Source: reddi2026mathpage, sec. 3.2, which has the memory term alone.
+    Source: reddi2026mathpage, sec. 3.2; it has the memory term alone.
     """
     return maximum(bytes / (devices * memory_bandwidth), flops / (devices * peak_flops)) + overhead
 
@@ -276,18 +207,8 @@ def inter_token_latency(
     "eq-decode-batch-crossover",
     formula="weight_bytes / (flops_per_token * memory_bandwidth / peak_flops - cache_bytes)"
     " if flops_per_token * memory_bandwidth / peak_flops > cache_bytes else inf",
-    units={
-        "weight_bytes": "byte",
-        "flops_per_token": "FLOP",
-        "cache_bytes": "byte",
-        "memory_bandwidth": "byte/s",
-        "peak_flops": "FLOP/s",
-        "return": "1",
-    },
     domain={"memory_bandwidth": POSITIVE, "peak_flops": POSITIVE, "flops_per_token": POSITIVE},
     may_be_infinite=True,
-    source="pope2023inference",
-    where="inference cost tradeoffs",
 )
 def decode_batch_crossover(
     weight_bytes: Num, flops_per_token: Num, cache_bytes: Num, memory_bandwidth: Num, peak_flops: Num
@@ -314,11 +235,6 @@ def decode_batch_crossover(
         Infinite when reading the cache of one more sequence takes as long as computing its token, or longer: then the
         arithmetic never overtakes the traffic, however large the batch.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every weight is read whatever the batch (no experts are skipped). For a step as a whole also those of
     eq-itl: one maximum for all of it. The products alone cross over whatever the context.
 
@@ -327,25 +243,14 @@ def decode_batch_crossover(
     >>> decode_batch_crossover(16e9, 16e9, 1e9, 3.35e12, 989.4e12)
     inf
 
-    Source: pope2023inference, inference cost tradeoffs: weights are shared by the batch, the cache is not.
+    Source: pope2023inference, inference cost tradeoffs; weights are shared by the batch, the cache is not.
     """
     left = flops_per_token * memory_bandwidth / peak_flops - cache_bytes
     return where(left > 0, weight_bytes / where(left > 0, left, 1.0), math.inf)
 
 
 @equation(
-    "eq-host-overhead",
-    formula="step_overhead + layers * layer_overhead + max(0, layers * launch_time - device_time)",
-    units={
-        "layers": "1",
-        "layer_overhead": "s",
-        "step_overhead": "s",
-        "launch_time": "s",
-        "device_time": "s",
-        "return": "s",
-    },
-    source="rooflinepage2026",
-    where="sec. 1, dispatch",
+    "eq-host-overhead", formula="step_overhead + layers * layer_overhead + max(0, layers * launch_time - device_time)"
 )
 def host_overhead(
     layers: Num, layer_overhead: Num, step_overhead: Num = 0.0, launch_time: Num = 0.0, device_time: Num = 0.0
@@ -372,11 +277,6 @@ def host_overhead(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every device of a tensor-parallel group launches the same kernels, so their number stays.
 
     >>> host_overhead(80, 50e-6), host_overhead(80, 0, launch_time=400e-6, device_time=0.012)
@@ -387,14 +287,7 @@ def host_overhead(
     return step_overhead + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
 
 
-@equation(
-    "eq-request-latency",
-    formula="ttft + (output_len - 1) * itl",
-    units={"ttft": "s", "output_len": "1", "itl": "s", "return": "s"},
-    domain={"output_len": AT_LEAST_ONE},
-    source="patel2024splitwise",
-    where="abstract, the two phases; the sum is derived in the chapter",
-)
+@equation("eq-request-latency", formula="ttft + (output_len - 1) * itl", domain={"output_len": AT_LEAST_ONE})
 def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     """Latency of a whole answer: the prompt pass makes its first token, a decode step each of the others.
 
@@ -413,29 +306,17 @@ def request_latency(ttft: Num, output_len: Num, itl: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the batch stays together from the first token to the last.
 
     >>> request_latency(0.5, 101, 0.02)
     2.5
 
-    Source: patel2024splitwise, abstract (the two phases); the sum is derived in the chapter.
+    Source: patel2024splitwise, abstract, the two phases; the sum is derived in the chapter.
     """
     return ttft + (output_len - 1) * itl
 
 
-@equation(
-    "eq-quantised-bits",
-    formula="bits + scale_bits / group",
-    units={"bits": "1", "scale_bits": "1", "group": "1", "return": "1"},
-    domain={"bits": POSITIVE, "group": AT_LEAST_ONE},
-    source="ocp2023mx",
-    where="concrete MX formats: blocks of 32, scale of 8 bits",
-)
+@equation("eq-quantised-bits", formula="bits + scale_bits / group", domain={"bits": POSITIVE, "group": AT_LEAST_ONE})
 def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     """Bits that a weight really takes in a format with a scale per group of weights.
 
@@ -454,16 +335,11 @@ def quantised_bits(bits: Num, scale_bits: Num, group: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: no padding. Weights that stay in 16 bits (embedding, head, norms) are counted apart.
 
     >>> quantised_bits(4, 8, 32), quantised_bits(4, 32, 32)  # MXFP4; int4 with a 16-bit scale and zero per 32
     (4.25, 5.0)
 
-    Source: ocp2023mx, concrete MX formats: blocks of 32, a scale of 8 bits.
+    Source: ocp2023mx, concrete MX formats: blocks of 32, scale of 8 bits.
     """
     return bits + scale_bits / group

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
-from mlsysim.equations import Domain, check_argument
+from mlsysim._renamed import attributes
+from mlsysim.efficiencies import has_range
+from mlsysim.equations import AT_LEAST_ONE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
-from mlsysim.inference.equations import AT_LEAST_ONE, request_latency
+from mlsysim.inference.equations import request_latency
 from mlsysim.inference.work import PassCost, Terms, pass_cost
 from mlsysim.intervals import Interval
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown, unfit
@@ -16,32 +18,35 @@ from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-_COUNT = Domain.of(AT_LEAST_ONE)
+_AT_LEAST_ONE = Domain.of(AT_LEAST_ONE)
 _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
 _WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
-CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
+METHOD = (
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
+    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+)
 
 
 def _interval(deployment: Deployment, predicted: Num) -> Interval:
     name = deployment.efficiencies.name
-    if name != CALIBRATED:
+    if not has_range(name):
         raise InputError(
             f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
-            "deploy with efficiencies=validation.calibrated(device)"
+            'deploy with efficiencies="calibrated"'
         )
     return intervals.interval("inference", predicted)
 
 
 def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
     """How wrong one time may be, where that is known."""
-    known = deployment.efficiencies.name == CALIBRATED and not is_array(predicted)
+    known = has_range(deployment.efficiencies.name) and not is_array(predicted)
     return [f"range: {_interval(deployment, predicted)}"] if known else []
 
 
 def _range(deployment: Deployment, predicted: Num) -> str:
     """Where a measurement is expected, or why nobody knows."""
-    if deployment.efficiencies.name != CALIBRATED:
+    if not has_range(deployment.efficiencies.name):
         return "none: errors of past predictions were counted with calibrated efficiencies only"
     found = _interval(deployment, predicted)
     if is_array(predicted):
@@ -68,9 +73,10 @@ def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
 
 
 def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
-    return _interval(deployment, predicted).ends if deployment.efficiencies.name == CALIBRATED else None
+    return _interval(deployment, predicted).ends if has_range(deployment.efficiencies.name) else None
 
 
+@attributes(past="cached_len")
 @dataclass(frozen=True)
 class Pass(Result):
     """What :func:`prefill` and :func:`decode_step` return; SI units, floats or arrays."""
@@ -79,7 +85,7 @@ class Pass(Result):
     deployment: Deployment
     batch: Num
     new: Num  # tokens per sequence that the pass works on
-    past: Num  # tokens per sequence that are cached before it
+    cached_len: Num  # tokens per sequence that are cached before it
     cost: PassCost
 
     @property
@@ -143,16 +149,16 @@ class Pass(Result):
     @property
     def memory(self) -> Num:
         """Weights and cache on the fullest device after the pass, bytes."""
-        return self.deployment.memory(self.batch, self.past + self.new)
+        return self.deployment.memory(self.batch, self.cached_len + self.new)
 
     @property
     def fits(self) -> Any:
-        return self.deployment.fits(self.batch, self.past + self.new)
+        return self.deployment.fits(self.batch, self.cached_len + self.new)
 
     @property
     def verdict(self) -> str:
         """Whether weights and cache fit after the pass, in a sentence."""
-        return _verdict(self.deployment, self.batch, self.past + self.new)
+        return _verdict(self.deployment, self.batch, self.cached_len + self.new)
 
     def interval(self) -> Interval:
         """The range in which the measured time is expected, from the errors of past predictions.
@@ -171,7 +177,7 @@ class Pass(Result):
     def summary(self) -> list[str]:
         d = self.deployment
         first = " (of the first element)" if is_array(self.time) else ""
-        work = f"{shown(self.batch, '1')} x {shown(self.new, '1')} tokens, {shown(self.past, '1')} cached before"
+        work = f"{shown(self.batch, '1')} x {shown(self.new, '1')} tokens, {shown(self.cached_len, '1')} cached before"
         return labelled(
             f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, "
             f"{self.bound}-bound{first}{unfit(self.fits)}",
@@ -217,29 +223,33 @@ class Pass(Result):
         inputs = [
             Input("batch", self.batch, "1"),
             Input("new tokens", self.new, "1"),
-            Input("cached tokens", self.past, "1"),
+            Input("cached tokens", self.cached_len, "1"),
             Input("peak", m.peak_flops, "FLOP/s", d.device.origin(peak)),
             Input("memory bandwidth", m.memory_bandwidth, "byte/s", d.device.origin("memory_bandwidth")),
             Input("bytes per weight", d.split.weight_bytes, "byte", f"{d.weights}, {CALLER}"),
             Input("gemm efficiency", e.gemm, "1", f"{e.name}: {e.source}"),
             Input("memory efficiency", e.memory, "1", f"{e.name}: {e.source}"),
         ]
-        if not is_array(self.batch) and not is_array(self.past + self.new):
+        if not is_array(self.batch) and not is_array(self.cached_len + self.new):
             inputs.append(Input("capacity", d.device.usable_memory, "byte", d.device.origin("usable_memory")))
         if d.devices > 1:
-            origin = d.origins.get("intra_bandwidth", CALLER)
-            inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
+            origin, host = d.origins.get("intra_bandwidth", CALLER), d.origins["inter_bandwidth"]
+            if host.startswith("the link to the host"):
+                inputs.append(Input("link of a device", m.inter_bandwidth, "byte/s", host))
+            else:
+                inputs.append(Input("link in the domain", m.intra_bandwidth, "byte/s", origin))
         return Explanation(
             title=f"{self.phase.replace('_', ' ')}, {d.model.name} on {d.devices} x {d.device.name}: {self.bound}-bound",
             terms=tuple(terms),
             inputs=tuple(inputs),
-            notes=(*notes, LEFT_OUT),
+            notes=(*notes, d.rates, LEFT_OUT),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         found = {
             "time_s": self.time,
+            "efficiencies": self.deployment.efficiencies.name,
             "interval_s": _ends(self.deployment, self.time),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
             "binding": self.binding,
@@ -252,7 +262,6 @@ class Pass(Result):
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "memory_bytes": self.memory,
             "fits": self.fits,
-            "efficiencies": self.deployment.efficiencies.name,
         }
         return dict(plain(found))
 
@@ -261,16 +270,21 @@ def _first(value: Num) -> float:
     return float(value.flat[0]) if is_array(value) else float(value)
 
 
-def _run(phase: str, d: Deployment, batch: Num, new: Num, past: Num) -> Pass:
+def _run(phase: str, d: Deployment, batch: Num, new: Num, cached_len: Num) -> Pass:
     if not isinstance(d, Deployment):
         raise InputError(f"{phase}: {str(d)[:40]!r} is not a deployment; make one with inference.deploy(model, device)")
-    check_argument(phase, "batch", batch, "1", _COUNT)
+    check_argument(phase, "batch", batch, "1", _AT_LEAST_ONE)
     if not all_true(batch >= d.split.dp):
         raise InputError(f"{phase}: batch = {batch} must give each of the dp = {d.split.dp:g} replicas a sequence")
-    d.model.check_length(phase, past + new)
+    d.model.check_length(phase, cached_len + new)
     decode = 1.0 if phase == "decode_step" else 0.0
     return Pass(
-        phase, d, batch, new, past, pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, past, decode)
+        phase,
+        d,
+        batch,
+        new,
+        cached_len,
+        pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, cached_len, decode),
     )
 
 
@@ -306,7 +320,7 @@ def prefill(deployment: Deployment, *, input_len: Num, batch: Num = 1, cached_le
     >>> round(prefill(deploy("Llama-3.1-8B", "H100"), input_len=2048).time * 1e3, 1)
     30.3
     """
-    check_argument("prefill", "input_len", input_len, "1", _COUNT)
+    check_argument("prefill", "input_len", input_len, "1", _AT_LEAST_ONE)
     check_argument("prefill", "cached_len", cached_len, "1", _CACHED)
     if not all_true(cached_len < input_len):
         raise InputError(f"prefill: cached_len = {cached_len} must be below input_len = {input_len}: one token is new")
@@ -344,8 +358,8 @@ def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Nu
     >>> step.bound, round(step.time * 1e3, 2)
     ('memory', 4.56)
     """
-    check_argument("decode_step", "context", context, "1", _COUNT)
-    check_argument("decode_step", "new", new, "1", _COUNT)
+    check_argument("decode_step", "context", context, "1", _AT_LEAST_ONE)
+    check_argument("decode_step", "new", new, "1", _AT_LEAST_ONE)
     if not all_true(new <= context):
         raise InputError(f"decode_step: context = {context} must hold the new = {new} tokens")
     return _run("decode_step", deployment, batch, new, context - new)
@@ -459,7 +473,7 @@ class Generation(Result):
             title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), d.rates),
+            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), METHOD),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -485,6 +499,7 @@ class Generation(Result):
             "fits": self.fits,
             "efficiencies": d.efficiencies.name,
             "rates": d.rates,
+            "method": METHOD,
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
         }
@@ -526,7 +541,7 @@ def generate(
     >>> round(g.e2e - g.ttft, 3) == round(100 * g.itl, 3)
     True
     """
-    check_argument("generate", "output_len", output_len, "1", _COUNT)
+    check_argument("generate", "output_len", output_len, "1", _AT_LEAST_ONE)
     first = prefill(deployment, input_len=input_len, batch=batch, cached_len=cached_len)
     deployment.model.check_length("generate", input_len + output_len - 1)  # the last token is not read again
     # Step j = 1 .. n - 1 attends to input + j tokens: input + n/2 on average.

@@ -1,24 +1,13 @@
 """Closed forms of what servers do beyond plain prefill and decode, each with where it holds."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import POSITIVE, equation
-from mlsysim.inference.equations import AT_LEAST_ONE
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
     "eq-chunked-prefill",
     formula="chunks * weight_bytes + batch * token_bytes * input_len * (chunks - 1) / 2",
-    units={
-        "weight_bytes": "byte",
-        "batch": "1",
-        "input_len": "1",
-        "token_bytes": "byte",
-        "chunks": "1",
-        "return": "byte",
-    },
     domain={"chunks": AT_LEAST_ONE},
-    source="agrawal2024sarathi",
-    where="abstract, chunked prefills; the bytes are derived in the chapter",
 )
 def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_bytes: Num, chunks: Num) -> Num:
     """What a prompt reads when it is worked through in equal chunks: the weights, and the cache so far, once per chunk.
@@ -42,18 +31,13 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: chunk i reads the (i - 1) s / n tokens before it. The FLOPs are the same in any number of chunks, so
     chunking costs time only where these bytes (or the overhead of n passes) take longer than the arithmetic.
 
     >>> chunked_prefill_bytes(10.0, 1, 100, 0.1, chunks=1), chunked_prefill_bytes(10.0, 1, 100, 0.1, chunks=4)
     (10.0, 55.0)
 
-    Source: agrawal2024sarathi, abstract; the bytes are derived in the chapter.
+    Source: agrawal2024sarathi, abstract, chunked prefills; the bytes are derived in the chapter.
     """
     return chunks * weight_bytes + batch * token_bytes * input_len * (chunks - 1) / 2
 
@@ -61,10 +45,7 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
 @equation(
     "eq-speculative-tokens",
     formula="(1 - acceptance ** (draft_len + 1)) / (1 - acceptance)",
-    units={"acceptance": "1", "draft_len": "1", "return": "1"},
     domain={"acceptance": "[0, 1)"},
-    source="leviathan2023speculative",
-    where="expected tokens per pass",
 )
 def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     """Expected tokens that one pass of the target model yields when a draft model guesses ahead.
@@ -82,11 +63,6 @@ def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: acceptances are independent and equally likely; the pass itself yields one token more than it accepts.
 
     >>> speculative_tokens(0.5, 2)
@@ -100,10 +76,7 @@ def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
 @equation(
     "eq-speculative-speedup",
     formula="(1 - acceptance ** (draft_len + 1)) / ((1 - acceptance) * (draft_len * draft_cost + verify_cost))",
-    units={"acceptance": "1", "draft_len": "1", "draft_cost": "1", "verify_cost": "1", "return": "1"},
     domain={"acceptance": "[0, 1)", "verify_cost": POSITIVE},
-    source="leviathan2023speculative",
-    where="expected improvement of the walltime",
 )
 def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify_cost: Num = 1.0) -> Num:
     """How much faster decoding becomes with speculation; below 1 it becomes slower.
@@ -126,17 +99,12 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: as for eq-speculative-tokens; draft and target take turns.
 
     >>> round(speculative_speedup(0.8, 4, 0.05), 4)
     2.8013
 
-    Source: leviathan2023speculative, expected improvement of the walltime, which has v = 1.
+    Source: leviathan2023speculative, expected improvement of the walltime; it has v = 1.
     """
     return (1 - acceptance ** (draft_len + 1)) / ((1 - acceptance) * (draft_len * draft_cost + verify_cost))
 
@@ -144,17 +112,7 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
 @equation(
     "eq-kv-transfer",
     formula="latency + max(bytes / (layers * bandwidth), bytes / bandwidth - prefill_time * (layers - 1) / layers)",
-    units={
-        "bytes": "byte",
-        "bandwidth": "byte/s",
-        "layers": "1",
-        "prefill_time": "s",
-        "latency": "s",
-        "return": "s",
-    },
     domain={"bandwidth": POSITIVE, "layers": AT_LEAST_ONE},
-    source="patel2024splitwise",
-    where="abstract, state transfer; the overlap is derived in the chapter",
 )
 def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time: Num = 0.0, latency: Num = 0.0) -> Num:
     """What a request waits for its cache to move from the prefill to the decode machines.
@@ -178,17 +136,12 @@ def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: layers take equally long; the links are otherwise idle.
 
     >>> kv_transfer_time(1e9, 50e9), kv_transfer_time(1e9, 50e9, layers=80, prefill_time=0.1)
     (0.02, 0.00025)
 
-    Source: patel2024splitwise, abstract (the transfer); the overlap is derived in the chapter.
+    Source: patel2024splitwise, abstract, state transfer; the overlap is derived in the chapter.
     """
     whole = bytes / bandwidth
     return latency + maximum(bytes / (layers * bandwidth), whole - prefill_time * (layers - 1) / layers)
@@ -197,10 +150,7 @@ def kv_transfer_time(bytes: Num, bandwidth: Num, layers: Num = 1.0, prefill_time
 @equation(
     "eq-disaggregation",
     formula="prefill_time * decode_batch / ((output_len - 1) * itl)",
-    units={"prefill_time": "s", "decode_batch": "1", "output_len": "1", "itl": "s", "return": "1"},
     domain={"output_len": "(1, inf)", "itl": POSITIVE},
-    source="zhong2024distserve",
-    where="abstract; the balance is derived in the chapter",
 )
 def prefill_replicas(prefill_time: Num, decode_batch: Num, output_len: Num, itl: Num) -> Num:
     """Prefill machines that keep one decode machine busy, when the two phases run apart.
@@ -221,11 +171,6 @@ def prefill_replicas(prefill_time: Num, decode_batch: Num, output_len: Num, itl:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: steady state; both kinds fully busy; every request like the others.
 

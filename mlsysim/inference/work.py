@@ -1,36 +1,33 @@
 """What a forward pass asks for, and how its time splits into terms. Floats or arrays, nothing looked up.
 
 :func:`pass_cost` is the core. Each component of a layer takes the longer of its arithmetic and its traffic; messages
-and overheads come on top. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the datasheet's.
+and overheads come on top. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the bound's.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
 
 from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
+from mlsysim.efficiencies import own
 from mlsysim.inference.equations import experts_hit, host_overhead
-from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
-from mlsysim.tables import table
+from mlsysim.results import Listed, Timed
 from mlsysim.transformer import parameter_count
-
-if TYPE_CHECKING:
-    from mlsysim.drawing import Drawing
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 
 
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak, a bandwidth or a link.
+    """How far software stays behind the printed rates. Fractions are of a peak, a bandwidth or a link.
 
-    The defaults are datasheet rates, no traffic but weights and cache, and no overhead.
+    The defaults are the bound: printed rates, no traffic but weights and cache, and no overhead. Others without a name are
+    called ``own``.
     """
 
-    name: str = "datasheet"
-    source: str = "every resource at its datasheet rate"
+    name: str = "bound"
+    source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the matrices run in
     attention: Num = 1.0  # of the 16-bit peak
     memory: Num = 1.0  # of the memory bandwidth, for weights and activations
@@ -43,8 +40,11 @@ class Efficiencies:
     launch_time: Num = 0.0  # s per layer on the host, hidden as far as the device takes longer
     step_overhead: Num = 0.0  # s per pass: scheduler, sampling
 
+    def __post_init__(self) -> None:
+        own(self)
 
-DATASHEET = Efficiencies()
+
+BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,10 @@ class Machine(Listed):
 
 
 @dataclass(frozen=True)
-class Terms(Result):
+class Terms(Timed):
     """Seconds of one pass by term; they sum to its time."""
 
+    OF = "one pass"
     projections: Num  # queries, keys, values and output
     attention: Num
     mlp: Num  # with shared experts and router
@@ -114,31 +115,6 @@ class Terms(Result):
     expert_parallel: Num
     pipeline: Num
     overhead: Num
-
-    @property
-    def time(self) -> Num:
-        return sum(getattr(self, f.name) for f in fields(self))
-
-    def summary(self) -> list[str]:
-        return labelled(f"one pass: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
-
-    def chart(self) -> "Drawing | None":
-        """The terms as bars."""
-        from mlsysim.drawing import shapes
-
-        return shapes.terms("one pass", vars(self))
-
-    def explain(self) -> Report:
-        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
-        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
-        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Seconds by term, and their sum."""
-        return dict(plain({**vars(self), "time": self.time}))
-
-
-COMPONENTS = ("projections", "attention", "mlp", "experts", "head", "elementwise")
 
 
 @dataclass(frozen=True)
@@ -219,9 +195,9 @@ def _pairs(tokens: Num, window: Num) -> Num:
 
 
 def pass_cost(
-    work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, past: Num, decode: Num
+    work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, cached_len: Num, decode: Num
 ) -> PassCost:
-    """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``past`` tokens being cached.
+    """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``cached_len`` tokens being cached.
 
     ``decode`` is 1 for a step of running sequences (MLA then works on its latent cache) and 0 for a prompt. A pipeline
     cuts the batch into as many micro-batches as it has stages, if there are so many sequences.
@@ -243,10 +219,10 @@ def pass_cost(
         return component(times * 2.0 * params * rows / s.tp, times * params * element_bytes / s.tp)
 
     # Attention: pairs of queries and keys, and one reading of keys and values
-    end = past + new
-    full = _pairs(end, end) - _pairs(past, past)
+    end = cached_len + new
+    full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
-    pairs = full + w.windowed * (_pairs(end, window) - _pairs(past, window) - full)
+    pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
     seen = end + w.windowed * (minimum(end, window) - end)
     macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
     core = component(

@@ -76,3 +76,7 @@ __all__ = [
     "zero_2",
     "zero_3",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,17 +7,11 @@ The first forms are those of Korthikanti et al. for the block of GPT-3 (multi-he
 from mlsysim._numeric import Num, minimum
 from mlsysim.equations import COUNT, equation
 
-_LAYER = {"seq": "1", "micro_batch": "1", "hidden": "1"}
-_FORMATS = {"layers": "1", "element_bytes": "byte", "mask_bytes": "byte", "return": "byte"}
-
 
 @equation(
     "eq-activation-memory",
     formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
     "(2 * element_bytes + mask_bytes))",
-    units={**_LAYER, "heads": "1", **_FORMATS},
-    source="korthikanti2022recompute",
-    where="eq. 1",
 )
 def activation_memory(
     seq: Num,
@@ -53,11 +47,6 @@ def activation_memory(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: multi-head attention, an ungated MLP of width 4 h, dropout, scores written to memory (no fused attention).
 
     >>> activation_memory(seq=2048, micro_batch=1, hidden=12288, heads=96) / (2048 * 12288)
@@ -73,10 +62,7 @@ def activation_memory(
     "eq-activation-tp",
     formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + 2 * mask_bytes) + (hidden * 12 * "
     "element_bytes + heads * seq * (2 * element_bytes + mask_bytes)) / tp)",
-    units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
     domain={"tp": COUNT},
-    source="korthikanti2022recompute",
-    where="eq. 2",
 )
 def activation_memory_tp(
     seq: Num,
@@ -115,11 +101,6 @@ def activation_memory_tp(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-activation-memory; heads divide evenly among the ranks.
 
     >>> activation_memory_tp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
@@ -136,10 +117,7 @@ def activation_memory_tp(
     "eq-activation-sp",
     formula="layers * seq * micro_batch * (hidden * (16 * element_bytes + 2 * mask_bytes) + heads * seq * "
     "(2 * element_bytes + mask_bytes)) / tp",
-    units={**_LAYER, "heads": "1", "tp": "1", **_FORMATS},
     domain={"tp": COUNT},
-    source="korthikanti2022recompute",
-    where="eq. 4",
 )
 def activation_memory_sp(
     seq: Num,
@@ -178,11 +156,6 @@ def activation_memory_sp(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-activation-memory; gathered copies of a layer's input are freed after use.
 
     >>> activation_memory_sp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
@@ -197,10 +170,7 @@ def activation_memory_sp(
     "eq-activation-selective",
     formula="layers * seq * micro_batch * hidden * ((4 * element_bytes + 2 * mask_bytes) / sequence_shards + 12 * "
     "element_bytes / tp)",
-    units={**_LAYER, "tp": "1", "sequence_shards": "1", **_FORMATS},
     domain={"tp": COUNT, "sequence_shards": COUNT},
-    source="korthikanti2022recompute",
-    where="eq. 6 and table 2",
 )
 def activation_memory_selective(
     seq: Num,
@@ -239,11 +209,6 @@ def activation_memory_selective(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: those of eq-activation-memory; one layer's scores at a time are too small to count.
 
     >>> activation_memory_selective(2048, 1, 12288, tp=8, sequence_shards=8) / (2048 * 12288)
@@ -255,13 +220,7 @@ def activation_memory_selective(
     return layers * seq * micro_batch * hidden * (kept_by_all / sequence_shards + divided / tp)
 
 
-@equation(
-    "eq-activation-full",
-    formula="layers * seq * micro_batch * hidden * element_bytes",
-    units={**_LAYER, "layers": "1", "element_bytes": "byte", "return": "byte"},
-    source="korthikanti2022recompute",
-    where="table 2, last row",
-)
+@equation("eq-activation-full", formula="layers * seq * micro_batch * hidden * element_bytes")
 def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num = 1.0, element_bytes: Num = 2.0) -> Num:
     """Activations when only each layer's input is kept and the whole layer is computed again.
 
@@ -284,17 +243,12 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the layer that is being recomputed comes on top (eq-activation-block, once).
 
     >>> activation_memory_full(2048, 1, 12288) / 1e6
     50.331648
 
-    Source: korthikanti2022recompute, table 2.
+    Source: korthikanti2022recompute, table 2, last row.
     """
     return layers * seq * micro_batch * hidden * element_bytes
 
@@ -303,20 +257,7 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
     "eq-activation-block",
     formula="layers * seq * micro_batch * (hidden * (4 * element_bytes + masks * mask_bytes) / sequence_shards + (2 * "
     "(query_width + kv_width) + mlp_tensors * mlp_width) * element_bytes / tp)",
-    units={
-        **_LAYER,
-        "query_width": "1",
-        "kv_width": "1",
-        "mlp_width": "1",
-        "mlp_tensors": "1",
-        "masks": "1",
-        "tp": "1",
-        "sequence_shards": "1",
-        **_FORMATS,
-    },
     domain={"tp": COUNT, "sequence_shards": COUNT},
-    source="korthikanti2022recompute",
-    where="sec. 4.1, counted for other shapes",
 )
 def block_activations(
     seq: Num,
@@ -370,11 +311,6 @@ def block_activations(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: attention scores never reach memory; routing buffers and the statistics of fused kernels are too small to count.
 
     >>> block_activations(1, 1, 4096, 4096, 4096, 4 * 4096, masks=2) / 4096
@@ -391,22 +327,7 @@ def block_activations(
     "eq-activation-matmuls",
     formula="layers * seq * micro_batch * (hidden * (1 + 2 * kept_share) / sequence_shards + (query_width + "
     "kept_share * (query_width + 2 * kv_width + mlp_inputs * mlp_width)) / tp) * element_bytes",
-    units={
-        **_LAYER,
-        "query_width": "1",
-        "kv_width": "1",
-        "mlp_width": "1",
-        "mlp_inputs": "1",
-        "kept_share": "1",
-        "tp": "1",
-        "sequence_shards": "1",
-        "layers": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"kept_share": "[0, 1]", "tp": COUNT, "sequence_shards": COUNT},
-    source="torchtitan2024ac",
-    where="parallelize_llama.py, selective checkpointing by operator",
 )
 def activation_memory_matmuls(
     seq: Num,
@@ -457,11 +378,6 @@ def activation_memory_matmuls(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the share is the same for products of every size; the layer that is being recomputed comes on top.
 
     >>> activation_memory_matmuls(1, 1, 4096, 4096, 1024, 14336, mlp_inputs=2)
@@ -478,18 +394,7 @@ def activation_memory_matmuls(
     "eq-activation-pipeline",
     formula="layer_bytes * layers * min(micro_batches * virtual_stages, pp * virtual_stages - position * (pp - 1) "
     "+ (1 - position) * (pp - 1) * min(1, virtual_stages - 1)) / (pp * virtual_stages)",
-    units={
-        "layer_bytes": "byte",
-        "layers": "1",
-        "pp": "1",
-        "virtual_stages": "1",
-        "micro_batches": "1",
-        "position": "1",
-        "return": "byte",
-    },
     domain={"pp": COUNT, "virtual_stages": COUNT, "micro_batches": COUNT, "position": "[0, 1]"},
-    source="korthikanti2022recompute",
-    where="sec. 4.2.3",
 )
 def activation_memory_pipeline(
     layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num, position: Num = 0.0
@@ -518,11 +423,6 @@ def activation_memory_pipeline(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range, or is not whole.
-
     Assumptions: one-forward-one-backward schedules and equal stages. GPipe holds every micro-batch instead.
 
     >>> activation_memory_pipeline(1e9, layers=96, pp=8, virtual_stages=1, micro_batches=64) / 1e9
@@ -543,26 +443,10 @@ def activation_memory_pipeline(
 @equation(
     "eq-activation-output",
     formula="seq * micro_batch * (hidden * 2 * element_bytes + vocab * logit_bytes) / tp",
-    units={
-        **_LAYER,
-        "vocab": "1",
-        "tp": "1",
-        "logit_bytes": "byte",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
     domain={"tp": COUNT},
-    source="korthikanti2022recompute",
-    where="sec. 4.3",
 )
 def output_activations(
-    seq: Num,
-    micro_batch: Num,
-    hidden: Num,
-    vocab: Num,
-    tp: Num = 1.0,
-    logit_bytes: Num = 4.0,
-    element_bytes: Num = 2.0,
+    seq: Num, micro_batch: Num, hidden: Num, vocab: Num, tp: Num = 1.0, logit_bytes: Num = 4.0, element_bytes: Num = 2.0
 ) -> Num:
     """Activations behind the last layer: final norm, output projection and the logits that the loss needs.
 
@@ -588,11 +472,6 @@ def output_activations(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the vocabulary is split as evenly as the matrices; the embedding's dropout mask is left out.
 

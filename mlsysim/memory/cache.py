@@ -3,17 +3,8 @@
 from mlsysim._numeric import Num, minimum
 from mlsysim.equations import POSITIVE, equation
 
-_SEQUENCES = {"layers": "1", "batch": "1", "tokens": "1"}
-_HEADS = {"kv_heads": "1", "head_dim": "1", "element_bytes": "byte", "return": "byte"}
 
-
-@equation(
-    "eq-kv-cache",
-    formula="2 * layers * batch * tokens * kv_heads * head_dim * element_bytes",
-    units={**_SEQUENCES, **_HEADS},
-    source="ainslie2023gqa",
-    where="sec. 2.2",
-)
+@equation("eq-kv-cache", formula="2 * layers * batch * tokens * kv_heads * head_dim * element_bytes")
 def kv_cache(layers: Num, batch: Num, tokens: Num, kv_heads: Num, head_dim: Num, element_bytes: Num = 2.0) -> Num:
     """Keys and values of all layers, for every token of every sequence.
 
@@ -38,11 +29,6 @@ def kv_cache(layers: Num, batch: Num, tokens: Num, kv_heads: Num, head_dim: Num,
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every layer keeps every token; values have the size of keys; nothing is shared between sequences.
 
     >>> kv_cache(layers=80, batch=16, tokens=8192, kv_heads=8, head_dim=128) / 1e9
@@ -53,19 +39,7 @@ def kv_cache(layers: Num, batch: Num, tokens: Num, kv_heads: Num, head_dim: Num,
     return 2 * layers * batch * tokens * kv_heads * head_dim * element_bytes
 
 
-@equation(
-    "eq-kv-cache-mla",
-    formula="layers * batch * tokens * (kv_lora_rank + rope_dim) * element_bytes",
-    units={
-        **_SEQUENCES,
-        "kv_lora_rank": "1",
-        "rope_dim": "1",
-        "element_bytes": "byte",
-        "return": "byte",
-    },
-    source="deepseek2024v2",
-    where="sec. 2.1.3 and table 1",
-)
+@equation("eq-kv-cache-mla", formula="layers * batch * tokens * (kv_lora_rank + rope_dim) * element_bytes")
 def kv_cache_mla(
     layers: Num, batch: Num, tokens: Num, kv_lora_rank: Num, rope_dim: Num, element_bytes: Num = 2.0
 ) -> Num:
@@ -92,11 +66,6 @@ def kv_cache_mla(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the latent is cached, not the keys and values made from it; each tensor-parallel rank keeps all of it.
 
     >>> kv_cache_mla(layers=61, batch=1, tokens=1, kv_lora_rank=512, rope_dim=64)
@@ -111,9 +80,6 @@ def kv_cache_mla(
     "eq-kv-window",
     formula="2 * (full_layers * tokens + window_layers * min(tokens, window)) * batch * kv_heads * head_dim * "
     "element_bytes",
-    units={"full_layers": "1", "window_layers": "1", "window": "1", "batch": "1", "tokens": "1", **_HEADS},
-    source="jiang2023mistral",
-    where="sec. 2, rolling buffer cache",
 )
 def kv_cache_window(
     full_layers: Num,
@@ -150,17 +116,12 @@ def kv_cache_window(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a rolling buffer overwrites what left the window; engines that keep it anyway need eq-kv-cache.
 
     >>> kv_cache_window(0, 32, 4096, batch=1, tokens=32768, kv_heads=8, head_dim=128) / 2**29
     1.0
 
-    Source: jiang2023mistral, sec. 2.
+    Source: jiang2023mistral, sec. 2, rolling buffer cache.
     """
     kept = full_layers * tokens + window_layers * minimum(tokens, window)
     return 2 * kept * batch * kv_heads * head_dim * element_bytes
@@ -169,10 +130,7 @@ def kv_cache_window(
 @equation(
     "eq-kv-paged",
     formula="-(-tokens // block_tokens) * block_tokens * batch * token_bytes",
-    units={"tokens": "1", "block_tokens": "1", "batch": "1", "token_bytes": "byte", "return": "byte"},
     domain={"block_tokens": POSITIVE},
-    source="kwon2023vllm",
-    where="sec. 4.1 to 4.3",
 )
 def kv_cache_paged(tokens: Num, block_tokens: Num, batch: Num, token_bytes: Num) -> Num:
     """Cache that is handed out in blocks: every sequence fills its last block only in part.
@@ -193,11 +151,6 @@ def kv_cache_paged(tokens: Num, block_tokens: Num, batch: Num, token_bytes: Num)
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: no block is shared between sequences; the waste is below one block per sequence.
 

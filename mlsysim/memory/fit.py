@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device, Model
-from mlsysim.equations import COUNT, POSITIVE, Domain, check_argument, equation, lookup
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, Domain, check_argument, equation, lookup
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.activations import (
     activation_memory,
@@ -32,24 +32,11 @@ LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
-_COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of("[1, inf)"), Domain.of(POSITIVE)
+_COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of(AT_LEAST_ONE), Domain.of(POSITIVE)
 
 
 @equation(
-    "eq-training-memory",
-    formula="weights + gradients + optimizer + gathered + activations + max(output, recomputed)",
-    units={
-        "weights": "byte",
-        "gradients": "byte",
-        "optimizer": "byte",
-        "gathered": "byte",
-        "activations": "byte",
-        "output": "byte",
-        "recomputed": "byte",
-        "return": "byte",
-    },
-    source="rajbhandari2020zero",
-    where="sec. 3",
+    "eq-training-memory", formula="weights + gradients + optimizer + gathered + activations + max(output, recomputed)"
 )
 def peak_memory(
     weights: Num, gradients: Num, optimizer: Num, gathered: Num, activations: Num, output: Num, recomputed: Num
@@ -75,18 +62,13 @@ def peak_memory(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the peak lies at the start of the backward pass, when all activations are held; gradients exist then
     (from the second micro-batch on they do).
 
     >>> peak_memory(1.0, 2.0, 3.0, 0.5, 4.0, output=2.0, recomputed=1.0)
     12.5
 
-    Source: rajbhandari2020zero, sec. 3 (model state and residual state).
+    Source: rajbhandari2020zero, sec. 3; model state and residual state.
     """
     return weights + gradients + optimizer + gathered + activations + maximum(output, recomputed)
 
@@ -585,7 +567,7 @@ def training_memory(
 
     Source: rajbhandari2020zero, korthikanti2022recompute, zhao2023fsdp.
     """
-    m, d, r, w = catalog.model(model), catalog.device(device), _recipe(recipe), _Widths.of(catalog.model(model))
+    m, d, r, w = catalog.model(model), catalog.where(device).device, _recipe(recipe), _Widths.of(catalog.model(model))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
     if reshard_after_forward not in (None, True, False):

@@ -11,32 +11,11 @@ from mlsysim._numeric import Num
 from mlsysim.equations import COUNT, equation
 from mlsysim.errors import InputError, unknown_name
 
-_GROUPS = {
-    "parameters": "1",
-    "weight_bytes": "byte",
-    "gradient_bytes": "byte",
-    "optimizer_bytes": "byte",
-    "shards": "1",
-    "return": "byte",
-}
-
 
 @equation(
     "eq-training-state",
     formula="parameters * (weight_bytes + master_bytes + gradient_bytes + gradient_copy_bytes + momentum_bytes + "
     "variance_bytes)",
-    units={
-        "parameters": "1",
-        "weight_bytes": "byte",
-        "master_bytes": "byte",
-        "gradient_bytes": "byte",
-        "gradient_copy_bytes": "byte",
-        "momentum_bytes": "byte",
-        "variance_bytes": "byte",
-        "return": "byte",
-    },
-    source="rajbhandari2020zero",
-    where="sec. 3.1",
 )
 def training_state(
     parameters: Num,
@@ -72,11 +51,6 @@ def training_state(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every parameter is trained with the same formats; no activation, workspace or fragmentation.
 
     >>> training_state(70e9, 2, 4, 4, 0, 4, 4) / 1e12
@@ -91,10 +65,7 @@ def training_state(
 @equation(
     "eq-zero-1",
     formula="parameters * (weight_bytes + gradient_bytes + optimizer_bytes / shards)",
-    units=_GROUPS,
     domain={"shards": COUNT},
-    source="rajbhandari2020zero",
-    where="sec. 5.1 and fig. 1",
 )
 def zero_1(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_bytes: Num, shards: Num) -> Num:
     """Model state per device when the data-parallel ranks divide the optimizer state among them.
@@ -116,11 +87,6 @@ def zero_1(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: equal shards, no padding.
 
     >>> round(zero_1(7.5e9, 2, 2, 12, 64) / 1e9, 1)
@@ -134,10 +100,7 @@ def zero_1(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
 @equation(
     "eq-zero-2",
     formula="parameters * (weight_bytes + (gradient_bytes + optimizer_bytes) / shards)",
-    units=_GROUPS,
     domain={"shards": COUNT},
-    source="rajbhandari2020zero",
-    where="sec. 5.2 and fig. 1",
 )
 def zero_2(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_bytes: Num, shards: Num) -> Num:
     """Model state per device when gradients are divided as well.
@@ -159,11 +122,6 @@ def zero_2(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: each gradient is reduced and freed as soon as it exists; no gradient is accumulated unsharded.
 
     >>> round(zero_2(7.5e9, 2, 2, 12, 64) / 1e9, 1)
@@ -177,10 +135,7 @@ def zero_2(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
 @equation(
     "eq-zero-3",
     formula="parameters * (weight_bytes + gradient_bytes + optimizer_bytes) / shards",
-    units=_GROUPS,
     domain={"shards": COUNT},
-    source="rajbhandari2020zero",
-    where="sec. 5.3 and fig. 1",
 )
 def zero_3(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_bytes: Num, shards: Num) -> Num:
     """Model state per device when everything is divided: ZeRO-3, which PyTorch calls FSDP.
@@ -202,11 +157,6 @@ def zero_3(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: what rests on a device; the units gathered to compute with come on top (eq-fsdp-gathered).
 
     >>> round(zero_3(7.5e9, 2, 2, 12, 64) / 1e9, 1)
@@ -220,18 +170,7 @@ def zero_3(parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_by
 @equation(
     "eq-hsdp",
     formula="parameters * (weight_bytes + gradient_bytes + optimizer_bytes) * replicas / devices",
-    units={
-        "parameters": "1",
-        "weight_bytes": "byte",
-        "gradient_bytes": "byte",
-        "optimizer_bytes": "byte",
-        "devices": "1",
-        "replicas": "1",
-        "return": "byte",
-    },
     domain={"devices": COUNT, "replicas": COUNT},
-    source="zhao2023fsdp",
-    where="sec. 3.2.2",
 )
 def hsdp(
     parameters: Num, weight_bytes: Num, gradient_bytes: Num, optimizer_bytes: Num, devices: Num, replicas: Num
@@ -257,11 +196,6 @@ def hsdp(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: replicas divide the devices into equal groups.
 
     >>> hsdp(7.5e9, 2, 2, 12, devices=64, replicas=8) / 1e9
@@ -272,13 +206,7 @@ def hsdp(
     return parameters * (weight_bytes + gradient_bytes + optimizer_bytes) * replicas / devices
 
 
-@equation(
-    "eq-fsdp-gathered",
-    formula="units_in_flight * unit_parameters * compute_bytes",
-    units={"unit_parameters": "1", "compute_bytes": "byte", "units_in_flight": "1", "return": "byte"},
-    source="zhao2023fsdp",
-    where="sec. 3.2.1 and 3.4.2",
-)
+@equation("eq-fsdp-gathered", formula="units_in_flight * unit_parameters * compute_bytes")
 def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Num = 2.0) -> Num:
     """Whole weights that sharded training holds for a moment: the unit that computes and the one that is prefetched.
 
@@ -297,35 +225,17 @@ def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Nu
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: units in flight are as large as the largest one.
 
     >>> gathered_units(1.05e9, 2) / 1e9
     4.2
 
-    Source: zhao2023fsdp, sec. 3.2.1 (peak of parameters) and 3.4.2 (two all-gathers in flight).
+    Source: zhao2023fsdp, sec. 3.2.1 and 3.4.2; peak of parameters, and two all-gathers in flight.
     """
     return units_in_flight * unit_parameters * compute_bytes
 
 
-@equation(
-    "eq-checkpoint",
-    formula="parameters * (weight_bytes + master_bytes + momentum_bytes + variance_bytes)",
-    units={
-        "parameters": "1",
-        "weight_bytes": "byte",
-        "master_bytes": "byte",
-        "momentum_bytes": "byte",
-        "variance_bytes": "byte",
-        "return": "byte",
-    },
-    source="bigscience2022training",
-    where="README, checkpoint sizes",
-)
+@equation("eq-checkpoint", formula="parameters * (weight_bytes + master_bytes + momentum_bytes + variance_bytes)")
 def checkpoint_bytes(
     parameters: Num, weight_bytes: Num, master_bytes: Num = 0.0, momentum_bytes: Num = 0.0, variance_bytes: Num = 0.0
 ) -> Num:
@@ -347,11 +257,6 @@ def checkpoint_bytes(
     Returns
     -------
     float or array, byte
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: gradients are not written (a checkpoint lies between two steps); no compression.
 

@@ -48,3 +48,7 @@ __all__ = [
     "rings_all_reduce",
     "schedule",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,19 +16,10 @@ from collections.abc import Sequence
 
 from mlsysim.errors import InputError
 from mlsysim.network.costs import AstraSim
-from mlsysim.network.schedules import OPS, OPTIMIZATIONS, algorithm_name, phases
+from mlsysim.network.schedules import phases
 from mlsysim.network.simulation import Simulation
-from mlsysim.network.timing import (
-    CONGESTION,
-    MAX_SPLITS,
-    NetworkTime,
-    check_numbers,
-    checked_choice,
-    checked_count,
-    measured,
-    per_dimension,
-)
-from mlsysim.network.topology import Topology, parse
+from mlsysim.network.timing import NetworkTime, check_asked, check_numbers, measured, wiring
+from mlsysim.network.topology import Topology
 
 GB = 2**30  # byte
 ENDPOINT_DELAY_NS = 10  # its default
@@ -72,17 +63,11 @@ def collective_time(
     >>> round(r.time * 1e9)
     5252688
     """
-    wired = parse(topology)
-    checked_choice("op", op, OPS)
-    checked_choice("congestion", congestion, CONGESTION)
-    checked_choice("optimization", optimization, OPTIMIZATIONS)
-    names = tuple(map(algorithm_name, per_dimension("algorithm", algorithm, wired)))
-    rates, waits = per_dimension("bandwidth", bandwidth_GBps, wired), per_dimension("latency", latency_ns, wired)
+    check_asked(op, congestion, optimization, splits, active_chunks)
+    wired, names, rates, waits = wiring(topology, algorithm, bandwidth_GBps, latency_ns)
     size = _whole("bytes", size_bytes, 1, MAX_BYTES)
     endpoint = _whole("endpoint_delay", endpoint_delay_ns, 0, MAX_BYTES)
     check_numbers(rates, waits, endpoint, local_mem_bandwidth_GBps)
-    checked_count("splits", splits, MAX_SPLITS)
-    checked_count("active_chunks", active_chunks, MAX_SPLITS)
     if op == "all_gather" and size < splits:
         raise InputError(f"collective: bytes = {size} is less than one per split; use at most {size} splits")
     memory = None if local_mem_bandwidth_GBps is None else local_mem_bandwidth_GBps * 1e9

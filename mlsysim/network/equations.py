@@ -15,14 +15,7 @@ _RANKS = "[1, inf)"
 _SEVERAL = "[2, inf)"
 
 
-@equation(
-    "eq-hops-time",
-    formula="hops * latency + bytes / bandwidth",
-    units={"bytes": "byte", "hops": "1", "bandwidth": "byte/s", "latency": "s", "return": "s"},
-    domain={"bandwidth": POSITIVE},
-    source="dally2004networks",
-    where="ch. 3, Performance",
-)
+@equation("eq-hops-time", formula="hops * latency + bytes / bandwidth", domain={"bandwidth": POSITIVE})
 def message_time(bytes: Num, hops: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """Time of a message over several links that is cut through: a node passes the head on while the rest is still coming.
 
@@ -43,11 +36,6 @@ def message_time(bytes: Num, hops: Num, bandwidth: Num, latency: Num = 0.0) -> N
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the message waits for no other; links of equal bandwidth. Stored at every node it would take
     hops x (latency + bytes / bandwidth).
 
@@ -59,14 +47,7 @@ def message_time(bytes: Num, hops: Num, bandwidth: Num, latency: Num = 0.0) -> N
     return hops * latency + bytes / bandwidth
 
 
-@equation(
-    "eq-ring-hops",
-    formula="ranks ** 2 // 4 / (ranks - 1)",
-    units={"ranks": "1", "return": "1"},
-    domain={"ranks": _SEVERAL},
-    source="dally2004networks",
-    where="ch. 5, torus networks",
-)
+@equation("eq-ring-hops", formula="ranks ** 2 // 4 / (ranks - 1)", domain={"ranks": _SEVERAL})
 def ring_hops(ranks: Num) -> Num:
     """Mean hops from a rank of a ring to another, by the shorter way.
 
@@ -81,11 +62,6 @@ def ring_hops(ranks: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: links in both directions; all other ranks are partners equally often. About N / 4 for many ranks.
 
     >>> ring_hops(8.0)
@@ -96,14 +72,7 @@ def ring_hops(ranks: Num) -> Num:
     return ranks**2 // 4 / (ranks - 1)
 
 
-@equation(
-    "eq-congestion",
-    formula="max(1.0, messages * hops / links)",
-    units={"messages": "1", "hops": "1", "links": "1", "return": "1"},
-    domain={"links": POSITIVE},
-    source="dally2004networks",
-    where="ch. 3, Performance",
-)
+@equation("eq-congestion", formula="max(1.0, messages * hops / links)", domain={"links": POSITIVE})
 def congestion(messages: Num, hops: Num, links: Num) -> Num:
     """How many messages share a link on average, when every rank sends at once: by how much shared links slow them at least.
 
@@ -122,11 +91,6 @@ def congestion(messages: Num, hops: Num, links: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the load is spread evenly over the links. The busiest link, if it carries more, slows them by more.
 
     >>> congestion(7.0, ring_hops(8.0), 2.0)
@@ -140,10 +104,7 @@ def congestion(messages: Num, hops: Num, links: Num) -> Num:
 @equation(
     "eq-bisection-time",
     formula="bytes * ranks / (4 * links * bandwidth)",
-    units={"bytes": "byte", "ranks": "1", "links": "1", "bandwidth": "byte/s", "return": "s"},
     domain={"ranks": _SEVERAL, "links": POSITIVE, "bandwidth": POSITIVE},
-    source="dally2004networks",
-    where="ch. 3, Performance",
 )
 def bisection_time(bytes: Num, ranks: Num, links: Num, bandwidth: Num) -> Num:
     """Least time of an all-to-all across the middle of a network: half of the ranks send half of their bytes to the other half.
@@ -165,11 +126,6 @@ def bisection_time(bytes: Num, ranks: Num, links: Num, bandwidth: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the links across the middle are all used, and nothing else is in the way.
 
     >>> bisection_time(8e9, 8.0, links=2.0, bandwidth=50e9)
@@ -183,17 +139,7 @@ def bisection_time(bytes: Num, ranks: Num, links: Num, bandwidth: Num) -> Num:
 @equation(
     "eq-dimension-allreduce",
     formula="2 * (ranks - 1) * (bytes / (inner_ranks * ranks * bandwidth) + latency)",
-    units={
-        "bytes": "byte",
-        "inner_ranks": "1",
-        "ranks": "1",
-        "bandwidth": "byte/s",
-        "latency": "s",
-        "return": "s",
-    },
     domain={"inner_ranks": _RANKS, "ranks": _RANKS, "bandwidth": POSITIVE},
-    source="won2023astrasim",
-    where="multi-dimensional collectives",
 )
 def dimension_all_reduce(bytes: Num, inner_ranks: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0) -> Num:
     """What one dimension of rings adds to an all-reduce: a reduce-scatter on the way up and an all-gather on the way down.
@@ -216,11 +162,6 @@ def dimension_all_reduce(bytes: Num, inner_ranks: Num, ranks: Num, bandwidth: Nu
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-ring-allreduce in every dimension; the phases of one chunk follow each other.
 
@@ -245,14 +186,7 @@ def rings_all_reduce(bytes: float, shape: Sequence[int], bandwidth: Sequence[flo
     return fsum(times)
 
 
-@equation(
-    "eq-peer-bandwidth",
-    formula="bandwidth / (ranks - 1)",
-    units={"bandwidth": "byte/s", "ranks": "1", "return": "byte/s"},
-    domain={"bandwidth": POSITIVE, "ranks": _SEVERAL},
-    source="hespas2026",
-    where="Table IV",
-)
+@equation("eq-peer-bandwidth", formula="bandwidth / (ranks - 1)", domain={"bandwidth": POSITIVE, "ranks": _SEVERAL})
 def peer_bandwidth(bandwidth: Num, ranks: Num) -> Num:
     """Bandwidth between two devices when each has its links dealt out to all others.
 
@@ -269,11 +203,6 @@ def peer_bandwidth(bandwidth: Num, ranks: Num) -> Num:
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the same number of links to every other device, and no switch between them.
 
     >>> peer_bandwidth(300e9, 4.0)
@@ -284,14 +213,7 @@ def peer_bandwidth(bandwidth: Num, ranks: Num) -> Num:
     return bandwidth / (ranks - 1)
 
 
-@equation(
-    "eq-exposed-communication",
-    formula="total - compute",
-    units={"total": "s", "compute": "s", "return": "s"},
-    relations=("compute <= total",),
-    source="won2023astrasim",
-    where="exposed communication",
-)
+@equation("eq-exposed-communication", formula="total - compute", relations=("compute <= total",))
 def exposed_communication(total: Num, compute: Num) -> Num:
     """Time of a step in which a device computes nothing, because it waits for communication.
 
@@ -308,11 +230,6 @@ def exposed_communication(total: Num, compute: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a step shorter than its computing.
-
     Assumptions: a device that does not compute waits for communication and for nothing else.
 
     >>> exposed_communication(0.75, 0.5)
@@ -326,11 +243,8 @@ def exposed_communication(total: Num, compute: Num) -> Num:
 @equation(
     "eq-hidden-share",
     formula="(compute + communication - total) / min(compute, communication)",
-    units={"total": "s", "compute": "s", "communication": "s", "return": "1"},
     domain={"compute": POSITIVE, "communication": POSITIVE},
     relations=("compute <= total", "communication <= total", "total <= compute + communication"),
-    source="won2023astrasim",
-    where="exposed communication",
 )
 def hidden_share(total: Num, compute: Num, communication: Num) -> Num:
     """How much of what could be hidden is: 0 when computing and communicating follow each other, 1 when the shorter is free.
@@ -349,11 +263,6 @@ def hidden_share(total: Num, compute: Num, communication: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a step shorter than one part, or longer than both.
 
     Assumptions: one computation and one collective at a time, neither slowed by the other, and the device never waits for both.
 

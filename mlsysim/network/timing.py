@@ -203,16 +203,30 @@ def per_dimension(name: str, values: Any, topology: Topology) -> tuple[Any, ...]
     return given * count if len(given) == 1 else given
 
 
-def checked_count(name: str, value: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"collective: {name} = {str(value)[:20]} must be a whole number in [1, {most:,}]")
-    return value
+def wiring(
+    topology: str | Topology,
+    algorithm: str | Sequence[str],
+    bandwidth: float | Sequence[float],
+    latency: float | Sequence[float],
+) -> tuple[Topology, tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
+    """The topology, and of each of its dimensions the algorithm, the bandwidth and the latency."""
+    wired = parse(topology)
+    names = tuple(map(algorithm_name, per_dimension("algorithm", algorithm, wired)))
+    return wired, names, per_dimension("bandwidth", bandwidth, wired), per_dimension("latency", latency, wired)
 
 
-def checked_choice(name: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise unknown_name(f"{name} of a collective", value, known)
-    return value
+def check_asked(op: str, congestion: str, optimization: str, splits: int, active_chunks: int) -> None:
+    """Raise unless what is asked of a collective can be asked; numbers of the links are another matter."""
+    for name, value, known in (
+        ("op", op, OPS),
+        ("congestion", congestion, CONGESTION),
+        ("optimization", optimization, OPTIMIZATIONS),
+    ):
+        if value not in known:
+            raise unknown_name(f"{name} of a collective", value, known)
+    for name, count in (("splits", splits), ("active_chunks", active_chunks)):
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SPLITS:
+            raise InputError(f"collective: {name} = {str(count)[:20]} must be a whole number in [1, {MAX_SPLITS:,}]")
 
 
 def collective_time(
@@ -275,16 +289,10 @@ def collective_time(
 
     Source: the schedules are those of :mod:`mlsysim.network.schedules` and :mod:`mlsysim.network.straight`.
     """
-    wired = parse(topology)
-    checked_choice("op", op, OPS)
-    checked_choice("congestion", congestion, CONGESTION)
-    checked_choice("optimization", optimization, OPTIMIZATIONS)
-    names = tuple(map(algorithm_name, per_dimension("algorithm", algorithm, wired)))
-    rates, waits = per_dimension("bandwidth", bandwidth, wired), per_dimension("latency", latency, wired)
+    check_asked(op, congestion, optimization, splits, active_chunks)
+    wired, names, rates, waits = wiring(topology, algorithm, bandwidth, latency)
     check_argument("collective", "bytes", bytes, "byte", _NON_NEGATIVE)
     check_numbers(rates, waits, endpoint_delay, memory_bandwidth)
-    checked_count("splits", splits, MAX_SPLITS)
-    checked_count("active_chunks", active_chunks, MAX_SPLITS)
     costs = Exact(rates, waits, endpoint_delay, memory_bandwidth)
     held = bytes / wired.ranks if op == "all_gather" else bytes
     chunk, count = costs.chunks(op, held, splits, wired.ranks)

@@ -46,3 +46,7 @@ __all__ = [
     "write_time",
     "young_interval",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,10 +1,8 @@
 """How often things fail: from counted failures to rates, from parts to a cluster, and what spare nodes buy."""
 
 from mlsysim._numeric import Num, exp, is_array, log, maximum, minimum, where
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-_RATE = "1/s"
-_COUNT = "[1, inf)"
 # Spares beyond this are a second cluster; the sum of eq-spares has one summand for each.
 MAX_SPARES = 256
 _SMALLEST = 1e-300  # its logarithm stands for that of a node that never fails
@@ -13,10 +11,7 @@ _SMALLEST = 1e-300  # its logarithm stands for that of a node that never fails
 @equation(
     "eq-failure-rate",
     formula="failures / (parts * duration)",
-    units={"failures": "1", "parts": "1", "duration": "s", "return": _RATE},
-    domain={"parts": _COUNT, "duration": POSITIVE},
-    source="kokolis2024reliability",
-    where="failure rates and MTTF",
+    domain={"parts": AT_LEAST_ONE, "duration": POSITIVE},
 )
 def failure_rate(failures: Num, duration: Num, parts: Num = 1.0) -> Num:
     """Failures per part and second, from a count.
@@ -36,11 +31,6 @@ def failure_rate(failures: Num, duration: Num, parts: Num = 1.0) -> Num:
     -------
     float or array, 1/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: parts fail alike and at a rate that does not change with age. A count n is uncertain by about its
     square root.
 
@@ -52,14 +42,7 @@ def failure_rate(failures: Num, duration: Num, parts: Num = 1.0) -> Num:
     return failures / (parts * duration)
 
 
-@equation(
-    "eq-observed-mtbf",
-    formula="duration / failures",
-    units={"duration": "s", "failures": "1", "return": "s"},
-    domain={"failures": POSITIVE},
-    source="grattafiori2024llama3",
-    where="sec. 3.3.4",
-)
+@equation("eq-observed-mtbf", formula="duration / failures", domain={"failures": POSITIVE})
 def observed_mtbf(duration: Num, failures: Num) -> Num:
     """Mean time between failures of whatever was watched, from a count.
 
@@ -76,11 +59,6 @@ def observed_mtbf(duration: Num, failures: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a constant rate. Elapsed time counts, so the time of the repairs is inside.
 
     >>> round(observed_mtbf(54 * 86400.0, 419))
@@ -94,10 +72,7 @@ def observed_mtbf(duration: Num, failures: Num) -> Num:
 @equation(
     "eq-node-mtbf",
     formula="1 / (devices * device_rate + host_rate)",
-    units={"devices": "1", "device_rate": _RATE, "host_rate": _RATE, "return": "s"},
-    domain={"devices": _COUNT, "device_rate": POSITIVE},
-    source="kokolis2024reliability",
-    where="failure rates and MTTF",
+    domain={"devices": AT_LEAST_ONE, "device_rate": POSITIVE},
 )
 def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
     """Mean time between failures of a node, which fails when any of its parts does.
@@ -117,11 +92,6 @@ def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: parts fail independently of each other, and each is needed.
 
     >>> round(node_mtbf(8, 1 / 50e3, 1 / 25e3))
@@ -135,10 +105,7 @@ def node_mtbf(devices: Num, device_rate: Num, host_rate: Num = 0.0) -> Num:
 @equation(
     "eq-cluster-mtbf",
     formula="node_mtbf / nodes",
-    units={"node_mtbf": "s", "nodes": "1", "return": "s"},
-    domain={"node_mtbf": POSITIVE, "nodes": _COUNT},
-    source="reddi2026mathpage",
-    where="sec. 6",
+    domain={"node_mtbf": POSITIVE, "nodes": AT_LEAST_ONE},
 )
 def cluster_mtbf(node_mtbf: Num, nodes: Num) -> Num:
     """Mean time between failures of a job that stops when any of its nodes does.
@@ -156,11 +123,6 @@ def cluster_mtbf(node_mtbf: Num, nodes: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: independent nodes, each at a constant rate. What the nodes share (a switch, a power feed, the software)
     is not in it.
 
@@ -172,14 +134,7 @@ def cluster_mtbf(node_mtbf: Num, nodes: Num) -> Num:
     return node_mtbf / nodes
 
 
-@equation(
-    "eq-expected-failures",
-    formula="duration / mtbf",
-    units={"duration": "s", "mtbf": "s", "return": "1"},
-    domain={"mtbf": POSITIVE},
-    source="kokolis2024reliability",
-    where="failure rates and MTTF",
-)
+@equation("eq-expected-failures", formula="duration / mtbf", domain={"mtbf": POSITIVE})
 def expected_failures(duration: Num, mtbf: Num) -> Num:
     """How many failures a job of some length has on average.
 
@@ -196,11 +151,6 @@ def expected_failures(duration: Num, mtbf: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a constant rate; the count is then Poisson, with this mean and this variance.
 
     >>> expected_failures(54 * 86400.0, 3 * 3600.0)
@@ -211,14 +161,7 @@ def expected_failures(duration: Num, mtbf: Num) -> Num:
     return duration / mtbf
 
 
-@equation(
-    "eq-unavailability",
-    formula="repair / (node_mtbf + repair)",
-    units={"node_mtbf": "s", "repair": "s", "return": "1"},
-    domain={"node_mtbf": POSITIVE},
-    source="barlow1975reliability",
-    where="availability",
-)
+@equation("eq-unavailability", formula="repair / (node_mtbf + repair)", domain={"node_mtbf": POSITIVE})
 def unavailability(node_mtbf: Num, repair: Num) -> Num:
     """Share of the time that one node is away for repair.
 
@@ -235,11 +178,6 @@ def unavailability(node_mtbf: Num, repair: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the long run; the distribution of the repair time does not matter, its mean does.
 
     >>> unavailability(98 * 86400.0, 2 * 86400.0)
@@ -253,10 +191,7 @@ def unavailability(node_mtbf: Num, repair: Num) -> Num:
 @equation(
     "eq-spares",
     formula="binomial_cdf(spares, nodes + spares, unavailability)",
-    units={"nodes": "1", "spares": "1", "unavailability": "1", "return": "1"},
-    domain={"nodes": _COUNT, "spares": f"[0, {MAX_SPARES}]", "unavailability": "[0, 1)"},
-    source="barlow1975reliability",
-    where="k-out-of-n systems",
+    domain={"nodes": AT_LEAST_ONE, "spares": f"[0, {MAX_SPARES}]", "unavailability": "[0, 1)"},
 )
 def spare_availability(nodes: Num, spares: Num, unavailability: Num) -> Num:
     """Share of the time that a job finds the nodes it needs, when some stand by.
@@ -275,11 +210,6 @@ def spare_availability(nodes: Num, spares: Num, unavailability: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: nodes fail and are repaired independently of each other, spares like the others, each with its own
     repair crew; a spare may stand in for any node.

@@ -31,10 +31,7 @@ _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 @equation(
     "eq-fleet-goodput",
     formula="nodes / (nodes + spares) * availability * goodput",
-    units={"goodput": "1", "availability": "1", "nodes": "1", "spares": "1", "return": "1"},
     domain={"goodput": "[0, 1]", "availability": "[0, 1]", "nodes": "[1, inf)"},
-    source="kokolis2024reliability",
-    where="effective training time ratio",
 )
 def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0) -> Num:
     """Share of all node-hours, spares included, that is work that lasts.
@@ -55,11 +52,6 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: a spare does nothing else while it stands by.
 

@@ -4,14 +4,7 @@ from mlsysim._numeric import Num, all_true, expm1, is_array, maximum, minimum, w
 from mlsysim.equations import POSITIVE, equation
 
 
-@equation(
-    "eq-young",
-    formula="sqrt(2 * write_time * mtbf)",
-    units={"write_time": "s", "mtbf": "s", "return": "s"},
-    domain={"mtbf": POSITIVE},
-    source="young1974first",
-    where="pp. 530-531",
-)
+@equation("eq-young", formula="sqrt(2 * write_time * mtbf)", domain={"mtbf": POSITIVE})
 def young_interval(write_time: Num, mtbf: Num) -> Num:
     """Work between two checkpoints that loses least, to first order.
 
@@ -28,11 +21,6 @@ def young_interval(write_time: Num, mtbf: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: delta far below M; a failure loses half an interval.
 
     >>> young_interval(5 * 60.0, 24 * 3600.0) / 60
@@ -47,10 +35,7 @@ def young_interval(write_time: Num, mtbf: Num) -> Num:
     "eq-daly",
     formula="sqrt(2 * write_time * mtbf) * (1 + sqrt(write_time / (2 * mtbf)) / 3 + write_time / (18 * mtbf)) - write_time "
     "if write_time < 2 * mtbf else mtbf",
-    units={"write_time": "s", "mtbf": "s", "return": "s"},
     domain={"mtbf": POSITIVE},
-    source="daly2006higher",
-    where="perturbation solution",
 )
 def daly_interval(write_time: Num, mtbf: Num) -> Num:
     """Work between two checkpoints that loses least, to higher order.
@@ -67,11 +52,6 @@ def daly_interval(write_time: Num, mtbf: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: Poisson failures, also during writing and restarting; a series that is cut off.
 
@@ -97,10 +77,7 @@ def _exponent(dump: Num) -> Num:
 @equation(
     "eq-optimal-interval",
     formula="mtbf * (1 + lambert_w(-exp(-1 - write_time / mtbf)))",
-    units={"write_time": "s", "mtbf": "s", "return": "s"},
     domain={"write_time": POSITIVE, "mtbf": POSITIVE},
-    source="daly2006higher",
-    where="complete cost function",
 )
 def optimal_interval(write_time: Num, mtbf: Num) -> Num:
     """Work between two checkpoints that loses least, exactly.
@@ -117,11 +94,6 @@ def optimal_interval(write_time: Num, mtbf: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: those of eq-goodput-exact. Restart time and lag do not move the optimum.
 

@@ -50,3 +50,7 @@ __all__ = [
     "simulate",
     "summarise",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

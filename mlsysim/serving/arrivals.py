@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.serving.requests import MAX_ROWS, MAX_TOKENS, Request
 
@@ -12,12 +13,12 @@ from mlsysim.serving.requests import MAX_ROWS, MAX_TOKENS, Request
 SPREAD = (1e-6, 100.0)
 
 
-def _check(owner: str, count: int, **positive: float) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise InputError(f"{owner}: count = {count!r} must be a whole number, zero or more")
-    if count > MAX_ROWS:
+def _check(owner: str, requests: int, **positive: float) -> None:
+    if isinstance(requests, bool) or not isinstance(requests, int) or requests < 0:
+        raise InputError(f"{owner}: requests = {requests!r} must be a whole number, zero or more")
+    if requests > MAX_ROWS:
         raise InputError(
-            f"{owner}: count = {count if count < 10**15 else 'more than 10^15'} is above {MAX_ROWS:,}, as many as a trace may have: each "
+            f"{owner}: requests = {requests if requests < 10**15 else 'more than 10^15'} is above {MAX_ROWS:,}, as many as a trace may have: each "
             "request and its record stay in memory; play fewer, and several runs with other seeds"
         )
     for name, value in positive.items():
@@ -25,43 +26,46 @@ def _check(owner: str, count: int, **positive: float) -> None:
             raise InputError(f"{owner}: {name} = {value!r} must be a number above zero")
 
 
-def _check_spread(owner: str, cv: float, others: str) -> None:
+def _check_spread(owner: str, variation: float, others: str) -> None:
     low, high = SPREAD
-    if not low <= cv <= high:  # also false for nan
-        raise InputError(f"{owner}: cv = {cv!r} must lie between {low:g} and {high:g}{others}")
+    if not low <= variation <= high:  # also false for nan
+        raise InputError(f"{owner}: variation = {variation!r} must lie between {low:g} and {high:g}{others}")
 
 
-def constant(rate: float, count: int) -> tuple[float, ...]:
+@renamed(count="requests")
+def constant(rate: float, requests: int) -> tuple[float, ...]:
     """Arrivals at equal distances, the first at zero, s.
 
-    >>> constant(rate=2.0, count=3)
+    >>> constant(rate=2.0, requests=3)
     (0.0, 0.5, 1.0)
     """
-    _check("constant", count, rate=rate)
-    return _finite("constant", rate, tuple(i / rate for i in range(count)))
+    _check("constant", requests, rate=rate)
+    return _finite("constant", rate, tuple(i / rate for i in range(requests)))
 
 
-def poisson(rate: float, count: int, seed: int = 0) -> tuple[float, ...]:
+@renamed(count="requests")
+def poisson(rate: float, requests: int, seed: int = 0) -> tuple[float, ...]:
     """Arrivals of a Poisson process: the times between them are exponential, s.
 
-    >>> [round(t, 3) for t in poisson(rate=2.0, count=3, seed=1)]
+    >>> [round(t, 3) for t in poisson(rate=2.0, requests=3, seed=1)]
     [0.072, 1.012, 1.734]
     """
-    _check("poisson", count, rate=rate)
+    _check("poisson", requests, rate=rate)
     draw = random.Random(seed)
-    return _cumulative("poisson", rate, [-math.log(1.0 - draw.random()) / rate for _ in range(count)])
+    return _cumulative("poisson", rate, [-math.log(1.0 - draw.random()) / rate for _ in range(requests)])
 
 
-def gamma(rate: float, count: int, cv: float, seed: int = 0) -> tuple[float, ...]:
-    """Arrivals whose distances are gamma-distributed with coefficient of variation ``cv``: above 1 they come in bursts.
+@renamed(count="requests", cv="variation")
+def gamma(rate: float, requests: int, variation: float, seed: int = 0) -> tuple[float, ...]:
+    """Arrivals whose distances are gamma-distributed with coefficient of variation ``variation``: above 1 they come in bursts.
 
-    >>> len(gamma(rate=2.0, count=5, cv=3.0))
+    >>> len(gamma(rate=2.0, requests=5, variation=3.0))
     5
     """
-    _check("gamma", count, rate=rate)
-    _check_spread("gamma", cv, "; 'constant' has arrivals without spread")
-    draw, shape = random.Random(seed), cv**-2
-    return _cumulative("gamma", rate, [draw.gammavariate(shape, 1.0 / shape) / rate for _ in range(count)])
+    _check("gamma", requests, rate=rate)
+    _check_spread("gamma", variation, "; 'constant' has arrivals without spread")
+    draw, shape = random.Random(seed), variation**-2
+    return _cumulative("gamma", rate, [draw.gammavariate(shape, 1.0 / shape) / rate for _ in range(requests)])
 
 
 def _cumulative(owner: str, rate: float, gaps: Sequence[float]) -> tuple[float, ...]:
@@ -80,44 +84,46 @@ def _finite(owner: str, rate: float, times: tuple[float, ...]) -> tuple[float, .
     return times
 
 
-def lengths(mean: float, count: int, cv: float = 0.0, seed: int = 0) -> tuple[int, ...]:
+@renamed(count="requests", cv="variation")
+def lengths(mean: float, requests: int, variation: float = 0.0, seed: int = 0) -> tuple[int, ...]:
     """Numbers of tokens with a mean and a coefficient of variation, gamma-distributed, whole and at least one.
 
-    >>> lengths(mean=200, count=3)
+    >>> lengths(mean=200, requests=3)
     (200, 200, 200)
     """
-    _check("lengths", count)
+    _check("lengths", requests)
     if not 1 <= mean <= MAX_TOKENS:  # also false for nan
         raise InputError(f"lengths: mean = {mean!r} must lie between 1 and {MAX_TOKENS:,} tokens")
-    if cv == 0:
-        return (round(mean),) * count
-    _check_spread("lengths", cv, ", or be 0 for equal lengths")
-    draw, shape = random.Random(seed), cv**-2
-    found = tuple(max(1, round(draw.gammavariate(shape, mean / shape))) for _ in range(count))
+    if variation == 0:
+        return (round(mean),) * requests
+    _check_spread("lengths", variation, ", or be 0 for equal lengths")
+    draw, shape = random.Random(seed), variation**-2
+    found = tuple(max(1, round(draw.gammavariate(shape, mean / shape))) for _ in range(requests))
     if found and max(found) > MAX_TOKENS:
         raise InputError(
-            f"lengths: mean = {mean!r} with cv = {cv!r} draws {max(found):,} tokens, above the {MAX_TOKENS:,} that a request may "
-            "have; give a smaller mean or cv"
+            f"lengths: mean = {mean!r} with variation = {variation!r} draws {max(found):,} tokens, above the {MAX_TOKENS:,} that a request may "
+            "have; give a smaller mean or variation"
         )
     return found
 
 
+@renamed(prompt_tokens="input_len", output_tokens="output_len", prefix_tokens="cached_len")
 def load(
     arrivals: Sequence[float],
-    prompt_tokens: int | Sequence[int],
-    output_tokens: int | Sequence[int],
-    prefix_tokens: int | Sequence[int] = 0,
+    input_len: int | Sequence[int],
+    output_len: int | Sequence[int],
+    cached_len: int | Sequence[int] = 0,
 ) -> tuple[Request, ...]:
     """Requests from times of arrival and lengths; a single number holds for all.
 
     >>> load((0.0, 1.0), 100, (5, 7))[1]
-    Request(arrival=1.0, prompt_tokens=100, output_tokens=7, prefix_tokens=0)
+    Request(arrival=1.0, input_len=100, output_len=7, cached_len=0)
     """
     columns = []
     for name, given in (
-        ("prompt_tokens", prompt_tokens),
-        ("output_tokens", output_tokens),
-        ("prefix_tokens", prefix_tokens),
+        ("input_len", input_len),
+        ("output_len", output_len),
+        ("cached_len", cached_len),
     ):
         column = (given,) * len(arrivals) if isinstance(given, int) else tuple(given)
         if len(column) != len(arrivals):

@@ -90,14 +90,15 @@ class Limits:
     model_len: int | None = None
     window: int = 0  # tokens that a sliding-window layer looks back; 0 without one
 
-    def refusal(self, prompt: int, output: int) -> str:
+    def refusal(self, input_len: int, output_len: int) -> str:
         """Why a request can never be served; empty when it can."""
-        if self.model_len is not None and prompt + output > self.model_len:
-            return f"prompt_tokens + output_tokens = {prompt + output} exceed max_model_len = {self.model_len}"
-        need = -(-(prompt + output) // self.block_tokens)
+        tokens = input_len + output_len
+        if self.model_len is not None and tokens > self.model_len:
+            return f"input_len + output_len = {tokens} exceed max_model_len = {self.model_len}"
+        need = -(-tokens // self.block_tokens)
         if need > self.blocks:
             return (
-                f"prompt_tokens + output_tokens = {prompt + output} need {need} blocks of {self.block_tokens} tokens, "
+                f"input_len + output_len = {tokens} need {need} blocks of {self.block_tokens} tokens, "
                 f"and the cache holds {self.blocks}"
             )
         return ""

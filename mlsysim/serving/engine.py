@@ -17,15 +17,19 @@
 6. The first token comes at the end of the step that finishes the prompt, every other at the end of a step.
 
 The state of the sequences that decode is kept in sums, since all of them advance together: the cost of a step is that
-of what changes in it, not of what runs.
+of what changes in it, not of what runs. Steps in which nothing changes but the contexts are played in a tight loop; their
+times are the same to the last bit.
 """
 
 import math
+from array import array
 from collections import deque
+from collections.abc import Callable
 
+from mlsysim.errors import InputError
 from mlsysim.serving.config import Limits, StepTimes
 from mlsysim.serving.requests import Request
-from mlsysim.serving_steps import Batch
+from mlsysim.serving_steps import Batch, StepModel
 
 
 class Freed:
@@ -49,6 +53,7 @@ class Sequence:
         "first",
         "freed",
         "generated",
+        "index",
         "known",
         "preemptions",
         "request",
@@ -58,9 +63,9 @@ class Sequence:
         "whole",
     )
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.known = request.prompt_tokens  # tokens whose keys and values must be there before the next one
+    def __init__(self, request: Request, index: int) -> None:
+        self.request, self.index = request, index
+        self.known = request.input_len  # tokens whose keys and values must be there before the next one
         self.computed = 0
         self.generated = 0  # output tokens when it last entered a prompt pass
         self.blocks = 0  # of its own, while its prompt is under way
@@ -74,7 +79,10 @@ class Sequence:
 
 
 class Engine:
-    """The scheduler of one replica. :meth:`begin` plans a step and says when it ends; :meth:`end` books what it made."""
+    """The scheduler of one replica. :meth:`begin` plans a step and says how long it is; :meth:`end` books what it made.
+
+    :meth:`play` does both, again and again.
+    """
 
     def __init__(self, steps: StepTimes, limits: Limits) -> None:
         self.steps, self.limits = steps, limits
@@ -83,8 +91,9 @@ class Engine:
         self.free = limits.blocks
         self._queue = deque([Freed(limits.blocks)])  # of the free blocks: the next to be taken first
         self.step = 0
-        self._edges: list[float] = []  # where the periods without rest begin (negative) and end
-        self.prompt_tokens = self.decode_tokens = self.preemptions = 0
+        self.finished: list[Sequence] = []  # until somebody takes them out
+        self._edges = array("d")  # where the periods without rest begin (negative) and end
+        self.prefill_tokens = self.decode_tokens = self.preemptions = 0
         self.most_blocks = 0
         self._prefixes: dict[int, int] = {}  # sequences that run, by the blocks of their prefix
         self._resident = 0  # blocks of the longest
@@ -95,6 +104,8 @@ class Engine:
         self._decodes = self._bases = 0  # sequences that decode, and the sum of their bases
         self._short = self._short_bases = 0  # those whose context is inside the sliding window
         self._outgrowing: dict[int, list[Sequence]] = {}  # by the first step in which the context exceeds the window
+        self._refused = False  # whether the last step could not take in the head of the queue, and nothing has changed
+        self._decoding: dict[int, Callable[[float, float], float]] = {}  # times of decode steps, by sequences
 
     @property
     def idle(self) -> bool:
@@ -108,7 +119,75 @@ class Engine:
     def submit(self, sequence: Sequence) -> None:
         self.waiting.append(sequence)
 
-    # One step
+    # Steps
+
+    def play(self, now: float, until: float) -> float:
+        """Step after step from now on, as long as they end before ``until``: nothing comes in between.
+
+        Returns
+        -------
+        float
+            When the step under way ends; infinity when all is done before.
+        """
+        block = self.limits.block_tokens
+        while not self.idle:
+            calm = self._decodes and self._partial is None and (self._refused or not self.waiting)
+            if calm and self._needs[(self.step + 1) % block] <= self.free:
+                now = self._coast(now, until)
+            else:
+                now += self.begin(now)
+            if now >= until:
+                return now
+            self.end(now)
+        return math.inf
+
+    def _coast(self, now: float, until: float) -> float:
+        """Steps that only decode, up to one that finishes a sequence, ends late or leaves too few blocks for the next.
+
+        A head of the queue that was refused stays refused: free blocks become fewer, those that it would find again too, and
+        the tokens that the budget leaves are the same. Returns when the last step ends, which is still under way.
+        """
+        needs, block, finishing = self._needs, self.limits.block_tokens, self._finishing
+        decodes, first, free = self._decodes, self.step, self.free
+        step, context, windowed = first, self._bases + decodes * first, self.limits.window
+        if (seconds := self._decoding.get(decodes)) is None:
+            seconds = self._decoding[decodes] = self._step_times(float(decodes))
+        self._resume(now)
+        while True:
+            step += 1
+            free -= needs[step % block]
+            context += decodes
+            if windowed:
+                self.step = step
+                duration = seconds(float(context), float(self._near(context)))
+            else:
+                duration = seconds(float(context), float(context))
+            if not 0.0 < duration < math.inf:
+                raise _no_duration(duration)
+            now += duration
+            if now >= until or step in finishing or needs[(step + 1) % block] > free:
+                break
+        self.decode_tokens += decodes * (step - first)
+        self.step = step
+        self._take(self.free - free)
+        self._edges.append(now)
+        self.most_blocks = max(self.most_blocks, self.limits.blocks - free)
+        return now
+
+    def _step_times(self, decodes: float) -> Callable[[float, float], float]:
+        """Times of steps in which so many sequences decode and no prompt runs."""
+        if type(self.steps) is StepModel:  # not one that has its own time()
+            return self.steps.decoding(decodes)
+        return lambda context, near: float(
+            self.steps.time(Batch(decodes=decodes, context=context, windowed_context=near))
+        )
+
+    def _resume(self, now: float) -> None:
+        """A step begins now: without rest since the one before, or after one."""
+        if self._edges and self._edges[-1] == now:
+            self._edges.pop()
+        else:
+            self._edges.append(-now)
 
     def begin(self, now: float) -> float:
         """Schedule a step that starts now; returns its duration, s."""
@@ -150,17 +229,17 @@ class Engine:
             chunks.append((sequence, chunk))
             budget -= chunk
         duration = float(self.steps.time(self._batch(chunks)))
+        if not 0.0 < duration < math.inf:
+            raise _no_duration(duration)
+        self._refused = bool(self.waiting) and not (preempted or chunks)
         self._advance(chunks)
-        if self._edges and self._edges[-1] == now:
-            self._edges.pop()
-        else:
-            self._edges.append(-now)
+        self._resume(now)
         self._edges.append(now + duration)
         self.most_blocks = max(self.most_blocks, limits.blocks - self.free)
         return duration
 
-    def end(self, now: float) -> list[Sequence]:
-        """Book the step that ends now; returns the sequences that it finished."""
+    def end(self, now: float) -> None:
+        """Book the step that ends now."""
         finished = []
         for sequence in self._finishing.pop(self.step, ()):
             if sequence.finish == self.step:
@@ -173,7 +252,7 @@ class Engine:
             if sequence.first < 0:
                 sequence.first = now
             sequence.generated += 1
-            left = sequence.request.output_tokens - sequence.generated
+            left = sequence.request.output_len - sequence.generated
             if left:
                 self._enter(sequence, left)
             else:
@@ -181,16 +260,17 @@ class Engine:
                 self._unshare(sequence)
                 del self.running[sequence]
                 finished.append(sequence)
-        self._done = []
+        if finished or self._done:
+            self._refused, self._done = False, []
         for sequence in finished:
             sequence.finished = now
-        return finished
+        self.finished += finished
 
     def _shareable(self, sequence: Sequence) -> int:
         """Blocks that need not be computed: those of eq-prompt-computed, in whole numbers."""
         if not self.limits.prefix_caching:
             return 0
-        return min(sequence.request.prefix_tokens, sequence.known - 1) // self.limits.block_tokens
+        return min(sequence.request.cached_len, sequence.known - 1) // self.limits.block_tokens
 
     def _share(self, sequence: Sequence, shared: int) -> None:
         sequence.shared = shared
@@ -272,14 +352,7 @@ class Engine:
                 windowed_read += min(past + chunk, chunk + window)
         decodes = self._decodes
         context = self._bases + decodes * self.step
-        near = context
-        if window:
-            for sequence in self._outgrowing.pop(self.step, ()):
-                if sequence.finish >= 0 and sequence.base + self.step == window + 1:
-                    self._short -= 1
-                    self._short_bases -= sequence.base
-            near = self._short_bases + self._short * self.step + (decodes - self._short) * window
-        else:
+        if not window:
             windowed_pairs, windowed_read = pairs, read
         return Batch(
             new,
@@ -290,13 +363,23 @@ class Engine:
             float(context),
             windowed_pairs,
             windowed_read,
-            float(near),
+            float(self._near(context)),
         )
+
+    def _near(self, context: int) -> int:
+        """Tokens that the sequences attend to in a layer with a sliding window, in this step."""
+        if not (window := self.limits.window):
+            return context
+        for sequence in self._outgrowing.pop(self.step, ()):
+            if sequence.finish >= 0 and sequence.base + self.step == window + 1:
+                self._short -= 1
+                self._short_bases -= sequence.base
+        return self._short_bases + self._short * self.step + (self._decodes - self._short) * window
 
     def _advance(self, chunks: list[tuple[Sequence, int]]) -> None:
         for sequence, chunk in chunks:
             sequence.computed += chunk
-            self.prompt_tokens += chunk
+            self.prefill_tokens += chunk
             if sequence.computed == sequence.known:
                 self._done.append(sequence)
                 if sequence is self._partial:
@@ -337,8 +420,8 @@ class Engine:
         else:
             left = sequence.finish - (self.step - 1)
             self._leave(sequence, self.step - 1)
-            sequence.generated = sequence.request.output_tokens - left
-            sequence.known = sequence.request.prompt_tokens + sequence.generated
+            sequence.generated = sequence.request.output_len - left
+            sequence.known = sequence.request.input_len + sequence.generated
             sequence.computed = sequence.known - 1  # of its newest token there are no keys and values yet
             sequence.blocks = -(-sequence.computed // self.limits.block_tokens) - sequence.shared
         sequence.start, sequence.whole = (
@@ -351,6 +434,10 @@ class Engine:
         sequence.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(sequence)
+
+
+def _no_duration(seconds: float) -> InputError:
+    return InputError(f"simulate: a step takes {seconds!r} s; step times must be finite and above zero")
 
 
 def seen(tokens: int, window: int) -> float:

@@ -1,19 +1,14 @@
 """What can be said of a simulated server in closed form: chunks, blocks, saturation, overload and quantiles."""
 
 from mlsysim._numeric import Num, maximum, minimum
-from mlsysim.equations import POSITIVE, equation
-
-AT_LEAST_ONE = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
     "eq-prompt-steps",
     formula="-(-tokens // (budget - running))",
-    units={"tokens": "1", "budget": "1", "running": "1", "return": "1"},
     domain={"tokens": AT_LEAST_ONE, "budget": AT_LEAST_ONE},
     relations=("running < budget",),
-    source="agrawal2024sarathi",
-    where="chunked prefills and stall-free schedules",
 )
 def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
     """Steps that a prompt takes when it is worked on in chunks between the tokens of running sequences.
@@ -33,11 +28,6 @@ def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; running sequences that fill the whole budget.
-
     Assumptions: no other prompt is ahead of it; as many sequences run in every one of the steps.
 
     >>> prompt_steps(4000.0, budget=2048.0), prompt_steps(4000.0, budget=2048.0, running=256.0)
@@ -50,22 +40,20 @@ def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
 
 @equation(
     "eq-prompt-computed",
-    formula="tokens - min(prefix, tokens - 1) // block_tokens * block_tokens",
-    units={"tokens": "1", "prefix": "1", "block_tokens": "1", "return": "1"},
-    domain={"tokens": AT_LEAST_ONE, "block_tokens": AT_LEAST_ONE},
-    source="vllm2025engine",
-    where="KVCacheManager.get_computed_blocks",
+    formula="input_len - min(cached_len, input_len - 1) // block_tokens * block_tokens",
+    domain={"input_len": AT_LEAST_ONE, "block_tokens": AT_LEAST_ONE},
+    renamed={"tokens": "input_len", "prefix": "cached_len"},
 )
-def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
+def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -> Num:
     """Tokens of a prompt that a server with a prefix cache still works on.
 
     Formula: p' = p - floor(min(x, p - 1) / B) B.
 
     Parameters
     ----------
-    tokens : float or array, 1
+    input_len : float or array, 1
         Tokens of the prompt, at least 1.
-    prefix : float or array, 1
+    cached_len : float or array, 1
         Leading tokens whose keys and values are cached.
     block_tokens : float or array, 1
         Tokens in a block of cache.
@@ -74,11 +62,6 @@ def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: only whole blocks are found again; the last token is always computed, since the answer starts from it.
 
     >>> prompt_computed(1000.0, 100.0), prompt_computed(1024.0, 1024.0)
@@ -86,30 +69,16 @@ def prompt_computed(tokens: Num, prefix: Num, block_tokens: Num = 16.0) -> Num:
 
     Source: vllm2025engine, KVCacheManager.get_computed_blocks.
     """
-    return tokens - minimum(prefix, tokens - 1) // block_tokens * block_tokens
+    return input_len - minimum(cached_len, input_len - 1) // block_tokens * block_tokens
 
 
 @equation(
     "eq-activation-reserve",
     formula="element_bytes * tokens * (2 * hidden + 3 * ffn) + 2 * logit_bytes * sequences * vocab",
-    units={
-        **dict.fromkeys(("tokens", "hidden", "ffn", "sequences", "vocab"), "1"),
-        "element_bytes": "byte",
-        "logit_bytes": "byte",
-        "return": "byte",
-    },
     domain={"element_bytes": POSITIVE, "logit_bytes": POSITIVE},
-    source="vllm2025engine",
-    where="Worker.determine_available_memory",
 )
 def activation_reserve(
-    tokens: Num,
-    hidden: Num,
-    ffn: Num,
-    sequences: Num,
-    vocab: Num,
-    element_bytes: Num = 2.0,
-    logit_bytes: Num = 4.0,
+    tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab: Num, element_bytes: Num = 2.0, logit_bytes: Num = 4.0
 ) -> Num:
     """Memory that a server keeps free on a device for the activations of its largest step.
 
@@ -134,31 +103,24 @@ def activation_reserve(
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one element each for the residual, the layer's input, gate, up and their product; logits twice. A
     real server measures this by a trial step, and adds what its libraries take.
 
     >>> activation_reserve(8192.0, 4096.0, 14336.0, 256.0, 128256.0) / 1e9
     1.101529088
 
-    Source: vllm2025engine, Worker.determine_available_memory (the trial step; the count is chapter 17's).
+    Source: vllm2025engine, Worker.determine_available_memory; the trial step; the count is chapter 17's.
     """
     return element_bytes * tokens * (2 * hidden + 3 * ffn) + 2 * logit_bytes * sequences * vocab
 
 
 @equation(
     "eq-saturation-rate",
-    formula="min(running / steps, (budget - running) / prompt) / step_time",
-    units={"running": "1", "steps": "1", "budget": "1", "prompt": "1", "step_time": "s", "return": "1/s"},
-    domain={"steps": POSITIVE, "prompt": POSITIVE, "step_time": POSITIVE},
-    source="agrawal2024sarathi",
-    where="chunked prefills and stall-free schedules",
+    formula="min(running / steps, (budget - running) / tokens) / step_time",
+    domain={"steps": POSITIVE, "tokens": POSITIVE, "step_time": POSITIVE},
+    renamed={"prompt": "tokens"},
 )
-def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_time: Num) -> Num:
+def saturation_rate(running: Num, steps: Num, budget: Num, tokens: Num, step_time: Num) -> Num:
     """Requests per second that a full server completes: what its sequences finish, or what its prompts' share lets in.
 
     Formula: X = min(d / n, (T - d) / p) / t_step.
@@ -171,7 +133,7 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
         Decode steps n of a request: its output tokens less the first.
     budget : float or array, 1
         Token budget T of a step.
-    prompt : float or array, 1
+    tokens : float or array, 1
         Tokens p of a prompt that are not cached.
     step_time : float or array, s
         Time t_step of the mean step, with those sequences and the prompt tokens that begin beside them.
@@ -180,29 +142,17 @@ def saturation_rate(running: Num, steps: Num, budget: Num, prompt: Num, step_tim
     -------
     float or array, 1/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: a steady state in which a new prompt takes each finished request's place; requests are alike; every step is.
 
-    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, prompt=1000.0, step_time=0.5)
+    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, tokens=1000.0, step_time=0.5)
     2.56
 
-    Source: agrawal2024sarathi (the batch; the rate is chapter 17's).
+    Source: agrawal2024sarathi, chunked prefills and stall-free schedules; the batch; the rate is chapter 17's.
     """
-    return minimum(running / steps, (budget - running) / prompt) / step_time
+    return minimum(running / steps, (budget - running) / tokens) / step_time
 
 
-@equation(
-    "eq-overload-wait",
-    formula="max(0, rate / capacity - 1) * time",
-    units={"rate": "1/s", "capacity": "1/s", "time": "s", "return": "s"},
-    domain={"capacity": POSITIVE},
-    source="kleinrock1976queueing",
-    where="fluid approximation",
-)
+@equation("eq-overload-wait", formula="max(0, rate / capacity - 1) * time", domain={"capacity": POSITIVE})
 def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
     """Wait of the request that comes a time after an overload began.
 
@@ -221,11 +171,6 @@ def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: flows without chance; first come, first served. The queue has no steady state.
 
     >>> overload_wait(15.0, capacity=10.0, time=600.0)
@@ -236,13 +181,7 @@ def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
     return maximum(0, rate / capacity - 1) * time
 
 
-@equation(
-    "eq-sample-quantile",
-    formula="below + (rank - rank // 1) * (above - below)",
-    units={"rank": "1", "below": "s", "above": "s", "return": "s"},
-    source="hyndman1996quantiles",
-    where="definition 7",
-)
+@equation("eq-sample-quantile", formula="below + (rank - rank // 1) * (above - below)")
 def sample_quantile(rank: Num, below: Num, above: Num) -> Num:
     """A percentile between two sorted samples.
 
@@ -258,11 +197,6 @@ def sample_quantile(rank: Num, below: Num, above: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: linear between two samples (definition 7 of nine; the default of NumPy). Of fewer than about 100
     samples a p99 is hardly more than their maximum.

@@ -3,21 +3,25 @@
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.files import read_text
 
 MAX_FILE_BYTES = 1 << 28
 MAX_ROWS = 1 << 21  # requests of a trace, drawn ones too: with its record each takes about half a kilobyte
 MAX_TOKENS = 10**7  # of one prompt or answer: beyond any model, and a bound on what an unknown file can ask for
-_NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
-_OPTIONAL = ("prefix_tokens",)
+# Columns have the names of arguments; files written before them go on being read.
+_BEFORE = {"input_len": "prompt_tokens", "output_len": "output_tokens", "cached_len": "prefix_tokens"}
+_NEEDED = ("arrival_s", "input_len", "output_len")
+_OPTIONAL = ("cached_len",)
 
 
+@renamed(prompt_tokens="input_len", output_tokens="output_len", prefix_tokens="cached_len")
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, as its sender knows it.
@@ -26,27 +30,27 @@ class Request:
     ----------
     arrival : float, s
         When it comes, counted from the start of the trace.
-    prompt_tokens, output_tokens : int
+    input_len, output_len : int
         Tokens of the prompt and of the answer; at least one each.
-    prefix_tokens : int
+    cached_len : int
         Leading tokens of the prompt whose keys and values an earlier request left in the cache.
     """
 
     arrival: float
-    prompt_tokens: int
-    output_tokens: int
-    prefix_tokens: int = 0
+    input_len: int
+    output_len: int
+    cached_len: int = 0
 
     def __post_init__(self) -> None:
         if not (isinstance(self.arrival, (int, float)) and math.isfinite(self.arrival) and self.arrival >= 0):
             raise InputError(f"Request: arrival = {self.arrival!r} must be a time in seconds, zero or later")
-        for name, least in (("prompt_tokens", 1), ("output_tokens", 1), ("prefix_tokens", 0)):
+        for name, least in (("input_len", 1), ("output_len", 1), ("cached_len", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_TOKENS:
                 raise InputError(f"Request: {name} = {value!r} must be a whole number from {least} to {MAX_TOKENS:,}")
-        if self.prefix_tokens > self.prompt_tokens:
+        if self.cached_len > self.input_len:
             raise InputError(
-                f"Request: prefix_tokens = {self.prefix_tokens} exceed the {self.prompt_tokens} tokens of the prompt"
+                f"Request: cached_len = {self.cached_len} exceed the {self.input_len} tokens of the prompt"
             )
 
 
@@ -65,7 +69,9 @@ def rows(path: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) 
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        _check_header(path.name, header, needed, optional)
+        known = [_name(n, header) for n in optional]
+        known += [_BEFORE[n] for n in known if n in _BEFORE and n not in header]  # a misspelt old name is one too
+        _check_header(path.name, header, [_name(n, header) for n in needed], known)
         line = reader.line_num + 1
         for count, cells in enumerate(reader):
             if count >= MAX_ROWS:
@@ -86,7 +92,16 @@ def rows(path: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) 
 _LARGEST = 2**53  # whole numbers up to here are floats without rounding
 
 
+def _name(column: str, header: Collection[str]) -> str:
+    """What a column is called in a file: as it was before, where that stands there."""
+    old = _BEFORE.get(column, column)
+    return column if column in header or old not in header else old
+
+
 def _check_header(file: str, header: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> None:
+    for new, old in _BEFORE.items():
+        if new in header and old in header:
+            raise InputError(f"{file}, line 1: {old!r} is the old name of {new!r}; remove one")
     for position, name in enumerate(header, 1):
         if header.index(name) + 1 != position:
             raise InputError(f"{file}, line 1, column {position}: {name!r} stands there twice; remove one")
@@ -117,9 +132,10 @@ def number(row: Mapping[str, str], column: str, where: str, *, whole: bool = Fal
 
 
 def read_trace(path: str | Path) -> tuple[Request, ...]:
-    """Requests of a CSV file with the columns arrival_s, prompt_tokens, output_tokens and, optionally, prefix_tokens.
+    """Requests of a CSV file with the columns arrival_s, input_len, output_len and, optionally, cached_len.
 
-    They keep the order of the file, which need not be that of their arrival. Other columns are left alone.
+    They keep the order of the file, which need not be that of their arrival. Other columns are left alone. The names of columns
+    from before, prompt_tokens, output_tokens and prefix_tokens, are read as well.
 
     Raises
     ------
@@ -129,14 +145,13 @@ def read_trace(path: str | Path) -> tuple[Request, ...]:
     found = []
     for where, row in rows(path, _NEEDED, _OPTIONAL):
         arrival = number(row, "arrival_s", where)
-        counts = {name: int(number(row, name, where, whole=True)) for name in _NEEDED[1:]}
-        prefix = int(number(row, "prefix_tokens", where, whole=True)) if row.get("prefix_tokens", "").strip() else 0
+        prompt, answer, cache = (_name(column, row) for column in _BEFORE)
+        counts = {name: int(number(row, name, where, whole=True)) for name in (prompt, answer)}
+        cached = int(number(row, cache, where, whole=True)) if row.get(cache, "").strip() else 0
         for name, value in counts.items():
             if not 1 <= value <= MAX_TOKENS:
                 raise InputError(f"{where}, column {name!r}: {value} must lie between 1 and {MAX_TOKENS:,}")
-        if prefix > counts["prompt_tokens"]:
-            raise InputError(
-                f"{where}, column 'prefix_tokens': {prefix} exceed the {counts['prompt_tokens']} tokens of the prompt"
-            )
-        found.append(Request(arrival, counts["prompt_tokens"], counts["output_tokens"], prefix))
+        if cached > counts[prompt]:
+            raise InputError(f"{where}, column {cache!r}: {cached} exceed the {counts[prompt]} tokens of the prompt")
+        found.append(Request(arrival, counts[prompt], counts[answer], cached))
     return tuple(found)

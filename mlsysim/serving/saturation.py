@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
 from mlsysim.serving.config import Limits, StepTimes
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 _UNSEEN = 2 * MAX_TOKENS  # a window that no sequence outgrows
 
 
+@renamed(rate="capacity")
 @dataclass(frozen=True)
 class Saturation(Result):
     """A load beside the rate at which servers that are full of it complete requests."""
 
     offered: float  # 1/s, between the first arrival and the last; infinite when all come at once
-    rate: float  # 1/s, of all replicas (eq-saturation-rate)
+    capacity: float  # 1/s, of all replicas (eq-saturation-rate)
     running: int  # sequences that decode in a step of one replica
     step_time: float  # s
 
     @property
     def growth(self) -> float:
         """Seconds by which the wait grows in each second of this load (eq-overload-wait)."""
-        return math.inf if math.isinf(self.offered) else float(overload_wait(self.offered, self.rate, 1.0))
+        return math.inf if math.isinf(self.offered) else float(overload_wait(self.offered, self.capacity, 1.0))
 
     def summary(self) -> list[str]:
         offered = (
@@ -39,7 +41,7 @@ class Saturation(Result):
         )
         grows = f"TOO MANY: the wait grows by {self.growth:.3g} s in every second that they come"
         return labelled(
-            f"full servers complete about {self.rate:.4g} requests/s; {offered}",
+            f"full servers complete about {self.capacity:.4g} requests/s; {offered}",
             ("verdict", "" if math.isinf(self.offered) else grows if self.growth > 0 else "the load can be carried"),
             ("full server", f"{self.running} sequences decode in a step of {shown(self.step_time, 's')}"),
         )
@@ -50,7 +52,7 @@ class Saturation(Result):
 
         offered = {} if math.isinf(self.offered) else {"offered": self.offered}
         return shapes.terms(
-            "requests per second", {**offered, "completed when full": self.rate}, "rate, requests/s", "1"
+            "requests per second", {**offered, "completed when full": self.capacity}, "rate, requests/s", "1"
         )
 
     def explain(self) -> Explanation:
@@ -59,7 +61,7 @@ class Saturation(Result):
             Input("sequences that decode", self.running, "1", "places, budget and blocks of the server"),
             Input("step", self.step_time, "s", "of the mean batch of a full server"),
         )
-        given = {"rate": self.offered, "capacity": self.rate, "time": 1.0}
+        given = {"rate": self.offered, "capacity": self.capacity, "time": 1.0}
         grows = () if math.isinf(self.offered) else (Term("wait per second", self.growth, "eq-overload-wait", given),)
         return Explanation(
             self.summary()[0], grows, inputs, ("completed when full: eq-saturation-rate of the mean step",)
@@ -67,7 +69,8 @@ class Saturation(Result):
 
     def to_dict(self) -> dict[str, float | None]:
         """Plain numbers in SI units, for JSON; nothing in place of infinity."""
-        rates = {"offered_per_s": self.offered, "rate_per_s": self.rate, "wait_growth": self.growth}
+        rates = {"offered_per_s": self.offered, "capacity_per_s": self.capacity, "wait_growth": self.growth}
+        rates["rate_per_s"] = self.capacity  # its name before
         found: dict[str, float | None] = {k: v if math.isfinite(v) else None for k, v in rates.items()}
         return found | {"running": self.running, "step_time_s": self.step_time}
 
@@ -104,28 +107,27 @@ def saturation(
     >>> from mlsysim.serving import Config, limits, load
     >>> model = step_model(deploy("Llama-3.1-8B", "H100"))
     >>> found = saturation(model, load((0.0, 0.1, 0.2), 1000, 200), limits(Config(max_num_seqs=64), model))
-    >>> found.running, round(found.offered, 3), round(found.rate, 1)
+    >>> found.running, round(found.offered, 3), round(found.capacity, 1)
     (64, 10.0, 21.8)
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise InputError(f"saturation: replicas = {replicas!r} must be a whole number of at least 1")
-    served = [r for r in requests if not bounds.refusal(r.prompt_tokens, r.output_tokens)]
-    steps = sum(r.output_tokens - 1 for r in served)
+    served = [r for r in requests if not bounds.refusal(r.input_len, r.output_len)]
+    steps = sum(r.output_len - 1 for r in served)
     if not steps or bounds.tokens < 2:
         return None
     count, block, window = len(served), bounds.block_tokens, bounds.window or _UNSEEN
 
     def decoded(width: int) -> float:
         """Tokens that the sequences attend to in all their steps of decoding."""
-        return sum(seen(r.prompt_tokens + r.output_tokens - 1, width) - seen(r.prompt_tokens, width) for r in served)
+        return sum(seen(r.input_len + r.output_len - 1, width) - seen(r.input_len, width) for r in served)
 
     new = [
-        int(float(prompt_computed(r.prompt_tokens, r.prefix_tokens if bounds.prefix_caching else 0, block)))
-        for r in served
+        int(float(prompt_computed(r.input_len, r.cached_len if bounds.prefix_caching else 0, block))) for r in served
     ]
-    past = [r.prompt_tokens - n for r, n in zip(served, new, strict=True)]
+    past = [r.input_len - n for r, n in zip(served, new, strict=True)]
     held = decoded(_UNSEEN) / steps  # by a sequence that decodes, on average over time
-    cached = sum(p * (r.output_tokens - 1) for p, r in zip(past, served, strict=True)) / steps
+    cached = sum(p * (r.output_len - 1) for p, r in zip(past, served, strict=True)) / steps
     own = (held - cached) / block + (block - 1) / (2 * block)  # blocks; the last one is filled in part
     room = (bounds.blocks - max(past) // block) / own
     running = max(1, min(bounds.sequences, bounds.tokens - 1, int(room)))
@@ -139,16 +141,16 @@ def saturation(
     mean = Batch(
         prefill_tokens=begun * prompt,
         prefill_pairs=pairs,
-        prefill_read=begun * sum(r.prompt_tokens for r in served) / count,
+        prefill_read=begun * sum(r.input_len for r in served) / count,
         prefills=begun,
         decodes=float(running),
         context=running * held,
         windowed_pairs=near,
-        windowed_read=begun * sum(min(r.prompt_tokens, n + window) for n, r in zip(new, served, strict=True)) / count,
+        windowed_read=begun * sum(min(r.input_len, n + window) for n, r in zip(new, served, strict=True)) / count,
         windowed_context=running * decoded(window) / steps,
     )
     time = float(step_times.time(mean))
-    rate = float(saturation_rate(running, steps / count, bounds.tokens, prompt, time))
+    capacity = float(saturation_rate(running, steps / count, bounds.tokens, prompt, time))
     first, last = min(r.arrival for r in served), max(r.arrival for r in served)
     offered = (count - 1) / (last - first) if last > first else math.inf
-    return Saturation(offered, replicas * rate, running, time)
+    return Saturation(offered, replicas * capacity, running, time)

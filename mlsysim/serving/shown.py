@@ -32,7 +32,7 @@ def bound(s: "Simulation") -> str:
         return "nothing was served"
     found, limits = parts(s), s.limits
     waited = found["waiting"] > _NOTICED * sum(found.values())
-    blocks, tokens = s.most_blocks / limits.blocks, (s.prompt_tokens + s.decode_tokens) / s.steps
+    blocks, tokens = s.most_blocks / limits.blocks, (s.prefill_tokens + s.decode_tokens) / s.steps
     if s.preemptions:
         return f"memory: the cache ran out of blocks, and {s.preemptions:,} times a sequence was thrown out"
     if waited and s.mean_batch >= _FULL * limits.sequences:
@@ -42,7 +42,7 @@ def bound(s: "Simulation") -> str:
     if waited and tokens >= _FULL * limits.tokens:
         return f"the budget of a step: {tokens:.4g} of {limits.tokens} tokens in a mean one, and requests wait"
     if s.utilisation >= _FULL:
-        kind = "prompts" if s.prompt_tokens > limits.tokens * s.steps / 2 else "decode steps"
+        kind = "prompts" if s.prefill_tokens > limits.tokens * s.steps / 2 else "decode steps"
         queue = "requests wait for them" if waited else "hardly anything waits"
         return f"the time of its steps, mostly {kind}: one is under way {share(s.utilisation)} of the time, {queue}"
     return f"the load: no step is under way {share(1 - s.utilisation)} of the time"
@@ -50,13 +50,13 @@ def bound(s: "Simulation") -> str:
 
 def cache(s: "Simulation") -> str:
     """Prompt tokens asked for and worked on."""
-    asked = sum(r.request.prompt_tokens for r in s.served)
+    asked = sum(r.request.input_len for r in s.served)
     if not asked:
         return ""
-    text = f"{asked:,} prompt tokens asked for, {s.prompt_tokens:,} computed"
-    if s.prompt_tokens < asked:
-        return f"{text}: {share(1 - s.prompt_tokens / asked)} found in the cache"
-    return text + (f", {s.preemptions:,} sequences again" if s.prompt_tokens > asked else "")
+    text = f"{asked:,} prompt tokens asked for, {s.prefill_tokens:,} computed"
+    if s.prefill_tokens < asked:
+        return f"{text}: {share(1 - s.prefill_tokens / asked)} found in the cache"
+    return text + (f", {s.preemptions:,} sequences again" if s.prefill_tokens > asked else "")
 
 
 def lines(s: "Simulation") -> list[str]:
@@ -142,7 +142,7 @@ def explained(s: "Simulation") -> Report:
     went = [(name, units.format(t, "s"), share(t / whole)) for name, t in found.items()]
     steps = s.steps or 1
     each = [share(busy / s.clock) if s.clock else "0 %" for busy in s.busy]
-    per_step = (s.prompt_tokens + s.decode_tokens) / steps
+    per_step = (s.prefill_tokens + s.decode_tokens) / steps
     server = [
         ("steps", f"{s.steps:,}", f"busy {', '.join(each[:8])}{' …' if len(each) > 8 else ''} of the time"),
         ("tokens of a step", f"{per_step:.4g}", f"at most {limits.tokens}"),

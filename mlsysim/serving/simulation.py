@@ -1,12 +1,15 @@
 """A simulated server: requests in, latencies out."""
 
 import math
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Report, Shown, plain
 from mlsysim.serving import engine
@@ -18,7 +21,19 @@ from mlsysim.serving.requests import Request
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-METRICS = ("ttft_s", "itl_s", "e2e_s", "e2e_per_token_s", "queue_s", "prefill_s")
+# Latencies of a request from when it was scheduled, got its first token and was finished, s
+_LATENCY: Mapping[str, Callable[[Request, float, float, float], float | None]] = {
+    "ttft_s": lambda r, scheduled, first, finished: first - r.arrival,
+    "itl_s": lambda r, scheduled, first, finished: (
+        (finished - first) / (r.output_len - 1) if r.output_len > 1 else None
+    ),
+    "e2e_s": lambda r, scheduled, first, finished: finished - r.arrival,
+    "e2e_per_token_s": lambda r, scheduled, first, finished: (finished - r.arrival) / r.output_len,
+    "queue_s": lambda r, scheduled, first, finished: scheduled - r.arrival,
+    "prefill_s": lambda r, scheduled, first, finished: first - scheduled,
+}
+METRICS = tuple(_LATENCY)
+_NEVER = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,42 +42,46 @@ class Record:
 
     request: Request
     replica: int = -1
-    scheduled: float = math.nan  # when a step first worked on it
-    first_token: float = math.nan
-    finished: float = math.nan
+    scheduled: float = _NEVER  # when a step first worked on it
+    first_token: float = _NEVER
+    finished: float = _NEVER
     preemptions: int = 0
     rejected: str = ""
 
     @property
     def ttft_s(self) -> float | None:
         """From its arrival to its first token."""
-        return None if self.rejected else self.first_token - self.request.arrival
+        return self._latency("ttft_s")
 
     @property
     def itl_s(self) -> float | None:
         """Mean time between its tokens; none with a single token."""
-        n = self.request.output_tokens
-        return None if self.rejected or n == 1 else (self.finished - self.first_token) / (n - 1)
+        return self._latency("itl_s")
 
     @property
     def e2e_s(self) -> float | None:
         """From its arrival to its last token."""
-        return None if self.rejected else self.finished - self.request.arrival
+        return self._latency("e2e_s")
 
     @property
     def e2e_per_token_s(self) -> float | None:
         """The same over its tokens: also called TPOT, but not the time between tokens."""
-        return None if self.rejected else (self.finished - self.request.arrival) / self.request.output_tokens
+        return self._latency("e2e_per_token_s")
 
     @property
     def queue_s(self) -> float | None:
         """From its arrival to the start of the first step that works on it."""
-        return None if self.rejected else self.scheduled - self.request.arrival
+        return self._latency("queue_s")
 
     @property
     def prefill_s(self) -> float | None:
         """From there to its first token."""
-        return None if self.rejected else self.first_token - self.scheduled
+        return self._latency("prefill_s")
+
+    def _latency(self, metric: str) -> float | None:
+        if self.rejected:
+            return None
+        return _LATENCY[metric](self.request, self.scheduled, self.first_token, self.finished)
 
     def to_dict(self) -> dict[str, Any]:
         """Its latencies, and the reason of a rejection."""
@@ -70,6 +89,71 @@ class Record:
         return found | ({"rejected": self.rejected} if self.rejected else {})
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Records(Sequence[Record]):
+    """A :class:`Record` per request, made when it is asked for: a million of them are kept as columns of numbers."""
+
+    requests: Sequence[Request]
+    replica: "array[int]"
+    scheduled: "array[float]"
+    first_token: "array[float]"
+    finished: "array[float]"
+    preemptions: "array[int]"
+    rejected: Mapping[int, str] = field(default_factory=dict)  # reasons, by place
+
+    @classmethod
+    def open(cls, requests: Sequence[Request], rejected: Mapping[int, str]) -> "Records":
+        """Of requests that nobody has worked on yet."""
+        n, never = len(requests), array("d", [_NEVER])
+        return cls(requests, array("l", [-1]) * n, never * n, never * n, never * n, array("l", [0]) * n, rejected)
+
+    def book(self, done: engine.Sequence, replica: int) -> None:
+        """Write down what became of a request."""
+        at = done.index
+        self.replica[at], self.preemptions[at] = replica, done.preemptions
+        self.scheduled[at], self.first_token[at], self.finished[at] = done.scheduled, done.first, done.finished
+
+    def served(self) -> Iterator[tuple[Request, float, float, float]]:
+        """Every request that was served, with when it was scheduled, got its first token and was finished."""
+        rows = zip(self.requests, self.scheduled, self.first_token, self.finished, strict=True)
+        return (row for at, row in enumerate(rows) if at not in self.rejected) if self.rejected else rows
+
+    @property
+    def makespan(self) -> float:
+        """From the first arrival of a request that was served to the last token, s; zero when none was."""
+        last = max((finished for _, _, _, finished in self.served()), default=0.0)
+        return last - min((request.arrival for request, *_ in self.served()), default=0.0)
+
+    def _one(self, at: int) -> Record:
+        if why := self.rejected.get(at):
+            return Record(self.requests[at], rejected=why)
+        times = self.scheduled[at], self.first_token[at], self.finished[at]
+        return Record(self.requests[at], self.replica[at], *times, self.preemptions[at])
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, at: int | slice) -> Record | tuple[Record, ...]:
+        places = range(len(self))[at]
+        return self._one(places) if isinstance(places, int) else tuple(map(self._one, places))
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._one, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Records, tuple)) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
+
+
+@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of one replica, for those who want to look inside."""
@@ -80,20 +164,21 @@ class Step:
     running: int
     waiting: int
     blocks: int  # in use while it runs
-    prompt_tokens: int
+    prefill_tokens: int
     decode_tokens: int
 
 
+@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True)
 class Simulation(Shown):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
 
-    records: tuple[Record, ...]
+    records: Records
     limits: Limits
     replicas: int
     busy: tuple[float, ...]  # s, of each replica
     steps: int
-    prompt_tokens: int  # worked on in prompt passes, those of preempted sequences again
+    prefill_tokens: int  # worked on in prompt passes, those of preempted sequences again
     decode_tokens: int
     preemptions: int
     most_blocks: int  # in use at a time on one replica
@@ -108,8 +193,7 @@ class Simulation(Shown):
     @property
     def makespan(self) -> float:
         """From the first arrival to the last token, s."""
-        done = self.served
-        return max(r.finished for r in done) - min(r.request.arrival for r in done) if done else 0.0
+        return self.records.makespan
 
     @property
     def utilisation(self) -> float:
@@ -121,12 +205,15 @@ class Simulation(Shown):
 
     @property
     def requests_per_s(self) -> float:
-        return len(self.served) / self.makespan if self.served else 0.0
+        return self._per_second(sum(1 for _ in self.records.served()))
 
     @property
     def tokens_per_s(self) -> float:
         """Output tokens of all replicas."""
-        return sum(r.request.output_tokens for r in self.served) / self.makespan if self.served else 0.0
+        return self._per_second(sum(r.output_len for r, *_ in self.records.served()))
+
+    def _per_second(self, count: int) -> float:
+        return count / self.makespan if count else 0.0
 
     @property
     def mean_batch(self) -> float:
@@ -137,10 +224,15 @@ class Simulation(Shown):
         """A metric of every request that has it."""
         if metric not in METRICS:
             raise unknown_name("metric", metric, METRICS)
-        return [v for r in self.records if (v := getattr(r, metric)) is not None]
+        latency = _LATENCY[metric]
+        return [v for row in self.records.served() if (v := latency(*row)) is not None]
 
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Mean and percentiles of every metric over the requests that were served; none where there is no value."""
+        return {metric: dict(found) for metric, found in self._summary.items()}
+
+    @cached_property
+    def _summary(self) -> dict[str, dict[str, float | None]]:
         return {metric: summarise(self.values(metric)) for metric in METRICS}
 
     def corrected(self, apply: Callable[[float, float, Mapping[str, float]], Mapping[str, float]]) -> "Simulation":
@@ -149,18 +241,18 @@ class Simulation(Shown):
         Parameters
         ----------
         apply : function
-            ``apply(prompt_tokens, output_tokens, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
+            ``apply(input_len, output_len, {"ttft_s": ..., "e2e_s": ...})`` returns the same two, corrected. Its
             queueing time a request keeps.
         """
 
-        def one(r: Record) -> Record:
-            if r.rejected:
-                return r
-            at, sizes = r.request.arrival, (float(r.request.prompt_tokens), float(r.request.output_tokens))
-            new = apply(*sizes, {"ttft_s": r.first_token - at, "e2e_s": r.finished - at})
-            return replace(r, first_token=at + new["ttft_s"], finished=at + new["e2e_s"])
-
-        return replace(self, records=tuple(one(r) for r in self.records))
+        old = self.records
+        new = replace(old, first_token=old.first_token[:], finished=old.finished[:])
+        for place, (r, first, finished) in enumerate(zip(old.requests, old.first_token, old.finished, strict=True)):
+            if place not in old.rejected:
+                times = {"ttft_s": first - r.arrival, "e2e_s": finished - r.arrival}
+                found = apply(float(r.input_len), float(r.output_len), times)
+                new.first_token[place], new.finished[place] = r.arrival + found["ttft_s"], r.arrival + found["e2e_s"]
+        return replace(self, records=new)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
@@ -182,8 +274,8 @@ class Simulation(Shown):
         return [
             {
                 "arrival_s": r.request.arrival,
-                "prompt_tokens": r.request.prompt_tokens,
-                "output_tokens": r.request.output_tokens,
+                "input_len": r.request.input_len,
+                "output_len": r.request.output_len,
                 "replica": r.replica,
                 "preemptions": r.preemptions,
                 **plain(r.to_dict()),
@@ -289,7 +381,7 @@ def simulate(
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving import Request
     >>> model = step_model(deploy("Llama-2-7B", "H100"))
-    >>> one = simulate(model, [Request(0.0, prompt_tokens=482, output_tokens=100)]).records[0]
+    >>> one = simulate(model, [Request(0.0, input_len=482, output_len=100)]).records[0]
     >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
     (13.2, 6.25)
     """
@@ -299,31 +391,23 @@ def simulate(
         raise unknown_name("routing", routing, ROUTING)
     bounds = limits(config or Config(), step_times)
     engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
-    refusals = [bounds.refusal(r.prompt_tokens, r.output_tokens) for r in requests]
-    sequences = [None if refusal else engine.Sequence(r) for r, refusal in zip(requests, refusals, strict=True)]
-    places = [-1] * len(requests)
-    come = sorted((i for i, s in enumerate(sequences) if s), key=lambda i: requests[i].arrival)
+    rejected = {i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.input_len, r.output_len))}
+    records = Records.open(requests, rejected)
+    come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
     log: list[Step] = []
     with _bar(progress, len(come)) as advance:
-        _play(
-            engines, [(i, sequences[i]) for i in come], places, ROUTING[routing], log if keep_steps else None, advance
-        )
-    records = tuple(
-        Record(r, rejected=refusal) if s is None else Record(r, place, s.scheduled, s.first, s.finished, s.preemptions)
-        for r, s, refusal, place in zip(requests, sequences, refusals, places, strict=True)
-    )
-    served = [r for r in records if not r.rejected]
+        _play(engines, come, records, ROUTING[routing], log if keep_steps else None, advance)
     return Simulation(
         records=records,
         limits=bounds,
         replicas=replicas,
         busy=tuple(e.busy for e in engines),
         steps=sum(e.step for e in engines),
-        prompt_tokens=sum(e.prompt_tokens for e in engines),
+        prefill_tokens=sum(e.prefill_tokens for e in engines),
         decode_tokens=sum(e.decode_tokens for e in engines),
         preemptions=sum(e.preemptions for e in engines),
         most_blocks=max(e.most_blocks for e in engines),
-        clock=max(r.finished for r in served) - min(r.request.arrival for r in served) if served else 0.0,
+        clock=records.makespan,
         log=tuple(log),
         server=str(getattr(step_times, "words", type(step_times).__name__)),
     )
@@ -331,46 +415,66 @@ def simulate(
 
 def _play(
     engines: Sequence[engine.Engine],
-    come: Sequence[tuple[int, Any]],
-    places: list[int],
+    come: Sequence[int],
+    records: Records,
     route: Callable[[Sequence[engine.Engine], int], int],
     log: list[Step] | None,
     advance: Callable[[int], Any],
 ) -> None:
-    """The loop over events: arrivals, and ends of steps. A request that comes at the end of a step is in the next one."""
+    """The loop over events: arrivals, and ends of steps. A request that comes at the end of a step is in the next one.
+
+    Between two events of others a replica plays its steps by itself; for a log they are taken one by one.
+    """
     ends: list[tuple[float, int]] = []  # of the steps under way
     active = [False] * len(engines)
+    requests, at = records.requests, 0
 
-    def start(place: int, now: float) -> None:
+    def begin(place: int, now: float, until: float) -> float:
         e = engines[place]
-        before = (e.prompt_tokens, e.decode_tokens)
+        if log is None:
+            return e.play(now, until)
+        before = (e.prefill_tokens, e.decode_tokens)
         duration = e.begin(now)
-        if not (math.isfinite(duration) and duration > 0):
-            raise InputError(f"simulate: a step takes {duration!r} s; step times must be finite and above zero")
-        active[place] = True
-        heappush(ends, (now + duration, place))
-        if log is not None:
-            tokens = (e.prompt_tokens - before[0], e.decode_tokens - before[1])
-            log.append(Step(place, now, duration, len(e.running), len(e.waiting), e.limits.blocks - e.free, *tokens))
+        tokens = (e.prefill_tokens - before[0], e.decode_tokens - before[1])
+        log.append(Step(place, now, duration, len(e.running), len(e.waiting), e.limits.blocks - e.free, *tokens))
+        return now + duration
 
-    at = 0
+    def book(place: int) -> None:
+        if done := engines[place].finished:
+            for sequence in done:
+                records.book(sequence, place)
+            advance(len(done))
+            done.clear()
+
+    arrival = requests[come[0]].arrival if come else math.inf
     while at < len(come) or ends:
-        now = min(come[at][1].request.arrival if at < len(come) else math.inf, ends[0][0] if ends else math.inf)
+        now = ends[0][0] if ends else math.inf
         woken = set()
-        while at < len(come) and come[at][1].request.arrival <= now:
-            index, sequence = come[at]
-            places[index] = place = route(engines, at)
-            engines[place].submit(sequence)
-            woken.add(place)
+        while arrival <= now:
+            index = come[at]
+            place = route(engines, at)
+            engines[place].submit(engine.Sequence(requests[index], index))
+            if not active[place]:  # it begins at once, with whatever else comes at this time
+                now = arrival
+                woken.add(place)
             at += 1
+            arrival = requests[come[at]].arrival if at < len(come) else math.inf
         while ends and ends[0][0] <= now:
             _, place = heappop(ends)
-            advance(len(engines[place].end(now)))
+            engines[place].end(now)
+            book(place)
             active[place] = False
             woken.add(place)
+        alone = len(woken) == 1
         for place in sorted(woken):
-            if not active[place] and not engines[place].idle:
-                start(place, now)
+            if engines[place].idle:
+                continue
+            # beside others that begin now, a step at a time: step times are asked for in the order in which steps begin
+            end = begin(place, now, min(arrival, ends[0][0] if ends else math.inf) if alone else now)
+            book(place)
+            if end < math.inf:
+                active[place] = True
+                heappush(ends, (end, place))
 
 
 @contextmanager

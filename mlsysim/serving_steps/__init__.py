@@ -29,7 +29,7 @@ from mlsysim.serving_steps.equations import (
 from mlsysim.serving_steps.measuring.profiles import Profile, load_profile, profile, shipped_profiles
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.serving_steps.products import Product, layer_products
-from mlsysim.serving_steps.rates import DATASHEET, Rate, Rates, rates, shipped_rates
+from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates, shipped_rates
 from mlsysim.serving_steps.rungs import BASELINE, TIER_0, Rungs
 from mlsysim.serving_steps.step import StepModel, step_model
 from mlsysim.serving_steps.tables import ProductTable, jumps, products_table
@@ -37,7 +37,7 @@ from mlsysim.serving_steps.terms import Kernel, StepTerms
 
 __all__ = [
     "BASELINE",
-    "DATASHEET",
+    "PRINTED",
     "TIER_0",
     "Batch",
     "Calibration",
@@ -87,3 +87,16 @@ __all__ = [
     "shipped_rates",
     "step_model",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> object:
+    if name == "DATASHEET":
+        from mlsysim._renamed import warn
+
+        warn("serving_steps.DATASHEET", "serving_steps.PRINTED")
+        return PRINTED
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlsysim._numeric import Num
+from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.serving_steps.equations import chunk_pairs
@@ -15,13 +16,13 @@ _INFINITE = float("inf")
 class Batch:
     """The scheduled work of one step. Counts of tokens, floats or arrays; build one with :meth:`of` or by its sums.
 
-    A prompt may be worked on in chunks: a chunk has ``new`` tokens, and ``past`` tokens of its sequence are cached.
+    A prompt may be worked on in chunks: a chunk has ``new`` tokens, and ``cached_len`` tokens of its sequence are cached.
     A query attends to what precedes it and to itself. The ``windowed_`` sums are those of layers with a sliding window.
     """
 
     prefill_tokens: Num = 0.0  # new prompt tokens of all chunks
     prefill_pairs: Num = 0.0  # query-key pairs of all chunks
-    prefill_read: Num = 0.0  # tokens whose keys and values the chunks read: past + new
+    prefill_read: Num = 0.0  # tokens whose keys and values the chunks read: cached_len + new
     prefills: Num = 0.0  # chunks
     decodes: Num = 0.0  # running sequences, one new token each
     context: Num = 0.0  # tokens that they attend to, summed, the new ones included
@@ -40,47 +41,52 @@ class Batch:
         return self.prefills + self.decodes
 
     @staticmethod
-    def steady(places: float, prompt: float, output: float) -> "Batch":
+    @renamed(places="concurrency", prompt="input_len", output="output_len")
+    def steady(concurrency: float, input_len: float, output_len: float) -> "Batch":
         """The mean step of a server that is full of equal requests at every stage, each followed by another's prompt.
 
-        A request takes ``output - 1`` steps, since its first token comes from its prompt; in the mean step each place
-        attends to ``prompt + output / 2`` tokens, and ``places / (output - 1)`` prompts are computed.
+        A request takes ``output_len - 1`` steps, since its first token comes from its prompt; in the mean step each running one
+        attends to ``input_len + output_len / 2`` tokens, and ``concurrency / (output_len - 1)`` prompts are computed.
 
         Raises
         ------
         InputError
-            No place, no prompt, or an answer of fewer than two tokens.
+            No request, no prompt, or an answer of fewer than two tokens.
 
         Assumptions: no layer has a sliding window.
 
-        >>> Batch.steady(places=64, prompt=1000, output=201).prefill_tokens
+        >>> Batch.steady(concurrency=64, input_len=1000, output_len=201).prefill_tokens
         320.0
         """
-        for name, value, least in (("places", places, 1), ("prompt", prompt, 1), ("output", output, 2)):
+        for name, value, least in (
+            ("concurrency", concurrency, 1),
+            ("input_len", input_len, 1),
+            ("output_len", output_len, 2),
+        ):
             if not least <= value < _INFINITE:
                 raise InputError(f"Batch.steady: {name} = {value!r} is outside [{least}, inf)")
-        begun = places / (output - 1)
-        pairs, context = begun * prompt * (prompt + 1) / 2, places * (prompt + output / 2)
+        begun = concurrency / (output_len - 1)
+        pairs, context = begun * input_len * (input_len + 1) / 2, concurrency * (input_len + output_len / 2)
         return Batch(
-            prefill_tokens=begun * prompt,
+            prefill_tokens=begun * input_len,
             prefill_pairs=pairs,
-            prefill_read=begun * prompt,
+            prefill_read=begun * input_len,
             prefills=begun,
-            decodes=float(places),
+            decodes=float(concurrency),
             context=context,
             windowed_pairs=pairs,
-            windowed_read=begun * prompt,
+            windowed_read=begun * input_len,
             windowed_context=context,
         )
 
     @staticmethod
     def of(model: Model, prefills: Iterable[tuple[float, float]] = (), decodes: Iterable[float] = ()) -> "Batch":
-        """The sums of chunks ``(new, past)`` and of running sequences' contexts (the new token included).
+        """The sums of chunks ``(new, cached_len)`` and of running sequences' contexts (the new token included).
 
         Raises
         ------
         InputError
-            A chunk without new tokens, a negative past, or a context that does not hold the new token.
+            A chunk without new tokens, a negative cached_len, or a context that does not hold the new token.
 
         >>> from mlsysim import catalog
         >>> b = Batch.of(catalog.model("Llama-2-7B"), prefills=[(100, 0)], decodes=[500, 300])
@@ -88,10 +94,10 @@ class Batch:
         (102, 5050.0, 800)
         """
         chunks, contexts = list(prefills), list(decodes)
-        for new, past in chunks:
-            if not (0 < new < _INFINITE and 0 <= past < _INFINITE):
+        for new, cached_len in chunks:
+            if not (0 < new < _INFINITE and 0 <= cached_len < _INFINITE):
                 raise InputError(
-                    f"Batch.of: prefills has the chunk ({new!r}, {past!r}); give (new, past) with new in (0, inf) and past in "
+                    f"Batch.of: prefills has the chunk ({new!r}, {cached_len!r}); give (new, cached_len) with new in (0, inf) and cached_len in "
                     "[0, inf), both in tokens"
                 )
         for seen in contexts:
@@ -102,13 +108,15 @@ class Batch:
         window = model.attn_window or _INFINITE
         return Batch(
             prefill_tokens=sum(new for new, _ in chunks),
-            prefill_pairs=sum(chunk_pairs(new, past) for new, past in chunks),
-            prefill_read=sum(new + past for new, past in chunks),
+            prefill_pairs=sum(chunk_pairs(new, cached_len) for new, cached_len in chunks),
+            prefill_read=sum(new + cached_len for new, cached_len in chunks),
             prefills=len(chunks),
             decodes=len(contexts),
             context=sum(contexts),
-            windowed_pairs=sum(_seen(past + new, window) - _seen(past, window) for new, past in chunks),
-            windowed_read=sum(min(new + past, new + window) for new, past in chunks),
+            windowed_pairs=sum(
+                _seen(cached_len + new, window) - _seen(cached_len, window) for new, cached_len in chunks
+            ),
+            windowed_read=sum(min(new + cached_len, new + window) for new, cached_len in chunks),
             windowed_context=sum(min(c, window) for c in contexts),
         )
 

@@ -17,14 +17,7 @@ _TERMS = (
 )
 
 
-@equation(
-    "eq-fused-width",
-    formula="(heads / tp + 2 * max(1, kv_heads / tp)) * head_dim",
-    units={"heads": "1", "kv_heads": "1", "head_dim": "1", "tp": "1", "return": "1"},
-    domain={"tp": "[1, inf)"},
-    source="tam2026",
-    where="H3, mechanism",
-)
+@equation("eq-fused-width", formula="(heads / tp + 2 * max(1, kv_heads / tp)) * head_dim", domain={"tp": "[1, inf)"})
 def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
     """Columns of the one product that makes queries, keys and values, on one rank.
 
@@ -43,11 +36,6 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: heads are split evenly, keys and values are as wide as queries.
 
     >>> fused_width(32, 8, 128)
@@ -60,29 +48,22 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
 
 @equation(
     "eq-chunk-pairs",
-    formula="new * past + new * (new + 1) / 2",
-    units={"new": "1", "past": "1", "return": "1"},
-    source="agrawal2024sarathi",
-    where="chunked prefills",
+    formula="new * cached_len + new * (new + 1) / 2",
+    renamed={"past": "cached_len"},
 )
-def chunk_pairs(new: Num, past: Num) -> Num:
+def chunk_pairs(new: Num, cached_len: Num) -> Num:
     """Query-key pairs of a chunk of a prompt: each new token meets what is cached, and what precedes it in the chunk.
 
     Formula: p = s s_past + s (s + 1) / 2.
 
     Parameters
     ----------
-    new, past : float or array, 1
+    new, cached_len : float or array, 1
         Tokens of the chunk, and tokens of its sequence whose keys and values are cached.
 
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: full causal attention; masked pairs are skipped one by one.
 
@@ -91,23 +72,11 @@ def chunk_pairs(new: Num, past: Num) -> Num:
 
     Source: agrawal2024sarathi, chunked prefills; the count is derived in the chapter.
     """
-    return new * past + new * (new + 1) / 2
+    return new * cached_len + new * (new + 1) / 2
 
 
 @equation(
-    "eq-kernel-starts",
-    formula="layers * (layer_kernels * start + attentions * attention_start) + last_kernels * start",
-    units={
-        "layers": "1",
-        "layer_kernels": "1",
-        "start": "s",
-        "attentions": "1",
-        "attention_start": "s",
-        "last_kernels": "1",
-        "return": "s",
-    },
-    source="tam2026",
-    where="H2",
+    "eq-kernel-starts", formula="layers * (layer_kernels * start + attentions * attention_start) + last_kernels * start"
 )
 def kernel_starts(
     layers: Num, layer_kernels: Num, start: Num, attentions: Num, attention_start: Num, last_kernels: Num = 1.0
@@ -133,28 +102,18 @@ def kernel_starts(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: kernels run one after the other, and a kernel's start hides behind nothing.
 
     >>> round(kernel_starts(32, 9, 4e-6, 1, 17e-6) * 1e3, 3)
     1.7
 
-    Source: tam2026, H2, asks for a cost per step; that it counts kernels is derived in the chapter.
+    Source: tam2026, H2; it asks for a cost per step; that it counts kernels is derived in the chapter.
     """
     return layers * (layer_kernels * start + attentions * attention_start) + last_kernels * start
 
 
 @equation(
-    "eq-kernel-utilisation",
-    formula="flops / (time * peak_flops)",
-    units={"flops": "FLOP", "time": "s", "peak_flops": "FLOP/s", "return": "1"},
-    domain={"time": POSITIVE, "peak_flops": POSITIVE},
-    source="infersim2026bench",
-    where="column mfu",
+    "eq-kernel-utilisation", formula="flops / (time * peak_flops)", domain={"time": POSITIVE, "peak_flops": POSITIVE}
 )
 def kernel_utilisation(flops: Num, time: Num, peak_flops: Num) -> Num:
     """Share of the peak that a kernel reached: what tables of kernels print, and a consequence of its time.
@@ -173,11 +132,6 @@ def kernel_utilisation(flops: Num, time: Num, peak_flops: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: none; it is a definition.
 
     >>> round(kernel_utilisation(2 * 8 * 2048 * 6144, 8.988e-6, 1979e12), 3)
@@ -191,10 +145,7 @@ def kernel_utilisation(flops: Num, time: Num, peak_flops: Num) -> Num:
 @equation(
     "eq-bilinear",
     formula="(1 - u) * (1 - v) * f00 + u * (1 - v) * f10 + (1 - u) * v * f01 + u * v * f11",
-    units={**dict.fromkeys(("u", "v", "f00", "f10", "f01", "f11"), "1"), "return": "1"},
     domain={"u": _SHARE, "v": _SHARE},
-    source="press1992recipes",
-    where="sec. 3.6",
 )
 def bilinear(u: Num, v: Num, f00: Num, f10: Num, f01: Num, f11: Num) -> Num:
     """Value between four corners of a table.
@@ -230,9 +181,6 @@ def bilinear(u: Num, v: Num, f00: Num, f10: Num, f01: Num, f11: Num) -> Num:
 @equation(
     "eq-granularity",
     formula="(max(compute_a, memory_a) + max(compute_b, memory_b)) / max(compute_a + compute_b, memory_a + memory_b)",
-    units={**dict.fromkeys(("compute_a", "memory_a", "compute_b", "memory_b"), "s"), "return": "1"},
-    source="tam2026",
-    where="H4",
 )
 def granularity_ratio(compute_a: Num, memory_a: Num, compute_b: Num, memory_b: Num) -> Num:
     """Time of two kernels in turn, over what one maximum for both would say.
@@ -251,11 +199,6 @@ def granularity_ratio(compute_a: Num, memory_a: Num, compute_b: Num, memory_b: N
     float or array, 1
         From 1, where one resource binds both, to 2, where each has one to itself.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: the second kernel starts when the first has ended, so neither hides the other's traffic.
 
     >>> granularity_ratio(3.0, 1.0, 1.0, 3.0)
@@ -267,13 +210,7 @@ def granularity_ratio(compute_a: Num, memory_a: Num, compute_b: Num, memory_b: N
     return apart / maximum(compute_a + compute_b, memory_a + memory_b)
 
 
-@equation(
-    "eq-serving-step",
-    formula=" + ".join(_TERMS),
-    units={**dict.fromkeys(_TERMS, "s"), "return": "s"},
-    source="tam2026",
-    where="H5, mechanism",
-)
+@equation("eq-serving-step", formula=" + ".join(_TERMS))
 def serving_step_time(
     projections: Num,
     mlp: Num,
@@ -306,17 +243,12 @@ def serving_step_time(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: kernels follow each other on one stream; each already holds its start.
 
     >>> round(serving_step_time(2e-3, 4e-3, head=0.1e-3, decode_attention=0.6e-3, elementwise=0.6e-3) * 1e3, 3)
     7.3
 
-    Source: tam2026, H5, mechanism, which names the products and the two attentions.
+    Source: tam2026, H5, mechanism; it names the products and the two attentions.
     """
     products = projections + mlp + experts + head
     return products + prefill_attention + decode_attention + elementwise + messages + overhead

@@ -27,7 +27,7 @@ NORMAL_UNITS = (
     108 / 132
 )  # processors that normal kernels leave to the products: the example of deepep2025 gives them 24 of 132
 LOW_LATENCY_TOKENS = 128  # tokens per device up to which low-latency kernels run: the production setting of deepep2025
-_COUNT = Domain.of(POSITIVE)
+_POSITIVE = Domain.of(POSITIVE)
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ def expert_layer(
     d = deployment
     if not isinstance(d, Deployment) or not d.model.is_moe:
         raise InputError(f"expert_layer: {getattr(d, 'model', d)!s:.40} has no experts; deploy a mixture of experts")
-    check_argument("expert_layer", "tokens", tokens, "1", _COUNT)
+    check_argument("expert_layer", "tokens", tokens, "1", _POSITIVE)
     chosen = measured_rates(d.device) if rates is None else rates
     m, s = d.model, d.split
     r = chosen.products_8bit if d.precision in ("fp8", "int8") else chosen.products_16bit

@@ -1,20 +1,12 @@
 """The closed forms of a layer of experts: how full its products are, what they cost, and what the messages cost."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
-AT_LEAST_ONE = "[1, inf)"
 _SHARE_OF_RATES = {"compute_share": FRACTION, "memory_share": FRACTION}
 
 
-@equation(
-    "eq-tokens-per-expert",
-    formula="tokens * top_k / experts",
-    units={"tokens": "1", "top_k": "1", "experts": "1", "return": "1"},
-    domain={"experts": POSITIVE},
-    source="jiang2024mixtral",
-    where="sec. 2.1",
-)
+@equation("eq-tokens-per-expert", formula="tokens * top_k / experts", domain={"experts": POSITIVE})
 def tokens_per_expert(tokens: Num, top_k: Num, experts: Num) -> Num:
     """Rows of an expert's product: the tokens that a balanced router sends to it.
 
@@ -33,28 +25,18 @@ def tokens_per_expert(tokens: Num, top_k: Num, experts: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite, negative, or experts not above 0.
-
     Assumptions: balanced routing.
 
     >>> tokens_per_expert(512, 8, 256)
     16.0
 
-    Source: jiang2024mixtral, sec. 2.1, for the routing.
+    Source: jiang2024mixtral, sec. 2.1; for the routing.
     """
     return tokens * top_k / experts
 
 
 @equation(
-    "eq-grouped-share",
-    formula="sustained * rows / (rows + tile / 2)",
-    units={"rows": "1", "sustained": "1", "tile": "1", "return": "1"},
-    domain={"rows": POSITIVE, "sustained": FRACTION},
-    source="nvidia2023matmul",
-    where="sec. 3.1",
+    "eq-grouped-share", formula="sustained * rows / (rows + tile / 2)", domain={"rows": POSITIVE, "sustained": FRACTION}
 )
 def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
     """Share of the peak that a grouped product reaches when its experts hold so many rows each, a tile's worth or more.
@@ -74,11 +56,6 @@ def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value outside its range.
-
     Assumptions: every expert works on whole tiles, and the last of them is half empty on average, because the counts
     of tokens are spread over more than one tile. With fewer rows than a tile all of them lie in one, and a kernel that
     keeps tiles of that size reaches e_inf m / tile, down to half of this; kernels take smaller tiles there, and on the
@@ -87,7 +64,7 @@ def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
     >>> grouped_share(64, 0.6)
     0.3
 
-    Source: nvidia2023matmul, sec. 3.1, for the tiles; the mean is derived in the chapter.
+    Source: nvidia2023matmul, sec. 3.1; for the tiles; the mean is derived in the chapter.
     """
     return sustained * rows / (rows + tile / 2)
 
@@ -96,23 +73,7 @@ def grouped_share(rows: Num, sustained: Num, tile: Num = 128.0) -> Num:
     "eq-grouped-time",
     formula="max(flops_per_mac * pairs * expert_params / (compute_share * peak_flops), "
     "(experts_hit * expert_params * weight_bytes + pairs * pair_bytes) / (memory_share * memory_bandwidth)) + startup_time",
-    units={
-        "pairs": "1",
-        "expert_params": "1",
-        "experts_hit": "1",
-        "weight_bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "compute_share": "1",
-        "memory_share": "1",
-        "startup_time": "s",
-        "pair_bytes": "byte",
-        "flops_per_mac": "FLOP",
-        "return": "s",
-    },
     domain={"peak_flops": POSITIVE, "memory_bandwidth": POSITIVE, **_SHARE_OF_RATES},
-    source="williams2009roofline",
-    where="sec. 3",
 )
 def grouped_time(
     pairs: Num,
@@ -158,11 +119,6 @@ def grouped_time(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: weights of an expert are read once, however many tokens it gets; all experts start together.
 
     >>> round(grouped_time(512, 44e6, 32, 1, 1979e12, 3.35e12) * 1e6)
@@ -179,18 +135,6 @@ def grouped_time(
     "eq-moe-crossover",
     formula="experts * weight_bytes * compute_share * peak_flops"
     " / (devices * top_k * flops_per_mac * memory_share * memory_bandwidth)",
-    units={
-        "experts": "1",
-        "top_k": "1",
-        "devices": "1",
-        "weight_bytes": "byte",
-        "peak_flops": "FLOP/s",
-        "memory_bandwidth": "byte/s",
-        "compute_share": "1",
-        "memory_share": "1",
-        "flops_per_mac": "FLOP",
-        "return": "1",
-    },
     domain={
         "devices": AT_LEAST_ONE,
         "top_k": POSITIVE,
@@ -198,8 +142,6 @@ def grouped_time(
         "memory_bandwidth": POSITIVE,
         **_SHARE_OF_RATES,
     },
-    source="tam2026",
-    where="H7c",
 )
 def moe_crossover(
     experts: Num,
@@ -239,17 +181,12 @@ def moe_crossover(
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: all experts are hit, and the shares do not change with the batch; then there is one crossover.
 
     >>> round(moe_crossover(256, 8, 8, 1, 1979e12, 3.35e12))
     1181
 
-    Source: tam2026, H7c, for the question; the form follows from eq-grouped-time.
+    Source: tam2026, H7c; for the question; the form follows from eq-grouped-time.
     """
     return (
         experts
@@ -263,10 +200,7 @@ def moe_crossover(
 @equation(
     "eq-shared-expert-share",
     formula="shared_width / (shared_width + top_k * expert_width)",
-    units={"shared_width": "1", "top_k": "1", "expert_width": "1", "return": "1"},
     domain={"expert_width": POSITIVE, "top_k": POSITIVE},
-    source="deepseek2024v3",
-    where="",
 )
 def shared_expert_share(shared_width: Num, top_k: Num, expert_width: Num) -> Num:
     """Share of an expert layer's arithmetic that its shared experts do.
@@ -286,11 +220,6 @@ def shared_expert_share(shared_width: Num, top_k: Num, expert_width: Num) -> Num
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the same hidden size and as many matrices in both kinds; the router is left out. A share of work says
     nothing about a share of time.
 
@@ -305,18 +234,7 @@ def shared_expert_share(shared_width: Num, top_k: Num, expert_width: Num) -> Num
 @equation(
     "eq-exchange-ratio",
     formula="passes * ranks * element_bytes / (top_k * (dispatch_bytes + combine_bytes))",
-    units={
-        "ranks": "1",
-        "top_k": "1",
-        "passes": "1",
-        "element_bytes": "byte",
-        "dispatch_bytes": "byte",
-        "combine_bytes": "byte",
-        "return": "1",
-    },
     domain={"top_k": POSITIVE, "combine_bytes": POSITIVE},
-    source="tam2026",
-    where="H7e",
 )
 def exchange_ratio(
     ranks: Num,
@@ -348,17 +266,12 @@ def exchange_ratio(
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the same link carries both, the factor (n - 1)/n cancels, and every copy of a token travels.
 
     >>> round(exchange_ratio(8, 8), 2), round(exchange_ratio(16, 8), 2)
     (1.33, 2.67)
 
-    Source: tam2026, H7e, for the comparison.
+    Source: tam2026, H7e; for the comparison.
     """
     return passes * ranks * element_bytes / (top_k * (dispatch_bytes + combine_bytes))
 
@@ -366,10 +279,7 @@ def exchange_ratio(
 @equation(
     "eq-two-batch-overlap",
     formula="2 * max(compute_time / compute_units, message_time)",
-    units={"compute_time": "s", "message_time": "s", "compute_units": "1", "return": "s"},
     domain={"compute_units": FRACTION},
-    source="deepseek2025infra",
-    where="",
 )
 def two_batch_time(compute_time: Num, message_time: Num, compute_units: Num = 1.0) -> Num:
     """Time of two micro-batches that take turns: while one computes, the messages of the other travel.
@@ -389,17 +299,12 @@ def two_batch_time(compute_time: Num, message_time: Num, compute_units: Num = 1.
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the pieces can be ordered so that the busier of the two resources never waits, which bounds the time
     from below; kernels slow down in proportion to the processors taken from them.
 
     >>> two_batch_time(3.0, 1.0), two_batch_time(3.0, 4.0)
     (6.0, 8.0)
 
-    Source: deepseek2025infra, for the scheme.
+    Source: deepseek2025infra; for the scheme.
     """
     return 2 * maximum(compute_time / compute_units, message_time)

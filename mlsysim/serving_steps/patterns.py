@@ -7,10 +7,7 @@ from mlsysim.equations import POSITIVE, equation
 @equation(
     "eq-scattered-bandwidth",
     formula="bandwidth * block_bytes / (block_bytes + half_bytes)",
-    units={"bandwidth": "byte/s", "block_bytes": "byte", "half_bytes": "byte", "return": "byte/s"},
     domain={"block_bytes": POSITIVE},
-    source="hockney1994communication",
-    where="asymptotic rate and half-performance length",
 )
 def scattered_bandwidth(bandwidth: Num, block_bytes: Num, half_bytes: Num) -> Num:
     """What a memory gives to blocks that lie in random places.
@@ -30,11 +27,6 @@ def scattered_bandwidth(bandwidth: Num, block_bytes: Num, half_bytes: Num) -> Nu
     -------
     float or array, byte/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: finding a block takes the same time wherever it lies, and blocks are fetched one after the other or
     with a constant number in flight.
 
@@ -49,10 +41,7 @@ def scattered_bandwidth(bandwidth: Num, block_bytes: Num, half_bytes: Num) -> Nu
 @equation(
     "eq-mixed-bandwidth",
     formula="1 / (scattered_share / scattered + (1 - scattered_share) / sequential)",
-    units={"sequential": "byte/s", "scattered": "byte/s", "scattered_share": "1", "return": "byte/s"},
     domain={"sequential": POSITIVE, "scattered": POSITIVE, "scattered_share": "[0, 1]"},
-    source="smith1988single",
-    where="harmonic mean of rates",
 )
 def mixed_bandwidth(sequential: Num, scattered: Num, scattered_share: Num) -> Num:
     """What a memory gives when some of the bytes lie in sequence and the others in random places.
@@ -69,11 +58,6 @@ def mixed_bandwidth(sequential: Num, scattered: Num, scattered_share: Num) -> Nu
     Returns
     -------
     float or array, byte/s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the two patterns take turns and do not disturb each other.
 

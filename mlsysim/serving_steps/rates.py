@@ -1,14 +1,13 @@
-"""What the kernels of a device sustain: measured shares of its rates, and their start."""
+"""What the kernels of a device sustain: measured shares of its printed rates, and their start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import as_file, files
 
 from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog import Device
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.results import Listed
 
 _LIKE = "H100-SXM5-80GB"
@@ -27,7 +26,7 @@ class Rate(Listed):
     compute: Num = 1.0
     memory: float = 1.0
     start: float = 0.0
-    origin: str = "the datasheet"
+    origin: str = "the printed rate"
     rows: int = 0  # of the table that it was fitted to
     error: float | None = None  # mean size of the relative error on them
 
@@ -44,14 +43,13 @@ class Rates(Listed):
     grouped_products: Rate = Rate()  # of experts; shares measured with 8-bit products
 
 
-DATASHEET = Rates()
+PRINTED = Rates()  # every kernel at the printed rates, without a start
 
 
 @cache
 def shipped_rates() -> Mapping[str, Mapping[str, Rate]]:
     """What was measured, by device and kind; a device may lack kinds."""
-    with as_file(files(__package__) / "rates.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "rates.toml")
     return {name: {kind: Rate(**figures) for kind, figures in kinds.items()} for name, kinds in raw.items()}
 
 

@@ -3,22 +3,26 @@
 The engine runs the tokens of prompts and of answers through the matrices together; only attention treats them apart.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
+from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
+from mlsysim.efficiencies import BOUND, CALIBRATED, DATASHEET, DEFAULT, OWN, OWN_SOURCE, checked, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
+from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
 from mlsysim.serving_steps.experts import grouped_share
 from mlsysim.serving_steps.products import Product, layer_products
-from mlsysim.serving_steps.rates import Rate, Rates, rates
+from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates
 from mlsysim.serving_steps.rungs import (
     BLEND,
     FIXED_DECODE,
@@ -35,15 +39,10 @@ from mlsysim.serving_steps.terms import Kernel, StepTerms
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-# korthikanti2022recompute, sec. 4.1 and 4.2: of 34 bytes per token and hidden unit 2 are dropout masks, which inference has
-# not; of the rest 8 are not cut by tensor parallelism. Each is written and read once: 32 passes.
-PASSES, REPLICATED = 32.0, 8.0 / 32.0
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.
 SMALL_KERNELS = 5.0
 _INFINITE = float("inf")
-# Share of the link that large messages reach: azure2024a100's all-reduce of 8 GB has 231.6 of 300 GB/s, rounded.
-LINK = 0.8
 
 _TOKENS = 1000  # of the examples that a model shows itself by
 
@@ -55,6 +54,10 @@ class StepModel(Result):
     deployment: Deployment
     rates: Rates
     rungs: Rungs = TIER_0
+    efficiencies: str = (
+        OWN  # which of the words the rates stand for; the bound has no measured link and no counted traffic
+    )
+    source: str = OWN_SOURCE
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
     _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
@@ -103,6 +106,11 @@ class StepModel(Result):
     def model(self) -> Model:
         return self.deployment.model
 
+    @property
+    def rates_used(self) -> str:
+        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
+        return said(self.efficiencies, self.source)
+
     def time(self, batch: Batch) -> Num:
         """Seconds of a step over the batch: what :meth:`terms` sums to, by a short cut where there is one.
 
@@ -118,9 +126,7 @@ class StepModel(Result):
         if common is None:
             if self._arrays(batch):
                 return self.terms(batch).time
-            terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
-            common = terms.time - terms.prefill_attention - terms.decode_attention
-            self._sums[batch.tokens, batch.sequences] = common
+            common = self._without_attention(batch)
         full, near, prompts, answers = self._slopes
         if batch.prefills:
             if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
@@ -129,14 +135,49 @@ class StepModel(Result):
             pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
             read = full * batch.prefill_read + near * batch.windowed_read
             one, other = pairs * compute, read * memory
-            common += minimum(1.0, batch.prefills) * (layers * start + (one if one > other else other))
+            common += min(1.0, batch.prefills) * (layers * start + (one if one > other else other))
         if batch.decodes:
             if not batch.context >= 0.0 <= batch.windowed_context:
                 return self.terms(batch).time
             compute, memory, start, layers = answers
             seen = full * batch.context + near * batch.windowed_context
-            common += minimum(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
+            common += min(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
         return common if common < _INFINITE else self.terms(batch).time
+
+    def decoding(self, sequences: float) -> Callable[[float, float], float]:
+        """Seconds of a step in which so many sequences decode and no prompt runs, by what they attend to.
+
+        The function takes a batch's ``context`` and ``windowed_context`` and gives its :meth:`time`; what stays from step to
+        step is worked out once.
+
+        >>> from mlsysim.inference import deploy
+        >>> model = step_model(deploy("Llama-2-7B", "H100"))
+        >>> model.decoding(2.0)(800.0, 800.0) == model.time(Batch(decodes=2.0, context=800.0, windowed_context=800.0))
+        True
+        """
+
+        def long(context: float, windowed: float) -> float:
+            return float(self.time(Batch(decodes=sequences, context=context, windowed_context=windowed)))
+
+        if not self._short:
+            return long
+        rest = self._sums.get((sequences, sequences))
+        common = self._without_attention(Batch(decodes=sequences)) if rest is None else rest
+        full, near, _, (compute, memory, start, layers) = self._slopes
+        some, begin, slope = min(1.0, sequences), layers * start, compute if compute > memory else memory
+
+        def short(context: float, windowed: float) -> float:
+            seconds: float = common + some * (begin + (full * context + near * windowed) * slope)
+            return seconds if seconds < _INFINITE else long(context, windowed)
+
+        return short
+
+    def _without_attention(self, batch: Batch) -> float:
+        """The part of a step that depends on the two counts of rows alone, kept for the next step with the same."""
+        terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
+        found: float = terms.time - terms.prefill_attention - terms.decode_attention
+        self._sums[batch.tokens, batch.sequences] = found
+        return found
 
     @cached_property
     def _short(self) -> bool:
@@ -234,6 +275,7 @@ class StepModel(Result):
         runs = ", ".join(f"{k.name} {float(k.layers):g}" for k in found if not is_array(k.layers))
         notes = [
             *self._room(batch),
+            self.rates_used,
             f"runs of each kernel: {runs}",
             "a kernel's own line is one run of it; the terms of the step hold all of them",
             f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
@@ -341,7 +383,7 @@ class StepModel(Result):
             found.append(self._kernel(p.name, p.part, some * p.layers, flops, bytes, rate, False))
         if m.is_moe:
             found.append(self._experts(tokens))
-        passes = PASSES * (REPLICATED + (1.0 - REPLICATED) / s.tp)
+        passes = (0.0 if self.efficiencies == BOUND else PASSES) * (REPLICATED + (1.0 - REPLICATED) / s.tp)
         vectors = passes * tokens * m.hidden * ACTIVATION_BYTES
         small = self._kernel(
             "vectors",
@@ -385,7 +427,7 @@ class StepModel(Result):
         d, m = self.deployment, self.deployment.machine
         start = self._rate(self.rates.products_16bit).start
         apart = d.split.ep > 1
-        sent = self.model.n_moe_layers * expert_message_time(d, tokens, LINK, start) if apart else 0.0 * tokens
+        sent = self.model.n_moe_layers * expert_message_time(d, tokens, self._link, start) if apart else 0.0 * tokens
         sent = minimum(1.0, tokens) * sent
         if d.split.tp <= 1:
             return sent
@@ -393,9 +435,13 @@ class StepModel(Result):
         inside = collectives.direct_all_reduce(**self._message(tokens))
         if d.split.tp == m.tp_inside:
             return sent + runs * inside
-        outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * LINK
+        outer, link = d.split.tp / m.tp_inside, m.inter_bandwidth * self._link
         across = collectives.direct_all_reduce(self._message(tokens)["bytes"] / m.tp_inside, outer, link, start)
         return sent + runs * (inside + across)
+
+    @property
+    def _link(self) -> float:
+        return 1.0 if self.efficiencies == BOUND else LINK
 
     def _message(self, tokens: Num) -> dict[str, Num]:
         """Arguments of the all-reduce inside a scale-up domain."""
@@ -403,7 +449,7 @@ class StepModel(Result):
         return {
             "bytes": tokens * self.model.hidden * ACTIVATION_BYTES,
             "ranks": m.tp_inside,
-            "bandwidth": m.intra_bandwidth * LINK,
+            "bandwidth": m.intra_bandwidth * self._link,
             "latency": self._rate(self.rates.products_16bit).start,
         }
 
@@ -412,7 +458,8 @@ class StepModel(Result):
         return Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)
 
 
-def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rates | None = None) -> StepModel:
+@renamed(device_rates="efficiencies")
+def step_model(deployment: Deployment, rungs: Rungs = TIER_0, efficiencies: Rates | str | None = DEFAULT) -> StepModel:
     """The step model of a deployment.
 
     Parameters
@@ -421,8 +468,10 @@ def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rate
         As from :func:`mlsysim.inference.deploy`, without pipeline stages.
     rungs : Rungs
         Which form of each part; the top of the ladder by default.
-    device_rates : Rates, optional
-        What the kernels sustain; the measured rates of the device by default.
+    efficiencies : Rates or str
+        What the kernels sustain: ``datasheet`` (measured shares of the printed rates, each kind of kernel its own), ``bound``,
+        or your own. No constants of steps are fitted, so ``calibrated`` (default) is the datasheet's, and the model says so.
+        The deployment's own efficiencies are those of the closed forms and play no part here.
 
     Raises
     ------
@@ -436,4 +485,13 @@ def step_model(deployment: Deployment, rungs: Rungs = TIER_0, device_rates: Rate
     """
     if deployment.split.pp > 1:
         raise InputError(f"step_model: pp = {deployment.split.pp:g} stages are not modelled; use tp, and pp = 1")
-    return StepModel(deployment, rates(deployment.device) if device_rates is None else device_rates, rungs)
+    if isinstance(efficiencies, Rates):
+        return StepModel(deployment, efficiencies, rungs)
+    word = checked("step_model", DEFAULT if efficiencies is None else efficiencies, "serving_steps.Rates")
+    if word == BOUND:
+        return StepModel(deployment, PRINTED, rungs, BOUND)
+    found = rates(deployment.device)
+    own = any(not getattr(found, f.name).origin.startswith("not measured") for f in fields(Rates))
+    source = f"kernels as measured on {'it' if own else 'other devices'}, nothing fitted to served requests"
+    asked = f"; asked for {CALIBRATED} ones, but no constants of steps ship" if word == CALIBRATED else ""
+    return StepModel(deployment, found, rungs, DATASHEET, source + asked)

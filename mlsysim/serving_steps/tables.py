@@ -5,11 +5,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 
 from mlsysim import catalog
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.kernels import gemm_flops
 from mlsysim.results import Listed
@@ -91,8 +90,7 @@ def products_table() -> ProductTable:
     >>> len(products_table().sizes), len(products_table().rows)
     (8, 14)
     """
-    with as_file(files(__package__) / "products_h100.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "products_h100.toml")
     peak = catalog.device(raw["device"]).peak_flops[raw["precision"]]
     matrices = sorted(raw["matrices"], key=lambda m: float(m["k"] * m["n"]))
     lines = tuple(

@@ -1,16 +1,12 @@
 """A kernel of a step with its work, traffic and rate, and the terms that kernels sum to."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from mlsysim import kernels, roofline
 from mlsysim._numeric import Num
-from mlsysim.results import Explanation, Listed, Result, Term, labelled, largest, plain, shown
+from mlsysim.results import Explanation, Listed, Term, Timed
 from mlsysim.serving_steps.equations import serving_step_time
 from mlsysim.serving_steps.rates import Rate
-
-if TYPE_CHECKING:
-    from mlsysim.drawing import Drawing
 
 
 @dataclass(frozen=True)
@@ -62,9 +58,10 @@ class Kernel(Listed):
 
 
 @dataclass(frozen=True)
-class StepTerms(Result):
+class StepTerms(Timed):
     """Seconds of one step by term; they sum to its time."""
 
+    OF = "one step"
     projections: Num = 0.0
     mlp: Num = 0.0
     experts: Num = 0.0
@@ -80,19 +77,6 @@ class StepTerms(Result):
         """eq-serving-step, s."""
         return serving_step_time(**vars(self))
 
-    def summary(self) -> list[str]:
-        return labelled(f"one step: {shown(self.time, 's')}", ("terms", largest(vars(self), 9)))
-
-    def chart(self) -> "Drawing | None":
-        """The terms as bars."""
-        from mlsysim.drawing import shapes
-
-        return shapes.terms("one step", vars(self))
-
     def explain(self) -> Explanation:
         """The sum; where its parts come from says ``StepModel.explain(batch)``."""
         return Explanation("one step of a server", (Term("step", self.time, "eq-serving-step", vars(self)),), ())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The terms by name, and their sum."""
-        return dict(plain({**vars(self), "time": self.time}))

@@ -13,7 +13,7 @@ from mlsysim.training.equations import straggler_time as straggler_time
 from mlsysim.training.equations import time_to_train as time_to_train
 from mlsysim.training.fit import TASKS as TASKS
 from mlsysim.training.fit import training_memory as training_memory
-from mlsysim.training.parts import DATASHEET as DATASHEET
+from mlsysim.training.parts import BOUND as BOUND
 from mlsysim.training.parts import Efficiencies as Efficiencies
 from mlsysim.training.parts import Layout as Layout
 from mlsysim.training.parts import Machine as Machine
@@ -22,9 +22,55 @@ from mlsysim.training.parts import Work as Work
 from mlsysim.training.shapes import layout_of as layout_of
 from mlsysim.training.shapes import mean_context as mean_context
 from mlsysim.training.shapes import work_of as work_of
+from mlsysim.training.shares import efficiencies_of as efficiencies_of
 from mlsysim.training.step import MFU_CONVENTION as MFU_CONVENTION
 from mlsysim.training.step import TrainingStep as TrainingStep
 from mlsysim.training.step import training_step as training_step
 from mlsysim.training.terms import ELEMENT_BYTES as ELEMENT_BYTES
 from mlsysim.training.terms import FLASH_BACKWARD as FLASH_BACKWARD
 from mlsysim.training.terms import step_terms as step_terms
+
+__all__ = [
+    "BOUND",
+    "ELEMENT_BYTES",
+    "FLASH_BACKWARD",
+    "MFU_CONVENTION",
+    "TASKS",
+    "Efficiencies",
+    "Layout",
+    "Machine",
+    "StepTerms",
+    "TrainingStep",
+    "Work",
+    "efficiencies_of",
+    "elementwise_time",
+    "exposed_time",
+    "hfu",
+    "layout_of",
+    "mean_context",
+    "mfu",
+    "optimizer_time",
+    "pipelined_step",
+    "run_time",
+    "stage_time",
+    "step_terms",
+    "step_time",
+    "straggler_time",
+    "time_to_train",
+    "training_memory",
+    "training_step",
+    "work_of",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> object:
+    if name == "DATASHEET":
+        from mlsysim._renamed import warn
+
+        warn("training.DATASHEET", 'training.BOUND, as efficiencies="bound"')
+        return BOUND
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

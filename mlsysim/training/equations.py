@@ -4,25 +4,13 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import COUNT, POSITIVE, equation
-
-_COUNT = "[1, inf)"
+from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation
 
 
 @equation(
     "eq-elementwise-time",
     formula="passes * tokens * hidden * element_bytes / bandwidth",
-    units={
-        "tokens": "1",
-        "hidden": "1",
-        "passes": "1",
-        "bandwidth": "byte/s",
-        "element_bytes": "byte",
-        "return": "s",
-    },
     domain={"bandwidth": POSITIVE},
-    source="korthikanti2022recompute",
-    where="sec. 4.1",
 )
 def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, element_bytes: Num = 2.0) -> Num:
     """Time that a layer spends on moving activations through memory for everything that is not a matrix product.
@@ -46,30 +34,18 @@ def elementwise_time(tokens: Num, hidden: Num, passes: Num, bandwidth: Num, elem
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite, no bandwidth.
-
     Assumptions: memory-bound, since none of these operations reuses what it reads. How many passes remain depends on what
     the software fuses.
 
     >>> elementwise_time(tokens=1000, hidden=10_000, passes=34, bandwidth=3.4e12)
     0.0002
 
-    Source: korthikanti2022recompute, sec. 4.1 (what a layer keeps is what it writes and reads).
+    Source: korthikanti2022recompute, sec. 4.1; what a layer keeps is what it writes and reads.
     """
     return passes * tokens * hidden * element_bytes / bandwidth
 
 
-@equation(
-    "eq-exposed-time",
-    formula="max(0, communication - overlap * behind)",
-    units={"communication": "s", "behind": "s", "overlap": "1", "return": "s"},
-    domain={"overlap": "[0, 1]"},
-    source="zhao2023fsdp",
-    where="sec. 3.3",
-)
+@equation("eq-exposed-time", formula="max(0, communication - overlap * behind)", domain={"overlap": "[0, 1]"})
 def exposed_time(communication: Num, behind: Num, overlap: Num = 1.0) -> Num:
     """Communication that is left to see when some of it hides behind arithmetic that does not need its result.
 
@@ -88,11 +64,6 @@ def exposed_time(communication: Num, behind: Num, overlap: Num = 1.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, a share outside [0, 1], or a value that is not finite.
-
     Assumptions: neither slows the other down, though both want memory bandwidth and communication kernels take
     multiprocessors.
 
@@ -104,13 +75,7 @@ def exposed_time(communication: Num, behind: Num, overlap: Num = 1.0) -> Num:
     return maximum(0.0, communication - overlap * behind)
 
 
-@equation(
-    "eq-stage-time",
-    formula="layers * layer + extra",
-    units={"layers": "1", "layer": "s", "extra": "s", "return": "s"},
-    source="narayanan2021megatron",
-    where="sec. 2.2",
-)
+@equation("eq-stage-time", formula="layers * layer + extra")
 def stage_time(layers: Num, layer: Num, extra: Num = 0.0) -> Num:
     """Forward and backward time of one micro-batch on one pipeline stage.
 
@@ -129,11 +94,6 @@ def stage_time(layers: Num, layer: Num, extra: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite.
-
     Assumptions: layers alike.
 
     >>> stage_time(layers=4, layer=0.25, extra=0.5)
@@ -144,14 +104,7 @@ def stage_time(layers: Num, layer: Num, extra: Num = 0.0) -> Num:
     return layers * layer + extra
 
 
-@equation(
-    "eq-optimizer-time",
-    formula="parameters * bytes_per_parameter / bandwidth",
-    units={"parameters": "1", "bytes_per_parameter": "byte", "bandwidth": "byte/s", "return": "s"},
-    domain={"bandwidth": POSITIVE},
-    source="rajbhandari2020zero",
-    where="sec. 3.1",
-)
+@equation("eq-optimizer-time", formula="parameters * bytes_per_parameter / bandwidth", domain={"bandwidth": POSITIVE})
 def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 30.0) -> Num:
     """Time to update the parameters that a device owns: a pass through memory, no arithmetic worth counting.
 
@@ -171,17 +124,12 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite, no bandwidth.
-
     Assumptions: one fused kernel that touches every state once.
 
     >>> optimizer_time(parameters=1e9, bandwidth=3e12)
     0.01
 
-    Source: rajbhandari2020zero, sec. 3.1 (the states of mixed-precision Adam).
+    Source: rajbhandari2020zero, sec. 3.1; the states of mixed-precision Adam.
     """
     return parameters * bytes_per_parameter / bandwidth
 
@@ -190,18 +138,7 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
     "eq-pipelined-step",
     formula="micro_batches * stage + (pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / virtual_stages * stage "
     "+ gradients + optimizer",
-    units={
-        "stage": "s",
-        "micro_batches": "1",
-        "pp": "1",
-        "virtual_stages": "1",
-        "gradients": "s",
-        "optimizer": "s",
-        "return": "s",
-    },
-    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": _COUNT},
-    source="narayanan2021megatron",
-    where="sec. 2.2, here also for fewer micro-batches than stages",
+    domain={"micro_batches": COUNT, "pp": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def pipelined_step(
     stage: Num, micro_batches: Num, pp: Num = 1, virtual_stages: Num = 1, gradients: Num = 0.0, optimizer: Num = 0.0
@@ -227,11 +164,6 @@ def pipelined_step(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; a count below 1.
-
     Assumptions: every stage as slow as the slowest; nothing hides the wait, which is that of ``parallelism.bubble_ratio``.
 
     >>> pipelined_step(stage=1.0, micro_batches=32, pp=8)
@@ -248,10 +180,7 @@ def pipelined_step(
 @equation(
     "eq-step-time",
     formula="max(compute, communication) + (1 - overlap) * min(compute, communication) + bubble",
-    units={"compute": "s", "communication": "s", "bubble": "s", "overlap": "1", "return": "s"},
     domain={"overlap": "[0, 1]"},
-    source="rooflinepage2026",
-    where="sec. 4",
 )
 def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num = 0.8) -> Num:
     """A step from three totals: arithmetic and communication overlap in part, and nothing hides the pipeline's wait.
@@ -273,11 +202,6 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A negative time, a share outside [0, 1], or a value that is not finite.
-
     Assumptions: one share for every kind of message. :func:`pipelined_step` treats each on its own.
 
     >>> round(step_time(compute=1.0, communication=0.0, bubble=7 / 32), 2)
@@ -291,10 +215,7 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
 @equation(
     "eq-straggler",
     formula="mean * (1 + variation * sqrt(2 * log(devices)))",
-    units={"mean": "s", "variation": "1", "devices": "1", "return": "s"},
-    domain={"devices": _COUNT},
-    source="boucheron2013concentration",
-    where="theorem 2.5",
+    domain={"devices": AT_LEAST_ONE},
 )
 def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
     """How long a synchronous step takes at most, on average, when every device takes a random time: the slowest is waited for.
@@ -314,11 +235,6 @@ def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; fewer than one device.
-
     Assumptions: independent, normal times; an upper bound on the expected maximum, whose excess over the mean is 9 to 21 %
     too high for 100 to 100,000 devices and twice too high for two. A device that is always slow is not random: its own
     time is the step's.
@@ -334,10 +250,7 @@ def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
 @equation(
     "eq-mfu",
     formula="model_flops / (devices * peak_flops * time)",
-    units={"model_flops": "FLOP", "time": "s", "devices": "1", "peak_flops": "FLOP/s", "return": "1"},
-    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
-    source="chowdhery2022palm",
-    where="sec. 4.1",
+    domain={"time": POSITIVE, "devices": AT_LEAST_ONE, "peak_flops": POSITIVE},
 )
 def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
     """Model FLOP/s utilisation: the arithmetic that the model needs, over what the devices could do in that time.
@@ -359,11 +272,6 @@ def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no time, device or peak.
-
     Assumptions: none; but two values compare only in the same counting convention and against the same kind of peak.
 
     >>> mfu(model_flops=4e15, time=1.0, devices=8, peak_flops=1e15)
@@ -377,17 +285,7 @@ def mfu(model_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
 @equation(
     "eq-hfu",
     formula="(model_flops + repeated_flops) / (devices * peak_flops * time)",
-    units={
-        "model_flops": "FLOP",
-        "repeated_flops": "FLOP",
-        "time": "s",
-        "devices": "1",
-        "peak_flops": "FLOP/s",
-        "return": "1",
-    },
-    domain={"time": POSITIVE, "devices": _COUNT, "peak_flops": POSITIVE},
-    source="korthikanti2022recompute",
-    where="app. A",
+    domain={"time": POSITIVE, "devices": AT_LEAST_ONE, "peak_flops": POSITIVE},
 )
 def hfu(model_flops: Num, repeated_flops: Num, time: Num, devices: Num, peak_flops: Num) -> Num:
     """Hardware FLOP/s utilisation: MFU with the repeated forward passes counted as well.
@@ -411,11 +309,6 @@ def hfu(model_flops: Num, repeated_flops: Num, time: Num, devices: Num, peak_flo
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no time, device or peak.
-
     Assumptions: as for MFU. A higher HFU is no achievement when it comes from repeating more.
 
     >>> hfu(model_flops=3e15, repeated_flops=1e15, time=1.0, devices=8, peak_flops=1e15)
@@ -426,14 +319,7 @@ def hfu(model_flops: Num, repeated_flops: Num, time: Num, devices: Num, peak_flo
     return (model_flops + repeated_flops) / (devices * peak_flops * time)
 
 
-@equation(
-    "eq-time-to-train",
-    formula="tokens / tokens_per_step * step",
-    units={"tokens": "1", "tokens_per_step": "1", "step": "s", "return": "s"},
-    domain={"tokens_per_step": POSITIVE},
-    source="rooflinepage2026",
-    where="sec. 4",
-)
+@equation("eq-time-to-train", formula="tokens / tokens_per_step * step", domain={"tokens_per_step": POSITIVE})
 def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
     """Time to train on so many tokens: the number of steps times the time of one.
 
@@ -452,11 +338,6 @@ def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no tokens in a step.
-
     Assumptions: no restarts, checkpoints or evaluations; a batch of constant size.
 
     >>> time_to_train(1e12, 4e6, 2.0)
@@ -470,10 +351,7 @@ def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
 @equation(
     "eq-run-time",
     formula="flops / (devices * achieved_flops)",
-    units={"flops": "FLOP", "devices": "1", "achieved_flops": "FLOP/s", "return": "s"},
-    domain={"devices": _COUNT, "achieved_flops": POSITIVE},
-    source="narayanan2021megatron",
-    where="eq. 4",
+    domain={"devices": AT_LEAST_ONE, "achieved_flops": POSITIVE},
 )
 def run_time(flops: Num, devices: Num, achieved_flops: Num) -> Num:
     """Time of a run from its total arithmetic and the rate that each device achieves.
@@ -492,11 +370,6 @@ def run_time(flops: Num, devices: Num, achieved_flops: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is negative or not finite; no device or rate.
 
     Assumptions: arithmetic and rate share a convention: a rate that counts the repeated forward pass goes with 8 N D.
 

@@ -1,26 +1,24 @@
 """What goes into a training step and what comes out: work, layout, machine, efficiencies; seconds by term."""
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from mlsysim._numeric import Num
-from mlsysim.results import Listed, Report, Result, labelled, largest, plain, share, shown
-from mlsysim.tables import table
-
-if TYPE_CHECKING:
-    from mlsysim.drawing import Drawing
+from mlsysim._renamed import renamed
+from mlsysim.efficiencies import own
+from mlsysim.results import Listed, Timed
 
 
+@renamed(cp_node_step="ring_node_step", cp_network_step="ring_network_step")
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the datasheet. Fractions are of a peak or of a link.
+    """How far software stays behind the printed rates. Fractions are of a peak or of a link.
 
-    The defaults are datasheet rates, no traffic but that of the products, no overhead, and nothing hidden except
-    gathered weights behind the arithmetic of their layer.
+    The defaults are the bound: printed rates, no traffic but that of the products, no overhead, and nothing hidden except
+    gathered weights behind the arithmetic of their layer. Others without a name are called ``own``.
     """
 
     name: str = "bound"
-    source: str = "every resource at its datasheet rate"
+    source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
     attention: Num = 1.0  # of the 16-bit peak
@@ -32,13 +30,16 @@ class Efficiencies:
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
-    cp_node_step: Num = 0.0  # s of each of its steps, or of a gathering of weights, between devices of one domain
-    cp_network_step: Num = 0.0  # s of each of these steps over the network
+    ring_node_step: Num = 0.0  # s of a step of a ring, of context or of gathered weights, between devices of one domain
+    ring_network_step: Num = 0.0  # s of such a step over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
 
+    def __post_init__(self) -> None:
+        own(self)
 
-DATASHEET = Efficiencies()
+
+BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,10 @@ class Machine(Listed):
 
 
 @dataclass(frozen=True)
-class StepTerms(Result):
+class StepTerms(Timed):
     """Seconds of one step by term; they sum to the step."""
 
+    OF = "one training step"
     gemm: Num
     attention: Num
     elementwise: Num
@@ -115,25 +117,3 @@ class StepTerms(Result):
     data_parallel: Num
     optimizer: Num
     straggler: Num
-
-    @property
-    def time(self) -> Num:
-        return sum(getattr(self, f.name) for f in fields(self))
-
-    def summary(self) -> list[str]:
-        return labelled(f"one training step: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
-
-    def chart(self) -> "Drawing | None":
-        """The terms as bars."""
-        from mlsysim.drawing import shapes
-
-        return shapes.terms("one training step", vars(self))
-
-    def explain(self) -> Report:
-        """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
-        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
-        return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Seconds by term, and their sum."""
-        return dict(plain({**vars(self), "time": self.time}))

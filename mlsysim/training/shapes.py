@@ -5,6 +5,7 @@ from dataclasses import replace
 from mlsysim import catalog, flops
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
+from mlsysim.equations import remembered
 from mlsysim.parallelism import Plan
 from mlsysim.training.parts import Layout, Work
 from mlsysim.transformer import parameter_count
@@ -16,7 +17,11 @@ def work_of(model: Model | str) -> Work:
     >>> work_of("Llama-3.1-8B").qk_dim
     128
     """
-    m = catalog.model(model)
+    return _work(catalog.model(model))
+
+
+@remembered
+def _work(m: Model) -> Work:
     count = parameter_count(replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, router_bias=False))
     routed = count.experts / m.layers
     return Work(

@@ -1,14 +1,15 @@
 """A training step of a catalogue model on a cluster: terms that sum, MFU and HFU, what binds, and whether it fits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
-from mlsysim.catalog import Cluster, Device
+from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
+from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
@@ -20,8 +21,9 @@ from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
 from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
-from mlsysim.training.parts import DATASHEET, Efficiencies, Layout, Machine, StepTerms, Work
+from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 from mlsysim.training.shapes import layout_of, work_of
+from mlsysim.training.shares import efficiencies_of
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
 if TYPE_CHECKING:
@@ -29,10 +31,21 @@ if TYPE_CHECKING:
 
 _SPLIT = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch")
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
-CALIBRATED = "calibrated"  # efficiencies of this name made the predictions whose errors are known
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
 )
+
+
+class _Asked(NamedTuple):
+    """What :func:`training_step` was given of the machine, to tell afterwards where each number comes from."""
+
+    machines: Machines
+    intra_bandwidth: Num | None
+    inter_bandwidth: Num | None
+    domain: int | None
+    precision: str
+    attn_len: Num | None
+    variation: Num | None
 
 
 @dataclass(frozen=True)
@@ -51,7 +64,30 @@ class TrainingStep(Result):
     model_flops: Num
     repeated_flops: Num
     task: str
-    inputs: tuple[Input, ...]
+    asked: _Asked
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """What the step was worked out from, and where each number comes from: found when somebody looks."""
+        machines, intra, inter, domain, precision, attn_len, variation = self.asked
+        _, _, links = _machine(machines, intra, inter, domain, precision, self.plan)
+        layout, e = self.layout, self.efficiencies
+        attended = layout.seq if attn_len is None else attn_len
+        return (
+            Input("global batch", layout.global_batch, "1"),
+            Input("tokens/sequence", layout.seq, "1"),
+            Input("attended tokens", attended, "1", "the whole sequence" if attn_len is None else CALLER),
+            *(
+                Input(name, getattr(self.plan, name), "1", "the plan")
+                for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")
+            ),
+            *links(),
+            *(
+                Input(f.name, getattr(e, f.name), _UNITS.get(f.name, "1"), _origin(f.name, e, variation))
+                for f in fields(e)
+                if f.name not in ("name", "source")
+            ),
+        )
 
     @property
     def time(self) -> Num:
@@ -111,6 +147,11 @@ class TrainingStep(Result):
         """Why it fits, or what is in the way, in a sentence."""
         return self.memory.reason
 
+    @property
+    def rates(self) -> str:
+        """Which efficiencies the step rests on, and whose they are, in a sentence."""
+        return said(self.efficiencies.name, self.efficiencies.source)
+
     def interval(self) -> Interval:
         """The range in which the measured step is expected, from the errors of past predictions.
 
@@ -119,10 +160,10 @@ class TrainingStep(Result):
         InputError
             With other than calibrated efficiencies, whose errors nobody has counted.
         """
-        if self.efficiencies.name != CALIBRATED:
+        if not has_range(self.efficiencies.name):
             raise InputError(
                 f"interval: the errors of past predictions were counted with calibrated efficiencies, not with "
-                f"{self.efficiencies.name!r} ones; pass efficiencies=validation.calibrated_efficiencies(device)"
+                f'{self.efficiencies.name!r} ones; pass efficiencies="calibrated"'
             )
         return intervals.interval("training_step", self.time)
 
@@ -158,7 +199,7 @@ class TrainingStep(Result):
         )
 
     def _range(self) -> str:
-        if self.efficiencies.name != CALIBRATED:
+        if not has_range(self.efficiencies.name):
             return "none: errors of past predictions were counted with calibrated efficiencies only"
         if is_array(self.time):
             low, high = self.interval().ends
@@ -193,6 +234,7 @@ class TrainingStep(Result):
             terms=_bound(found, self.binding) if not is_array(self.time) else found,
             inputs=self.inputs,
             notes=(
+                self.rates,
                 *self._outlook(),
                 f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
                 f"The step: {shares}.",
@@ -205,7 +247,7 @@ class TrainingStep(Result):
         """How wrong the time may be, and what it hangs on; of one plan."""
         if is_array(self.time):
             return []
-        known = [f"Range: {self.interval()}."] if self.efficiencies.name == CALIBRATED else []
+        known = [f"Range: {self.interval()}."] if has_range(self.efficiencies.name) else []
         moved = [f"{name.replace('_', ' ')} {value:+.2f}" for name, value in self.elasticities().items() if value]
         return [*known, f"Per cent of the step for a per cent of each rate: {', '.join(moved)}."]
 
@@ -227,7 +269,8 @@ class TrainingStep(Result):
             "hardware_flops": self.hardware_flops,
             "peak_flops_per_s": self.peak_flops,
             "efficiencies": self.efficiencies.name,
-            "interval_s": self.interval().ends if self.efficiencies.name == CALIBRATED else None,
+            "rates": self.rates,
+            "interval_s": self.interval().ends if has_range(self.efficiencies.name) else None,
             "elasticities": None if is_array(self.time) else self.elasticities(),
             "fits": self.fits,
             "memory_bytes": self.memory.total,
@@ -276,44 +319,48 @@ def _link(*rates: Num) -> Num:
 
 
 def _machine(
-    cluster: Cluster | Device | str,
+    machines: Machines,
     intra_bandwidth: Num | None,
     inter_bandwidth: Num | None,
     domain: int | None,
     precision: str,
     plan: Plan,
-) -> tuple[Device, Machine, list[Input]]:
-    """The device, its links, and where each figure comes from."""
+) -> tuple[Device, Machine, Callable[[], list[Input]]]:
+    """The device, its links, and what tells where each figure comes from."""
     given = {"intra": intra_bandwidth, "inter": inter_bandwidth, "domain": domain}
-    found: dict[str, tuple[Num, str]] = {k: (v, CALLER) for k, v in given.items() if v is not None}
-    if isinstance(cluster, Cluster):
-        node, d = cluster.node, cluster.node.device
-        if not all_true(plan.devices <= cluster.devices):
-            raise InputError(
-                f"training_step: the plan asks for {plan.devices} devices, and {cluster.nodes} x {node.name} have "
-                f"{cluster.devices}; change dp or add nodes"
-            )
-        adapters = (
-            f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
+    # Of each figure the value, and where it comes from; the words are found when somebody asks
+    found: dict[str, tuple[Num, Callable[[], str]]] = {
+        k: (v, lambda: CALLER) for k, v in given.items() if v is not None
+    }
+    d, nodes = machines.device, machines.cluster
+    if machines.count is not None and not all_true(plan.devices <= machines.count):
+        have = f"{machines} have {machines.count}" if nodes is not None else f"there are {machines}"
+        raise InputError(
+            f"training_step: the plan asks for {plan.devices} devices, and {have}; change dp or add "
+            f"{'nodes' if nodes is not None else 'devices'}"
         )
-        found.setdefault("inter", (node.scale_out_bandwidth, adapters))
-        found.setdefault("domain", (cluster.domain, node.origin("domain" if node.has("domain") else "devices")))
-    else:
-        d = catalog.device(cluster)
-        if d.has("scale_up_domain"):
-            found.setdefault("domain", (d.scale_up_domain, d.origin("scale_up_domain")))
-    found.setdefault("domain", (1, f"{d.name} has no scale-up link in the catalogue"))
+    if nodes is not None:
+        node = nodes.node
+        found.setdefault("inter", (node.scale_out_bandwidth, lambda: _adapters(node)))
+        source = "domain" if node.has("domain") else "devices"
+        found.setdefault("domain", (nodes.domain, lambda: node.origin(source)))
+    elif d.has("scale_up_domain"):
+        found.setdefault("domain", (d.scale_up_domain, lambda: d.origin("scale_up_domain")))
+    found.setdefault("domain", (1, lambda: f"{d.name} has no scale-up link in the catalogue"))
     size = found["domain"][0]
     if "inter" not in found:
-        if not all_true(plan.devices <= size):
-            raise InputError(
-                f"training_step: inter_bandwidth is missing, and the plan's devices do not fit a domain of {size}; "
-                "give a catalog.cluster(...), or the bandwidth of the network per device, one way, in byte/s"
+        if all_true(plan.devices <= size):
+            found["inter"] = (0.0, lambda: "not used: the plan stays inside one domain")
+        elif size == 1 and d.has("host_bandwidth"):
+            found["inter"] = (
+                d.host_bandwidth,
+                lambda: f"the link to the host, which cards of one server share: {d.origin('host_bandwidth')}",
             )
-        found["inter"] = (0.0, "not used: the plan stays inside one domain")
+        else:
+            raise InputError(catalog.no_link("training_step", d, "the plan's devices", size))
     if d.has("scale_up_bandwidth"):
-        found.setdefault("intra", (d.scale_up_bandwidth, d.origin("scale_up_bandwidth")))
-    found.setdefault("intra", (0.0, "not used: no group shares a domain"))
+        found.setdefault("intra", (d.scale_up_bandwidth, lambda: d.origin("scale_up_bandwidth")))
+    found.setdefault("intra", (0.0, lambda: "not used: no group shares a domain"))
     intra, inter = found["intra"][0], found["inter"][0]
     half = precision if precision in ("bf16", "fp16") else "bf16" if d.has("peak_flops.bf16") else "fp16"
     # A link that no group uses still stands in formulas that multiply it by nothing.
@@ -325,21 +372,28 @@ def _machine(
         inter_bandwidth=_link(inter, intra, d.memory_bandwidth),
         domain=size,
     )
-    inputs = [
-        Input(f"peak, {precision}", machine.peak_flops, "FLOP/s", d.origin(f"peak_flops.{precision}")),
-        Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
-        Input("scale-up domain", size, "1", found["domain"][1]),
-        Input("scale-up link", intra, "byte/s", found["intra"][1]),
-        Input("network", inter, "byte/s", found["inter"][1]),
-    ]
+
+    def inputs() -> list[Input]:
+        return [
+            Input(f"peak, {precision}", machine.peak_flops, "FLOP/s", d.origin(f"peak_flops.{precision}")),
+            Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
+            Input("scale-up domain", size, "1", found["domain"][1]()),
+            Input("scale-up link", intra, "byte/s", found["intra"][1]()),
+            Input("network", inter, "byte/s", found["inter"][1]()),
+        ]
+
     return d, machine, inputs
+
+
+def _adapters(node: Node) -> str:
+    return f"{node.nics} x {node.scale_out.name} over {node.devices} devices: {node.scale_out.origin('bandwidth')}"
 
 
 @widening
 def training_step(
     model: Model | str,
     plan: Plan,
-    cluster: Cluster | Device | str,
+    cluster: Cluster | Device | Machines | str,
     *,
     global_batch: Num,
     seq: Num,
@@ -347,7 +401,7 @@ def training_step(
     inter_bandwidth: Num | None = None,
     domain: int | None = None,
     precision: str = "bf16",
-    efficiencies: Efficiencies = DATASHEET,
+    efficiencies: Efficiencies | str = DEFAULT,
     attn_len: Num | None = None,
     task: str = "pretrain",
     variation: Num | None = None,
@@ -363,9 +417,10 @@ def training_step(
         A catalogue entry, its name, or a shape of your own.
     plan : Plan
         How the job is split; a single plan is checked against the model. Its degrees may be arrays.
-    cluster : Cluster, Device or str
-        ``catalog.cluster("DGX-H100", 128)``; or a device or its name, whose catalogue entry gives the links inside the
-        domain. Then ``inter_bandwidth`` is needed as soon as the plan leaves one.
+    cluster : Cluster, Device, Machines or str
+        What ``catalog.where`` reads: ``"128 x DGX-H100"`` or ``catalog.cluster("DGX-H100", 128)``; or a device or its name,
+        whose catalogue entry gives the links inside the domain. Then ``inter_bandwidth`` is needed as soon as the plan leaves
+        one; cards without a scale-up link have their link to the host, where the catalogue knows it.
     global_batch : float or array, 1
         Sequences per step.
     seq : float or array, 1
@@ -376,8 +431,8 @@ def training_step(
         Devices that the scale-up link joins, in place of the catalogue's.
     precision : str
         Of the linear layers; attention, logits and messages stay 16-bit.
-    efficiencies : Efficiencies
-        What software reaches; the default is the datasheet.
+    efficiencies : Efficiencies or str
+        What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     attn_len : float or array, 1, optional
         Tokens that attend to each other when sequences are packed; the sequence unless given.
     task : str
@@ -416,10 +471,12 @@ def training_step(
                 _POSITIVE if name in counts or is_array(value) else _NON_NEGATIVE
             )  # a link of 0 is one that is not there
             check_argument("training_step", name, value, unit, here)
-    d, machine, links = _machine(cluster, intra_bandwidth, inter_bandwidth, domain, precision, plan)
+    machines = catalog.where(cluster)
+    d, machine, _ = _machine(machines, intra_bandwidth, inter_bandwidth, domain, precision, plan)
     work, layout = work_of(m), layout_of(plan, global_batch, seq, attn_len, task, m)
+    chosen = efficiencies_of(d, precision, efficiencies)
     if variation is not None:
-        efficiencies = replace(efficiencies, variation=variation)
+        chosen = replace(chosen, variation=variation)
     length = seq if attn_len is None else attn_len
     m.check_length("training_step", length)
     token = flops.training_flops_per_token(m, length, causal=True)
@@ -430,7 +487,7 @@ def training_step(
     again = flops.recompute_flops(
         flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
         token.forward_core,
-        layer_share=repeated_share(work, layout, efficiencies),
+        layer_share=repeated_share(work, layout, chosen),
         core_share=layout.recompute_full + layout.recompute_selective,
     )
     tokens = global_batch * seq
@@ -441,32 +498,13 @@ def training_step(
         work=work,
         layout=layout,
         machine=machine,
-        efficiencies=efficiencies,
-        terms=step_terms(work, layout, machine, efficiencies),
+        efficiencies=chosen,
+        terms=step_terms(work, layout, machine, chosen),
         tokens=tokens,
         model_flops=tokens * counted,
         repeated_flops=tokens * again,
         task=task,
-        inputs=(
-            Input("global batch", global_batch, "1"),
-            Input("tokens/sequence", seq, "1"),
-            Input("attended tokens", length, "1", "the whole sequence" if attn_len is None else CALLER),
-            *(
-                Input(name, getattr(plan, name), "1", "the plan")
-                for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")
-            ),
-            *links,
-            *(
-                Input(
-                    f.name,
-                    getattr(efficiencies, f.name),
-                    _UNITS.get(f.name, "1"),
-                    _origin(f.name, efficiencies, variation),
-                )
-                for f in fields(efficiencies)
-                if f.name not in ("name", "source")
-            ),
-        ),
+        asked=_Asked(machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation),
     )
 
 
@@ -484,7 +522,7 @@ _RATES: dict[str, tuple[str, ...]] = {
 _UNITS = {
     "layer_overhead": "s",
     "cp_start": "s",
-    "cp_node_step": "s",
-    "cp_network_step": "s",
+    "ring_node_step": "s",
+    "ring_network_step": "s",
     "optimizer_bytes": "byte",
 }

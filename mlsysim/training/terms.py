@@ -42,6 +42,10 @@ class _Ledger:
             self.terms.append(Term(name, value, _LABELS[function], given.arguments))
         return value
 
+    def lacks(self, number: Num) -> bool:
+        """Whether a single plan lacks what there are so many of: that takes no time, and nobody need work it out."""
+        return not self.bare and bool(number == 0)
+
 
 def _absent(value: Num, arguments: dict[str, Num]) -> bool:
     """Whether a term says nothing: a message that nobody sends and its hiding, a part that the model does not have."""
@@ -125,6 +129,8 @@ def _context_parallel(
     Round the ring a block travels while the attention with the block before it is computed, so each of the CP - 1 hops has
     one block's arithmetic to hide behind, whatever the other hops leave. A gathering comes before all attention.
     """
+    if call.lacks(p.cp - 1):
+        return (0.0, 0.0), (0.0, 0.0)
     again = p.recompute_full + p.recompute_selective
     keys = call(
         "CP keys and values, one pass",
@@ -141,7 +147,7 @@ def _context_parallel(
     others = maximum(1.0, p.cp - 1.0)
     gather = where(p.cp_gather > 0, where(p.cp > 1, 1.0, 0.0), 0.0)
     ring = where(p.cp > 1, 1.0 - gather, 0.0)
-    start = e.cp_start + where(links.place.leaves["cp"], e.cp_network_step, e.cp_node_step)
+    start = e.cp_start + where(links.place.leaves["cp"], e.ring_network_step, e.ring_node_step)
     waits: list[Num] = []
     hidden: list[Num] = []
     # Backward the blocks go round again, and their gradients with them.
@@ -158,7 +164,7 @@ def _context_parallel(
         )
         waits.append((p.cp - 1.0) * left)
         hidden.append((p.cp - 1.0) * (hop - left))
-    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.cp_node_step, e.cp_network_step)
+    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.ring_node_step, e.ring_network_step)
     gathering = call(
         "CP gathering",
         collectives.ring_all_gather,
@@ -263,16 +269,18 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     shown, hidden = _context_parallel(w, p, e, links, attend, call)
     context = shown[0] + shown[1]
     near_experts = links.place.inside["ep"]
-    dispatch = call(
-        "expert dispatch",
-        collectives.moe_dispatch,
-        tokens=tokens,
-        token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
-        remote_nodes=collectives.nodes_reached(w.top_k, p.ep / near_experts),
-        local_copies=w.top_k * (near_experts - 1.0) / near_experts,
-        network_bandwidth=links.network,
-        node_bandwidth=links.node,
-    )
+    dispatch: Num = 0.0
+    if not call.lacks(w.top_k):
+        dispatch = call(
+            "expert dispatch",
+            collectives.moe_dispatch,
+            tokens=tokens,
+            token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
+            remote_nodes=collectives.nodes_reached(w.top_k, p.ep / near_experts),
+            local_copies=w.top_k * (near_experts - 1.0) / near_experts,
+            network_bandwidth=links.network,
+            node_bandwidth=links.node,
+        )
     # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
     expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
 
@@ -288,41 +296,45 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     shard_link = links.between(near, near < shards)
     apart = maximum(1.0, near / near_experts)  # ranks of a domain that share an expert's shards
     expert_link = links.between(apart, apart < expert_shards)
-    # Every layer is gathered anew, so a ring of many devices shows its steps; gradients are sent once.
-    gather = call(
-        "gathering weights",
-        collectives.ring_all_gather,
-        bytes=ELEMENT_BYTES * w.dense_params / p.tp,
-        ranks=shards,
-        bandwidth=shard_link,
-        latency=collectives.ring_latency(shards, near, e.cp_node_step, e.cp_network_step),
-    ) + call(
-        "gathering experts",
-        collectives.ring_all_gather,
-        bytes=ELEMENT_BYTES * experts,
-        ranks=expert_shards,
-        bandwidth=expert_link,
-        latency=where(
-            w.expert_params > 0,
-            collectives.ring_latency(expert_shards, minimum(apart, expert_shards), e.cp_node_step, e.cp_network_step),
-            0.0,
-        ),
-    )
-    # While keys and values are on the same links, they carry no weights; on other links they travel at the same time.
-    same_links = where(links.place.leaves["cp"], near < shards, near >= shards)
-    beside = [where(same_links, -covered, open) for covered, open in zip(hidden, shown, strict=True)]
-    exposed = call(
-        "exposed gathering, forward",
-        equations.exposed_time,
-        communication=gather,
-        behind=first + beside[0],
-    ) + call(
-        "exposed gathering, backward",
-        equations.exposed_time,
-        communication=(1.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)) * gather,
-        behind=busy + beside[1],
-    )
-    exposed = exposed / where(whole_step > 0, micro_batches, 1.0)
+    exposed: Num = 0.0
+    if not call.lacks(shards - 1):
+        # Every layer is gathered anew, so a ring of many devices shows its steps; gradients are sent once.
+        gather = call(
+            "gathering weights",
+            collectives.ring_all_gather,
+            bytes=ELEMENT_BYTES * w.dense_params / p.tp,
+            ranks=shards,
+            bandwidth=shard_link,
+            latency=collectives.ring_latency(shards, near, e.ring_node_step, e.ring_network_step),
+        ) + call(
+            "gathering experts",
+            collectives.ring_all_gather,
+            bytes=ELEMENT_BYTES * experts,
+            ranks=expert_shards,
+            bandwidth=expert_link,
+            latency=where(
+                w.expert_params > 0,
+                collectives.ring_latency(
+                    expert_shards, minimum(apart, expert_shards), e.ring_node_step, e.ring_network_step
+                ),
+                0.0,
+            ),
+        )
+        # While keys and values are on the same links, they carry no weights; on other links they travel at the same time.
+        same_links = where(links.place.leaves["cp"], near < shards, near >= shards)
+        beside = [where(same_links, -covered, open) for covered, open in zip(hidden, shown, strict=True)]
+        exposed = call(
+            "exposed gathering, forward",
+            equations.exposed_time,
+            communication=gather,
+            behind=first + beside[0],
+        ) + call(
+            "exposed gathering, backward",
+            equations.exposed_time,
+            communication=(1.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)) * gather,
+            behind=busy + beside[1],
+        )
+        exposed = exposed / where(whole_step > 0, micro_batches, 1.0)
 
     # One micro-batch on the fullest stage, and the head
     head = call(
@@ -336,22 +348,25 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         efficiency=e.head,
     )
     layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed
-    handed = call(
-        "PP message",
-        parallelism.pp_transfer_bytes,
-        seq=p.seq / p.cp,
-        micro_batch=p.micro_batch,
-        hidden=w.hidden,
-        micro_batches=1.0,
-        virtual_stages=p.virtual_stages,
-        directions=where(p.pp > 1, 2.0, 0.0),
-        shards=p.tp,  # every rank of a tensor-parallel group sends its part
-        element_bytes=ELEMENT_BYTES,
-    )
-    pp_link = where(links.place.leaves["pp"], links.network, links.node)
-    hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
+    hop: Num = 0.0
+    wait: Num = 0.0
+    if not call.lacks(p.pp - 1):
+        handed = call(
+            "PP message",
+            parallelism.pp_transfer_bytes,
+            seq=p.seq / p.cp,
+            micro_batch=p.micro_batch,
+            hidden=w.hidden,
+            micro_batches=1.0,
+            virtual_stages=p.virtual_stages,
+            directions=where(p.pp > 1, 2.0, 0.0),
+            shards=p.tp,  # every rank of a tensor-parallel group sends its part
+            element_bytes=ELEMENT_BYTES,
+        )
+        pp_link = where(links.place.leaves["pp"], links.network, links.node)
+        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
+        wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
-    wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
 
     # The tail: gradients that the last backward does not hide, then the optimizer
     dense = (w.layers * w.dense_params + w.embedding_params) * p.weight_gradients
@@ -368,6 +383,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         ("DP", dense / shards, copies, tail),
         ("expert DP", routed / expert_shards, expert_copies, expert_tail),
     ):
+        if call.lacks(parameters) or call.lacks(ranks - 1):
+            continue
         for what, collective, size in (
             ("gradients", collectives.ring_reduce_scatter, scattered),
             ("results", collectives.ring_all_gather, returned),
@@ -385,6 +402,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         ("whole", dense * whole_step, shards, shard_link),
         ("whole expert", routed * whole_step, expert_shards, expert_link),
     ):
+        if call.lacks(parameters) or call.lacks(ranks - 1):
+            continue
         part = call(
             f"{kind} gradients",
             parallelism.dp_gradient_bytes,

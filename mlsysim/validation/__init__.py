@@ -1,5 +1,8 @@
 """Predictions against published measurements."""
 
+from mlsysim.validation._old import calibrated as calibrated  # the three old names
+from mlsysim.validation._old import calibrated_efficiencies as calibrated_efficiencies
+from mlsysim.validation._old import datasheet_efficiencies as datasheet_efficiencies
 from mlsysim.validation.measured.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
 from mlsysim.validation.measured.measurements import (
     Measurement,
@@ -13,8 +16,6 @@ from mlsysim.validation.measured.plans import PublishedPlan, published_plan, pub
 from mlsysim.validation.measured.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
 from mlsysim.validation.measured.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
 from mlsysim.validation.metrics import effective_rows, error_factor, optimism, signed_error, skill
-from mlsysim.validation.predictors.inference import calibrated
-from mlsysim.validation.presets import calibrated_efficiencies, datasheet_efficiencies
 from mlsysim.validation.studies.costs import PublishedCost, published_costs
 from mlsysim.validation.studies.footprints import PublishedFootprint, published_footprint, published_footprints
 
@@ -29,11 +30,8 @@ __all__ = [
     "ServingCheck",
     "ServingRun",
     "cache_budgets",
-    "calibrated",
-    "calibrated_efficiencies",
     "check",
     "counts",
-    "datasheet_efficiencies",
     "effective_rows",
     "error_factor",
     "failures",
@@ -55,3 +53,7 @@ __all__ = [
     "skill",
     "stream_efficiency",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

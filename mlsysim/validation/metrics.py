@@ -6,14 +6,7 @@ from mlsysim._numeric import Num, maximum
 from mlsysim.equations import POSITIVE, equation
 
 
-@equation(
-    "eq-signed-error",
-    formula="predicted / measured - 1",
-    units={"predicted": "s", "measured": "s", "return": "1"},
-    domain={"measured": POSITIVE},
-    source="tofallis2015accuracy",
-    where="Introduction",
-)
+@equation("eq-signed-error", formula="predicted / measured - 1", domain={"measured": POSITIVE})
 def signed_error(predicted: Num, measured: Num) -> Num:
     """Relative error of a prediction: negative when it is too small.
 
@@ -30,11 +23,6 @@ def signed_error(predicted: Num, measured: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the measurement is exact, and both numbers are of the same quantity.
 
     >>> signed_error(8.0, 10.0)
@@ -48,10 +36,7 @@ def signed_error(predicted: Num, measured: Num) -> Num:
 @equation(
     "eq-error-factor",
     formula="max(predicted / measured, measured / predicted)",
-    units={"predicted": "s", "measured": "s", "return": "1"},
     domain={"predicted": POSITIVE, "measured": POSITIVE},
-    source="moerkotte2009preventing",
-    where="q-error",
 )
 def error_factor(predicted: Num, measured: Num) -> Num:
     """By which factor a prediction is off, too large or too small alike.
@@ -69,11 +54,6 @@ def error_factor(predicted: Num, measured: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: half the time is as wrong as twice the time.
 
     >>> error_factor(5.0, 10.0)
@@ -87,11 +67,8 @@ def error_factor(predicted: Num, measured: Num) -> Num:
 @equation(
     "eq-effective-rows",
     formula="rows / (1 + (per_group - 1) * correlation)",
-    units={"rows": "1", "per_group": "1", "correlation": "1", "return": "1"},
     domain={"rows": "[1, inf)", "per_group": "[1, inf)", "correlation": "[0, 1]"},
     relations=("per_group <= rows",),
-    source="kish1965survey",
-    where="design effect of clusters",
 )
 def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
     """How many independent rows tell as much as these, whose errors are alike inside a group.
@@ -111,11 +88,6 @@ def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range; a group of more rows than there are in all.
-
     Assumptions: groups of equal size, and no correlation between them.
 
     >>> effective_rows(100, 10, 1.0)
@@ -126,14 +98,7 @@ def effective_rows(rows: Num, per_group: Num, correlation: Num) -> Num:
     return rows / (1 + (per_group - 1) * correlation)
 
 
-@equation(
-    "eq-optimism",
-    formula="2 * constants * variance / rows",
-    units={"constants": "1", "variance": "1", "rows": "1", "return": "1"},
-    domain={"rows": POSITIVE},
-    source="hastie2009elements",
-    where="eq. 7.24",
-)
+@equation("eq-optimism", formula="2 * constants * variance / rows", domain={"rows": POSITIVE})
 def optimism(constants: Num, variance: Num, rows: Num) -> Num:
     """How much smaller the mean squared error is on the rows of a fit than on new results at the same inputs.
 
@@ -152,11 +117,6 @@ def optimism(constants: Num, variance: Num, rows: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: least squares, linear in the constants; noise that is independent from row to row. It says nothing about
     inputs unlike those of the fit.
 
@@ -168,14 +128,7 @@ def optimism(constants: Num, variance: Num, rows: Num) -> Num:
     return 2 * constants * variance / rows
 
 
-@equation(
-    "eq-skill",
-    formula="1 - error / reference_error",
-    units={"error": "1", "reference_error": "1", "return": "1"},
-    domain={"reference_error": POSITIVE},
-    source="murphy1988skill",
-    where="skill score",
-)
+@equation("eq-skill", formula="1 - error / reference_error", domain={"reference_error": POSITIVE})
 def skill(error: Num, reference_error: Num) -> Num:
     """Share of a reference's error that a model takes away: 1 is perfect, 0 no better, below 0 worse.
 
@@ -191,11 +144,6 @@ def skill(error: Num, reference_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both are scored on the same rows by the same rule.
 

@@ -3,15 +3,12 @@
 import statistics
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import serving_steps, units
 from mlsysim.serving_steps.calibrating import calibration
 from mlsysim.serving_steps.measuring import tiny
 from mlsysim.validation import serving_run
 from mlsysim.validation.studies import tiers
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _mean(scores: tuple[tiers.RunScore, ...], tier: str) -> float:
@@ -20,9 +17,7 @@ def _mean(scores: tuple[tiers.RunScore, ...], tier: str) -> float:
 
 def _slower(requests: list[calibration.Request], factor: float) -> list[calibration.Request]:
     return [
-        calibration.Request(
-            q.prompt_tokens, q.output_tokens, {m: factor * v for m, v in q.measured.items()}, q.predicted
-        )
+        calibration.Request(q.input_len, q.output_len, {m: factor * v for m, v in q.measured.items()}, q.predicted)
         for q in requests
     ]
 
@@ -63,7 +58,7 @@ def numbers() -> dict[str, Any]:
     warm = serving_run("llama-2-7b-train-0").requests
     mean_e2e = statistics.fmean(q.measured["e2e_s"] for q in requests)
     mean_ttft = statistics.fmean(q.measured["ttft_s"] for q in requests)
-    longest = max(q.output_tokens for q in requests)
+    longest = max(q.output_len for q in requests)
     return {
         "bench": {
             "cache": units.format(p.cache_bytes, "byte", 3),

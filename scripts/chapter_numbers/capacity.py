@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import capacity, catalog, inference, memory, transformer, units, validation
 
 
@@ -10,41 +11,38 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 8."""
     trace, code = catalog.trace("azure-conversation-2023"), catalog.trace("azure-code-2023")
     target = catalog.target("mlperf-llama2-70b-interactive")
-    server = inference.deploy("Llama-3.1-70B", "H100", tp=4)
+    server = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
     lengths: dict[str, Any] = {
-        "prompt": trace.prompt.value,
-        "output": trace.output.value,
+        "input_len": trace.input_len.value,
+        "output_len": trace.output_len.value,
         "variation": trace.output_variation.value,
     }
     requests: dict[str, Any] = {**lengths, "prompt_variation": trace.prompt_variation.value}
     aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
 
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
-
     def time(value: float) -> str:
         return units.format(value, "s", 3)
 
     fit = capacity.sequences(server, **lengths)
-    whole = capacity.replica_of(server, **requests, most=10_000)
+    whole = capacity.replica_of(server, **requests, max_num_seqs=10_000)
     chosen = capacity.replica_of(server, **requests, itl=aims["itl"])
     best = capacity.max_rate(chosen, **aims)
     wanted = capacity.replicas_needed(chosen, 100.0, **aims)
     decode = capacity.replica(
-        lambda n: whole.step_times[n - 1], whole.slots, prefill_time=0.0, output=trace.output.value
+        lambda n: whole.step_times[n - 1], whole.slots, prefill_time=0.0, output_len=trace.output_len.value
     )
     lone = capacity.load(whole, 1e-3)
-    naive = fit.sequences / lone.residence
+    naive = fit.concurrency / lone.residence
     edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
-    held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
+    held = capacity.held_tokens(trace.input_len.value, trace.output_len.value, trace.output_variation.value)
 
-    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies=validation.calibrated("H100"))
+    expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="calibrated")
     slow = capacity.max_rate(capacity.replica_of(expected, **requests, itl=aims["itl"]), **aims)
     fixed, spread = slow.replica.own_prompt
-    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8)
+    eight = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound")
     doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
-    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4)
-    wider = capacity.max_rate(capacity.replica_of(h200, **requests, itl=aims["itl"], most=1024), **aims)
+    h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4, efficiencies="bound")
+    wider = capacity.max_rate(capacity.replica_of(h200, **requests, itl=aims["itl"], max_num_seqs=1024), **aims)
 
     vllm: dict[str, Any] = {}
     for name in ("opt13b", "opt66b", "opt175b"):
@@ -56,7 +54,7 @@ def numbers() -> dict[str, Any]:
             for size in (units.GiB, units.GB)
         }
         binary, decimal = (capacity.concurrency(room, 1, token, 1) for room in budget.values())
-        vllm[name] = {"error": units.percent(binary / slots.value.value - 1)}
+        vllm[name] = {"error": units.percent(binary / slots.value - 1)}
         if name == "opt66b":
             vllm[name]["lost"] = share(1 - decimal / binary)
     printed = validation.cache_budgets()["vllm-opt13b-cache"]
@@ -68,8 +66,8 @@ def numbers() -> dict[str, Any]:
     return {
         "target": {"ttft": time(aims["ttft"]), "itl": time(aims["itl"])},
         "trace": {
-            "prompt": f"{trace.prompt.value:,.0f}",
-            "output": f"{trace.output.value:.0f}",
+            "prompt": f"{trace.input_len.value:,.0f}",
+            "output": f"{trace.output_len.value:.0f}",
             "output_variation": f"{trace.output_variation.value:.2f}",
             "prompt_variation": f"{trace.prompt_variation.value:.2f}",
             "arrivals": f"{trace.arrival_variation.value:.2f}",
@@ -89,7 +87,7 @@ def numbers() -> dict[str, Any]:
             "budget": units.format(fit.budget, "byte", 3),
             "token": units.format(fit.token_bytes, "byte", 3),
             "token_all": units.format(server.token_bytes, "byte", 4),
-            "fit": f"{fit.sequences:.0f}",
+            "fit": f"{fit.concurrency:.0f}",
             "reserved": f"{fit.reserved:.0f}",
             "places": f"{chosen.slots}",
             "prompt": time(chosen.prefill_time),
@@ -132,7 +130,7 @@ def numbers() -> dict[str, Any]:
         },
         "vllm": {
             **vllm,
-            "slots_gib": f"{capacity.concurrency(printed.value.value, 1, token, 1):,.0f}",
+            "slots_gib": f"{capacity.concurrency(printed.value, 1, token, 1):,.0f}",
             "slots_gb": f"{capacity.concurrency(12 * units.GB, 1, token, 1):,.0f}",
         },
         "overflow": f"{next(n for n in range(1, 400) if math.log10(2) * 1024 < math.lgamma(n + 1) / math.log(10))}",

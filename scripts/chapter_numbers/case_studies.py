@@ -4,6 +4,7 @@ import itertools
 from statistics import fmean
 from typing import Any
 
+from chapter_numbers import whole_share as _share
 from mlsysim import catalog, hlo, memory, roofline, units
 from mlsysim.hlo.estimators import array
 from mlsysim.network.equations import hidden_share
@@ -17,10 +18,6 @@ _NAMES = list(case_runs.GENERATIONS)
 _LAUNCH = 5e-6  # s, the launch that chapter 1 works with
 
 
-def _share(value: float, digits: int = 0) -> str:
-    return units.percent(value, digits, signed=False)
-
-
 def _error(value: float, digits: int = 0) -> str:
     return units.percent(value, digits)
 
@@ -30,14 +27,14 @@ def _ms(value: float, digits: int = 3) -> str:
 
 
 def _claim(name: str, digits: int = 0) -> str:
-    return _share(figure(f"claim-{name}").value.value, digits)
+    return _share(figure(f"claim-{name}").value, digits)
 
 
 def _raw() -> float:
     """The 100M step on four A100 with every operation a kernel of its own, in s."""
     device = case_runs.GENERATIONS["a100"]
     return hlo.estimate(
-        case_runs.program("llama3-100m"), device, fuse=False, network=case_runs.all_to_all(device)
+        case_runs.program("llama3-100m"), device, fusion="off", network=case_runs.all_to_all(device)
     ).total_s
 
 
@@ -53,12 +50,10 @@ def _steps() -> dict[str, Any]:
     first = runs["a100-llama3-100m"]
     errors = [c.error for c in runs.values()]
     mean, best, worst = case_studies.mape(list(runs.values()))
-    warm = [figure(f"a100-llama3-100m-run-{i}").value.value for i in range(1, 5)]
+    warm = [figure(f"a100-llama3-100m-run-{i}").value for i in range(1, 5)]
     kernels = case_runs.generation("llama3-100m", "a100").kernels
     launches = float(roofline.dispatch_time(kernels, _LAUNCH))
-    above = [
-        figure(f"{n.removesuffix('-bench')}-profiled").value.value / c.measured.value.value - 1 for n, c in runs.items()
-    ]
+    above = [figure(f"{n.removesuffix('-bench')}-profiled").value / c.measured.value - 1 for n, c in runs.items()]
     return {
         "mape": _share(mean),
         "mape_low": _share(best),
@@ -67,7 +62,7 @@ def _steps() -> dict[str, Any]:
         "nearest": _error(max(errors)),
         "furthest": _error(min(errors)),
         "first": _ms(first.predicted),
-        "first_missing": _ms(first.measured.value.value - first.predicted, 2),
+        "first_missing": _ms(first.measured.value - first.predicted, 2),
         "first_error": _error(first.error),
         "rho_small": _share(comparing.rounding_share(0.04, 0.01), 1),
         "h100_low": _error(runs["h100-llama3-100m"].errors[0]),
@@ -75,23 +70,21 @@ def _steps() -> dict[str, Any]:
         "warm_low": _ms(min(warm)),
         "warm_high": _ms(max(warm)),
         "warm_error": _error(metrics.signed_error(first.predicted, fmean(warm))),
-        "cold": _ms(figure("a100-llama3-100m-run-0").value.value),
+        "cold": _ms(figure("a100-llama3-100m-run-0").value),
         "kernels": str(kernels),
         "launches": _ms(launches, 2),
-        "launches_share": _share(launches / (first.measured.value.value - first.predicted)),
+        "launches_share": _share(launches / (first.measured.value - first.predicted)),
         "profile_low": _share(min(above)),
         "profile_high": _share(max(above)),
-        "tool": _ms(figure("tool-roofline-step").value.value),
-        "tool_error": _error(
-            metrics.signed_error(figure("tool-roofline-step").value.value, first.measured.value.value)
-        ),
-        "tool_compute": _ms(figure("tool-roofline-compute").value.value),
+        "tool": _ms(figure("tool-roofline-step").value),
+        "tool_error": _error(metrics.signed_error(figure("tool-roofline-step").value, first.measured.value)),
+        "tool_compute": _ms(figure("tool-roofline-compute").value),
         "bound": _ms(_bound()),
         "bound_share": _share(_bound() / first.predicted),
-        "tool_raw": _ms(figure("tool-roofline-raw").value.value),
+        "tool_raw": _ms(figure("tool-roofline-raw").value),
         "raw": _ms(_raw()),
         "launch": units.format(_LAUNCH, "s"),
-        "raw_factor": f"{_raw() / first.measured.value.value:.1f}",
+        "raw_factor": f"{_raw() / first.measured.value:.1f}",
         "arithmetic": _share(
             case_studies.arithmetic_share(case_runs.generation("llama3-100m", "a100"), case_runs.GENERATIONS["a100"])
         ),
@@ -147,11 +140,11 @@ def _peaks() -> dict[str, Any]:
     device = {g: case_runs.GENERATIONS[g] for g in _NAMES}
     dense = {g: case_runs.generation(_STEP, g).total_s for g in _NAMES}
     peak = {
-        g: case_runs.run(_STEP, case_studies.with_peak(device[g], figure(f"table4-{g}-peak").value.value)).total_s
+        g: case_runs.run(_STEP, case_studies.with_peak(device[g], figure(f"table4-{g}-peak").value)).total_s
         for g in _NAMES
     }
     table = {g: case_runs.run(_STEP, case_studies.with_figures(device[g], f"table4-{g}")).total_s for g in _NAMES}
-    shipped = case_runs.run(_STEP, case_studies.with_peak(device["b200"], figure("tool-b200-peak").value.value)).total_s
+    shipped = case_runs.run(_STEP, case_studies.with_peak(device["b200"], figure("tool-b200-peak").value)).total_s
     share = case_studies.arithmetic_share(case_runs.generation(_STEP, "h100"), device["h100"])
 
     def ratio(times: dict[str, float], old: str, new: str) -> str:
@@ -210,12 +203,12 @@ def _scale() -> dict[str, Any]:
 
 def _tpu() -> dict[str, Any]:
     core = array("tpu-v3-core")
-    by_paper, by_clock = (case_runs.tpu_step(p).total_s for p in (figure("fig5-tpu-peak").value.value, core.peak))
+    by_paper, by_clock = (case_runs.tpu_step(p).total_s for p in (figure("fig5-tpu-peak").value, core.peak))
     arrays = case_runs.tpu_step(core.peak, on_arrays=True).total_s
     roof = case_runs.tpu_step(core.peak)
     return {
         "peak": f"{core.peak / 1e12:.1f} TFLOP/s",
-        "printed": f"{figure('fig5-tpu-peak').value.value / 1e12:.1f} TFLOP/s",
+        "printed": f"{figure('fig5-tpu-peak').value / 1e12:.1f} TFLOP/s",
         "share": _share(case_studies.arithmetic_share(roof, case_studies.tpu_core(core.peak))),
         "change": _error(metrics.signed_error(by_paper, by_clock), 1),
         "arrays_longer": _share(metrics.signed_error(arrays, by_clock)),
@@ -225,15 +218,15 @@ def _tpu() -> dict[str, Any]:
         "cocossim_high": _claim("tpu-cocossim-high"),
         "onnxim": _claim("tpu-gemm-onnxim", 2),
         "cocossim": _claim("tpu-gemm-cocossim", 2),
-        "onnxim_time": f"{figure('claim-tpu-onnxim-time').value.value / 3600:.1f} h",
-        "models_apart": f"{figure('zigzag-tpu-like-512').value.value / (512**3 / 128**2):.0f}",
+        "onnxim_time": f"{figure('claim-tpu-onnxim-time').value / 3600:.1f} h",
+        "models_apart": f"{figure('zigzag-tpu-like-512').value / (512**3 / 128**2):.0f}",
     }
 
 
 def numbers() -> dict[str, Any]:
     """Everything that the text of chapter 22 and its errata print."""
-    slowest = max(figure(f"ours-llama3-{s}-time").value.value for s in ("100m", "200m", "500m"))
-    profiling = figure("a100-llama3-500m-profiling-time").value.value
+    slowest = max(figure(f"ours-llama3-{s}-time").value for s in ("100m", "200m", "500m"))
+    profiling = figure("a100-llama3-500m-profiling-time").value
     return {
         "latency": units.format(case_runs.LATENCY, "s"),
         "steps": _steps(),
@@ -244,6 +237,6 @@ def numbers() -> dict[str, Any]:
         "time": {
             "ours": units.format(slowest, "s", 2),
             "profiling": units.format(profiling, "s", 3),
-            "claim": units.format(figure("claim-roofline-time").value.value, "s"),
+            "claim": units.format(figure("claim-roofline-time").value, "s"),
         },
     }

@@ -166,11 +166,11 @@ def _experts() -> dict[str, str]:
     return {
         "moved": _size(moved),
         "all_out": _time(all_out),
-        "sixteen": _time(row[16].value.value),
-        "sixteen_rate": _rate(moved / row[16].value.value, 2),
+        "sixteen": _time(row[16].value),
+        "sixteen_rate": _rate(moved / row[16].value, 2),
         "sixteen_floor": _time(floor(16, 8 * (1 - 8 / 16))),
         "many_floor": _time(floor(256, 8 * (1 - 8 / 256))),
-        "many_error": units.percent(floor(256, 8 * (1 - 8 / 256)) / row[256].value.value - 1),
+        "many_error": units.percent(floor(256, 8 * (1 - 8 / 256)) / row[256].value - 1),
         # eight nodes: a copy, or a node of the four, is the own one with a chance of an eighth
         "copies_out": f"{8 * (1 - 1 / 8):g}",
         "nodes_out": f"{4 * (1 - 1 / 8):g}",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import catalog, cost, units, validation
 
 RULE = catalog.price("roofline-page")
@@ -47,9 +48,6 @@ def _owned(price: float, network: float = 0.0, **changes: float) -> cost.Ownersh
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 10."""
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     def usd(value: float, digits: int = 0) -> str:
         return f"{value:,.{digits}f} USD"

@@ -34,22 +34,22 @@ def numbers() -> dict[str, Any]:
         return float(flops.total_flops(flops.matmul_flops_per_token(i["parameters"]), i["tokens"]))
 
     def budget_error(run: str) -> str:
-        return units.percent(validation.signed_error(rule(run), counts[run].value.value), 2)
+        return units.percent(validation.signed_error(rule(run), counts[run].value), 2)
 
     def exact_error(run: str, name: str, seq: int) -> str:
         work = flops.training_flops_per_token(name, seq, causal=False).model_flops
         exact = flops.total_flops(work, counts[run].inputs["tokens"])
-        return units.percent(validation.signed_error(exact, counts[run].value.value), 2)
+        return units.percent(validation.signed_error(exact, counts[run].value), 2)
 
     def printed(run: str) -> str:
-        mantissa, exponent = f"{counts[run].value.value:.2e}".split("e")
+        mantissa, exponent = f"{counts[run].value:.2e}".split("e")
         return f"{float(mantissa):g} × 10{str(int(exponent)).translate(_SUPERSCRIPT)} FLOP"
 
     lora = counts["lora-gpt3-rate"]
     wrong_heads = replace(code, heads=48)
     qwen = catalog.model("Qwen2.5-7B")
     qwen_mha = replace(qwen, kv_heads=qwen.heads)
-    hfu, i = counts["korthikanti-22b-hfu"].value.value, counts["korthikanti-22b-hfu"].inputs
+    hfu, i = counts["korthikanti-22b-hfu"].value, counts["korthikanti-22b-hfu"].inputs
     gpt22 = replace(
         gpt3, layers=i["layers"], hidden=i["hidden"], heads=i["heads"], kv_heads=i["heads"], ffn=4 * i["hidden"],
         head_dim=i["hidden"] // i["heads"], vocab=i["vocab"],
@@ -118,8 +118,8 @@ def numbers() -> dict[str, Any]:
         },
         "lora": {
             "full": f"{lora.inputs['full_rate']:g}",
-            "rate": f"{lora.value.value:g}",
-            "measured": f"{lora.value.value / lora.inputs['full_rate']:.2f}",
+            "rate": f"{lora.value:g}",
+            "measured": f"{lora.value / lora.inputs['full_rate']:.2f}",
             "bound": f"{flops.matmul_flops_per_token(1.0) / flops.lora_flops(1.0, 0.0):.2f}",
         },
         "hfu": {

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import catalog, energy, units, validation
 
 _PUBLISHED = validation.published_footprint
@@ -32,9 +33,6 @@ def numbers() -> dict[str, Any]:
 
     def intensity(kg_per_j: float, digits: int = 3) -> str:
         return units.format(kg_per_j, "kg/J", digits)
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     def per_token(name: str, nameplate: bool = False) -> float:
         p = _PUBLISHED(name)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import catalog, hlo, units
 from mlsysim.hlo import estimators
 from mlsysim.hlo.estimators import systolic
@@ -27,9 +28,6 @@ def numbers() -> dict[str, Any]:
 
     def priced(name: str, estimator: estimators.Estimator, split: str = "dependency") -> hlo.Estimate:
         return hlo.estimate(hlo.sample(name), tpu, split=split, estimator=estimator, network=_free)
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     product = {name: priced("gemm_bf16_4096", e) for name, e in (("roofline", roofline), ("ws", flow("ws")))}
     rows_apart = systolic.cycles_time(

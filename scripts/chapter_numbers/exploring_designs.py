@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import catalog, intervals, sensitivity, training, units, validation
 from mlsysim.catalog import Model
 from mlsysim.explore import plan
@@ -21,13 +22,9 @@ _JOBS = {
 }
 
 
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
-
-
 def _searched(name: str) -> Searched:
     row = validation.published_plan(name)
-    return search_published(name, validation.calibrated_efficiencies(row.node.device, row.precision))
+    return search_published(name, training.efficiencies_of(row.node.device, row.precision))
 
 
 def _among_peers(found: Searched) -> dict[str, str]:
@@ -103,7 +100,7 @@ def _leaving() -> float:
             cluster,
             global_batch=16,
             seq=4096,
-            efficiencies=validation.calibrated_efficiencies("H100"),
+            efficiencies="calibrated",
         ).time
         for tp in (8, 16)
     ]
@@ -137,7 +134,7 @@ def _unseen(name: str) -> dict[str, str]:
 def _free_network() -> dict[str, str]:
     """Why the last per cent of the network is dear: the fastest ring is as fast as the links inside a node."""
     link = catalog.cluster("DGX-H100", 2).node.scale_up_bandwidth
-    efficiencies = replace(validation.datasheet_efficiencies("H100"), dp_overlap=0.0)
+    efficiencies = replace(training.efficiencies_of("H100", efficiencies="datasheet"), dp_overlap=0.0)
 
     def time(bandwidth: float) -> float:
         plan = Plan(tp=8, dp=16)
@@ -151,8 +148,8 @@ def _free_network() -> dict[str, str]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 13."""
-    h100 = validation.datasheet_efficiencies("H100")
-    calibrated = validation.calibrated_efficiencies("H100")
+    h100 = training.efficiencies_of("H100", efficiencies="datasheet")
+    calibrated = training.efficiencies_of("H100")
     q = intervals.error_quantiles()["training_step"]
     pool = intervals.error_quantiles()["gemm"]
     serving = intervals.error_quantiles()["inference"]

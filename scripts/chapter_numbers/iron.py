@@ -16,7 +16,7 @@ def numbers() -> dict[str, Any]:
     int8 = validation.check("gpt-fast-llama2-7b-int8")
     claim = validation.measurement("harvard-70b-itl")
     floors = {b: roofline.memory_time(claim.inputs["parameters"] * b / 8, h100.memory_bandwidth) for b in (16, 8, 4)}
-    launch = [validation.measurement(f"pegainfer-launch-{end}").value.value for end in ("low", "high")]
+    launch = [validation.measurement(f"pegainfer-launch-{end}").value for end in ("low", "high")]
     swept = [
         validation.check(m, validation.gemm_efficiency(short), validation.stream_efficiency(short, "dot"))
         for short in ("h100", "a100")
@@ -112,11 +112,11 @@ def numbers() -> dict[str, Any]:
             "crossing": f"{decode.predicted / (10 * units.us):.0f}",
         },
         "claim": {
-            "printed": claim.value.printed.removeprefix("~").removesuffix("/token"),
+            "printed": claim.sourced.printed.removeprefix("~").removesuffix("/token"),
             **{f"floor_{b}": units.format(t, "s", digits=3) for b, t in floors.items()},
             "floor_16_by_8": units.format(floors[16] / 8, "s", digits=3),
-            "ratio_16": f"{floors[16] / claim.value.value:.0f}",
-            "ratio_4": f"{floors[4] / claim.value.value:.1f}",
+            "ratio_16": f"{floors[16] / claim.value:.0f}",
+            "ratio_4": f"{floors[4] / claim.value:.1f}",
         },
         "launch": {"low": f"{launch[0] / units.us:g}", "high": f"{launch[1] / units.us:g}"},
     }

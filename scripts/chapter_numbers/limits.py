@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import hlo, units
 from mlsysim.hlo import chakra, losses
 from mlsysim.hlo.chakra import steps
@@ -11,10 +12,6 @@ from mlsysim.validation.studies.case_studies import figure
 
 _DEVICE = "A100-SXM4-40GB"
 _MICRO = 1e-6
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _ms(value: float, digits: int = 1) -> str:
@@ -79,7 +76,7 @@ def _overlap() -> dict[str, Any]:
 def _cost() -> dict[str, Any]:
     kernels, done, median = (ACCEL_SIM[k].value for k in ("kernels", "simulated", "median"))
     least = losses.campaign_least(done, median)
-    roofline = figure("claim-roofline-time").value.value
+    roofline = figure("claim-roofline-time").value
     return {
         "kernels": f"{kernels:.0f}",
         "edited": f"{ACCEL_SIM['edited'].value:.0f}",
@@ -93,16 +90,16 @@ def _cost() -> dict[str, Any]:
 
 
 def _brackets() -> dict[str, Any]:
-    fused, raw = brackets(), brackets(False)
+    fused, raw = brackets(), brackets("off")
     undecided = next(b for b in fused if b.verdict == "undecided")
-    middle = [(b.low + b.high) / 2 / b.measured.value.value - 1 for b in fused]
+    middle = [(b.low + b.high) / 2 / b.measured.value - 1 for b in fused]
     ratio = [b.high / b.low for b in fused]
     return {
         "steps": str(len(fused)),
         "inside": str(sum(b.verdict == "inside" for b in fused)),
         "raw_outside": str(sum(b.verdict == "outside" for b in raw)),
-        "raw_low": f"{min(r.low / b.measured.value.value for r, b in zip(raw, fused, strict=True)):.1f}",
-        "raw_high": f"{max(r.low / b.measured.value.value for r, b in zip(raw, fused, strict=True)):.1f}",
+        "raw_low": f"{min(r.low / b.measured.value for r, b in zip(raw, fused, strict=True)):.1f}",
+        "raw_high": f"{max(r.low / b.measured.value for r, b in zip(raw, fused, strict=True)):.1f}",
         "low": f"{min(b.position for b in fused):.2f}",
         "high": f"{max(b.position for b in fused):.2f}",
         "undecided_low": _ms(undecided.ends[0], 0),
@@ -112,9 +109,9 @@ def _brackets() -> dict[str, Any]:
         "middle_high": units.percent(max(middle), 0),
         "narrow": f"{min(ratio):.1f}",
         "wide": f"{max(ratio):.1f}",
-        "tool_raw": _ms(figure("tool-roofline-raw").value.value, 0),
-        "tool_fused": _ms(figure("tool-roofline-compute").value.value, 0),
-        "first": _ms(fused[0].measured.value.value, 0),
+        "tool_raw": _ms(figure("tool-roofline-raw").value, 0),
+        "tool_fused": _ms(figure("tool-roofline-compute").value, 0),
+        "first": _ms(fused[0].measured.value, 0),
     }
 
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import inference, transformer, units
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import Batch, experts, step_model
@@ -24,9 +25,6 @@ def _pieces() -> float:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 16."""
-
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
 
     claims = expert_claims.expert_numbers()
     v3 = transformer.parameter_count("DeepSeek-V3")
@@ -61,7 +59,7 @@ def numbers() -> dict[str, Any]:
         """Ours and the makers' time of 128 tokens."""
         layer = expert_layer(expert_claims.deployed(devices), tokens=128)
         ours = layer.dispatch_time if what == "dispatch" else layer.combine_time
-        return float(ours), measured_collective(f"deepep-{what}-{devices}").value.value
+        return float(ours), measured_collective(f"deepep-{what}-{devices}").value
 
     kinds = ("dispatch", "combine")
     far = [x / y - 1 for what in kinds for n in (16, 32, 64, 128) for x, y in [deepep(what, n)]]

@@ -104,7 +104,7 @@ def _overlap() -> dict[str, str]:
     ):
         fabric = hlo.Fabric(text, link, 500e-9, "ring" if short == "ring" else "direct")
         linear, free = (
-            hlo.estimate(hlo.sample(name), "A100", split=split, fuse=False, network=fabric)
+            hlo.estimate(hlo.sample(name), "A100", split=split, fusion="off", network=fabric)
             for split in ("linear", "dependency")
         )
         found |= {

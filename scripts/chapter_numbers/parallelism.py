@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import share
 from mlsysim import catalog, collectives, parallelism, training, transformer, units, validation
 from mlsysim.catalog import Model
 
@@ -19,7 +20,7 @@ def _context() -> dict[str, str]:
             catalog.cluster(node, max(1, cp // node.devices)),
             global_batch=1,
             seq=seq,
-            efficiencies=validation.datasheet_efficiencies(node.device),
+            efficiencies="datasheet",
         )
         return {term.name: term for term in step.explain().terms}
 
@@ -56,9 +57,6 @@ def numbers() -> dict[str, Any]:
     penalty = parallelism.TP_PENALTY.value
     h100 = catalog.node("DGX-H100")
 
-    def share(value: float, digits: int = 1) -> str:
-        return units.percent(value, digits, signed=False)
-
     def cost(
         tp: int, domain: int | None = None, model: Model | str = THREE_B, node: str = "DGX-H100"
     ) -> parallelism.TensorParallelCost:
@@ -73,7 +71,7 @@ def numbers() -> dict[str, Any]:
     unit = mtnlg.step_time.value / (mtnlg.micro_batches + mtnlg.plan.pp - 1)
     predicted = parallelism.pipeline_time(unit, (last.plan.pp - 1) * unit, last.micro_batches)
     perfect = mtnlg.step_time.value * mtnlg.devices.value / last.devices.value
-    measured = validation.measurement("playbook-tp8-to-tp16").value.value
+    measured = validation.measurement("playbook-tp8-to-tp16").value
     seventy = transformer.parameter_count("Llama-3.1-70B").total
     message = parallelism.dp_gradient_bytes(seventy, 8, 4)
     placed = collectives.ring_all_reduce(message, 64, h100.scale_out_bandwidth)
@@ -148,7 +146,7 @@ def numbers() -> dict[str, Any]:
             "measured_time": f"{1 / (1 - measured):.2f}",
             "derived": share(-loss(8, 16)),
             "stay": share(-loss(8, 16, 72)),
-            "measured_before": share(validation.measurement("playbook-tp4-to-tp8").value.value),
+            "measured_before": share(validation.measurement("playbook-tp4-to-tp8").value),
             "derived_before": share(-loss(4, 8)),
             "efficiency": f"{efficiency:g}",
             "small_h100": factor(THREE_B, "DGX-H100"),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chapter_numbers import whole_share as share
 from mlsysim import catalog, inference, memory, transformer, units, validation
 from mlsysim.inference import Deployment, decode_step, deploy
 from mlsysim.validation.predictors import shipped_fit
@@ -54,32 +55,32 @@ def _read(d: Deployment, batch: int, hit: float | None = None) -> float:
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 7."""
 
-    def share(value: float, digits: int = 0) -> str:
-        return units.percent(value, digits, signed=False)
-
-    eight, seventy = deploy("Llama-3.1-8B", "H100"), deploy("Llama-3.1-70B", "H100", tp=8)
+    eight, seventy = (
+        deploy("Llama-3.1-8B", "H100", efficiencies="bound"),
+        deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound"),
+    )
     context = 1000
     alone, together = (decode_step(eight, context=context, batch=b) for b in (1, 64))
     empty = [decode_step(eight, context=1, batch=b).time for b in (1, 64)]
 
     row = validation.measurement("gpt-fast-llama2-7b-bf16")
-    measured = 1 / row.value.value
-    calibrated = validation.calibrated("A100-80GB")
+    measured = 1 / row.value
+    calibrated = inference.efficiencies_of("A100-80GB")
     runs = {
         name: inference.generate(
             deploy("Llama-2-7B", "A100-80GB", efficiencies=e), input_len=5, output_len=200
         ).e2e_per_token
-        for name, e in (("bound", inference.DATASHEET), ("ours", calibrated))
+        for name, e in (("bound", inference.BOUND), ("ours", calibrated))
     }
-    seven = decode_step(deploy("Llama-2-7B", "A100-80GB"), context=105)
+    seven = decode_step(deploy("Llama-2-7B", "A100-80GB", efficiencies="bound"), context=105)
     read = seven.cost.device_bytes
     bandwidth = seven.deployment.machine.memory_bandwidth
 
     checks = validation.serving_checks()
     plain, guessed = (
-        validation.serving_measurement(n).value.value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative")
+        validation.serving_measurement(n).value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative")
     )
-    cost = plain / validation.serving_measurement("gpt-fast-7b-int4").value.value
+    cost = plain / validation.serving_measurement("gpt-fast-7b-int4").value
 
     def attention(tokens: float, factor: float = 1.0) -> float:
         return 1 - _flops("Llama-3.1-70B", tokens, 0.0) / _flops("Llama-3.1-70B", tokens, factor)
@@ -98,9 +99,12 @@ def numbers() -> dict[str, Any]:
     caches = {"gqa": memory.kv_cache(80, 16, 8192, 8, 128), "mha": memory.kv_cache(80, 16, 8192, 64, 128)}
     step = decode_step(seventy, context=8192, batch=16).time
     wrong = step + (caches["mha"] - caches["gqa"]) / 8 / seventy.machine.memory_bandwidth
-    mixtral, deepseek = deploy("Mixtral-8x7B", "H200"), deploy("DeepSeek-V3", "H200", precision="fp8")
-    tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies=validation.calibrated("H100")), context=2048)
-    fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8"), context=1)
+    mixtral, deepseek = (
+        deploy("Mixtral-8x7B", "H200", efficiencies="bound"),
+        deploy("DeepSeek-V3", "H200", precision="fp8", efficiencies="bound"),
+    )
+    tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="calibrated"), context=2048)
+    fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8", efficiencies="bound"), context=1)
     claim = validation.measurement("harvard-70b-itl")
     fit, honest = shipped_fit("inference"), leave_one_out.honest("inference")
     return {
@@ -141,7 +145,7 @@ def numbers() -> dict[str, Any]:
             "int4": f"{8 * inference.format_bytes('int4-g32'):g}",
         },
         "example": {
-            "rate": f"{row.value.value:g}",
+            "rate": f"{row.value:g}",
             "measured": units.format(measured, "s", 3),
             "bytes": units.format(read, "byte", 4),
             "cache": units.format(seven.cost.components["attention"].bytes, "byte", 3),
@@ -181,10 +185,10 @@ def numbers() -> dict[str, Any]:
             "all": f"{_read(deepseek, 1, 256.0) / _read(deepseek, 1):.0f} times",
             "prefix": share(units.GiB / units.GB - 1, 1),
             "acts": f"{0.80 * units.GiB / units.GB:.3f}",
-            "claim": units.format(claim.value.value, "s"),
+            "claim": units.format(claim.value, "s"),
             "floor": units.format(2 * claim.inputs["parameters"] / catalog.device("H100").memory_bandwidth, "s", 3),
             "fp8_bound": f"{1 / fp8.time:.0f}",
-            "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value.value:g}",
+            "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value:g}",
             "tp8": units.format(tp8.time, "s", 3),
             "tp8_divided": units.format(tp8.time - tp8.terms.overhead * 7 / 8, "s", 3),
         },

@@ -3,13 +3,10 @@
 import math
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import memory, reliability, transformer, units, validation
 
 HOUR, DAY, MINUTE = units.hour, units.day, units.minute
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _llama() -> dict[str, Any]:
@@ -17,8 +14,8 @@ def _llama() -> dict[str, Any]:
     unexpected, every = rows["llama3-unexpected"], rows["llama3-interruptions"]
     devices, watched = unexpected.inputs["devices"], unexpected.inputs["days"] * DAY
     nodes = devices // unexpected.inputs["devices_per_node"]
-    mtbf = reliability.observed_mtbf(watched, unexpected.value.value)
-    storage, claim = rows["llama3-storage"].value.value, rows["llama3-effective-time"].value.value
+    mtbf = reliability.observed_mtbf(watched, unexpected.value)
+    storage, claim = rows["llama3-storage"].value, rows["llama3-effective-time"].value
     size = memory.checkpoint_bytes(transformer.parameter_count("Llama-3.1-405B").total, 2, 4, 4, 4)
 
     def job(restart: float, **more: Any) -> reliability.Goodput:
@@ -28,20 +25,20 @@ def _llama() -> dict[str, Any]:
     gpu = rows["llama3-cause-gpu"]
     silent = 6  # of Table 5, within the row of other GPU causes
     late = silent * DAY / watched
-    own = sum(m.value.value for m in rows.values() if m.kind == "cause" and m.inputs["place"] == "device")
+    own = sum(m.value for m in rows.values() if m.kind == "cause" and m.inputs["place"] == "device")
     return {
         "devices": f"{devices:,}",
         "nodes": f"{nodes:,}",
         "days": str(unexpected.inputs["days"]),
-        "all": f"{every.value.value:g}",
-        "unexpected": f"{unexpected.value.value:g}",
+        "all": f"{every.value:g}",
+        "unexpected": f"{unexpected.value:g}",
         "mtbf": f"{mtbf / HOUR:.2f} h",
-        "mtbf_all": f"{reliability.observed_mtbf(watched, every.value.value) / HOUR:.2f} h",
+        "mtbf_all": f"{reliability.observed_mtbf(watched, every.value) / HOUR:.2f} h",
         "node_days": f"{nodes * mtbf / DAY:.0f} days",
         "device_years": f"{1 / reliability.failure_rate(own, watched, devices) / units.year:.0f} years",
-        "uncertain": _share(unexpected.value.value**-0.5, 0),
-        "gpu": f"{gpu.value.value:g}",
-        "gpu_share": _share(gpu.value.value / unexpected.value.value),
+        "uncertain": _share(unexpected.value**-0.5, 0),
+        "gpu": f"{gpu.value:g}",
+        "gpu_share": _share(gpu.value / unexpected.value),
         "gpu_printed": _share(gpu.inputs["printed_share"]),
         "size": units.format(size, "byte", 3),
         "storage": units.format(storage, "byte/s"),
@@ -76,11 +73,11 @@ def numbers() -> dict[str, Any]:
     daly, bloom = rows["daly-15min"], rows["bloom-checkpoint-time"]
     daly_write, daly_mtbf = daly.inputs["write_min"] * MINUTE, daly.inputs["mtbf_h"] * HOUR
     rsc, seen, small = rows["rsc1-node-rate"], rows["rsc1-mttf-1024"], rows["rsc1-mttf-8"]
-    rsc_node = reliability.observed_mtbf(rsc.inputs["node_days"] * DAY, rsc.value.value)
+    rsc_node = reliability.observed_mtbf(rsc.inputs["node_days"] * DAY, rsc.value)
     projected = reliability.cluster_mtbf(rsc_node, seen.inputs["devices"] / seen.inputs["devices_per_node"])
     opt, together = rows["opt175b-machines-per-day"], rows["opt175b-common-failure"]
     opt_nodes = opt.inputs["devices"] // opt.inputs["devices_per_node"]
-    opt_node = opt_nodes * reliability.observed_mtbf(DAY, opt.value.value)
+    opt_node = opt_nodes * reliability.observed_mtbf(DAY, opt.value)
     half = 30 * MINUTE
     term_left_out = 1 - write / half - restart / mtbf
     weights, whole = memory.checkpoint_bytes(70e9, 2), memory.checkpoint_bytes(70e9, 2, 4, 4, 4)
@@ -107,7 +104,7 @@ def numbers() -> dict[str, Any]:
         },
         "error": {"one": error(0.01), "two": error(0.02), "five": error(0.05), "ten": error(0.1)},
         "daly": {
-            "printed": f"{daly.value.value / MINUTE:g} minutes",
+            "printed": f"{daly.value / MINUTE:g} minutes",
             "ours": f"{reliability.daly_interval(daly_write, daly_mtbf) / MINUTE:.1f} minutes",
             "young": f"{reliability.young_interval(daly_write, daly_mtbf) / MINUTE:.1f} minutes",
             "exact": f"{reliability.optimal_interval(daly_write, daly_mtbf) / MINUTE:.1f} minutes",
@@ -116,32 +113,30 @@ def numbers() -> dict[str, Any]:
         },
         "bloom": {
             "size": units.format(bloom.inputs["bytes"], "byte"),
-            "rate": units.format(bloom.inputs["bytes"] / bloom.value.value, "byte/s", 3),
-            "overhead": _share(
-                reliability.checkpoint_overhead(bloom.value.value, bloom.inputs["interval_h"] * HOUR), 2
-            ),
-            "time": units.format(bloom.value.value, "s"),
+            "rate": units.format(bloom.inputs["bytes"] / bloom.value, "byte/s", 3),
+            "overhead": _share(reliability.checkpoint_overhead(bloom.value, bloom.inputs["interval_h"] * HOUR), 2),
+            "time": units.format(bloom.value, "s"),
             "hours": f"{bloom.inputs['interval_h']} hours",
         },
         "rsc": {
-            "rate": f"{rsc.value.value:g}",
+            "rate": f"{rsc.value:g}",
             "projected": f"{projected / HOUR:.1f} h",
-            "seen": f"{seen.value.value / HOUR:.1f} h",
-            "times": f"{projected / seen.value.value:.1f}",
-            "small": f"{small.value.value / DAY:.1f} days",
+            "seen": f"{seen.value / HOUR:.1f} h",
+            "times": f"{projected / seen.value:.1f}",
+            "small": f"{small.value / DAY:.1f} days",
             "small_projected": f"{rsc_node / DAY:.0f} days",
-            "small_times": f"{rsc_node / small.value.value:.1f}",
-            "scaled": f"{reliability.cluster_mtbf(small.value.value, 128) / HOUR:.1f} h",
-            "off": _share(reliability.cluster_mtbf(small.value.value, 128) / seen.value.value - 1, 0),
+            "small_times": f"{rsc_node / small.value:.1f}",
+            "scaled": f"{reliability.cluster_mtbf(small.value, 128) / HOUR:.1f} h",
+            "off": _share(reliability.cluster_mtbf(small.value, 128) / seen.value - 1, 0),
             "more": f"{seen.inputs['devices'] / small.inputs['devices']:.0f}",
         },
         "opt": {
-            "per_day": f"{opt.value.value:g}",
+            "per_day": f"{opt.value:g}",
             "nodes": str(opt_nodes),
-            "spares": f"{rows['opt175b-spares'].value.value:g}",
-            "three_days": at_hand(rows["opt175b-spares"].value.value, 3),
-            "week": at_hand(rows["opt175b-spares"].value.value, 7),
-            "together": f"{together.value.value:g}",
+            "spares": f"{rows['opt175b-spares'].value:g}",
+            "three_days": at_hand(rows["opt175b-spares"].value, 3),
+            "week": at_hand(rows["opt175b-spares"].value, 7),
+            "together": f"{together.value:g}",
             "then": f"{together.inputs['spares']:g}",
             "half_day": at_hand(together.inputs["spares"], 0.5),
         },

@@ -37,30 +37,30 @@ def numbers() -> dict[str, Any]:
 
     trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")
     server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4))
-    held = capacity.held_tokens(trace.prompt.value, trace.output.value, trace.output_variation.value)
+    held = capacity.held_tokens(trace.input_len.value, trace.output_len.value, trace.output_variation.value)
 
-    def alone(prompt: float) -> float:
-        return float(server.time(Batch.of(server.model, [(prompt, 0)])))
+    def alone(input_len: float) -> float:
+        return float(server.time(Batch.of(server.model, [(input_len, 0)])))
 
     replica = capacity.replica(
         lambda n: float(server.time(Batch(decodes=float(n), context=n * held, windowed_context=n * held))),
         256,
-        prefill_time=alone(round(trace.prompt.value)),
-        output=trace.output.value,
+        prefill_time=alone(round(trace.input_len.value)),
+        output_len=trace.output_len.value,
         prompt_variation=trace.prompt_variation.value,
     )
     aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
     places = replica.batch_in_pace(aims["itl"])
     best = capacity.max_rate(replica.with_slots(places), **aims)
-    drawn = serving.lengths(trace.prompt.value, 20_000, trace.prompt_variation.value, seed=3)
+    drawn = serving.lengths(trace.input_len.value, 20_000, trace.prompt_variation.value, seed=3)
     longest = serving.quantile([float(n) for n in drawn], 0.99)
     config = serving.Config(max_num_seqs=places)
 
     def played(rate: float, count: int, seed: int, **more: Any) -> serving.Simulation:
         load = serving.load(
             serving.poisson(rate, count, seed),
-            serving.lengths(trace.prompt.value, count, trace.prompt_variation.value, seed + 1),
-            serving.lengths(trace.output.value, count, trace.output_variation.value, seed + 2),
+            serving.lengths(trace.input_len.value, count, trace.prompt_variation.value, seed + 1),
+            serving.lengths(trace.output_len.value, count, trace.output_variation.value, seed + 2),
         )
         return serving.simulate(server, load, config, **more)
 
@@ -70,7 +70,7 @@ def numbers() -> dict[str, Any]:
     def slow(rate: float) -> dict[str, str]:
         """By how much the closed form is slower than the simulator: pace, and time to the last token."""
         done = at[rate].served
-        gaps = sum(r.request.output_tokens - 1 for r in done)
+        gaps = sum(r.request.output_len - 1 for r in done)
         pace = sum(r.finished - r.first_token for r in done) / gaps
         last = sum(r.finished - r.request.arrival for r in done) / len(done)
         return {
@@ -96,7 +96,7 @@ def numbers() -> dict[str, Any]:
     done_rate = 400 / (burst[799].finished - burst[399].finished)
     samples = [played(4.0, 1000, 10 * k).values("ttft_s")[:50] for k in (1, 2, 3, 4)]
     few = [serving.quantile(values, 0.99) for values in samples]
-    short = [r for r in played(5.5, 1000, 1).served if 2 <= r.request.output_tokens < 20]
+    short = [r for r in played(5.5, 1000, 1).served if 2 <= r.request.output_len < 20]
     both = [sum(getattr(r, m) for r in short) / len(short) for m in ("e2e_per_token_s", "itl_s")]
     routed = {
         name: serving.quantile(played(21.0, 1200, 3, replicas=4, routing=name).values("ttft_s"), 0.99)

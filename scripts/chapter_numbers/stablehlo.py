@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import catalog, hlo, roofline, units
 from mlsysim.hlo import Estimate
 from mlsysim.hlo.fusing.fusion import Kernel, kernels
@@ -15,10 +16,6 @@ _STEPS = {"mlp": "mlp_train_dp8", "dp8": "tf1l_train_dp8", "fsdp8": "tf1l_train_
 _TOKENS = (32768, 64)  # of a router: tokens and experts
 _SPLITS = ("linear", "dependency")
 _OPTIMISED = "gpuopt_a100_sxm_40"
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
 
 
 def _moved(value: float) -> str:
@@ -78,7 +75,7 @@ def numbers() -> dict[str, Any]:
     theirs: dict[str, Estimate] = {}
     for key, name in _STEPS.items():
         raw = hlo.sample(f"{name}.spmd")
-        apart[key], fused[key] = (hlo.estimate(raw, device, fuse=fuse) for fuse in (False, True))
+        apart[key], fused[key] = (hlo.estimate(raw, device, fusion=fusion) for fusion in ("off", "on"))
         joined[key] = hlo.estimate(raw, device, join=True)
         theirs[key] = hlo.estimate(hlo.sample(f"{name}.{_OPTIMISED}"), device)
     llama = ("dp8", "fsdp8", "tp4")

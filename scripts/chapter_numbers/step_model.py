@@ -3,10 +3,11 @@
 from itertools import pairwise
 from typing import Any
 
+from chapter_numbers import whole_share as _share
 from mlsysim import catalog, kernels, serving_steps, units, validation
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
-    DATASHEET,
+    PRINTED,
     Batch,
     Rates,
     Rungs,
@@ -18,19 +19,15 @@ from mlsysim.serving_steps import (
 )
 
 
-def _share(value: float, digits: int = 0) -> str:
-    return units.percent(value, digits, signed=False)
-
-
 def _ms(value: float, digits: int = 3) -> str:
     return units.format(value, "s", digits)
 
 
 def _alone(
-    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | None = None
+    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | str = "datasheet"
 ) -> tuple[StepModel, Batch]:
     m = step_model(deploy(run.model, "H100", tp=run.tp), rungs or Rungs(), known)
-    return m, Batch(decodes=1.0, context=run.prompt_tokens + run.output_tokens / 2)
+    return m, Batch(decodes=1.0, context=run.input_len + run.output_len / 2)
 
 
 def _vidur(device: str) -> float:
@@ -49,7 +46,7 @@ def _vidur(device: str) -> float:
                 r.memory,
                 r.start,
             )
-            errors.append(abs(ours / row.value.value - 1))
+            errors.append(abs(ours / row.value - 1))
     return float(sum(errors) / len(errors))
 
 
@@ -88,7 +85,7 @@ def _valley(runs: list[validation.ServingRun]) -> dict[str, str]:
     """Time per layer that fits the runs best for a share of the bandwidth, as in the figure of the notebook."""
     lean = []
     for run in runs:
-        m, b = _alone(run, Rungs(overhead="none"), DATASHEET)
+        m, b = _alone(run, Rungs(overhead="none"), PRINTED)
         t = m.terms(b)
         lean.append((t.time - t.messages, t.messages, m.model.layers, run.mean("itl"), run))
 
@@ -122,7 +119,7 @@ def numbers() -> dict[str, Any]:
     for run in runs:
         ours, b = _alone(run)
         errors.append(ours.time(b) / run.mean("itl") - 1)
-        bound, b = _alone(run, known=DATASHEET)
+        bound, b = _alone(run, known=PRINTED)
         bounds.append(bound.time(b) / run.mean("itl") - 1)
     chat = validation.serving_run("llama-2-7b-tp1-chat")
     ours, b = _alone(chat)
@@ -190,8 +187,8 @@ def numbers() -> dict[str, Any]:
             "warm": units.format(warm, "s", 3),
             "infersim": units.format(0.80 * 3430e9, "byte/s", 4),
             "infersim_base": units.format(3430e9, "byte/s", 4),
-            "stream_low": units.format(validation.measurement("azure-h100-stream-copy").value.value, "byte/s", 3),
-            "stream_high": units.format(validation.measurement("azure-h100-stream-dot").value.value, "byte/s", 3),
+            "stream_low": units.format(validation.measurement("azure-h100-stream-copy").value, "byte/s", 3),
+            "stream_high": units.format(validation.measurement("azure-h100-stream-dot").value, "byte/s", 3),
             "stream_low_share": _share(validation.stream_efficiency("h100", "copy")),
             "stream_high_share": _share(validation.stream_efficiency("h100", "dot")),
             "claimed_low": _share(2650e9 / h100.memory_bandwidth),

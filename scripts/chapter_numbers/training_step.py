@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import NormalDist, mean
 from typing import Any
 
+from chapter_numbers import share as _share
 from mlsysim import catalog, collectives, flops, parallelism, training, units, validation
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
@@ -15,11 +16,7 @@ from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.scoring.scores import shipped_scores
 from mlsysim.validation.studies.shipped import training_cases
 
-COUNTED = replace(training.DATASHEET, name="counted", elementwise=34.0, dp_overlap=1.0)
-
-
-def _share(value: float, digits: int = 1) -> str:
-    return units.percent(value, digits, signed=False)
+COUNTED = replace(training.BOUND, name="counted", elementwise=34.0, dp_overlap=1.0)
 
 
 def _step(row: PublishedPlan, efficiencies: Efficiencies) -> TrainingStep:
@@ -72,12 +69,12 @@ def _gpt3(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str,
         "hfu": _share(used("megatron")),
         "days_45": f"{days(6, 0.45 * peak):.1f}",
         "days_8": f"{days(8, rate):.1f}",
-        "paper_days": f"{paper.value.value / units.day:.0f}",
+        "paper_days": f"{paper.value / units.day:.0f}",
         "paper_share": _share(rate / peak, 0),
         "mfu_paper": _share(training.mfu(6 / 8 * rate, 1.0, 1, peak)),
         "rate": units.format(rate, "FLOP/s", prefix="T"),
         "short": _share(1 - days(6, rate) / days(8, rate), 0),
-        "bound": seconds(_step(row, training.DATASHEET).time),
+        "bound": seconds(_step(row, training.BOUND).time),
         "measured": seconds(row.measured),
         "datasheet": seconds(plain.predicted),
         "datasheet_error": _error(plain),
@@ -99,7 +96,7 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
         out[f"error_{length}"] = _error(plain)
         step = _step(
             replace(row, plan=replace(row.plan, virtual_stages=4)),
-            validation.datasheet_efficiencies(row.node.device, row.precision),
+            training.efficiencies_of(row.node.device, row.precision, efficiencies="datasheet"),
         )
         assert abs(step.time / plain.predicted - 1) < 1e-6, "the predictor assumes four chunks here"
         if length != "128k":
@@ -145,19 +142,19 @@ def _moe() -> dict[str, str]:
         )
         return float(training.time_to_train(i["tokens"], s.tokens, s.time) * s.devices), s
 
-    fitted = validation.calibrated_efficiencies(run.device, run.precision)
-    (free, step), (exposed, in_the_open) = hours(training.DATASHEET, 1e18), hours(training.DATASHEET)
+    fitted = training.efficiencies_of(run.device, run.precision)
+    (free, step), (exposed, in_the_open) = hours(training.BOUND, 1e18), hours(training.BOUND)
     hidden, _ = hours(fitted, 1e18)
     return {
         "tokens": f"{i['tokens'] / 1e12:g}",
-        "measured": f"{run.value.value / units.hour / 1e6:.3f}",
-        "total": f"{total.value.value / units.hour / 1e6:.3f}",
+        "measured": f"{run.value / units.hour / 1e6:.3f}",
+        "total": f"{total.value / units.hour / 1e6:.3f}",
         "free": f"{free / units.hour / 1e6:.2f}",
         "exposed": f"{exposed / units.hour / 1e6:.2f}",
-        "exposed_error": units.percent(exposed / run.value.value - 1),
+        "exposed_error": units.percent(exposed / run.value - 1),
         "messages": _share(in_the_open.terms.expert_parallel / in_the_open.time, 0),
         "hidden": f"{hidden / units.hour / 1e6:.2f}",
-        "hidden_error": units.percent(hidden / run.value.value - 1, 0),
+        "hidden_error": units.percent(hidden / run.value - 1, 0),
         "head": _share(step.terms.head / step.time, 0),
         "growing": _share(469e9 / i["tokens"], 0),
     }
@@ -197,7 +194,7 @@ def _rack() -> dict[str, str]:
     def step(node: str, tp: int) -> TrainingStep:
         cluster = catalog.cluster(node, -(-1152 // catalog.node(node).devices))
         plan = Plan(tp=tp, pp=8, dp=128 // tp, virtual_stages=2)
-        return training.training_step("Llama-3.1-405B", plan, cluster, global_batch=512, seq=8192)
+        return training.training_step("Llama-3.1-405B", plan, cluster, global_batch=512, seq=8192, efficiencies="bound")
 
     nodes = {"h100": "DGX-H100", "b200": "DGX-B200", "gb200": "GB200-NVL72"}
     return {f"{short}_slower": _share(1 - step(node, 8).time / step(node, 16).time, 0) for short, node in nodes.items()}

@@ -275,7 +275,7 @@ def own_speeds() -> dict[str, float]:
 
     plan, cluster = Plan(tp=8, pp=4, dp=16, sharding="zero1"), catalog.cluster("DGX-H100", 64)
     job: dict[str, Any] = {"global_batch": 512, "seq": 8192}
-    served = inference.deploy("Llama-3.1-70B", "H100", tp=8)
+    served = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound")
     many = 100_000
     widths = np.linspace(10e9, 100e9, many)
 
@@ -393,7 +393,7 @@ def closed_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Ite
         float(memory.kv_cache_of("Llama-3.1-70B", 16, 8192)),
     )  # fmt: skip
     bound = (2 * (8_030_261_248 - 128_256 * 4096) + 2 * 32 * 8 * 128 * 2 * 2048) / 3.35e12
-    step = inference.decode_step(inference.deploy("Llama-3.1-8B", "H100"), context=2048)
+    step = inference.decode_step(inference.deploy("Llama-3.1-8B", "H100", efficiencies="bound"), context=2048)
     yield (
         case("itl", "decode step of Llama-3.1-8B on one H100, 2,048 tokens, beside its bound", "s", bound, "weights but the input embedding, and cache, over 3.35 TB/s", name="Llama3_8B", tokens=2048),
         float(step.time),

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.validation.cases import CaseFile, read_cases
-from mlsysim.validation.predictors import PREDICTORS, Constants
+from mlsysim.validation.predictors import PREDICTORS, READ_BY_SOLVERS, Constants
 from mlsysim.validation.scoring import fit, scores
 from mlsysim.validation.scoring.baselines import score_baselines
 
-FOLDER = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "predictors" / "constants"
-SCORES = FOLDER.parents[1] / "scoring" / "sheets"
+PACKAGE = Path(__file__).resolve().parents[2] / "mlsysim"
+SCORES = PACKAGE / "validation" / "scoring" / "sheets"
 
 
 def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
@@ -72,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MlsysimError as error:
         print(f"fit_constants: {error}", file=sys.stderr)
         return 2
-    output = args.output or FOLDER / f"{name}.toml"
+    folder = PACKAGE / ("efficiencies" if name in READ_BY_SOLVERS else "validation/predictors/constants")
+    output = args.output or folder / f"{name}.toml"
     output.write_text(as_toml(file, constants, datetime.date.today()), encoding="utf-8")
     print(f"{output.name}: {len(constants)} entries fitted to {len(file.cases)} rows")
     return 0

@@ -46,7 +46,7 @@ STAND_IN = {
 BYTES = 2.0  # of an activation and of a cached number, as the step model counts them
 FEWEST = 5  # rows that must depend on a share before it is fitted
 HEADER = """\
-# What kernels sustain, by device: shares of a datasheet rate, and the time that a kernel takes however small its work.
+# What kernels sustain, by device: shares of a printed rate, and the time that a kernel takes however small its work.
 # Written by scripts/maintain/fit_kernels.py. No figure here was read from, or fitted to, a measurement of a server.
 # compute: share of the dense peak; memory: share of the datasheet bandwidth; start: seconds.
 # rows, error: rows of the table and mean size of the relative error on them.

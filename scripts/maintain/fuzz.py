@@ -39,8 +39,8 @@ import numpy as np
 
 from mlsysim import catalog, cli, hlo, inference, memory, roofline, serving, training, transformer
 from mlsysim.catalog.hf import from_hf_config
-from mlsysim.cli.swept import SOLVERS
-from mlsysim.cli.swept import find as swept
+from mlsysim.cli.searching.swept import SOLVERS
+from mlsysim.cli.searching.swept import find as swept
 from mlsysim.equations import REGISTRY, Equation
 from mlsysim.errors import MlsysimError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
@@ -113,7 +113,7 @@ def places() -> dict[str, Path]:
         name: folder / name
         for name in ("trace.csv", "mine.toml", "config.json", "program.json", "bad.json", "pipe", "empty", "none")
     }
-    made["trace.csv"].write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n0.5,200,20\n")
+    made["trace.csv"].write_text("arrival_s,input_len,output_len\n0,100,10\n0.5,200,20\n")
     made["mine.toml"].write_text(
         '["Mine"]\nmemory_bandwidth = "2 TB/s"\nmemory_capacity = "80 GB"\npeak_flops.bf16 = "100 TFLOP/s"\n'
     )
@@ -162,7 +162,7 @@ POOL: dict[str, Sequence[str]] = {
     "op": ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"),
     "algorithm": ("ring", "tree", "pairwise", "direct", "halving-doubling", "ring,ring", "doubleBinaryTree", "hierarchical"),
     "nodes": ("1", "2", "4", "16"), "requests": ("1", "20", "200"), "rate": ("0.5", "5", "100"),
-    "prompt_tokens": ("1", "100", "4000"), "output_tokens": ("1", "50"), "seq": ("1", "512", "4096", "131072"),
+    "input_len": ("1", "100", "4000"), "output_len": ("1", "50"), "seq": ("1", "512", "4096", "131072"),
     "global_batch": ("1", "16", "1024"), "layers": ("1", "2"), "count": ("1", "5"), "chunk": ("1000", "262144"), "replicas": ("1", "3"),
     "micro_batch": ("1", "2", "4"), "splits": ("1", "4"), "active_chunks": ("1", "2"), "max_nodes": ("10", "5000"),
     "estimator": ("roofline", "systolic", "composite"), "array": ("tpu-v3-chip", "128x128"), "rest": ("roofline",), "products": ("systolic",),
@@ -272,7 +272,7 @@ def run_cli(case: Case) -> str:
         need(len(lines[0]) < 1200, f"an error of {len(lines[0])} characters")
         need("internal" not in lines[0], lines[0])
         return f"rc {code}"
-    if "--json" in words and not any(word.startswith(("--out", "-o")) for word in words):
+    if "--json" in words and not any(word.startswith(("--output", "-o")) for word in words):
         json.loads(out.getvalue(), parse_constant=_refuse_constant)
     for bad in ("nan", "inf", "-inf"):
         need(bad not in out.getvalue().replace(",", " ").split(), f"{bad} in the output")
@@ -545,11 +545,11 @@ def show_lines(case: Case) -> str:
 
 
 def make_traces(rng: random.Random) -> Case:
-    columns = ["arrival_s", "prompt_tokens", "output_tokens", "prefix_tokens"][: rng.choice((3, 3, 3, 4))]
+    columns = ["arrival_s", "input_len", "output_len", "cached_len"][: rng.choice((3, 3, 3, 4))]
     if rng.random() < 0.1:
         rng.shuffle(columns)
     if rng.random() < 0.05:
-        columns[rng.randrange(len(columns))] = rng.choice(["", "x", "arrival_s", " prompt_tokens"])
+        columns[rng.randrange(len(columns))] = rng.choice(["", "x", "arrival_s", " input_len"])
     rows, now = [], 0.0
     for _ in range(rng.choice((0, 1, 3, 10))):
         now += rng.expovariate(1.0)

@@ -1,11 +1,8 @@
 """Write the sample programs of chapter 22 beyond those of make_samples.py (needs JAX; the text of a program differs by JAX version)."""
 
-import gzip
+from make_samples import write
 
-from make_samples import FOLDER
-
-from mlsysim import hlo
-from mlsysim.hlo.export import Recipe, export
+from mlsysim.hlo.export import Recipe
 
 
 def recipes() -> dict[str, Recipe]:
@@ -23,11 +20,5 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-def main() -> None:
-    for name, recipe in recipes().items():
-        text = hlo.to_json(hlo.parse(export(recipe), name))
-        (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode("utf-8"), 9, mtime=0))
-
-
 if __name__ == "__main__":
-    main()
+    write(recipes())

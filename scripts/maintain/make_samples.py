@@ -1,6 +1,7 @@
 """Write the sample programs that `mlsysim hlo export` makes (needs JAX; the text of a program differs by JAX version)."""
 
 import gzip
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlsysim import hlo
@@ -22,11 +23,12 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-def main() -> None:
-    for name, recipe in recipes().items():
+def write(made: Mapping[str, Recipe]) -> None:
+    """Lower, parse and pack each of them."""
+    for name, recipe in made.items():
         text = hlo.to_json(hlo.parse(export(recipe), name))
         (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode("utf-8"), 9, mtime=0))
 
 
 if __name__ == "__main__":
-    main()
+    write(recipes())

@@ -113,7 +113,7 @@ def test_without_matplotlib_a_chart_is_an_svg() -> None:
         "chart = roofline_chart([('H100', 'bf16', 1.0, 1.0)])\n"
         "draw(chart); assert chart._repr_svg_().startswith('<svg'); assert 'numpy' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
@@ -223,7 +223,7 @@ def test_without_matplotlib_bars_are_an_svg() -> None:
         "from mlsysim.classroom import Bars, draw_bars\n"
         "draw_bars(Bars(['a'], {'one': [1.0]}, 'x')); assert 'numpy' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

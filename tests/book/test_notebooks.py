@@ -1,11 +1,10 @@
-"""Notebooks: executed as committed, the same from two clean copies, small, quick, and nbval really compares."""
+"""Notebooks: a run gives what is committed, small and quick, and nbval really compares."""
 
 import ast
 import base64
-import importlib.util
 import io
+import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,35 +12,19 @@ from typing import Any
 
 import nbformat
 import pytest
+from made import NOTEBOOKS, executed
+from run_notebooks import keep_pictures, same_picture
 
 import mlsysim
-
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 
 
 def nbval(path: Path, root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=60",
+        [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=600",
          "--nbval-sanitize-with", str(root / "tests" / "nbval_sanitize.cfg"), "-p", "no:cacheprovider", "-c", "/dev/null",
          "--rootdir", str(path.parent), str(path)],
-        capture_output=True, text=True, timeout=300, env=environment(),
+        capture_output=True, text=True, timeout=900, env=os.environ | {"MLSYSIM_STATIC": "1"},
     )  # fmt: skip
-
-
-def run_notebooks(root: Path) -> Any:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("run_notebooks", root / "scripts" / "run_notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def environment() -> dict[str, str]:
-    import os
-
-    return os.environ | {"MLSYSIM_STATIC": "1"}
 
 
 def code_cells(path: Path) -> list[Any]:
@@ -59,54 +42,47 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.slow
-def test_strict_nbval_in_time(notebook: Path, root: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = nbval(notebook, root)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stdout[-3000:]
-    # of a processor, not of the clock, and a third more than the 30 that a notebook may take on ours: neither a busy
-    # machine nor a slower one must fail it
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 40
+def test_a_run_from_cleared_outputs_is_the_committed_file(notebook: Path, shared: Path) -> None:
+    """A second run changes nothing: the committed file is the first. Stricter than nbval, which leaves some outputs out."""
+    ours = nbformat.reads(executed(notebook, shared).text, 4)
+    keep_pictures(ours, nbformat.read(notebook, 4))  # drawn by another processor, perhaps
+    assert nbformat.writes(ours) + "\n" == notebook.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_a_planted_number_fails_the_strict_test(root: Path, tmp_path: Path) -> None:
-    notebook = NOTEBOOKS[0]  # the test is of nbval and its settings, which are the same for all
+def test_a_run_takes_half_a_minute_of_a_processor(notebook: Path, shared: Path) -> None:
+    # of a processor, not of the clock, and a third more than the 30 that a notebook may take on ours: neither a busy
+    # machine nor a slower one must fail it
+    assert executed(notebook, shared).cpu_s < 40
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_strict_nbval(notebook: Path, root: Path) -> None:
+    done = nbval(notebook, root)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.slow
+def test_a_planted_number_fails_the_strict_test(root: Path, shared: Path, tmp_path: Path) -> None:
+    """Of nbval and its settings, which are the same for all notebooks; and of the comparison above."""
+    notebook = NOTEBOOKS[0]
     planted = nbformat.read(notebook, 4)
     at, stream = next(
         (i, o) for i, c in enumerate(planted.cells) for o in c.get("outputs", []) if o.output_type == "stream"
     )
-    stream.text = stream.text.replace("1", "7", 1)
+    as_committed = stream.text
+    stream.text = as_committed.replace("1", "7", 1)
+    assert nbformat.writes(planted) + "\n" != executed(notebook, shared).text
     planted.cells = planted.cells[: at + 1]  # what follows is of no account here
     nbformat.write(planted, tmp_path / notebook.name)
     assert "1 failed" in nbval(tmp_path / notebook.name, root).stdout
+    stream.text = as_committed
+    nbformat.write(planted, tmp_path / notebook.name)
+    assert " failed" not in nbval(tmp_path / notebook.name, root).stdout
 
 
-@pytest.mark.slow
-def test_two_runs_from_cleared_outputs_are_identical_to_the_committed_file(
-    notebook: Path, root: Path, tmp_path: Path
-) -> None:
-    paths, runs = [], []
-    for copy in ("one", "two"):
-        (tmp_path / copy).mkdir()
-        path = tmp_path / copy / notebook.name
-        cleared = nbformat.read(notebook, 4)
-        for cell in cleared.cells:
-            if cell.cell_type == "code":
-                cell.outputs, cell.execution_count = [], None
-        nbformat.write(cleared, path)
-        paths.append(path)
-        command = [sys.executable, str(root / "scripts" / "run_notebooks.py"), str(path)]
-        runs.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-    assert [run.wait(timeout=300) for run in runs] == [0, 0]
-    texts = [path.read_bytes() for path in paths]
-    assert texts[0] == texts[1]
-    ours = nbformat.reads(texts[0].decode(), 4)
-    run_notebooks(root).keep_pictures(ours, nbformat.read(notebook, 4))  # drawn by another processor, perhaps
-    assert nbformat.writes(ours) + "\n" == notebook.read_text(encoding="utf-8")
-
-
-def test_a_picture_with_another_line_is_another_picture(root: Path) -> None:
+def test_a_picture_with_another_line_is_another_picture() -> None:
     import matplotlib.figure as figures
 
     def drawn(height: float, red: float = 0.5) -> str:
@@ -116,7 +92,6 @@ def test_a_picture_with_another_line_is_another_picture(root: Path) -> None:
         figure.savefig(data, format="png")
         return base64.b64encode(data.getvalue()).decode()
 
-    same_picture = run_notebooks(root).same_picture
     assert same_picture(drawn(1.0), drawn(1.0))
     assert same_picture(drawn(1.0), drawn(1.0, red=0.505))
     assert not same_picture(drawn(1.0), drawn(1.0, red=0.6))

@@ -123,7 +123,7 @@ $$ a = b $$ {#eq-two}
 @eq-two
 """,
     "book/notation.qmd": "# Notation {#sec-notation}\n\nIn @tbl-n.\n\n| a |\n|---|\n| 1 |\n\n: Names. {#tbl-n}\n",
-}
+}  # fmt: skip
 
 
 def notebook() -> str:
@@ -264,164 +264,39 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 MISTAKES = {
-    "reference": (
-        "book/02-two.qmd",
-        "@eq-two",
-        "@eq-tow",
-        r"book/02-two.qmd:11: unresolved reference @eq-tow; did you mean eq-two\?",
-    ),
-    "citation": (
-        "book/01-one.qmd",
-        "[@williams2009roofline",
-        "[@williams2008roofline",
-        r"book/01-one.qmd:3: citation key williams2008r",
-    ),
-    "variable": (
-        "book/01-one.qmd",
-        "var kv.gb",
-        "var kv.gib",
-        r"book/01-one.qmd:3: unknown variable kv.gib; did you mean kv.gb\?",
-    ),
+    "reference": ("book/02-two.qmd", "@eq-two", "@eq-tow", r"book/02-two.qmd:11: unresolved reference @eq-tow; did you mean eq-two\?"),
+    "citation": ("book/01-one.qmd", "[@williams2009roofline", "[@williams2008roofline", r"book/01-one.qmd:3: citation key williams2008r"),
+    "variable": ("book/01-one.qmd", "var kv.gb", "var kv.gib", r"book/01-one.qmd:3: unknown variable kv.gib; did you mean kv.gb\?"),
     "variable-zero": ("_variables.yml", "'42.90'", "42.90", r"_variables.yml:2: kv.gb: 42.90 needs quotes"),
     "include": ("index.qmd", "_hello.qmd", "_helo.qmd", r"index.qmd:3: included file book/_helo.qmd does not exist"),
-    "include-itself": (
-        "book/_hello.qmd",
-        "Start",
-        "{{< include book/_hello.qmd >}}\n\nStart",
-        r"book/_hello.qmd:1: .*include itself",
-    ),
+    "include-itself": ("book/_hello.qmd", "Start", "{{< include book/_hello.qmd >}}\n\nStart", r"book/_hello.qmd:1: .*include itself"),
     "include-outside": ("index.qmd", "book/_hello.qmd", "../../etc/passwd", r"index.qmd:3: .*outside the repository"),
     "include-inline": ("index.qmd", "{{< inc", "See {{< inc", r"index.qmd:3: the include shortcode must stand alone"),
-    "shortcode": (
-        "index.qmd",
-        "include",
-        "includ",
-        r"index.qmd:3: the preview knows no shortcode includ; did you mean include",
-    ),
+    "shortcode": ("index.qmd", "include", "includ", r"index.qmd:3: the preview knows no shortcode includ; did you mean include"),
     "shortcode-open": ("index.qmd", ">}}", ">}", r"index.qmd:3: malformed shortcode"),
-    "embed-file": (
-        "book/01-one.qmd",
-        "ipynb#fig-plot",
-        "ipyn#fig-plot",
-        r"book/01-one.qmd:18: embedded notebook .* does not exist",
-    ),
-    "embed-cell": (
-        "book/01-one.qmd",
-        "#fig-plot >",
-        "#fig-plt >",
-        r"book/01-one.qmd:18: .* has no cell fig-plt; did you mean fig-plot",
-    ),
-    "embed-outside": (
-        "book/01-one.qmd",
-        "../notebooks/01-one.ipynb#fig-plot",
-        "/../../x.ipynb#a",
-        r"book/01-one.qmd:18: .*outside",
-    ),
-    "embed-silent": (
-        "book/01-one.qmd",
-        "#tbl-cell echo=true",
-        "#silent",
-        r"book/01-one.qmd:20: .*#silent has no stored output",
-    ),
-    "embed-alt": (
-        "book/01-one.qmd",
-        "#tbl-cell echo=true",
-        "#fig-bare",
-        r"book/01-one.qmd:20: .*#fig-bare has no fig-alt",
-    ),
-    "alt": (
-        "book/01-one.qmd",
-        ' fig-alt="An empty box."',
-        "",
-        r"book/01-one.qmd:22: figure .* has no alternative text",
-    ),
-    "duplicate": (
-        "book/02-two.qmd",
-        "{#eq-two}",
-        "{#eq-law}",
-        r"book/02-two.qmd:5: duplicate label eq-law, first in book/01-one.qmd:14",
-    ),
+    "embed-file": ("book/01-one.qmd", "ipynb#fig-plot", "ipyn#fig-plot", r"book/01-one.qmd:18: embedded notebook .* does not exist"),
+    "embed-cell": ("book/01-one.qmd", "#fig-plot >", "#fig-plt >", r"book/01-one.qmd:18: .* has no cell fig-plt; did you mean fig-plot"),
+    "embed-outside": ("book/01-one.qmd", "../notebooks/01-one.ipynb#fig-plot", "/../../x.ipynb#a", r"book/01-one.qmd:18: .*outside"),
+    "embed-silent": ("book/01-one.qmd", "#tbl-cell echo=true", "#silent", r"book/01-one.qmd:20: .*#silent has no stored output"),
+    "embed-alt": ("book/01-one.qmd", "#tbl-cell echo=true", "#fig-bare", r"book/01-one.qmd:20: .*#fig-bare has no fig-alt"),
+    "alt": ("book/01-one.qmd", ' fig-alt="An empty box."', "", r"book/01-one.qmd:22: figure .* has no alternative text"),
+    "duplicate": ("book/02-two.qmd", "{#eq-two}", "{#eq-law}", r"book/02-two.qmd:5: duplicate label eq-law, first in book/01-one.qmd:14"),
     "div-open": ("book/01-one.qmd", "note.\n:::", "note.", r"book/01-one.qmd:6: div opened here is not closed"),
     "div-surplus": ("book/02-two.qmd", "## Counted", ":::\n\n## Counted", r"book/02-two.qmd:9: surplus :::"),
-    "div-broken": (
-        "book/01-one.qmd",
-        "::: {.column-margin}",
-        "::: {.column-margin",
-        r"book/01-one.qmd:6: this ::: neither",
-    ),
-    "callout": (
-        "book/01-one.qmd",
-        "callout-note",
-        "callout-nota",
-        r"book/01-one.qmd:\d+: unknown callout callout-nota; did you mean",
-    ),
-    "link": (
-        "book/_hello.qmd",
-        "(book/01-one.qmd)",
-        "(book/01-on.qmd)",
-        r"book/_hello.qmd:1: linked file book/01-on.qmd does not exist",
-    ),
-    "link-partial": (
-        "book/_hello.qmd",
-        "(book/01-one.qmd)",
-        "(book/_hello.qmd)",
-        r"book/_hello.qmd:1: .* is not a page of the book",
-    ),
-    "anchor": (
-        "book/_hello.qmd",
-        "01-one.qmd)",
-        "01-one.qmd#sec-lw)",
-        r"index.html:\d+: no anchor for book/01-one.html#sec-lw",
-    ),
-    "raw-link": (
-        "book/01-one.qmd",
-        ">raw<",
-        '><a href="nowhere.html">raw</a><',
-        r"book/01-one.html:\d+: broken link nowhere.html",
-    ),
-    "raw-load": (
-        "book/01-one.qmd",
-        ">raw<",
-        '><script src="https://cdn.example/x.js"></script><',
-        r"01-one.html:\d+: loads .* another host",
-    ),
-    "raw-alt": (
-        "book/01-one.qmd",
-        ">raw<",
-        '><img src="assets/box.svg"><',
-        r"01-one.html:\d+: image .* has no alternative text",
-    ),
-    "image": (
-        "book/01-one.qmd",
-        "assets/box.svg",
-        "assets/bax.svg",
-        r"book/01-one.qmd:22: image assets/bax.svg does not exist",
-    ),
-    "pandoc": (
-        "book/01-one.qmd",
-        "\\max(a",
-        "\\maxx{(a",
-        r"book/01-one.qmd: pandoc: \[WARNING\] Could not convert TeX math",
-    ),
-    "chapter": (
-        "_quarto.yml",
-        "02-two.qmd",
-        "02-tow.qmd",
-        r"_quarto.yml:15: listed chapter book/02-tow.qmd does not exist",
-    ),
-    "key": (
-        "_quarto.yml",
-        "html-math-method",
-        "html-math-methode",
-        r"_quarto.yml:22: unknown key .*; did you mean html-math-method\?",
-    ),
+    "div-broken": ("book/01-one.qmd", "::: {.column-margin}", "::: {.column-margin", r"book/01-one.qmd:6: this ::: neither"),
+    "callout": ("book/01-one.qmd", "callout-note", "callout-nota", r"book/01-one.qmd:\d+: unknown callout callout-nota; did you mean"),
+    "link": ("book/_hello.qmd", "(book/01-one.qmd)", "(book/01-on.qmd)", r"book/_hello.qmd:1: linked file book/01-on.qmd does not exist"),
+    "link-partial": ("book/_hello.qmd", "(book/01-one.qmd)", "(book/_hello.qmd)", r"book/_hello.qmd:1: .* is not a page of the book"),
+    "anchor": ("book/_hello.qmd", "01-one.qmd)", "01-one.qmd#sec-lw)", r"index.html:\d+: no anchor for book/01-one.html#sec-lw"),
+    "raw-link": ("book/01-one.qmd", ">raw<", '><a href="nowhere.html">raw</a><', r"book/01-one.html:\d+: broken link nowhere.html"),
+    "raw-load": ("book/01-one.qmd", ">raw<", '><script src="https://cdn.example/x.js"></script><', r"01-one.html:\d+: loads .* another host"),
+    "raw-alt": ("book/01-one.qmd", ">raw<", '><img src="assets/box.svg"><', r"01-one.html:\d+: image .* has no alternative text"),
+    "image": ("book/01-one.qmd", "assets/box.svg", "assets/bax.svg", r"book/01-one.qmd:22: image assets/bax.svg does not exist"),
+    "pandoc": ("book/01-one.qmd", "\\max(a", "\\maxx{(a", r"book/01-one.qmd: pandoc: \[WARNING\] Could not convert TeX math"),
+    "chapter": ("_quarto.yml", "02-two.qmd", "02-tow.qmd", r"_quarto.yml:15: listed chapter book/02-tow.qmd does not exist"),
+    "key": ("_quarto.yml", "html-math-method", "html-math-methode", r"_quarto.yml:22: unknown key .*; did you mean html-math-method\?"),
     "key-twice": ("_quarto.yml", "  author", "  title: Twice\n  author", r"_quarto.yml:8: key title is given twice"),
-    "key-page": (
-        "book/02-two.qmd",
-        "# Two",
-        "---\ntitel: Two\n---\n\n# Two",
-        r"book/02-two.qmd:2: unknown key titel; did you mean title\?",
-    ),
+    "key-page": ("book/02-two.qmd", "# Two", "---\ntitel: Two\n---\n\n# Two", r"book/02-two.qmd:2: unknown key titel; did you mean title\?"),
     "yaml": ("_variables.yml", "kv:", "kv: [", r"_variables.yml:\d: not valid YAML"),
     "resource": (
         "_quarto.yml",
@@ -429,12 +304,7 @@ MISTAKES = {
         "    css: book/assets/bok.css",
         r"_quarto.yml:21: format.html.css: .* does not exist",
     ),
-    "equation-space": (
-        "book/02-two.qmd",
-        "$$ {#eq-two}",
-        "$${#eq-two}",
-        r"book/02-two.qmd:5: equation label must read",
-    ),
+    "equation-space": ("book/02-two.qmd", "$$ {#eq-two}", "$${#eq-two}", r"book/02-two.qmd:5: equation label must read"),
     "equation-label": ("book/02-two.qmd", "{#eq-two}", "{eq-two}", r"book/02-two.qmd:5: equation label must read"),
     "equation-open": ("book/02-two.qmd", "b $$ {", "b {", r"book/02-two.qmd:5: \$\$ is not closed before a blank line"),
     "shortcode-in-maths": (
@@ -449,27 +319,12 @@ MISTAKES = {
         "By eq-two it is so.\n\n## Counted",
         r"book/02-two.html:\d+: raw id left in the text: 'eq-two it",
     ),
-    "execute": (
-        "book/02-two.qmd",
-        "## Counted",
-        "```{python}\n1\n```\n\n## Counted",
-        r"book/02-two.qmd:9: a chapter executes no code",
-    ),
+    "execute": ("book/02-two.qmd", "## Counted", "```{python}\n1\n```\n\n## Counted", r"book/02-two.qmd:9: a chapter executes no code"),
     "fence": ("book/02-two.qmd", "## Counted", "```python\n1\n", r"book/02-two.qmd:9: code block is not closed"),
     "title": ("book/02-two.qmd", "# Two {#sec-two}", "", r"book/02-two.qmd:1: no `# Title`"),
-    "title-twice": (
-        "book/02-two.qmd",
-        "## Counted",
-        "# Counted",
-        r"book/02-two.qmd:9: second level-1 heading 'Counted'",
-    ),
-    "leftover": (
-        "book/02-two.qmd",
-        "## Counted",
-        "Text ::: more\n\n## Counted",
-        r"book/02-two.html:\d+: div fence left in the text",
-    ),
-}
+    "title-twice": ("book/02-two.qmd", "## Counted", "# Counted", r"book/02-two.qmd:9: second level-1 heading 'Counted'"),
+    "leftover": ("book/02-two.qmd", "## Counted", "Text ::: more\n\n## Counted", r"book/02-two.html:\d+: div fence left in the text"),
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -486,6 +341,7 @@ def test_each_mistake_stops_the_build(mistake: str, small: Path, capsys: pytest.
     assert str(small) not in error  # messages name files as the repository does
 
 
+@pytest.mark.slow
 def test_failed_build_leaves_the_earlier_site_alone(small: Path) -> None:
     assert main(["--root", str(small)]) == 0
     (small / "_site/lab").mkdir()
@@ -506,6 +362,7 @@ def test_build_replaces_only_a_site(out: str, small: Path) -> None:
     assert (small / "book/01-one.qmd").is_file()
 
 
+@pytest.mark.slow
 def test_build_is_reproducible(small: Path) -> None:
     assert main(["--root", str(small), "--out", str(small / "a")]) == 0
     assert main(["--root", str(small), "--out", str(small / "b")]) == 0

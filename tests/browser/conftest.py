@@ -4,8 +4,6 @@ import functools
 import http.server
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from made import book
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -23,6 +22,7 @@ Serve = Callable[[Path], AbstractContextManager[str]]
 # --no-sandbox: CI runs as root. The rest keeps Chromium itself from calling home.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run", "--disable-dev-shm-usage"]
+PATIENCE = 300_000  # ms, ten times Playwright's own: a busy machine is no fault of a page
 
 
 def give_up(what: str) -> NoReturn:
@@ -58,7 +58,7 @@ def browser() -> Iterator["Browser"]:
     if path is None:
         give_up("no Chromium on the PATH; on Debian: apt-get install chromium")
     with sync_playwright() as p:
-        made = p.chromium.launch(executable_path=path, args=FLAGS)
+        made = p.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE)
         yield made
         made.close()
 
@@ -93,16 +93,12 @@ def serve() -> Serve:
 
 
 @pytest.fixture(scope="session")
-def book_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def book_site(shared: Path) -> Iterator[str]:
     """Address of the whole book, built by the preview; MLSYSIM_SITE names a site that somebody else rendered."""
     rendered = os.environ.get("MLSYSIM_SITE")
     if not rendered:
         need("vl_convert", "pypandoc", "yaml")
-        out = tmp_path_factory.mktemp("site")
-        for command in (["scripts/make_sliders.py", "--bundle"], ["-m", "book._preview", "--out", str(out)]):
-            done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, done.stdout + done.stderr
-    with serving(Path(rendered or out)) as base:
+    with serving(Path(rendered) if rendered else book(shared).site) as base:
         yield base
 
 
@@ -122,6 +118,7 @@ class Watch:
 @pytest.fixture
 def page(browser: "Browser") -> Iterator["Page"]:
     context = browser.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(PATIENCE)
     yield context.new_page()
     context.close()
 

@@ -16,9 +16,12 @@ LIVE = ".slider[data-state=live]"
 
 
 def python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=3000
+    )
 
 
+@pytest.mark.slow
 def test_committed_slider_is_what_the_script_writes(needs):
     needs("altair")
     done = python(SCRIPT, "--check")

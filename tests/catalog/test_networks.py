@@ -1,12 +1,12 @@
 """The network catalogue: provenance, one-way links, and figures that other documents print."""
 
-import datetime
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from provenance import check_provenance, figures_of
 from support import ROOT
 
 from mlsysim import catalog
@@ -16,15 +16,8 @@ FOLDER = ROOT / "mlsysim" / "catalog" / "networks"
 RAW: dict[str, dict[str, Any]] = {
     table: tomllib.loads((FOLDER / f"{table}.toml").read_text("utf-8")) for table in ("links", "nodes", "protocols")
 }
-BIB_KEYS = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "references.bib").read_text("utf-8"), re.M))
 TRANSFORMS = ("halved:", "multiplied by ", "divided by ", "converted", "derived:", "as printed")
-FIELDS = [
-    pytest.param(field, id=f"{name} {key}")
-    for table in RAW.values()
-    for name, entry in table.items()
-    for key, field in entry.items()
-    if isinstance(field, dict)
-]
+FIELDS = figures_of(RAW.values())
 
 
 def number(text: Any) -> float:
@@ -36,11 +29,7 @@ def number(text: Any) -> float:
 @pytest.mark.independent
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_figure_has_its_provenance(field: dict[str, Any]) -> None:
-    assert field["source"] in BIB_KEYS
-    assert field["where"].strip()
-    assert datetime.date(2025, 1, 1) <= datetime.date.fromisoformat(field["retrieved"]) < datetime.date(2027, 1, 1)
-    assert field.get("read", "secondary") == "secondary"
-    assert field.get("transform", "as printed").startswith(TRANSFORMS)
+    check_provenance(field, TRANSFORMS)
     assert "duplex" not in field.get("printed", "") or field["transform"].startswith("halved:")
 
 

@@ -1,33 +1,21 @@
 """``mlsysim plan``: options reach the search, keys and units stay."""
 
-import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from mlsysim import catalog, cli, explore, training, validation
+from mlsysim import catalog, explore, training
 
 PLAN = "plan --model Llama-3.1-8B --node DGX-H100 --nodes 2 --global-batch 32 --seq 4096"
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(command: str, *more: str) -> Any:
-        code = cli.main([*command.split(), *more])
-        out = capsys.readouterr()
-        assert code in (0, 2)
-        return out.err if code else json.loads(out.out) if "--json" in more else out.out
-
-    return call
-
-
 @pytest.mark.independent
 def test_the_best_plan_is_timed_by_the_solver(run: Any) -> None:
-    out = run(PLAN, "--json", "--count", "3", "--mode", "calibrated")
+    out = run(PLAN, "--json", "--count", "3")
     cluster = catalog.cluster("DGX-H100", 2)
-    assert (out["devices"], out["mode"], len(out["best"])) == (16, "calibrated", 3)
+    assert (out["devices"], out["efficiencies"], len(out["best"])) == (16, "calibrated", 3)
     for row in out["best"]:
         plan = explore.plan_of(row)
         step = training.training_step(
@@ -36,7 +24,7 @@ def test_the_best_plan_is_timed_by_the_solver(run: Any) -> None:
             cluster,
             global_batch=32,
             seq=4096,
-            efficiencies=validation.calibrated_efficiencies("H100"),
+            efficiencies="calibrated",
         )
         assert row["time_s"] == pytest.approx(step.time)
         assert sum(row["terms_s"].values()) == pytest.approx(row["time_s"])
@@ -91,14 +79,16 @@ def test_a_refused_limit_says_what_is_allowed(run: Any, options: tuple[str, ...]
 
 
 def test_the_first_rank_gives_its_reason_and_its_range(run: Any) -> None:
-    text = run(PLAN, "--mode", "calibrated")
+    text = run(PLAN)
     assert "Rank 1: " in text and ("equally fast" in text or "faster than the next" in text)
     assert "The first should take " in text and "the model cannot rank them" in text
-    assert "whose errors nobody has counted" in run(PLAN)
-    out = run(PLAN, "--mode", "calibrated", "--json")
+    assert "Efficiencies: calibrated" in text
+    bound = run(PLAN, "--efficiencies", "bound")
+    assert "whose errors nobody has counted" in bound and "Efficiencies: bound" in bound
+    out = run(PLAN, "--json")
     low, high = out["interval_s"]
     assert low < out["best"][0]["time_s"] < high and out["alike"] > 1 and out["why_first"] in text
-    assert run(PLAN, "--json")["interval_s"] is None
+    assert run(PLAN, "--efficiencies", "datasheet", "--json")["interval_s"] is None
 
 
 def test_text_says_what_was_tried_and_why_the_others_lose(run: Any) -> None:
@@ -108,7 +98,7 @@ def test_text_says_what_was_tried_and_why_the_others_lose(run: Any) -> None:
 
 
 def test_errors_are_one_sentence(run: Any) -> None:
-    assert "none of" in run(PLAN.replace("8B", "405B"))
+    assert run(PLAN.replace("8B", "405B")).startswith("DOES NOT FIT: Llama-3.1-405B on 2 x DGX-H100: none of ")
     assert "--count" in run(PLAN, "--count", "0")
     assert "no plan splits" in run(PLAN.replace("--global-batch 32", "--global-batch 1"), "--micro-batch", "2")
 

@@ -9,10 +9,21 @@ from mlsysim import cli, cost, energy, units
 
 ENERGY = ["energy", "--devices", "16", "--time", "2 h"]
 FULL = [
-    *("--power", "700 W", "--idle-power", "100 W", "--utilisation", "0.5", "--nodes", "2", "--host-power", "1.5 kW"),
+    *(
+        "--peak-power",
+        "700 W",
+        "--idle-power",
+        "100 W",
+        "--utilisation",
+        "0.5",
+        "--nodes",
+        "2",
+        "--host-power",
+        "1.5 kW",
+    ),
     *("--network-power", "400 W", "--pue", "1.25", "--wue", "0.5 L/kWh", "--carbon-intensity", "400 g/kWh"),
     *("--water-intensity", "3 L/kWh", "--covered", "75 %", "--residual-intensity", "500 g/kWh"),
-    *("--embodied", "400 kg", "--lifetime", "5 year", "--token-rate", "1000 token/s"),
+    *("--device-embodied", "400 kg", "--lifetime", "5 year", "--token-rate", "1000 token/s"),
 ]
 OWN = [
     *("--price", "30000 USD", "--power", "1 kW", "--idle-power", "400 W", "--lifetime", "4 year", "--interest", "8 %"),
@@ -44,7 +55,7 @@ def test_energy_json_has_every_option_in_it(capsys: pytest.CaptureFixture[str]) 
         water_intensity=3 / 3.6e6,
         covered=0.75,
         residual_intensity=0.5 / 3.6e6,
-        embodied=16 * 400.0,
+        device_embodied=400.0,
         lifetime=5 * units.year,
         token_rate=1000.0,
     ).to_dict()
@@ -71,7 +82,7 @@ def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
         power=1000.0,
         idle_power=400.0,
         utilisation=0.5,
-        rate=0.08,
+        interest=0.08,
         pue=1.25,
         electricity_price=0.08 / 3.6e6,
         cooling=1.5,
@@ -81,7 +92,7 @@ def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
         salary=200e3 / units.year,
         network=3e3,
     )
-    got = data(capsys, *COST, *OWN, "--rental", "2.5 USD/h", "--token-rate", "10000 token/s")
+    got = data(capsys, *COST, *OWN, "--rental-rate", "2.5 USD/h", "--token-rate", "10000 token/s")
     assert got["owned"]["rate_usd_per_s"] == pytest.approx(owned.rate)
     assert sum(got["owned"]["rates_usd_per_s"].values()) == pytest.approx(owned.rate)
     assert got["owned"]["cost_usd"] == pytest.approx(owned.rate * units.year)
@@ -101,12 +112,12 @@ def test_a_rule_fills_in_what_it_has_and_says_so(capsys: pytest.CaptureFixture[s
 
 
 def test_renting_by_the_name_of_a_price(capsys: pytest.CaptureFixture[str]) -> None:
-    got = data(capsys, "cost", "--devices", "10", "--time", "1 h", "--rental", "H100-AWS-block-2024")
+    got = data(capsys, "cost", "--devices", "10", "--time", "1 h", "--rental-rate", "H100-AWS-block-2024")
     assert got["rented"]["cost_usd"] == pytest.approx(49.16)
     assert "owned" not in got
-    assert cli.main([*COST, *OWN, "--rental", "0.01 USD/h"]) == 0
+    assert cli.main([*COST, *OWN, "--rental-rate", "0.01 USD/h"]) == 0
     assert "cheaper at this use: rent" in capsys.readouterr().out
-    assert data(capsys, *COST, *OWN, "--rental", "0.01 USD/h")["comparison"]["break_even_time_s"] is None
+    assert data(capsys, *COST, *OWN, "--rental-rate", "0.01 USD/h")["comparison"]["break_even_time_s"] is None
 
 
 def test_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,12 +136,12 @@ def test_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([*ENERGY, "--device", "H100"], "give pue"),
         ([*ENERGY, "--pue", "1.2"], "give peak_power in W, or a device"),
-        ([*ENERGY, "--power", "700 W", "--pue", "1.2", "--grid", "Polland"], "did you mean 'Poland'"),
-        ([*ENERGY, "--power", "700 Wh", "--pue", "1.2"], "is not in W"),
-        ([*ENERGY, "--power", "700 W", "--pue", "1.2", "--carbon-intensity", "400 g/kW"], "is not in kg/J"),
-        ([*COST], "give --price to own, --rental to rent"),
-        ([*COST, "--rental", "H1000"], "unknown price"),
-        ([*COST, "--rental", "2 USD"], "is not in USD/s"),
+        ([*ENERGY, "--peak-power", "700 W", "--pue", "1.2", "--grid", "Polland"], "did you mean 'Poland'"),
+        ([*ENERGY, "--peak-power", "700 Wh", "--pue", "1.2"], "is not in W"),
+        ([*ENERGY, "--peak-power", "700 W", "--pue", "1.2", "--carbon-intensity", "400 g/kW"], "is not in kg/J"),
+        ([*COST], "give --price to own, --rental-rate to rent"),
+        ([*COST, "--rental-rate", "H1000"], "unknown price"),
+        ([*COST, "--rental-rate", "2 USD"], "is not in USD/s"),
         ([*COST, "--price", "30000 USD"], "owning needs --power, --lifetime"),
     ],
 )
@@ -142,7 +153,7 @@ def test_a_mistake_is_one_sentence(args: list[str], says: str, capsys: pytest.Ca
 @pytest.mark.independent
 def test_a_share_of_the_time_above_one_buys_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Eight devices at 2 USD/h for a year cannot cost more than 8 x 2 x 8766 USD."""
-    rented = ["cost", "--devices", "8", "--time", "1 year", "--rental", "2 USD/h", "--json", "--utilisation"]
+    rented = ["cost", "--devices", "8", "--time", "1 year", "--rental-rate", "2 USD/h", "--json", "--utilisation"]
     assert cli.main([*rented, "1.2"]) == 2
     assert "--utilisation = 1.2 is outside [0, 1]" in capsys.readouterr().err
     assert cli.main([*rented, "1"]) == 0

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from mlsysim import catalog, cli, inference, roofline, training
-from mlsysim.cli import swept
+from mlsysim.cli.searching import swept
 from mlsysim.equations import REGISTRY
 from mlsysim.parallelism import Plan
-from mlsysim.validation import calibrated, datasheet_efficiencies
 
 TRAIN = ["sweep", "train", "model=Llama-3.1-8B", "node=DGX-H100", "global_batch=64", "seq=4096"]
 
@@ -85,7 +84,7 @@ def test_plans_are_checked_and_timed_one_by_one(run: Any) -> None:
             global_batch=64,
             seq=4096,
             inter_bandwidth=float(r["inter_bandwidth"]),
-            efficiencies=datasheet_efficiencies("H100"),
+            efficiencies="calibrated",
         )
         assert float(r["time_s"]) == pytest.approx(step.time, rel=1e-12)
         assert float(r["memory_bytes"]) == pytest.approx(step.memory.total, rel=1e-12)
@@ -104,19 +103,20 @@ def test_both_ways_of_context_parallelism_can_be_swept(run: Any) -> None:
     assert "cp_comm_type = 'a2a' is not one of p2p, all_gather" in err
 
 
-def test_serving_in_both_modes(run: Any) -> None:
+def test_serving_with_all_three_words(run: Any) -> None:
     out, _, _ = run(
-        "sweep", "serve", "model=Llama-3.1-8B", "device=H100", "mode=datasheet,calibrated", "tp=1,2",
+        "sweep", "serve", "model=Llama-3.1-8B", "device=H100", "efficiencies=bound,datasheet,calibrated", "tp=1,2",
         "input_len=1024", "output_len=128", "batch=1,32", "--json",
     )  # fmt: skip
     c = json.loads(out)["columns"]
-    assert c["tp"] == [1, 1, 2, 2] * 2
-    for i, mode in enumerate(c["mode"]):
-        efficiencies = calibrated("H100") if mode == "calibrated" else inference.DATASHEET
-        served = inference.deploy("Llama-3.1-8B", "H100", tp=c["tp"][i], efficiencies=efficiencies)
+    assert c["tp"] == [1, 1, 2, 2] * 3
+    for i, word in enumerate(c["efficiencies"]):
+        served = inference.deploy("Llama-3.1-8B", "H100", tp=c["tp"][i], efficiencies=word)
         one = inference.generate(served, input_len=1024, output_len=128, batch=c["batch"][i])
         assert c["e2e_s"][i] == pytest.approx(one.e2e, rel=1e-12)
         assert c["ttft_s"][i] == pytest.approx(one.ttft, rel=1e-12)
+        known = one.interval().ends if word == "calibrated" else (None, None)
+        assert (c["efficiencies_used"][i], c["low_s"][i], c["high_s"][i]) == (word, *known)
 
 
 @pytest.mark.independent
@@ -124,7 +124,7 @@ def test_energy_over_places_and_times(run: Any) -> None:
     """Watts times seconds times PUE by hand, and grams by hand; 56.039 and 661.926 g/kWh stand in the catalogue."""
     out, _, code = run(
         "sweep", "energy", "device=H100", "devices=8,16", "time=1 day,2 day", "pue=1.25", "grid=France,Poland",
-        "token_rate=5000 token/s", "embodied=100 kg", "lifetime=1000 day",
+        "token_rate=5000 token/s", "device_embodied=100 kg", "lifetime=1000 day",
     )  # fmt: skip
     rows = table(out)
     assert (code, len(rows)) == (0, 8)
@@ -149,7 +149,7 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
     """One device, everything free but the purchase: 8,766 USD over a year is 1 USD/h, so the break-even share is 1 over the rent."""
     free = ["power=0", "pue=1", "electricity_price=0", "cooling=0", "building=0", "plant_lifetime=1 year", "salary=0"]
     rest = [*free, "devices_per_engineer=1", "network=0", "lifetime=1 year", "price=8766"]
-    asked = ["sweep", "cost", "devices=10", "time=1 year", "rental=2 USD/h:4 USD/h:3", "utilisation=0.25,1"]
+    asked = ["sweep", "cost", "devices=10", "time=1 year", "rental_rate=2 USD/h:4 USD/h:3", "utilisation=0.25,1"]
     out, _, code = run(*asked, *rest)
     assert code == 0
     for r in table(out):
@@ -158,7 +158,7 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
         assert float(r["rented_usd"]) == pytest.approx(87_660 * rent * float(r["utilisation"]))
         assert float(r["break_even_utilisation"]) == pytest.approx(1 / rent)
         assert r["cheaper"] == ("own" if rent * float(r["utilisation"]) > 1 else "rent")
-    named = table(run("sweep", "cost", "devices=1", "time=1 h", "rental=H100-AWS-block-2024,2 USD/h")[0])
+    named = table(run("sweep", "cost", "devices=1", "time=1 h", "rental_rate=H100-AWS-block-2024,2 USD/h")[0])
     assert [float(r["rented_usd"]) for r in named] == pytest.approx([4.916, 2.0])
     assert set(named[0]) == {"devices", "time", "rental", "rented_usd"}
 
@@ -166,7 +166,7 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
 def test_a_break_even_that_never_comes_is_null(run: Any) -> None:
     parts = ["power=1 kW", "pue=1", "electricity_price=1 USD/kWh", "cooling=0", "building=0", "plant_lifetime=1 year"]
     parts += ["salary=0", "devices_per_engineer=1", "network=0", "lifetime=1 year", "price=8766", "idle_power=0"]
-    out, _, _ = run("sweep", "cost", "devices=1", "time=1 year", "rental=0.5 USD/h,3 USD/h", *parts, "--json")
+    out, _, _ = run("sweep", "cost", "devices=1", "time=1 year", "rental_rate=0.5 USD/h,3 USD/h", *parts, "--json")
     columns = json.loads(out)["columns"]
     assert columns["break_even_utilisation"] == [None, pytest.approx(0.5)]
     assert columns["break_even_time_s"][0] is None
@@ -220,7 +220,7 @@ def test_a_degree_below_one_is_refused_in_one_line(run: Any, name: str, value: s
 def test_chunks_change_nothing(run: Any, chunk: str, tmp_path: Path) -> None:
     asked = ("sweep", "eq-compute-time", "flops=1e9:1e12:10", "peak_flops=1e14,9e14", "efficiency=0.5,1")
     whole, _, _ = run(*asked)
-    assert run(*asked, "--chunk", chunk, "--out", str(tmp_path / "t.csv"))[0] == ""
+    assert run(*asked, "--chunk", chunk, "--output", str(tmp_path / "t.csv"))[0] == ""
     assert (tmp_path / "t.csv").read_text(encoding="utf-8") == whole
     assert len(table(whole)) == 40
 
@@ -259,13 +259,13 @@ def test_only_what_fits(run: Any) -> None:
         ([*TRAIN[1:], "variation=0:1:3:log"], "must start and end above zero"),
         ([*TRAIN[1:], "inter_bandwidth=3 s"], "inter_bandwidth"),
         ([*TRAIN[1:], "tp=3"], "every combination was refused; the first: plan: tp"),
-        ([*TRAIN[1:], "mode=fast"], "mode = 'fast' is not one of bound, datasheet, calibrated"),
+        ([*TRAIN[1:], "efficiencies=fast"], "unknown kind of efficiencies 'fast'"),
         ([*TRAIN[1:], "--best", "3"], "--best and --by belong together"),
         ([*TRAIN[1:], "--best", "0", "--by", "time_s"], "--best 0 must be at least 1"),
         ([*TRAIN[1:], "--best", "3", "--by", "time"], "unknown column 'time'; did you mean 'time_s'"),
         (["kernel", "device=H100", "flops=1", "bytes=1", "--fitting"], "--fitting needs a solver that says what fits"),
         ([*TRAIN[1:], "--chunk", "0"], "chunk = 0 must be a whole number of at least 1"),
-        ([*TRAIN[1:], "--out", "no-such-folder/x.csv"], "cannot be written"),
+        ([*TRAIN[1:], "--output", "no-such-folder/x.csv"], "cannot be written"),
         (["eq-compute-time", "flops=1", "peak_flops=1", "efficiency=0.5,2"], "efficiency"),
         (["eq-compute-time", "flops=1:2:1000000", "peak_flops=1,2", "--json"], "2,000,000 rows are too many for JSON"),
         (["eq-compute-time", "flops=1:9:9", "peak_flops=1e12,0", "efficiency=0.5"], "peak_flops = 0.0 is outside (0, inf)"),
@@ -273,12 +273,12 @@ def test_only_what_fits(run: Any) -> None:
         ([*TRAIN[1:], "tp=inf"], "tp"),
         ([*TRAIN[1:], "tp=1e999"], "tp"),
         (["cost", "devices=1", "time=1 h"], "cost needs price to own, rental to rent"),
-        (["cost", "devices=1", "time=1 h", "rental=1 USD/h", "utilisation=0.5,1.2"], "utilisation = 1.2 is outside [0, 1]"),
-        (["cost", "devices=1", "time=1 h", "rental=H100-purchase-2023-high"], "is a price in USD, not in USD/s"),
-        (["cost", "devices=1", "time=1 h", "rental=1 USD/h", "pue=1.2"], "pue belongs to owning"),
+        (["cost", "devices=1", "time=1 h", "rental_rate=1 USD/h", "utilisation=0.5,1.2"], "utilisation = 1.2 is outside [0, 1]"),
+        (["cost", "devices=1", "time=1 h", "rental_rate=H100-purchase-2023-high"], "is a price in USD, not in USD/s"),
+        (["cost", "devices=1", "time=1 h", "rental_rate=1 USD/h", "pue=1.2"], "pue belongs to owning"),
         (["cost", "devices=1", "time=1 h", "price=1", "pue=1.2"], "owning needs lifetime"),
         (["energy", "devices=1", "time=1 h", "device=H100"], "give pue"),
-        (["energy", "devices=1", "time=1e308", "pue=1.2", "power=1e3", "--json"], "larger than any float"),
+        (["energy", "devices=1", "time=1e308", "pue=1.2", "peak_power=1e3", "--json"], "larger than any float"),
         (["reliability", "nodes=1", "node_mtbf=1 h", "restart=0", "storage_bandwidth=1"], "either model or checkpoint_bytes"),
         (["reliability", "nodes=8,9", "node_mtbf=-1,3", "restart=0", "storage_bandwidth=1", "checkpoint_bytes=1"],
          "node_mtbf = -1.0 is outside (0, inf)"),

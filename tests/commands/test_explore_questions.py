@@ -102,13 +102,21 @@ def test_two_inputs_that_move_together_spread_as_drawn_ones_do() -> None:
 @pytest.mark.independent
 def test_the_step_hangs_on_what_it_waits_for() -> None:
     """One device sends nothing; halving the time of all rates doubles none but the parts that have them."""
-    alone = training.training_step("Llama-3.1-8B", Plan(), "H100", global_batch=1, seq=2048)
+    alone = training.training_step("Llama-3.1-8B", Plan(), "H100", global_batch=1, seq=2048, efficiencies="bound")
     assert alone.elasticities()["network"] == alone.elasticities()["scale_up_link"] == 0.0
     cluster = catalog.cluster("DGX-H100", 16)
-    step = training.training_step("Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192)
+    step = training.training_step(
+        "Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192, efficiencies="bound"
+    )
     assert sum(step.elasticities().values()) == pytest.approx(-1.0, abs=1e-3)  # no overhead: all rates up, time down
     faster = training.training_step(
-        "Llama-3.1-8B", Plan(tp=8, dp=16), cluster, global_batch=128, seq=8192, inter_bandwidth=50e9 * 1.01
+        "Llama-3.1-8B",
+        Plan(tp=8, dp=16),
+        cluster,
+        global_batch=128,
+        seq=8192,
+        inter_bandwidth=50e9 * 1.01,
+        efficiencies="bound",
     )
     slope = math.log(faster.time / step.time) / math.log(1.01)
     assert step.elasticities()["network"] == pytest.approx(slope, abs=0.01)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import catalog, explore, training, validation
+from mlsysim import catalog, explore, training
 from mlsysim.catalog import Cluster, Model
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
@@ -56,13 +56,15 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
 @pytest.mark.parametrize(("model", "batch"), [(TOY, 32), (MIXTURE, 16)], ids=["dense", "experts"])
 def test_the_best_plan_is_what_brute_force_finds(model: Model, batch: int) -> None:
     seq, micro = 2048, (1, 2)
-    search = explore.plan(model, SMALL, global_batch=batch, seq=seq, micro_batches=micro, shardings=TRIED)
+    search = explore.plan(
+        model, SMALL, global_batch=batch, seq=seq, micro_batch=micro, sharding=TRIED, efficiencies="bound"
+    )
     plans = plans_one_by_one(model, SMALL, batch, seq, micro)
     assert len(plans) == len(search.rows)
     assert {explore.plan_of(search.rows.row(i)) for i in range(len(search.rows))} == set(plans)
     timed = []
     for plan in plans:
-        step = training.training_step(model, plan, SMALL, global_batch=batch, seq=seq)
+        step = training.training_step(model, plan, SMALL, global_batch=batch, seq=seq, efficiencies="bound")
         memory = training.training_memory(model, plan, SMALL.node.device, seq=seq, global_batch=batch)
         row = search.find(plan)
         assert row["time"] == pytest.approx(step.time, rel=1e-12)
@@ -74,18 +76,23 @@ def test_the_best_plan_is_what_brute_force_finds(model: Model, batch: int) -> No
 
 
 def search(**options: Any) -> explore.PlanSearch:
-    return explore.plan(TOY, SMALL, **{"global_batch": 32, "seq": 2048} | options)
+    return explore.plan(TOY, SMALL, **{"global_batch": 32, "seq": 2048, "efficiencies": "bound"} | options)
 
 
 @pytest.mark.independent
 def test_a_plan_may_take_what_the_driver_reports() -> None:
     """An H100 prints 80 GB and reports 79.11 GiB (vllm2025h100memory)."""
-    found = explore.plan(TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048)
+    found = explore.plan(TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048, efficiencies="bound")
     assert found.capacity == pytest.approx(79.11 * 2**30, rel=1e-12)
-    assert explore.plan(TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048, capacity=1e9).capacity == 1e9
+    assert (
+        explore.plan(
+            TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048, capacity=1e9, efficiencies="bound"
+        ).capacity
+        == 1e9
+    )
     for wrong in (0.0, -80e9, float("nan"), "80 GB"):
         with pytest.raises(InputError, match="capacity"):
-            explore.plan(TOY, SMALL, global_batch=32, seq=2048, capacity=wrong)
+            explore.plan(TOY, SMALL, global_batch=32, seq=2048, capacity=wrong, efficiencies="bound")
 
 
 @pytest.mark.independent
@@ -137,7 +144,7 @@ def test_what_cannot_be_is_an_error() -> None:
     with pytest.raises(InputError, match="none of"):
         search(capacity=1e6).best()
     with pytest.raises(InputError, match="zero9"):
-        search(shardings=("zero9",))
+        search(sharding=("zero9",))
     with pytest.raises(InputError, match="global_batch"):
         search(global_batch=0)
     with pytest.raises(InputError, match="not among"):
@@ -166,7 +173,7 @@ def test_without_sequence_parallelism_the_step_and_its_memory_are_those_of_such_
     s = search(sequence_parallel=False)
     plan = s.where(lambda c: c["tp"] == 4).plan()
     assert not plan.sequence_parallel
-    step = training.training_step(TOY, plan, SMALL, global_batch=32, seq=2048)
+    step = training.training_step(TOY, plan, SMALL, global_batch=32, seq=2048, efficiencies="bound")
     memory = training.training_memory(TOY, plan, SMALL.node.device, seq=2048, global_batch=32)
     row = s.find(plan)
     assert (row["time"], row["memory"]) == pytest.approx((step.time, memory.total), rel=1e-12)
@@ -229,11 +236,11 @@ def test_limits_leave_only_what_they_allow() -> None:
 
 
 def test_sizes_that_no_column_holds_are_refused_at_once() -> None:
-    for wrong in ({"global_batch": 2**63}, {"seq": 2**63}, {"global_batch": 10**400}, {"micro_batches": (0,)}):
+    for wrong in ({"global_batch": 2**63}, {"seq": 2**63}, {"global_batch": 10**400}, {"micro_batch": (0,)}):
         with pytest.raises(InputError, match=r"plan search: \w+ = .* must be a whole number in \[1, "):
             search(**wrong)
     with pytest.raises(InputError, match="devices = an integer of"):
-        explore.plan(TOY, catalog.cluster("DGX-A100", 2**63), global_batch=32, seq=2048)
+        explore.plan(TOY, catalog.cluster("DGX-A100", 2**63), global_batch=32, seq=2048, efficiencies="bound")
 
 
 @pytest.mark.independent
@@ -241,7 +248,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
     """Ring attention over four nodes no longer ties with four neighbours; the first plan stays inside the node."""
     found = explore.plan(
         "Llama-3.1-70B", catalog.cluster("DGX-H100", 64), global_batch=512, seq=8192,
-        efficiencies=validation.calibrated_efficiencies("H100"), recomputes=("none",), shardings=("zero1", "fsdp"),
+        efficiencies="calibrated", recompute=("none",), sharding=("zero1", "fsdp"),
     )  # fmt: skip
     first = found.plan()
     assert first.tp * first.cp <= 8 and first.cp <= 4
@@ -260,7 +267,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
 def test_interleaving_is_offered_as_megatron_runs_it() -> None:
     """126 layers on 16 stages: in eight chunks of a layer, four of two or two of four, two layers short at the ends."""
     deep = Model("deep", layers=126, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
-    found = explore.possible_degrees(deep, devices=16, global_batch=32, seq=128, micro_batches=[1], only={"pp": (16,)})
+    found = explore.possible_degrees(deep, devices=16, global_batch=32, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert sorted(found["virtual_stages"]) == [1, 2, 4, 8]
-    few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batches=[1], only={"pp": (16,)})
+    few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert few["virtual_stages"].tolist() == [1]  # 24 micro-batches are no groups of 16

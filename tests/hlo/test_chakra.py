@@ -265,7 +265,7 @@ def test_a_loop_that_communicates_is_written_out(loop: Program) -> None:
 
 def test_a_loop_that_is_too_long_is_refused_before_it_is_unrolled(loop: Program) -> None:
     with pytest.raises(InputError, match=r"loops unrolled is 12, more than the 8 .* communicate outside of loops"):
-        chakra.trace(loop, "A100", most=8)
+        chakra.trace(loop, "A100", max_nodes=8)
     body = (Region("compute", (), ()),)
     endless = [Region("loop", (), (), body, 10**15)]
     with pytest.raises(InputError, match="1,000,000,000,000,000"):
@@ -541,6 +541,7 @@ def test_a_name_is_no_path(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @given(st.text(max_size=150))
 def test_any_program_name_becomes_a_file_name(text: str) -> None:
     assert files._NAME.fullmatch(files.plain_name(text))

@@ -242,7 +242,7 @@ def fake_interpreter(folder: Path, body: str) -> Path:
     ("body", "says"),
     [
         ("echo boom >&2; exit 3", "ended with 3: boom"),
-        ("sleep 30", "took more than"),
+        ("sleep 600", "took more than"),
         ("exit 0", "no report"),
         ("mkdir -p out/run; printf 'LayerID, Total Cycles,\\n0, x,\\n' > out/run/COMPUTE_REPORT.csv", "no report"),
         ("mkdir -p out/run; printf 'LayerID, Total Cycles,\\n' > out/run/COMPUTE_REPORT.csv", "0 of 1"),
@@ -250,7 +250,8 @@ def fake_interpreter(folder: Path, body: str) -> Path:
 )
 def test_a_simulator_that_fails_is_one_sentence(body: str, says: str, tmp_path: Path) -> None:
     array = estimators.SystolicArray(16, 8, 1e9)
-    broken = estimators.ScaleSimEstimator(TPU, array, python=fake_interpreter(tmp_path, body), timeout=1.0)
+    timeout = 1.0 if "sleep" in body else 600.0
+    broken = estimators.ScaleSimEstimator(TPU, array, python=fake_interpreter(tmp_path, body), timeout=timeout)
     with pytest.raises(InputError, match=says):
         broken.simulate([Gemm(1, 4, 4, 4)])
 
@@ -465,7 +466,7 @@ def test_a_file_is_kept_whole_and_not_parsed_again(tmp_path: Path, monkeypatch: 
     "options",
     [
         {"split": "linear"},
-        {"fuse": False},
+        {"fusion": "off"},
         {"network": hlo.Links(1e9)},
         {"efficiency": 0.5},
         {"run_as": {"bf16": "fp8"}},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, missing
+from support import NIGHTLY, ROOT, missing
 
 from mlsysim import catalog, flops, hlo, transformer
 from mlsysim.errors import InputError, UnknownNameError
@@ -55,6 +55,7 @@ def per_token(causal: bool = False) -> Any:
 # The transformer's work
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_the_work_of_a_transformer_is_that_of_the_formula() -> None:
     program = lowered(NAME, "fsdp", 4)
@@ -82,10 +83,10 @@ def test_grouped_queries_and_tied_embeddings_are_in_the_formula_too() -> None:
     shape = replace(catalog.model("Llama-3.2-1B"), layers=2)
     assert shape.tied_embeddings and shape.kv_heads < shape.heads
     want = 512 * flops.training_flops_per_token(shape, 512, causal=False).model_flops
-    whole = products(lowered("Llama-3.2-1B", "dp", 1, sequence=512, layers=2))
+    whole = products(lowered("Llama-3.2-1B", "dp", 1, seq=512, layers=2))
     assert whole == pytest.approx(want, rel=1e-12)
-    assert products(lowered("Llama-3.2-1B", "tp", 4, sequence=512, layers=2)) == pytest.approx(want / 4, rel=1e-12)
-    assert products(lowered("Llama-3.2-1B", "dp", 4, 2, sequence=512, layers=2)) == pytest.approx(2 * want, rel=1e-12)
+    assert products(lowered("Llama-3.2-1B", "tp", 4, seq=512, layers=2)) == pytest.approx(want / 4, rel=1e-12)
+    assert products(lowered("Llama-3.2-1B", "dp", 4, 2, seq=512, layers=2)) == pytest.approx(2 * want, rel=1e-12)
 
 
 @pytest.mark.slow
@@ -105,6 +106,7 @@ NORMS = (2 * LAYERS + 1) * HIDDEN
 PARAMETERS = transformer.parameter_count(NAME).total
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_fully_sharded_training_gathers_and_scatters_the_parameters() -> None:
     found = exchanged(lowered(NAME, "fsdp", 4))
@@ -115,6 +117,7 @@ def test_fully_sharded_training_gathers_and_scatters_the_parameters() -> None:
     assert sum(found["all_reduce"]) == 2 * NORMS + 4  # and the loss in f32
 
 
+@pytest.mark.slow
 @pytest.mark.published
 def test_the_collectives_are_those_that_the_papers_tutorial_counts() -> None:
     # hespas2026tutorial, Workload Analysis: 100 all_gather in the partitioned program, 51 reduce_scatter in the optimised
@@ -140,6 +143,7 @@ def test_tensor_parallel_layers_sum_four_activations() -> None:
     assert set(found) == {"all_reduce"}
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_a_perceptron_sums_once_a_pair_and_not_for_its_inputs() -> None:
     found = exchanged(lowered("mlp", "tp", 4, 32, widths=(784, 1024, 512, 1024, 10)))
@@ -209,6 +213,7 @@ def test_a_deep_network_has_its_parameters() -> None:
 # The stages
 
 
+@pytest.mark.slow
 def test_the_annotated_program_has_global_shapes_and_no_collectives() -> None:
     whole = lowered("mlp", "dp", 4, 32, stage="annotated")
     part = lowered("mlp", "dp", 4, 32)
@@ -217,6 +222,7 @@ def test_the_annotated_program_has_global_shapes_and_no_collectives() -> None:
     assert products(whole) == 4 * products(part)
 
 
+@pytest.mark.slow
 def test_the_partitioned_program_is_flat_and_its_main_function_has_the_shapes_of_one_device() -> None:
     program = lowered("mlp", "fsdp", 4, 32)
     assert not any(op.base == "manual_computation" for op in program.ops())
@@ -241,6 +247,7 @@ def test_a_text_that_is_not_of_the_known_form_is_refused() -> None:
 # The process
 
 
+@pytest.mark.slow
 def test_the_callers_process_keeps_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_jax()
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
@@ -249,7 +256,7 @@ def test_the_callers_process_keeps_its_devices(monkeypatch: pytest.MonkeyPatch) 
         "assert 'jax' not in sys.modules and 'device_count=3' in os.environ['XLA_FLAGS'];"
         "assert 'num_partitions = 2' in text"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=1200)
 
 
 def test_without_jax_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,10 +319,11 @@ def test_an_unknown_name_is_named(given: dict[str, Any]) -> None:
 
 def command(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mlsysim.cli", "hlo", "export", *args], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "mlsysim.cli", "hlo", "export", *args], capture_output=True, text=True, timeout=1200
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_a_program_that_reads_back(tmp_path: Path) -> None:
     needs_jax()
     common = ("mlp", "--parallelism", "tp", "--devices", "2", "--widths", "16,32,32,8", "--batch", "4")
@@ -328,6 +336,7 @@ def test_the_command_line_writes_a_program_that_reads_back(tmp_path: Path) -> No
     assert printed.stdout.strip() == (tmp_path / "step.mlir").read_text().strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -400,8 +409,8 @@ STEPS_FLAGS = "--xla_force_host_platform_device_count=2 --xla_backend_optimizati
 def measured() -> dict[str, Any]:
     needs_jax()
     environment = os.environ | {"XLA_FLAGS": STEPS_FLAGS, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    script = [sys.executable, str(ROOT / "tests" / "export_steps.py")]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=900, env=environment)
+    script = [sys.executable, str(ROOT / "tests" / "export_steps.py"), *(["--all"] if NIGHTLY else [])]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=9000, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -411,7 +420,7 @@ def measured() -> dict[str, Any]:
 @pytest.mark.independent
 def test_the_loss_falls_and_devices_together_make_the_step_of_one(measured: dict[str, Any]) -> None:
     """Parameters, moments and losses after three steps on two devices, against three steps on one."""
-    assert len(measured) == 15
+    assert len(measured) == (15 if NIGHTLY else 12)  # see export_steps.py
     for name, found in measured.items():
         if name.endswith("falls"):
             assert all(later < earlier for earlier, later in pairwise(found)), name

@@ -251,7 +251,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["--splits", "4"], "--splits needs --topology"),
         (["--algorithm", "ring"], "--algorithm needs --topology"),
         (["--bandwidth", "100,50"], "need --topology"),
-        (["--topology", "ring:8"], "--topology needs --bandwidth"),
+        (["--topology", "ring:2xring:4"], "give the bandwidth of a link of each"),
         (["--topology", "ring:4", "--bandwidth", "50"], "takes in device"),
     ):
         assert cli.main([*start, *wrong]) == 2

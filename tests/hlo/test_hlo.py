@@ -378,8 +378,8 @@ def test_collectives_carry_their_sizes_and_groups() -> None:
 def test_both_splits_and_both_fusions_hold_the_same_work(name: str) -> None:
     program = load(name)
     linear, dependent, raw = (
-        hlo.estimate(program, "A100", split=split, fuse=fuse)
-        for split, fuse in (("linear", None), ("dependency", None), ("linear", False))
+        hlo.estimate(program, "A100", split=split, fusion=fusion)
+        for split, fusion in (("linear", "auto"), ("dependency", "auto"), ("linear", "off"))
     )
     for key in ("flops", "matrix_flops", "transcendentals", "bytes", "compute_s", "comm_s", "kernels", "collectives"):
         assert getattr(linear, key) == (
@@ -432,7 +432,7 @@ def test_a_fused_kernel_moves_what_crosses_its_boundary() -> None:
         Op("stablehlo.multiply", (3, 0), (4,), {}),
     )
     program = Program("p", (kind,), (0,) * 5, {"main": Block((0, 1), ops, (4,))})
-    fused, raw = (hlo.estimate(program, "H100", fuse=fuse) for fuse in (True, False))
+    fused, raw = (hlo.estimate(program, "H100", fusion=fusion) for fusion in ("on", "off"))
     assert (fused.kernels, fused.bytes) == (1, 3 * 4000)
     assert (raw.kernels, raw.bytes) == (3, (3 + 2 + 3) * 4000)
 

@@ -104,7 +104,7 @@ def chain(length: int, readers: int = 1) -> Program:
 def test_a_fused_chain_moves_its_ends(length: int, readers: int) -> None:
     """Fused by the library it reads one array and writes one; by the equation, value by value, the same."""
     program = chain(length, readers)
-    apart, fused = (hlo.estimate(program, "H100", fuse=f) for f in (False, True))
+    apart, fused = (hlo.estimate(program, "H100", fusion=f) for f in ("off", "on"))
     assert fused.bytes == 2 * 4000
     moved = apart.bytes
     for op in program.functions["main"].ops[:-1]:
@@ -198,6 +198,7 @@ def test_a_kernel_read_in_one_fixed_order() -> None:
         counts.xla_count("nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.published
 @pytest.mark.parametrize("name", sorted(counts.xla_counts()))
 def test_xlas_counts_are_what_xla_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,7 @@ needs_reference = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_reference
 @pytest.mark.independent
 def test_the_count_of_every_reference_program_is_that_of_xla() -> None:
@@ -269,6 +270,7 @@ def test_a_cost_that_a_kernel_declares_is_read_behind_its_code() -> None:
     assert "cost" not in call.attributes
 
 
+@pytest.mark.slow
 def test_any_damage_is_an_error_of_ours_or_a_program() -> None:
     """Two hundred damaged copies: characters replaced, pieces cut out, doubled or cut off."""
     r = random.Random(7)

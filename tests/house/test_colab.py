@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from made import wheel
 
 from mlsysim import catalog, roofline
 
@@ -34,7 +35,7 @@ import sys
 import ipywidgets, nbclient, nbformat
 notebook = nbformat.read(sys.argv[1], as_version=4)
 notebook.cells.append(nbformat.v4.new_code_cell(sys.argv[4]))
-client = nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3")
+client = nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3")
 client.widget_registry = {}  # nbclient has no front end to talk to; without this, widgets can stall it
 client.execute(cwd=sys.argv[3])
 notebook.metadata["tried"] = {"ipywidgets": ipywidgets.__version__, "python": sys.version.split()[0]}
@@ -60,7 +61,7 @@ def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
         k: v for k, v in os.environ.items() if k not in ("MLSYSIM_STATIC", "MPLBACKEND", "PYTHONPATH", "VIRTUAL_ENV")
     }
     return subprocess.run(
-        [str(c) for c in command], env={**clean, **environment}, capture_output=True, text=True, timeout=600, cwd=ROOT
+        [str(c) for c in command], env={**clean, **environment}, capture_output=True, text=True, timeout=1800, cwd=ROOT
     )
 
 
@@ -79,7 +80,7 @@ def colabs_python() -> str:
 
 
 @pytest.fixture(scope="module")
-def python() -> Path:
+def python(shared: Path) -> Path:
     """Python of an environment with Colab's packages and our wheel, kept between runs."""
     interpreter = colabs_python()
     key = hashlib.sha256(json.dumps([PACKAGES, interpreter]).encode()).hexdigest()
@@ -95,10 +96,8 @@ def python() -> Path:
         if done.returncode:
             give_up(f"Colab's packages cannot be installed here: {done.stderr[-300:]}")
         stamp.write_text(key)
-    done = run(sys.executable, "scripts/build_lab.py", "--wheel")
-    assert done.returncode == 0, done.stderr
     again = "--reinstall" if uv else "--force-reinstall"
-    done = run(*install, "--quiet", "--no-deps", again, done.stdout.strip())
+    done = run(*install, "--quiet", "--no-deps", again, wheel(shared))
     assert done.returncode == 0, done.stderr
     return made
 

@@ -1,13 +1,11 @@
 """Every registered equation has its chapter, its source, its notebook cell and its exercise; comments do not count."""
 
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import nbformat
 import pytest
+from made import executed, run
 
 from mlsysim import (  # noqa: F401  (importing registers)
     capacity,
@@ -104,35 +102,17 @@ def test_each_source_is_in_the_bibliography(root: Path) -> None:
     assert {s.source for d in catalog.devices().values() for s in d.fields.values()} <= keys
 
 
-def run_cells(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
-    """Run a notebook's cells in one namespace, static, and record which equations each cell really calls."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    monkeypatch.setenv("MLSYSIM_STATIC", "1")
-    fake = ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "IPython", None)
-    space: dict[str, Any] = fake.__dict__
-    called = {}
-    for cell in nbformat.read(path, 4).cells:
-        if cell.cell_type == "code" and cell.id != "install":
-            with recording() as labels:
-                exec(compile(cell.source, f"{path.name}#{cell.id}", "exec"), space)
-            called[cell.id] = labels
-    return called
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
-def test_the_notebook_calls_every_equation_of_its_chapter(
-    slug: str, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called = run_cells(root / "notebooks" / f"{slug}.ipynb", monkeypatch)
+def test_the_notebook_calls_every_equation_of_its_chapter(slug: str, root: Path, shared: Path) -> None:
+    called = executed(root / "notebooks" / f"{slug}.ipynb", shared).called
     assert labels_of(slug) - set().union(*called.values()) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
-def test_the_slider_views_together_touch_every_equation(slug: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    called = run_cells(root / "notebooks" / f"{slug}.ipynb", monkeypatch)
+def test_the_slider_views_together_touch_every_equation(slug: str, root: Path, shared: Path) -> None:
+    called = executed(root / "notebooks" / f"{slug}.ipynb", shared).called
     views = [labels for cell, labels in called.items() if cell.startswith("view-")]
     assert len(views) >= len(exercises.OBJECTIVES[slug]), "one slider view per objective"
     assert all(views), "every slider view calls the library"
@@ -156,8 +136,10 @@ def test_a_label_in_a_comment_or_in_code_does_not_count(tmp_path: Path) -> None:
     }
 
 
-def test_a_cell_that_only_mentions_an_equation_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = ["from mlsysim import roofline", "# eq-iron-law\nroofline.iron_law", "roofline.ridge_point(1.0, 1.0)"]
+@pytest.mark.slow
+def test_a_cell_that_only_mentions_an_equation_does_not_count(tmp_path: Path) -> None:
+    cells = ["from mlsysim import roofline", "# eq-iron-law\nroofline.iron_law", "roofline.ridge_point(1.0, 1.0);", "1"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c, id=f"c{i}") for i, c in enumerate(cells)])
     nbformat.write(notebook, tmp_path / "n.ipynb")
-    assert run_cells(tmp_path / "n.ipynb", monkeypatch) == {"c0": set(), "c1": set(), "c2": {"eq-ridge-point"}}
+    called = run(tmp_path / "n.ipynb", tmp_path / "run").called
+    assert called == {"c0": set(), "c1": set(), "c2": {"eq-ridge-point"}, "c3": set()}

@@ -85,7 +85,7 @@ YEAR = 365.25 * 86400
 
 @cache
 def deployment() -> inference.Deployment:
-    return inference.deploy("Llama-3.1-8B", "H100")
+    return inference.deploy("Llama-3.1-8B", "H100", efficiencies="bound")
 
 
 @cache
@@ -259,13 +259,12 @@ def of_solvers() -> Iterator[Any]:
         yield memory.model_state_memory(7.5e9, "zero-fp16", "zero2", ranks=ranks)
     for tp in (2, A([1, 2, 4, 8])):
         yield memory.training_memory("Llama-2-7B", "H100", seq=4096, tp=tp, dp=4)
-    yield step()
-    yield step(efficiencies=validation.calibrated_efficiencies("H100"))
-    yield step(plan={"tp": A([1, 2, 4]), "dp": 2})
-    yield step(plan={"tp": A([1, 2, 4]), "dp": 2}, efficiencies=validation.calibrated_efficiencies("H100"))
+    for word in ("bound", "calibrated"):
+        yield step(efficiencies=word)
+        yield step(plan={"tp": A([1, 2, 4]), "dp": 2}, efficiencies=word)
     yield intervals.interval("training_step", 10.0)
     yield deployment()
-    calibrated = inference.deploy("Llama-3.1-8B", "H100", efficiencies=validation.calibrated("H100"))
+    calibrated = inference.deploy("Llama-3.1-8B", "H100", efficiencies="calibrated")
     too_big = inference.deploy("Llama-3.1-70B", "H100")
     yield too_big
     for d in (deployment(), calibrated, too_big):
@@ -286,9 +285,8 @@ def of_solvers() -> Iterator[Any]:
 def of_searches() -> Iterator[Any]:
     cluster = catalog.cluster("DGX-H100", 2)
     only = {"pp": [1], "cp": [1]}
-    yield explore.plan("Llama-3.1-8B", cluster, global_batch=64, seq=8192, only=only)
-    calibrated = validation.calibrated_efficiencies("H100")
-    yield explore.plan("Llama-3.1-8B", cluster, global_batch=64, seq=8192, only=only, efficiencies=calibrated)
+    for word in ("bound", "calibrated"):
+        yield explore.plan("Llama-3.1-8B", cluster, global_batch=64, seq=8192, only=only, efficiencies=word)
     yield explore.plan("Llama-3.1-405B", catalog.cluster("DGX-H100", 1), global_batch=64, seq=8192, only=only)
     found = explore.plan("Llama-2-7B", cluster, global_batch=64, seq=4096, only=only | {"tp": [8]})
     yield searched.Searched(next(iter(validation.published_plans().values())), Plan(tp=8, dp=2), found, found)
@@ -502,18 +500,21 @@ def test_an_array_says_its_range_and_shape_and_not_its_numbers() -> None:
     assert "2 of 3 fit" in repr(several)
     assert len(several.to_frame()) == 3
     assert several.to_frame()["time_s"].is_monotonic_decreasing
+    assert (several.to_frame()["interval_s.low"] < several.to_frame()["time_s"]).all()
+    assert len(step().to_frame()) == 1
 
 
 @pytest.mark.independent
 def test_the_answer_stands_in_the_first_line_and_what_binds_below() -> None:
     kernel = roofline.kernel_time("H100", 989.5e12, 1e9)  # the dense peak for one second
     assert repr(kernel).splitlines()[0] == "H100-SXM5-80GB, bf16: 1 s, compute-bound"
-    text = repr(step(efficiencies=validation.calibrated_efficiencies("H100")))
+    text = repr(step(efficiencies="calibrated"))
     assert re.search(r"binds +gemm", text) and re.search(r"efficiencies +calibrated: ", text)
     low, high = map(float, re.findall(r"range +([\d.]+) s to ([\d.]+) s, where 80% of", text)[0])
     time = float(re.findall(r": ([\d.]+) s a step", text)[0])
     assert low < time < high
-    assert re.search(r"range +none: errors", repr(step())) and re.search(r"efficiencies +bound: ", repr(step()))
+    plain = repr(step(efficiencies="bound"))
+    assert re.search(r"range +none: errors", plain) and re.search(r"efficiencies +bound: ", plain)
 
 
 @pytest.mark.independent

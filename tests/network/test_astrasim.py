@@ -141,6 +141,6 @@ def test_the_command_takes_the_columns_of_the_file(row: str, capsys: pytest.Capt
     backend, op, size, topology, names, rates, waits, splits, active, endpoint, optimization, memory, time = row.split()
     options = ["--compat", "astrasim", "--op", op, "--bytes", size, "--topology", topology, "--algorithm", names]
     options += ["--bandwidth", rates, "--latency", waits, "--splits", splits, "--active-chunks", active]
-    options += ["--endpoint-delay", endpoint, "--optimization", optimization, "--local-mem-bandwidth", memory]
+    options += ["--endpoint-delay", endpoint, "--optimization", optimization, "--memory-bandwidth", memory]
     assert cli.main(["collective", *options, "--congestion", backend, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["time_s"] == pytest.approx(int(time) / 1e9, rel=1e-12)

@@ -154,7 +154,7 @@ def test_ownership_by_hand() -> None:
 def test_parts_sum_and_both_ways_cost_the_same_at_the_break_even(
     u: float, rental: float, price: float, rate: float | None
 ) -> None:
-    o = owned(price=price, utilisation=u, rate=rate)
+    o = owned(price=price, utilisation=u, interest=rate)
     assert sum(o.rates.values()) == pytest.approx(o.rate)
     assert o.idle_rate <= o.rate * (1 + 1e-12) <= o.working_rate * (1 + 1e-9)
     c = cost.own_or_rent(o, rental / 3600, u)
@@ -193,9 +193,9 @@ def test_arrays_give_the_same_as_floats() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"salvage": 1e3, "rate": 0.1}, "salvage goes with a straight line"),
+        ({"salvage": 1e3, "interest": 0.1}, "salvage goes with a straight line"),
         ({"salvage": 4e4}, "lies above price"),
-        ({"rate": 0.0}, "rate = 0.0 is outside (0, 1]"),
+        ({"interest": 0.0}, "interest = 0.0 is outside (0, 1]"),
         ({"lifetime": 0.0}, "lifetime = 0.0 is outside"),
         ({"electricity_price": -1.0}, "electricity_price = -1.0 is outside"),
         ({"pue": 0.5}, "pue = 0.5 is outside"),
@@ -222,7 +222,7 @@ def test_results_are_json_and_explain_themselves() -> None:
     c = cost.own_or_rent(o, 2 / 3600, 0.5)
     for result in (o, c):
         assert json.loads(json.dumps(result.to_dict())) == result.to_dict()
-    text = str(owned(rate=0.08, origins={"price": "a receipt"}).explain()) + str(c.explain())
+    text = str(owned(interest=0.08, origins={"price": "a receipt"}).explain()) + str(c.explain())
     for piece in ("@eq-capital-recovery", "@eq-power-cost", "@eq-tco", "a receipt", "@eq-break-even-utilisation"):
         assert piece in text
 

@@ -581,7 +581,7 @@ def test_torchtitans_pipelines_are_explained_by_what_stays_gathered() -> None:
         kept, freed = (
             memory.training_memory(device=row.device, reshard_after_forward=r, **row.inputs) for r in (None, True)
         )
-        assert freed.total / row.value.value - 1 < -0.55 < -0.25 < kept.total / row.value.value - 1 < 0
+        assert freed.total / row.value - 1 < -0.55 < -0.25 < kept.total / row.value - 1 < 0
 
 
 @pytest.mark.independent
@@ -640,7 +640,7 @@ def test_a_check_of_something_else_is_refused() -> None:
 
 def test_sources_of_recipes_and_rows_are_in_the_bibliography(root: Path) -> None:
     text = (root / "references.bib").read_text(encoding="utf-8")
-    keys = {r.source for r in memory.RECIPES.values()} | {c.measurement.value.source for c in memory_checks()}
+    keys = {r.source for r in memory.RECIPES.values()} | {c.measurement.sourced.source for c in memory_checks()}
     assert all(f"{{{key}," in text for key in keys)
     assert len({m.name for m in measurements().values()}) == len(measurements())
 

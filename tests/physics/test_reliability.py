@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import catalog, cli, memory, reliability, transformer, validation
-from mlsysim.classroom.exercises import reliability as exercises
+from mlsysim.classroom.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.reliability import (
     cluster_mtbf,
@@ -145,7 +145,7 @@ def test_intervals_scale_and_stay_in_their_limits(dump: float, scale: float) -> 
 def test_dalys_own_optima(name: str) -> None:
     row = validation.failures()[name]
     ours = daly_interval(row.inputs["write_min"] * 60, row.inputs["mtbf_h"] * HOUR) / 60
-    printed = row.value.value / 60
+    printed = row.value / 60
     assert ours == pytest.approx(printed, abs=0.5 if printed > 10 else 0.05)
 
 
@@ -342,25 +342,22 @@ def test_llama_3_failures() -> None:
     rows = validation.failures()
     unexpected = rows["llama3-unexpected"]
     duration = unexpected.inputs["days"] * DAY
-    assert reliability.observed_mtbf(duration, unexpected.value.value) / HOUR == pytest.approx(3.09, abs=0.005)
-    assert reliability.observed_mtbf(duration, rows["llama3-interruptions"].value.value) / HOUR == pytest.approx(
+    assert reliability.observed_mtbf(duration, unexpected.value) / HOUR == pytest.approx(3.09, abs=0.005)
+    assert reliability.observed_mtbf(duration, rows["llama3-interruptions"].value) / HOUR == pytest.approx(
         2.78, abs=0.005
     )
     causes = [m for m in rows.values() if m.kind == "cause"]
-    assert sum(m.value.value for m in causes) == unexpected.value.value
+    assert sum(m.value for m in causes) == unexpected.value
     # from parts to nodes to the cluster and back to what was counted
     nodes = unexpected.inputs["devices"] / unexpected.inputs["devices_per_node"]
-    of = {
-        place: sum(m.value.value for m in causes if m.inputs["place"] == place)
-        for place in ("device", "host", "shared")
-    }
+    of = {place: sum(m.value for m in causes if m.inputs["place"] == place) for place in ("device", "host", "shared")}
     per_device = reliability.failure_rate(of["device"], duration, unexpected.inputs["devices"])
     per_host = reliability.failure_rate(of["host"] + of["shared"], duration, nodes)
     whole = cluster_mtbf(reliability.node_mtbf(8, per_device, per_host), nodes)
     assert whole == pytest.approx(duration / 419, rel=1e-12)
     # every printed share fits its count but one
     for m in causes:
-        share = m.value.value / unexpected.value.value
+        share = m.value / unexpected.value
         if m.name == "llama3-cause-gpu":
             assert share == pytest.approx(0.353, abs=5e-4) and m.inputs["printed_share"] == 0.301
         else:
@@ -372,13 +369,13 @@ def test_llama_3_effective_time_is_possible_with_its_storage() -> None:
     rows = validation.failures()
     size = memory.checkpoint_bytes(transformer.parameter_count("Llama-3.1-405B").total, 2, 4, 4, 4)
     nodes = 2048
-    mtbf = reliability.observed_mtbf(54 * DAY, rows["llama3-unexpected"].value.value)
+    mtbf = reliability.observed_mtbf(54 * DAY, rows["llama3-unexpected"].value)
     job = {"nodes": nodes, "node_mtbf": nodes * mtbf, "checkpoint_bytes": size, "writer_bandwidth": 50e9}
-    at_once = training_goodput(**job, restart=0.0, storage_bandwidth=rows["llama3-storage"].value.value)
-    assert at_once.goodput > rows["llama3-effective-time"].value.value
-    budget = mtbf * math.log(at_once.goodput / rows["llama3-effective-time"].value.value)
+    at_once = training_goodput(**job, restart=0.0, storage_bandwidth=rows["llama3-storage"].value)
+    assert at_once.goodput > rows["llama3-effective-time"].value
+    budget = mtbf * math.log(at_once.goodput / rows["llama3-effective-time"].value)
     assert 10 * 60 < budget < 20 * 60  # minutes that a restart may take on average
-    late = training_goodput(**job, restart=budget, storage_bandwidth=rows["llama3-storage"].value.value)
+    late = training_goodput(**job, restart=budget, storage_bandwidth=rows["llama3-storage"].value)
     assert late.goodput == pytest.approx(0.9, rel=1e-9)
 
 
@@ -391,42 +388,42 @@ def test_rsc_jobs_scale_with_their_nodes_and_fail_more_often_than_nodes_do() -> 
     """
     rows = validation.failures()
     node_days = rows["rsc1-node-rate"].inputs["node_days"]
-    node = reliability.observed_mtbf(node_days * DAY, rows["rsc1-node-rate"].value.value)
+    node = reliability.observed_mtbf(node_days * DAY, rows["rsc1-node-rate"].value)
     for name, low, high in (("rsc1-mttf-16384", 0.97, 1.03), ("rsc1-mttf-1024", 3.6, 3.7), ("rsc1-mttf-8", 3.2, 3.3)):
         row = rows[name]
         ours = cluster_mtbf(node, row.inputs["devices"] / row.inputs["devices_per_node"])
-        assert low < ours / row.value.value < high, name
+        assert low < ours / row.value < high, name
     small, large = rows["rsc1-mttf-8"], rows["rsc1-mttf-1024"]
-    assert small.value.value / HOUR == pytest.approx(1145, abs=1)
-    assert cluster_mtbf(small.value.value, 128) / large.value.value == pytest.approx(1.13, abs=0.005)
+    assert small.value / HOUR == pytest.approx(1145, abs=1)
+    assert cluster_mtbf(small.value, 128) / large.value == pytest.approx(1.13, abs=0.005)
 
 
 @pytest.mark.published
 def test_blooms_checkpoints() -> None:
     row = validation.failures()["bloom-checkpoint-time"]
-    rate = row.inputs["bytes"] / row.value.value
+    rate = row.inputs["bytes"] / row.value
     assert rate == pytest.approx(57.5e9)
     assert reliability.write_time(row.inputs["bytes"], row.inputs["writers"], 1e9, rate) == pytest.approx(40.0)
-    overhead = reliability.checkpoint_overhead(row.value.value, row.inputs["interval_h"] * HOUR)
+    overhead = reliability.checkpoint_overhead(row.value, row.inputs["interval_h"] * HOUR)
     assert overhead == pytest.approx(0.0037, rel=0.01)
 
 
 @pytest.mark.published
 def test_opts_buffer_of_nodes() -> None:
     rows = validation.failures()
-    node = 128 / rows["opt175b-machines-per-day"].value.value * DAY
-    spares = rows["opt175b-spares"].value.value
+    node = 128 / rows["opt175b-machines-per-day"].value * DAY
+    spares = rows["opt175b-spares"].value
     # two machines a day and twelve spares: repairs of three days still leave 99 % of the time with enough nodes
     assert spare_availability(128, spares, unavailability(node, 3 * DAY)) > 0.98
     assert spare_availability(128, spares, unavailability(node, 7 * DAY)) < 0.6
     # five at once is more than the four spares of that day, however short the repair
-    assert rows["opt175b-common-failure"].value.value > rows["opt175b-common-failure"].inputs["spares"]
+    assert rows["opt175b-common-failure"].value > rows["opt175b-common-failure"].inputs["spares"]
 
 
 def test_published_rows_have_sources(root: Any) -> None:
     keys = (root / "references.bib").read_text(encoding="utf-8")
     for m in validation.failures().values():
-        assert f"{{{m.value.source}," in keys
+        assert f"{{{m.sourced.source}," in keys
         assert m.device == "" or catalog.device(m.device)
 
 
@@ -597,14 +594,14 @@ EXERCISES_BY_HAND = {
 @pytest.mark.independent
 @pytest.mark.parametrize("id", EXERCISES_BY_HAND)
 def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
-    chapter = {e.id: e for e in exercises.EXERCISES}
+    chapter = {e.id: e for e in assignment("11-reliability")}
     assert set(chapter) == {*EXERCISES_BY_HAND, "11.11", "11.12"}
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(EXERCISES_BY_HAND[id], rel=1e-7)
 
 
 @pytest.mark.independent
 def test_the_claim_and_the_bill_by_hand() -> None:
-    chapter = {e.id: e for e in exercises.EXERCISES}
+    chapter = {e.id: e for e in assignment("11-reliability")}
     mtbf = 54 * DAY / 419
     without = 480 / mtbf / (math.exp(492 / mtbf) - 1)
     assert chapter["11.11"].solve(chapter["11.11"].draw()) == pytest.approx(mtbf * math.log(without / 0.85), rel=1e-9)

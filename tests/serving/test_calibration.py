@@ -89,7 +89,7 @@ def test_the_mean_of_so_many_draws_is_within_the_tolerance_as_often_as_promised(
 @pytest.mark.parametrize("relative", [True, False])
 def test_least_squares_agree_with_numpy(relative: bool) -> None:
     requests = trace(noise=0.05)
-    o, p = (np.array([getattr(r, n) for r in requests], float) for n in ("output_tokens", "prompt_tokens"))
+    o, p = (np.array([getattr(r, n) for r in requests], float) for n in ("output_len", "input_len"))
     y = np.array([r.measured["e2e_s"] - r.predicted["e2e_s"] for r in requests])
     w = np.array([r.measured["e2e_s"] ** -2 for r in requests]) if relative else np.ones_like(y)
     root = np.sqrt(w)
@@ -142,7 +142,7 @@ def test_a_fit_that_helps_nobody_is_refused_though_the_ratio_passes_it() -> None
     requests = trace(a=0.0, b=0.0, d=0.0)
     first = requests[0]
     late = {m: v + 5.0 for m, v in first.measured.items()}
-    requests[0] = Request(first.prompt_tokens, first.output_tokens, late, first.predicted)
+    requests[0] = Request(first.input_len, first.output_len, late, first.predicted)
     found = {m: fit_metric(requests, m, relative=False) for m in calibration.METRICS}
     assert all(c.overfitting < calibration.OVERFITTED for c in found.values())
     assert not any(c.helps for c in found.values())
@@ -153,8 +153,8 @@ def test_a_fit_that_helps_nobody_is_refused_though_the_ratio_passes_it() -> None
 def test_a_metric_that_is_not_improved_stays_at_tier_0() -> None:
     requests = [
         Request(
-            r.prompt_tokens,
-            r.output_tokens,
+            r.input_len,
+            r.output_len,
             {**r.measured, "ttft_s": r.predicted["ttft_s"] * (1.01 if i % 2 else 0.99)},
             r.predicted,
         )
@@ -177,17 +177,15 @@ def test_staleness_is_an_error_above_thirty_per_cent() -> None:
     same = found.verdict(trace(seed=1))
     assert not same.stale and not same.worse and "holds" in str(same)
     slower = [
-        Request(r.prompt_tokens, r.output_tokens, {m: 1.5 * v for m, v in r.measured.items()}, r.predicted)
-        for r in trace()
+        Request(r.input_len, r.output_len, {m: 1.5 * v for m, v in r.measured.items()}, r.predicted) for r in trace()
     ]
     assert found.verdict(slower).error == pytest.approx(1 / 3)
     assert found.verdict(slower).stale
     faster = [
-        Request(r.prompt_tokens, r.output_tokens, {m: 1.25 * v for m, v in r.measured.items()}, r.predicted)
-        for r in trace()
+        Request(r.input_len, r.output_len, {m: 1.25 * v for m, v in r.measured.items()}, r.predicted) for r in trace()
     ]
     assert not found.verdict(faster).stale  # a fifth off, and still not flagged
-    right = [Request(r.prompt_tokens, r.output_tokens, r.predicted, r.predicted) for r in trace()]
+    right = [Request(r.input_len, r.output_len, r.predicted, r.predicted) for r in trace()]
     assert found.verdict(right).worse
 
 
@@ -245,8 +243,8 @@ BROKEN = {
     "version": ("version", 2, "this mlsysim reads 1"),
     "too few": ("requests", 12, "requests = .12. must be a number in"),
     "not a number": ("requests", True, "requests = 'True'"),
-    "range": ("prompt_tokens", [9, 1], "rising order"),
-    "no pair": ("prompt_tokens", 5, "a list of two numbers"),
+    "range": ("input_len", [9, 1], "rising order"),
+    "no pair": ("input_len", 5, "a list of two numbers"),
     "extra": ("surprise", 1, "unknown field 'surprise'"),
     "subject": ("subject", [], "must be an object"),
 }
@@ -319,8 +317,8 @@ def test_a_fit_in_seconds_makes_the_first_token_worse() -> None:
 
 def write_trace(path: Path, name: str) -> None:
     run = tiers.serving_runs()[name]
-    rows = ["arrival_s,prompt_tokens,output_tokens,ttft_s,e2e_s"]
-    rows += [f"{r.arrival_s},{r.prompt_tokens},{r.output_tokens},{r.ttft_s},{r.e2e_s}" for r in run.requests]
+    rows = ["arrival_s,input_len,output_len,ttft_s,e2e_s"]
+    rows += [f"{r.arrival_s},{r.input_len},{r.output_len},{r.ttft_s},{r.e2e_s}" for r in run.requests]
     path.write_text("\n".join(rows) + "\n")
 
 

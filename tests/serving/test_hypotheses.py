@@ -209,7 +209,7 @@ def test_smooth_lookups_do_not_jump() -> None:
 @pytest.mark.independent
 def test_a_request_alone_is_its_steps_one_by_one() -> None:
     model = step_model(deploy("Llama-2-7B", "H100"))
-    ttft, itl = ladder.alone(model, 1000, 301, past=160, budget=512)
+    ttft, itl = ladder.alone(model, 1000, 301, cached_len=160, budget=512)
     prompts = [Batch.of(model.model, prefills=[chunk]) for chunk in ((512, 160), (328, 672))]
     assert ttft == pytest.approx(sum(model.time(b) for b in prompts))
     steps = [model.time(Batch.of(model.model, decodes=[1000 + i])) for i in range(1, 301)]
@@ -262,10 +262,10 @@ def test_a_replayed_request_without_company_is_a_request_alone() -> None:
 def test_a_cached_prefix_is_not_computed_again() -> None:
     run = serving_run("codellama-34b-prefix-0")
     first, second = run.requests[:2]
-    assert (first.prefix_tokens, second.prefix_tokens) == (0, 1024)
+    assert (first.cached_len, second.cached_len) == (0, 1024)
     one = ladder.score(TIER_0, [replace(run, requests=(second,))]).runs[0].predicted["ttft"]
     model = step_model(ladder.deployment_of(run))
-    chunk = Batch.of(model.model, prefills=[(second.prompt_tokens - 1024, 1024)])
+    chunk = Batch.of(model.model, prefills=[(second.input_len - 1024, 1024)])
     assert one == pytest.approx(model.time(chunk))
 
 

@@ -76,6 +76,7 @@ def test_a_server_beyond_saturation_never_rests() -> None:
     assert late.queue_s == pytest.approx(predicted, rel=0.15)
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("rho", [0.3, 0.6, 0.85])
 def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
@@ -88,8 +89,8 @@ def test_one_place_and_equal_times_is_m_d_1(rho: float) -> None:
         assert found.utilisation == pytest.approx(rho, rel=0.03)
         # request by request: Lindley's recursion, from the times of arrival alone
         wait, last = 0.0, arrivals[0]
-        for record, at in zip(found.records, arrivals, strict=True):
-            wait = max(0.0, wait + service - (at - last)) if record is not found.records[0] else 0.0
+        for i, (record, at) in enumerate(zip(found.records, arrivals, strict=True)):
+            wait = max(0.0, wait + service - (at - last)) if i else 0.0
             last = at
             assert record.queue_s == pytest.approx(wait, abs=1e-8)
     assert statistics.mean(w for w in waits if w is not None) == pytest.approx(
@@ -122,9 +123,9 @@ def test_a_cached_prefix_is_computed_from_its_last_whole_block() -> None:
     for prompt, prefix in ((100, 0), (100, 15), (100, 16), (100, 99), (96, 96), (1, 1), (17, 17)):
         found = simulate(Steps(1.0), [Request(0.0, prompt, 1, prefix)], Config(prefix_caching=True, kv_blocks=20))
         blocks = min(prefix, prompt - 1) // 16
-        assert found.prompt_tokens == prompt - 16 * blocks == serving.prompt_computed(float(prompt), float(prefix))
+        assert found.prefill_tokens == prompt - 16 * blocks == serving.prompt_computed(float(prompt), float(prefix))
         off = simulate(Steps(1.0), [Request(0.0, prompt, 1, prefix)], Config(kv_blocks=20, prefix_caching=False))
-        assert off.prompt_tokens == prompt
+        assert off.prefill_tokens == prompt
 
 
 @independent
@@ -140,7 +141,7 @@ def test_the_last_to_start_is_thrown_out_and_starts_again() -> None:
         assert first.e2e_s == 10.0
         # the second had its first two tokens by step 2, waits for the first, computes again in step 11, then seven more
         assert second.ttft_s == 1.0 and second.e2e_s == 18.0
-        assert found.prompt_tokens == 31 + 31 + again
+        assert found.prefill_tokens == 31 + 31 + again
 
 
 @independent
@@ -165,7 +166,7 @@ def test_a_sequence_that_was_thrown_out_computes_what_others_took(blocks: int, a
         config = Config(kv_blocks=blocks, max_num_seqs=4, prefix_caching=caching)
         found = simulate(Steps(1.0), load, config)
         assert [r.preemptions for r in found.records] == [0, int(missing > 0)]
-        assert found.prompt_tokens == 79 + 46 + missing
+        assert found.prefill_tokens == 79 + 46 + missing
         # with a price on prompt tokens the difference is time: nothing runs beside it then
         slow = simulate(Steps(1.0, prompt=1.0), load, config).records[1]
         steps = found.records[1].e2e_s
@@ -180,7 +181,7 @@ def test_only_whole_blocks_of_a_prompt_under_way_are_found_again() -> None:
     config = Config(max_num_batched_tokens=22, max_num_seqs=4, kv_blocks=4)
     found = simulate(Steps(1.0), [Request(0.0, 10, 3), Request(0.0, 60, 1)], config)
     assert [r.preemptions for r in found.records] == [0, 1]
-    assert found.prompt_tokens == 10 + 12 + 21 + 22 + 6 and found.records[1].ttft_s == 5.0
+    assert found.prefill_tokens == 10 + 12 + 21 + 22 + 6 and found.records[1].ttft_s == 5.0
 
 
 @independent
@@ -244,17 +245,17 @@ def test_the_equations_by_hand() -> None:
 def test_arrivals_have_the_rate_and_the_spread_they_are_asked_for() -> None:
     for name, times, cv in (
         ("poisson", serving.poisson(5.0, 40_000, seed=2), 1.0),
-        ("bursts", serving.gamma(5.0, 40_000, cv=3.0, seed=2), 3.0),
-        ("even", serving.gamma(5.0, 40_000, cv=0.25, seed=2), 0.25),
+        ("bursts", serving.gamma(5.0, 40_000, variation=3.0, seed=2), 3.0),
+        ("even", serving.gamma(5.0, 40_000, variation=0.25, seed=2), 0.25),
         ("constant", serving.constant(5.0, 40_000), 0.0),
     ):
         gaps = [b - a for a, b in itertools.pairwise(times)]
         assert statistics.mean(gaps) == pytest.approx(0.2, rel=0.05), name
         assert statistics.pstdev(gaps) / statistics.mean(gaps) == pytest.approx(cv, rel=0.05, abs=1e-9), name
-    drawn = serving.lengths(200, 40_000, cv=0.8, seed=3)
+    drawn = serving.lengths(200, 40_000, variation=0.8, seed=3)
     assert statistics.mean(drawn) == pytest.approx(200, rel=0.02)
     assert statistics.pstdev(drawn) / statistics.mean(drawn) == pytest.approx(0.8, rel=0.03)
-    assert min(serving.lengths(2, 1000, cv=3.0)) >= 1
+    assert min(serving.lengths(2, 1000, variation=3.0)) >= 1
 
 
 @independent
@@ -361,22 +362,22 @@ def test_arguments_that_make_no_sense() -> None:
         simulate(Steps(0.0), [Request(0.0, 1, 1)], Config(kv_blocks=1))
     with pytest.raises(InputError, match="finite and above zero"):
         simulate(Steps(math.nan), [Request(0.0, 1, 1)], Config(kv_blocks=1))
-    for bad in ({"arrival": -1.0}, {"prompt_tokens": 0}, {"output_tokens": 1.5}, {"prefix_tokens": 9}):
+    for bad in ({"arrival": -1.0}, {"input_len": 0}, {"output_len": 1.5}, {"cached_len": 9}):
         with pytest.raises(InputError, match=next(iter(bad))):
-            Request(**({"arrival": 0.0, "prompt_tokens": 8, "output_tokens": 1} | bad))  # type: ignore[arg-type]
+            Request(**({"arrival": 0.0, "input_len": 8, "output_len": 1} | bad))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="rate"):
         serving.poisson(0.0, 3)
-    with pytest.raises(InputError, match="count"):
+    with pytest.raises(InputError, match="requests"):
         serving.constant(1.0, -3)
-    with pytest.raises(InputError, match="cv"):
-        serving.lengths(1.0, 3, cv=-1.0)
+    with pytest.raises(InputError, match="variation"):
+        serving.lengths(1.0, 3, variation=-1.0)
     for odd in (math.nan, math.inf, 0.0, 1e-7, 101.0):
-        with pytest.raises(InputError, match="cv"):
-            serving.gamma(1.0, 3, cv=odd)
+        with pytest.raises(InputError, match="variation"):
+            serving.gamma(1.0, 3, variation=odd)
     for least in (1e-6, 100.0):
-        assert all(t >= 0 and math.isfinite(t) for t in serving.gamma(1e-3, 50, cv=least))
-        assert all(n >= 1 for n in serving.lengths(20.0, 50, cv=least))
-    with pytest.raises(InputError, match="2 output_tokens for 3 arrivals"):
+        assert all(t >= 0 and math.isfinite(t) for t in serving.gamma(1e-3, 50, variation=least))
+        assert all(n >= 1 for n in serving.lengths(20.0, 50, variation=least))
+    with pytest.raises(InputError, match="2 output_len for 3 arrivals"):
         serving.load((0.0, 1.0, 2.0), 5, (1, 2))
     with pytest.raises(UnknownNameError, match="metric"):
         simulate(Steps(1.0), [], Config(kv_blocks=1)).values("tpot")
@@ -387,9 +388,9 @@ def test_arguments_that_make_no_sense() -> None:
 
 def test_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("\ufeffprompt_tokens,arrival_s,output_tokens,prefix_tokens,note\n10,1.5,3,,x\n\n20,0.5,1,16,y\n")
+    path.write_text("\ufeffprompt_tokens,arrival_s,output_len,cached_len,note\n10,1.5,3,,x\n\n20,0.5,1,16,y\n")
     assert serving.read_trace(path) == (Request(1.5, 10, 3), Request(0.5, 20, 1, 16))
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n")
+    path.write_text("arrival_s,input_len,output_len\n")
     assert serving.read_trace(path) == ()
 
 
@@ -397,20 +398,20 @@ def test_a_trace(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "line 1: a column 'arrival_s' is missing"),
-        ("arrival_s,prompt_tokens\n", "line 1: a column 'output_tokens' is missing"),
-        ("arrival_s,prompt_tokens,output_tokens,arrival_s\n", "line 1, column 4: 'arrival_s' stands there twice"),
-        ("arrival_s,prompt_tokens,output_tokens,prefix_token\n", "line 1, column 4: 'prefix_token'; did you mean"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,1,1\n0,x,1\n", "line 3, column 'prompt_tokens': 'x'"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,1,1.5\n", "line 2, column 'output_tokens': '1.5'"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,1,0\n", "line 2, column 'output_tokens': 0 must lie between 1"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,99999999999,1\n", "line 2, column 'prompt_tokens': 99999999999"),
-        ("arrival_s,prompt_tokens,output_tokens\n-1,1,1\n", "line 2, column 'arrival_s': '-1'"),
-        ("arrival_s,prompt_tokens,output_tokens\nnan,1,1\n", "line 2, column 'arrival_s': 'nan'"),
-        ("arrival_s,prompt_tokens,output_tokens\ninf,1,1\n", "line 2, column 'arrival_s': 'inf'"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,1\n", "line 2, column 'prompt_tokens': 2 cells under 3"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,1,1,7\n", "line 2, column 'output_tokens': 4 cells under 3"),
-        ('arrival_s,prompt_tokens,output_tokens\n0,1,"1\n', "line 2, column 1: not valid CSV"),
-        ("arrival_s,prompt_tokens,output_tokens,prefix_tokens\n0,4,1,5\n", "line 2, column 'prefix_tokens': 5 exceed"),
+        ("arrival_s,input_len\n", "line 1: a column 'output_len' is missing"),
+        ("arrival_s,input_len,output_len,arrival_s\n", "line 1, column 4: 'arrival_s' stands there twice"),
+        ("arrival_s,input_len,output_len,prefix_token\n", "line 1, column 4: 'prefix_token'; did you mean"),
+        ("arrival_s,input_len,output_len\n0,1,1\n0,x,1\n", "line 3, column 'input_len': 'x'"),
+        ("arrival_s,input_len,output_len\n0,1,1.5\n", "line 2, column 'output_len': '1.5'"),
+        ("arrival_s,input_len,output_len\n0,1,0\n", "line 2, column 'output_len': 0 must lie between 1"),
+        ("arrival_s,input_len,output_len\n0,99999999999,1\n", "line 2, column 'input_len': 99999999999"),
+        ("arrival_s,input_len,output_len\n-1,1,1\n", "line 2, column 'arrival_s': '-1'"),
+        ("arrival_s,input_len,output_len\nnan,1,1\n", "line 2, column 'arrival_s': 'nan'"),
+        ("arrival_s,input_len,output_len\ninf,1,1\n", "line 2, column 'arrival_s': 'inf'"),
+        ("arrival_s,input_len,output_len\n0,1\n", "line 2, column 'input_len': 2 cells under 3"),
+        ("arrival_s,input_len,output_len\n0,1,1,7\n", "line 2, column 'output_len': 4 cells under 3"),
+        ('arrival_s,input_len,output_len\n0,1,"1\n', "line 2, column 1: not valid CSV"),
+        ("arrival_s,input_len,output_len,cached_len\n0,4,1,5\n", "line 2, column 'cached_len': 5 exceed"),
     ],
 )
 def test_a_trace_that_is_wrong_says_where(text: str, message: str, tmp_path: Path) -> None:
@@ -423,7 +424,7 @@ def test_a_trace_that_is_wrong_says_where(text: str, message: str, tmp_path: Pat
 
 def test_a_trace_that_is_no_text_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_bytes(b"arrival_s,prompt_tokens,output_tokens\n0,\xff,1\n")
+    path.write_bytes(b"arrival_s,input_len,output_len\n0,\xff,1\n")
     with pytest.raises(InputError, match=r"line 2, column 3: not UTF-8"):
         serving.read_trace(path)
     with pytest.raises(InputError, match="cannot be read"):
@@ -434,7 +435,7 @@ def test_a_trace_that_is_no_text_or_not_there(tmp_path: Path) -> None:
 
 def test_a_trace_is_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + "0,1,1\n" * 5)
+    path.write_text("arrival_s,input_len,output_len\n" + "0,1,1\n" * 5)
     monkeypatch.setattr("mlsysim.serving.requests.MAX_ROWS", 3)
     with pytest.raises(InputError, match="line 5: more than 3 rows"):
         serving.read_trace(path)
@@ -455,14 +456,14 @@ def test_saturation_is_that_of_the_mean_step() -> None:
     # 64 places, 199 steps of decoding: 64/199 prompts of 1,000 tokens begin in a step
     step = 0.01 + 1e-5 * 1000 * 64 / 199 + 1e-4 * 64
     assert found.running == 64 and found.step_time == pytest.approx(step)
-    assert found.rate == pytest.approx(64 / 199 / step)
+    assert found.capacity == pytest.approx(64 / 199 / step)
     assert found.offered == pytest.approx(2.0) and found.growth == 0
-    assert serving.saturation(Steps(0.01, 1e-5, 1e-4), load, bounds, replicas=3).rate == pytest.approx(
+    assert serving.saturation(Steps(0.01, 1e-5, 1e-4), load, bounds, replicas=3).capacity == pytest.approx(
         3 * 64 / 199 / step
     )  # type: ignore[union-attr]
     # 100 blocks: a sequence that decodes attends to 1,100 tokens in the mean, 68.75 blocks and half of its last: one place
     tight = serving.saturation(Steps(0.01), load, replace(bounds, blocks=100))
-    assert tight is not None and tight.running == 1 and tight.rate == pytest.approx(1 / 199 / 0.01)
+    assert tight is not None and tight.running == 1 and tight.capacity == pytest.approx(1 / 199 / 0.01)
     # a cached prefix shares its blocks and leaves less to compute: 38 blocks shared, 31.2 of its own, and 408 tokens
     shared = serving.saturation(
         Steps(0.01, 1e-5), serving.load((0.0, 0.5), 1000, 200, 608), replace(bounds, blocks=100)
@@ -472,7 +473,7 @@ def test_saturation_is_that_of_the_mean_step() -> None:
     # the budget lets in less: 512 - 500 tokens of prompts a step
     narrow = serving.saturation(Steps(0.01), load, replace(bounds, sequences=500))
     assert narrow is not None and narrow.running == 144  # 10,000 blocks over 68.75 + 15/32
-    assert narrow.rate == pytest.approx(min(144 / 199, (512 - 144) / 1000) / 0.01)
+    assert narrow.capacity == pytest.approx(min(144 / 199, (512 - 144) / 1000) / 0.01)
 
 
 @independent
@@ -487,8 +488,8 @@ def test_saturation_beside_a_server_that_is_full() -> None:
         found = serving.saturation(model, load, played.limits)
         assert found is not None and (found.growth > 0) == says
         if says:
-            assert played.requests_per_s == pytest.approx(found.rate, rel=0.1)
-            assert found.growth == pytest.approx(found.offered / found.rate - 1)
+            assert played.requests_per_s == pytest.approx(found.capacity, rel=0.1)
+            assert found.growth == pytest.approx(found.offered / found.capacity - 1)
             assert played.records[-1].queue_s == pytest.approx(
                 found.growth * played.records[-1].request.arrival, rel=0.15
             )
@@ -527,7 +528,7 @@ def test_a_correction_moves_the_first_and_the_last_token() -> None:
 
 def trace(folder: Path, text: str = "0,482,100\n0.5,20,1\n0,999999,5\n") -> str:
     path = folder / "trace.csv"
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + text)
+    path.write_text("arrival_s,input_len,output_len\n" + text)
     return str(path)
 
 
@@ -535,9 +536,11 @@ def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     args = ["simulate", "--model", "Llama-2-7B", "--device", "H100", "--tp", "1", "--trace", trace(tmp_path), "--json"]
     assert cli.main(args) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"requests", "summary", "rates", "saturation"}
-    assert "H100-SXM5-80GB, measured on it" in found["rates"]
-    assert found["saturation"]["rate_per_s"] > 0
+    assert {"requests", "summary", "efficiencies", "rates", "method", "saturation", "layout", "bill", "fits"} <= set(
+        found
+    )
+    assert found["efficiencies"] == "datasheet" and "kernels as measured on it" in found["rates"]
+    assert found["saturation"]["capacity_per_s"] == found["saturation"]["rate_per_s"] > 0
     first, second, third = found["requests"]
     assert set(first) == set(serving.METRICS) == set(found["summary"])
     assert 5e-3 < first["itl_s"] < 7e-3 and 10e-3 < first["ttft_s"] < 20e-3
@@ -552,10 +555,23 @@ def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.
     both = ["simulate", "--model", "Llama-2-7B", "--device", "H100"]
     assert cli.main([*both, "--trace", trace(tmp_path), "--max-num-batched-tokens", "512", "--prefix-caching"]) == 0
     text = capsys.readouterr().out
-    assert "512 tokens a step, 512 sequences" in text and "2 requests served" in text and "rejected: prompt" in text
-    drawn = [*both, "--rate", "5", "--requests", "20", "--prompt-tokens", "300", "--output-tokens", "20"]
+    assert "512 tokens a step, 512 sequences" in text and "2 requests served" in text and "rejected: input_len" in text
+    drawn = [*both, "--rate", "5", "--requests", "20", "--input-len", "300", "--output-len", "20"]
     assert (
-        cli.main([*drawn, "--replicas", "2", "--routing", "least-loaded", "--arrival-cv", "2", "--length-cv", "1"]) == 0
+        cli.main(
+            [
+                *drawn,
+                "--replicas",
+                "2",
+                "--routing",
+                "least-loaded",
+                "--arrival-variation",
+                "2",
+                "--length-variation",
+                "1",
+            ]
+        )
+        == 0
     )
     assert "20 requests served" in capsys.readouterr().out
 
@@ -567,23 +583,31 @@ def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[st
         "Llama-3.1-8B",
         "--requests",
         "60",
-        "--prompt-tokens",
+        "--input-len",
         "300",
-        "--output-tokens",
+        "--output-len",
         "20",
     ]
     assert cli.main([*drawn, "--device", "H100", "--rate", "2"]) == 0
     text = capsys.readouterr().out
-    assert text.count("\nrates: ") == 1 and "H100-SXM5-80GB, measured on it" in text and "'serve' is faster" in text
+    assert (
+        text.count("\nEfficiencies: ") == 1
+        and "kernels as measured on it" in text
+        and "'serve' has closed forms" in text
+    )
     assert text.count("\noffered ") == 1 and "by eq-saturation-rate" in text and "too many" not in text
     assert cli.main([*drawn, "--device", "B200", "--rate", "1e4", "--kv-blocks", "77"]) == 0
     text = capsys.readouterr().out
-    assert "measured on other devices" in text and "77 blocks of 16" in text and "too many, the wait grows by" in text
+    assert (
+        "kernels as measured on other devices" in " ".join(text.split())
+        and "77 blocks of 16" in text
+        and "too many, the wait grows by" in text
+    )
     assert cli.main([*drawn, "--device", "H100", "--rate", "2", "--no-prefix-caching"]) == 0
     assert ", prefix cache" not in capsys.readouterr().out
 
 
-DRAWN = ["--rate", "2", "--requests", "9", "--prompt-tokens", "50", "--output-tokens", "5"]
+DRAWN = ["--rate", "2", "--requests", "9", "--input-len", "50", "--output-len", "5"]
 
 
 @pytest.mark.parametrize(
@@ -591,19 +615,19 @@ DRAWN = ["--rate", "2", "--requests", "9", "--prompt-tokens", "50", "--output-to
     [
         (["--trace", "none.csv"], "cannot be read"),
         ([], "give --trace FILE.csv, or"),
-        (["--rate", "2"], "--requests"),
+        (["--requests", "9"], "give --trace FILE.csv, or"),
         (["--trace", "x.csv", "--rate", "2"], "leave out --rate"),
         (["--trace", "x.csv", "--tier", "1"], "--tier 1 needs --calibration"),
         (["--trace", "x.csv", "--calibration", "c.json"], "add --tier 1"),
         (["--trace", "x.csv", "--tier", "2"], "invalid choice"),
         ([*DRAWN, "--requests", "100000000"], "above 2,097,152, as many as a trace may have"),
         ([*DRAWN, "--requests", "1" + 30 * "0"], "is beyond 2^53"),
-        ([*DRAWN, "--arrival-cv", "1e308"], "between 1e-06 and 100"),
-        ([*DRAWN, "--arrival-cv", "5e-324"], "between 1e-06 and 100"),
-        ([*DRAWN, "--length-cv", "5e-324"], "or be 0 for equal lengths"),
-        ([*DRAWN, "--prompt-tokens", "1e308"], "between 1 and 10,000,000 tokens"),
-        ([*DRAWN, "--prompt-tokens", "0.3"], "between 1 and 10,000,000 tokens"),
-        ([*DRAWN, "--prompt-tokens", "1e7", "--length-cv", "1"], "give a smaller mean or cv"),
+        ([*DRAWN, "--arrival-variation", "1e308"], "between 1e-06 and 100"),
+        ([*DRAWN, "--arrival-variation", "5e-324"], "between 1e-06 and 100"),
+        ([*DRAWN, "--length-variation", "5e-324"], "or be 0 for equal lengths"),
+        ([*DRAWN, "--input-len", "1e308"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--input-len", "0.3"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--input-len", "1e7", "--length-variation", "1"], "give a smaller mean or variation"),
         ([*DRAWN, "--rate", "1e-320"], "beyond any float"),
         ([*DRAWN, "--kv-blocks", "0"], "kv_blocks = 0"),
     ],
@@ -653,6 +677,33 @@ def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
 
 
 @independent
+@pytest.mark.parametrize("name", MODELS)
+@given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
+@settings(max_examples=100, deadline=None, phases=PHASES)
+def test_steps_in_one_stretch_are_the_steps_one_by_one(
+    name: str, requests: list[Request], config: Config, replicas: int, routing: str
+) -> None:
+    """With a log every step is planned by itself; without one those that only decode are played together."""
+    one, together = (
+        simulate(MODELS[name], requests, config, replicas=replicas, routing=routing, keep_steps=log)
+        for log in (True, False)
+    )
+    assert one.log and not together.log if requests else not one.log
+    assert replace(one, log=()) == together  # to the last bit
+
+
+def test_records_are_a_sequence() -> None:
+    found = simulate(Steps(0.1), [Request(0.0, 10, 2), Request(0.0, 400, 1), Request(0.5, 10, 1)], Config(kv_blocks=4))
+    first, rejected, last = found.records
+    assert len(found.records) == 3 and found.records[-1] == last and found.records[1:] == (rejected, last)
+    assert found.records == (first, rejected, last) != found.records[:2] and found.records != [first]
+    assert [r.rejected != "" for r in found.records] == [False, True, False] and found.served == (first, last)
+    assert repr(found.records) == "<3 records>"
+    with pytest.raises(IndexError):
+        found.records[3]
+
+
+@independent
 @given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
 @settings(max_examples=150, deadline=None, phases=PHASES)
 def test_nothing_is_lost_and_nothing_overflows(
@@ -663,24 +714,24 @@ def test_nothing_is_lost_and_nothing_overflows(
     for r in found.records:
         assert not r.rejected
         assert r.request.arrival <= r.scheduled < r.first_token <= r.finished
-        assert (r.first_token == r.finished) == (r.request.output_tokens == 1)
+        assert (r.first_token == r.finished) == (r.request.output_len == 1)
         assert r.queue_s is not None and r.prefill_s is not None
         assert r.ttft_s == pytest.approx(r.queue_s + r.prefill_s)
     tokens, seqs, blocks = config.max_num_batched_tokens, config.max_num_seqs, config.kv_blocks
     assert tokens and seqs and blocks
     for s in found.log:
-        assert 0 < s.prompt_tokens + s.decode_tokens <= tokens
+        assert 0 < s.prefill_tokens + s.decode_tokens <= tokens
         assert 0 < s.running <= seqs and 0 < s.blocks <= blocks
     assert found.most_blocks == max((s.blocks for s in found.log), default=0)
     # every token is made once: by the end of a prompt pass, or by a step of decoding
-    made = sum(r.request.output_tokens for r in found.records)
+    made = sum(r.request.output_len for r in found.records)
     passes = len(requests) + found.preemptions
     assert made - passes <= found.decode_tokens <= made - len(requests)
-    computed = sum(r.request.prompt_tokens for r in found.records)
+    computed = sum(r.request.input_len for r in found.records)
     if not config.prefix_caching and not found.preemptions:
-        assert found.prompt_tokens == computed and found.decode_tokens == made - len(requests)
+        assert found.prefill_tokens == computed and found.decode_tokens == made - len(requests)
     if not config.prefix_caching:
-        assert found.prompt_tokens >= computed
+        assert found.prefill_tokens >= computed
     assert 0 <= found.utilisation <= 1
     rested = max((r.finished for r in found.records), default=0.0) - min(
         (r.request.arrival for r in found.records), default=0.0

@@ -14,7 +14,7 @@ POINTS = ROOT.parent / "shared" / "reference" / "blis" / "points.csv"
 needs_points = pytest.mark.skipif(
     not POINTS.is_file(), reason="the open serving points are not beside this checkout (../shared/reference/blis)"
 )
-HEAD = "arrival_s,prompt_tokens,output_tokens,prefix_tokens,queue_s,prefill_s,ttft_s,itl_s,e2e_s,client_ttft_s,client_itl_s,client_e2e_s"
+HEAD = "arrival_s,input_len,output_len,cached_len,queue_s,prefill_s,ttft_s,itl_s,e2e_s,client_ttft_s,client_itl_s,client_e2e_s"
 
 
 @pytest.mark.independent
@@ -29,7 +29,7 @@ def test_runs_are_whole_and_say_what_is_wrong_with_them() -> None:
         assert [r.arrival_s for r in run.requests] == sorted(r.arrival_s for r in run.requests)
         for r in run.requests:  # a token cannot come before the queue and the prefill are over
             assert r.queue_s + r.prefill_s <= r.ttft_s <= r.e2e_s
-            assert (r.itl_s is None) == (r.output_tokens == 1)
+            assert (r.itl_s is None) == (r.output_len == 1)
             if r.client_ttft_s is not None and r.client_e2e_s is not None:
                 assert r.client_ttft_s > r.ttft_s
                 assert r.client_e2e_s > r.e2e_s
@@ -51,7 +51,7 @@ def test_means_are_those_of_the_source() -> None:
             assert run.mean(metric) * 1e3 == pytest.approx(float(point[f"{metric}_ms_mean"]), rel=rel)
             if run.requests and metric != "e2e_per_token":
                 assert run.median(metric) == pytest.approx(float(point[f"{metric}_ms_p50"]) / 1e3, rel=2e-5)
-        assert run.prompt_tokens == pytest.approx(float(point["prompt_tokens_mean"]), abs=0.006)
+        assert run.input_len == pytest.approx(float(point["prompt_tokens_mean"]), abs=0.006)
 
 
 @pytest.mark.published
@@ -70,9 +70,9 @@ def test_the_first_request_of_a_cold_server_stands_out() -> None:
         (HEAD, "0 requests"),
         (HEAD + "\n0,1,1,0,0,0,1,,1,,", "line 2: 11 columns"),
         (HEAD + "\n0,1,1,0,0,0,x,,1,,,", "line 2, column ttft_s: 'x' is not a number"),
-        (HEAD + "\n0,1.5,1,0,0,0,1,,1,,,", "line 2, column prompt_tokens: '1.5' is not a whole number"),
-        (HEAD + "\n0,0,1,0,0,0,1,,1,,,", "column prompt_tokens: 0 must be finite and at least 1"),
-        (HEAD + "\n0,4,1,5,0,0,1,,1,,,", "column prefix_tokens: more than the 4 tokens"),
+        (HEAD + "\n0,1.5,1,0,0,0,1,,1,,,", "line 2, column input_len: '1.5' is not a whole number"),
+        (HEAD + "\n0,0,1,0,0,0,1,,1,,,", "column input_len: 0 must be finite and at least 1"),
+        (HEAD + "\n0,4,1,5,0,0,1,,1,,,", "column cached_len: more than the 4 tokens"),
         (HEAD + "\n0,4,1,0,0,0,nan,,1,,,", "column ttft_s: nan must be finite"),
         (HEAD + "\n0,4,1,0,0,0,,,1,,,", "column ttft_s: '' is not a number"),
     ],

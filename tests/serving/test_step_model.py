@@ -18,7 +18,7 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
     BASELINE,
-    DATASHEET,
+    PRINTED,
     TIER_0,
     Batch,
     Rate,
@@ -150,7 +150,7 @@ def test_16_bit_products_that_no_rate_was_taken_from(device: str, bound: float) 
             m, n, k = (row.inputs[x] for x in "mnk")
             work, peak = 2 * m * n * k / (r.compute * d.peak_flops["bf16"]), r.memory * d.memory_bandwidth
             ours = max(work, 2 * (m * k + k * n + m * n) / peak) + r.start
-            errors.append(abs(ours / row.value.value - 1))
+            errors.append(abs(ours / row.value - 1))
     assert len(errors) == 11
     assert sum(errors) / len(errors) < bound
 
@@ -358,14 +358,14 @@ def test_synchronous_decoding_of_measured_runs() -> None:
     for run in serving_runs().values():
         if run.regime == "synchronous":
             m = model(run.model, tp=run.tp)
-            ours = m.time(Batch(decodes=1.0, context=run.prompt_tokens + run.output_tokens / 2))
+            ours = m.time(Batch(decodes=1.0, context=run.input_len + run.output_len / 2))
             errors.append(ours / run.mean("itl") - 1)
     assert len(errors) >= 8
     assert max(map(abs, errors)) < 0.08
     assert sum(map(abs, errors)) / len(errors) < 0.04
 
 
-_SHAPES = ("Llama-2-7B", "Llama-3.1-70B", "Mixtral-8x7B", "DeepSeek-V3", "Qwen3-14B")
+_SHAPES = ("Llama-2-7B", "Llama-3.1-70B", "Mixtral-8x7B", "DeepSeek-V3", "Qwen3-14B", "Mistral-7B")
 _RUNGS = (
     TIER_0, BASELINE, Rungs(lookup="bilinear"), Rungs(granularity="step"), Rungs(mixing="max"), Rungs(mixing="sum"),
     Rungs(overhead="fixed"), Rungs(experts="all"),
@@ -393,6 +393,10 @@ def test_terms_sum_to_the_time_and_no_step_beats_its_bytes(name: str, rungs: Run
         assert m.to_dict(b) == {**vars(t), "time": t.time}
         assert min(vars(t).values()) >= 0
         assert m.time(b) == m.time(b)
+        if b.decodes:
+            answers = Batch(decodes=b.decodes, context=b.context, windowed_context=b.context / 2)
+            assert m.decoding(b.decodes)(b.context, b.context / 2) == m.time(answers)
+            assert m.time(answers) == pytest.approx(m.terms(answers).time, rel=1e-12)
         if rungs.mixing == "additive":
             read = sum(k.layers * k.bytes for k in m.kernels(b))
             done = sum(k.layers * k.flops for k in m.kernels(b))
@@ -492,7 +496,7 @@ def test_tensor_parallelism_divides_work_and_adds_messages() -> None:
 def test_the_share_of_the_link_is_near_a_measured_one() -> None:
     """Azure, eight A100s: 231.58 GB/s of bus bandwidth in an all-reduce of 8 GB, over links of 300 GB/s one way."""
     row = collectives()["azure-a100-8g"]
-    share = row.value.value / catalog.device(row.device).scale_up_bandwidth
+    share = row.value / catalog.device(row.device).scale_up_bandwidth
     assert share == pytest.approx(serving_steps.step.LINK, abs=0.03)
 
 
@@ -563,7 +567,7 @@ def test_explain_shows_every_kernel_with_its_origin() -> None:
 
 @pytest.mark.independent
 def test_datasheet_rates_are_a_bound() -> None:
-    bound = step_model(deploy("Llama-2-7B", "H100"), TIER_0, DATASHEET)
+    bound = step_model(deploy("Llama-2-7B", "H100"), TIER_0, PRINTED)
     for b in some_batches():
         assert bound.time(b) < SEVEN.time(b)
 
@@ -572,7 +576,7 @@ def test_datasheet_rates_are_a_bound() -> None:
     ("bad", "says"),
     [
         (lambda: Batch.of(SEVEN.model, prefills=[(0, 10)]), r"prefills has the chunk \(0, 10\).*new in \(0, inf\)"),
-        (lambda: Batch.of(SEVEN.model, prefills=[(5, -1)]), "past in"),
+        (lambda: Batch.of(SEVEN.model, prefills=[(5, -1)]), "cached_len in"),
         (lambda: Batch.of(SEVEN.model, decodes=[0]), r"context 0 outside \[1, inf\); count the new token"),
         (lambda: Batch.of(SEVEN.model, decodes=[float("nan")]), "context nan"),
         (lambda: model(tp=1, pp=2), r"pp = 2 stages are not modelled; use tp"),
@@ -593,9 +597,9 @@ def test_bad_input_is_named(bad: Any, says: str) -> None:
 def test_a_full_server_holds_every_stage_once() -> None:
     """199 requests of 1,000 and 200 tokens, one at each stage of its answer: one ends and one prompt comes in a step."""
     one_each = Batch.of(catalog.model("Llama-2-7B"), prefills=[(1000, 0)], decodes=[1000 + j for j in range(1, 200)])
-    mean = Batch.steady(places=199, prompt=1000, output=200)
+    mean = Batch.steady(concurrency=199, input_len=1000, output_len=200)
     assert (mean.decodes, mean.context) == (one_each.decodes, one_each.context)
     assert (mean.prefills, mean.prefill_tokens, mean.prefill_pairs) == (1, 1000, one_each.prefill_pairs)
     assert mean.tokens == one_each.tokens
-    with pytest.raises(InputError, match=r"output = 1 is outside \[2, inf\)"):
-        Batch.steady(places=8, prompt=100, output=1)
+    with pytest.raises(InputError, match=r"output_len = 1 is outside \[2, inf\)"):
+        Batch.steady(concurrency=8, input_len=100, output_len=1)

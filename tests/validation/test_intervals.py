@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made import left_out
 
-from mlsysim import catalog, inference, intervals, training, validation
+from mlsysim import catalog, inference, intervals, training
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, row_weight
@@ -176,13 +177,9 @@ def test_every_class_has_a_range_or_a_reason() -> None:
 
 @needs_open_cases
 @pytest.mark.slow
-def test_the_shipped_quantiles_are_those_of_the_open_cases() -> None:
+def test_the_shipped_quantiles_are_those_of_the_open_cases(shared: Path) -> None:
     """Without refitting: the quick check that the file belongs to these cases and to this model."""
-    from mlsysim.validation.cases import read_cases
-    from mlsysim.validation.scoring import score
-
-    report = score(read_cases(OPEN / "training_step.open.csv"), "calibrated", leave_one_group_out=True)
-    found = GroupedErrors.of(report)
+    found = GroupedErrors.of(left_out(shared, OPEN / "training_step.open.csv"))
     q = SHIPPED["training_step"]
     assert (len(found.groups), found.rows) == (q.groups, q.rows)
     assert found.quantiles(q.nominal) == pytest.approx((q.low, q.high), abs=0.02)
@@ -197,15 +194,15 @@ def test_a_step_has_a_range_when_its_efficiencies_have_a_record() -> None:
             "Llama-3.1-8B", plan, cluster, global_batch=128, seq=8192, efficiencies=efficiencies
         )
 
-    known = step(validation.calibrated_efficiencies("H100"))
+    known = step(training.efficiencies_of("H100"))
     low, high = known.interval().ends
     assert low < known.time < high
     assert "expected between" in str(known.explain())
     assert known.to_dict()["interval_s"] == [low, high]
-    plain = step(validation.datasheet_efficiencies("H100"))
+    plain = step(training.efficiencies_of("H100", efficiencies="datasheet"))
     assert "expected between" not in str(plain.explain())
     assert plain.to_dict()["interval_s"] is None
-    with pytest.raises(InputError, match="calibrated_efficiencies"):
+    with pytest.raises(InputError, match='efficiencies="calibrated"'):
         plain.interval()
 
 
@@ -214,7 +211,7 @@ def test_an_answer_has_a_range_when_its_efficiencies_have_a_record() -> None:
     """The ends are the prediction over the factors e^q of the shipped quantiles, each by the number itself."""
     q = SHIPPED["inference"]
     known = inference.generate(
-        inference.deploy("Llama-3.1-8B", "H100", efficiencies=validation.calibrated("H100")),
+        inference.deploy("Llama-3.1-8B", "H100", efficiencies="calibrated"),
         input_len=1000,
         output_len=100,
     )
@@ -225,16 +222,18 @@ def test_an_answer_has_a_range_when_its_efficiencies_have_a_record() -> None:
         assert str(result.explain()).count("expected between") == 1
         assert str(result.interval()) in str(result.explain())
         assert result.to_dict()["interval_s"] == [low, high]
-    plain = inference.generate(inference.deploy("Llama-3.1-8B", "H100"), input_len=1000, output_len=100)
+    plain = inference.generate(
+        inference.deploy("Llama-3.1-8B", "H100", efficiencies="bound"), input_len=1000, output_len=100
+    )
     for without in (plain, plain.prefill, plain.decode):
         assert "expected between" not in str(without.explain())
         assert without.to_dict()["interval_s"] is None
-        with pytest.raises(InputError, match=r"validation\.calibrated\(device\)"):
+        with pytest.raises(InputError, match='efficiencies="calibrated"'):
             without.interval()
 
 
 def test_many_answers_have_many_ranges() -> None:
-    served = inference.deploy("Llama-3.1-8B", "H100", efficiencies=validation.calibrated("H100"))
+    served = inference.deploy("Llama-3.1-8B", "H100", efficiencies="calibrated")
     steps = inference.decode_step(served, context=np.array([512.0, 4096.0]), batch=8)
     low, high = steps.interval().ends
     one = inference.decode_step(served, context=4096.0, batch=8).interval()

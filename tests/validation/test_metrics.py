@@ -100,11 +100,7 @@ def test_an_unknown_metric_is_an_error() -> None:
     ("name", "inputs", "seconds"),
     [
         # 6 x 1e9 x 1e6 tokens over 8 x 1e15
-        (
-            "training_step",
-            {"active_params": 1e9, "global_batch": 1000.0, "seq": 1000.0, "peak_flops": 1e15, "n_devices": 8.0},
-            0.75,
-        ),
+        ("training_step", {"active_params": 1e9, "global_batch": 1000.0, "seq": 1000.0, "peak_flops": 1e15, "n_devices": 8.0}, 0.75),
         # 1e9 weights of 2 bytes over 2e12
         (
             "inference",
@@ -148,7 +144,7 @@ def test_an_unknown_metric_is_an_error() -> None:
             1e-4,
         ),
     ],
-)
+)  # fmt: skip
 def test_rooflines_by_hand(name: str, inputs: dict[str, Any], seconds: float) -> None:
     assert simple.roofline(name, inputs) == pytest.approx(seconds, rel=1e-12)
 

@@ -59,7 +59,7 @@ def test_what_the_file_says_of_us_still_holds() -> None:
     """Closed forms only: the refitted answers move with every constant, and the script is run by hand."""
     assert closed("parameters of Llama-3.1-8B").ours == transformer.parameter_count("Llama-3.1-8B").total
     assert closed("cache of 16").ours == memory.kv_cache_of("Llama-3.1-70B", 16, 8192)
-    step = inference.decode_step(inference.deploy("Llama-3.1-8B", "H100"), context=2048)
+    step = inference.decode_step(inference.deploy("Llama-3.1-8B", "H100", efficiencies="bound"), context=2048)
     assert closed("decode step").ours == pytest.approx(step.time)
     assert closed("best checkpoint").ours == pytest.approx(reliability.young_interval(60.0, 14400.0))
     wait = capacity.wait_quantile(capacity.erlang_c(8, 7.2), 20.0, 0.9, 0.99)

@@ -40,11 +40,7 @@ def reason(quantity: str, **inputs: Any) -> str:
 GPT3 = {"params": 174.6e9, "tokens": 300e9, "n_devices": 1024, "achieved_flops_per_device": 140e12}
 BY_HAND: list[tuple[str, dict[str, Any], float]] = [
     ("training_time", GPT3 | {"flops_per_param_token": 8}, 8 * 174.6e9 * 300e9 / (1024 * 140e12)),
-    (
-        "training_time_from_flops",
-        {"total_flops": 4.3e23, "n_devices": 1024, "achieved_flops_per_device": 147e12},
-        4.3e23 / (1024 * 147e12),
-    ),
+    ("training_time_from_flops", {"total_flops": 4.3e23, "n_devices": 1024, "achieved_flops_per_device": 147e12}, 4.3e23 / (1024 * 147e12)),
     ("training_time_from_throughput", {"tokens": 300e9, "tokens_per_s": 2e6}, 150e3),
     ("training_flops", {"params": 70e9, "tokens": 1, "flops_per_param_token": 6}, 420e9),
     (
@@ -83,11 +79,7 @@ BY_HAND: list[tuple[str, dict[str, Any], float]] = [
     ),
     ("energy", {"n_devices": 512, "duration_s": 1.728e6, "power_w_per_device": 310, "pue": 1.12}, 3.07187e11),
     ("energy", {"device_seconds": 3.6e9, "power_w_per_device": 400, "pue": 1.1}, 1.584e12),
-    (
-        "emissions",
-        {"device_seconds": 3.6e9, "power_w_per_device": 400, "pue": 1.0, "carbon_intensity_kg_per_j": 1e-7},
-        1.44e5,
-    ),
+    ("emissions", {"device_seconds": 3.6e9, "power_w_per_device": 400, "pue": 1.0, "carbon_intensity_kg_per_j": 1e-7}, 1.44e5),
     ("emissions", {"energy_j": 1.56e12, "carbon_intensity_kg_per_j": 57e-3 / 3.6e6}, 24.7e3),
     ("emissions_sum", {"a_kg": 420e3, "b_kg": 2040e3, "c_kg": 8930e3}, 11390e3),
     ("emissions_sum", {"parts_kg": [420e3, 2040e3, 8930e3]}, 11390e3),
@@ -95,12 +87,7 @@ BY_HAND: list[tuple[str, dict[str, Any], float]] = [
     ("cost", {"device_seconds": 2.664e6 * 3600, "price_usd_per_device_s": 2 / 3600}, 5.328e6),
     ("cost_per_token", {"n_devices": 8, "price_usd_per_device_s": 2 / 3600, "tokens_per_s": 14800}, 3.003e-7),
     ("token_revenue", {"tokens": [1e9, 2e9], "price_usd_per_token": [1e-7, 5e-7]}, 1100.0),
-    (
-        "token_revenue",
-        {"input_tokens": 1e9, "output_tokens": 2e9, "price_usd_per_input_token": 1e-7}
-        | {"price_usd_per_output_token": 5e-7},
-        1100.0,
-    ),
+    ("token_revenue", {"input_tokens": 1e9, "output_tokens": 2e9, "price_usd_per_input_token": 1e-7} | {"price_usd_per_output_token": 5e-7}, 1100.0),
     ("profit_ratio", {"revenue_usd": 562027, "cost_usd": 87072}, 5.4547),
     ("mtbf", {"duration_s": 54 * 86400, "failures": 466}, 10012.0),
     ("mttf", {"n_devices": 16384, "devices_per_node": 8, "node_failure_rate_per_s": 6.5e-3 / 86400}, 6490.4),
@@ -118,11 +105,7 @@ BY_HAND: list[tuple[str, dict[str, Any], float]] = [
     ),
     ("kv_cache_per_token", {"layers": 80, "kv_dim": 1024, "dtype_bytes": 1}, 163840),
     ("model_state_bytes", {"params": 13.1e9, "bytes_per_param": 10}, 131e9),
-    (
-        "activation_checkpoint_bytes",
-        {"layers": 64, "checkpoint_width": 4096, "tokens": 1000, "dtype_bytes": 2},
-        64 * 4096 * 1000 * 2,
-    ),
+    ("activation_checkpoint_bytes", {"layers": 64, "checkpoint_width": 4096, "tokens": 1000, "dtype_bytes": 2}, 64 * 4096 * 1000 * 2),
     (
         "training_memory_total",
         {"params": 13e9, "state_bytes": 10, "layers": 40, "hidden": 5120, "tokens": 1e6}
@@ -137,11 +120,7 @@ BY_HAND: list[tuple[str, dict[str, Any], float]] = [
     ),
     ("min_devices", {"bytes": 163e9, "hbm_bytes": 80e9}, 3),
     ("decode_throughput_per_device", {"batch": 32, "step_time_s": 0.02, "n_devices": 8}, 200.0),
-    (
-        "prefill_time",
-        {"params": 70e9, "tokens": 8192, "n_devices": 16, "achieved_flops_per_device": 78.8e12},
-        2 * 70e9 * 8192 / (16 * 78.8e12),
-    ),
+    ("prefill_time", {"params": 70e9, "tokens": 8192, "n_devices": 16, "achieved_flops_per_device": 78.8e12}, 2 * 70e9 * 8192 / (16 * 78.8e12)),
     ("pipeline_bubble_fraction", {"pp": 8, "microbatches": 32, "virtual_stages": 1}, 7 / 39),
     ("pipeline_bubble_overhead", {"pp": 8, "microbatches": 32, "virtual_stages": 2}, 7 / 64),
     (
@@ -151,7 +130,7 @@ BY_HAND: list[tuple[str, dict[str, Any], float]] = [
         64 * 2**35 * 0.3 / (2 * 118 * 256 * 2 * 128),
     ),
     ("weight_memory_fraction", {"params": 13e9, "dtype_bytes": 2, "hbm_bytes": 40e9}, 0.65),
-]
+]  # fmt: skip
 
 
 @pytest.mark.independent

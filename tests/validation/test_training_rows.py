@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from support import ROOT
 
 from mlsysim import catalog, training
+from mlsysim.efficiencies import clock_of, generation_of
 from mlsysim.parallelism import Plan
-from mlsysim.validation import calibrated_efficiencies, datasheet_efficiencies, scoring
+from mlsysim.training import efficiencies_of
+from mlsysim.validation import scoring
 from mlsysim.validation.cases import CLASSES, Case, CaseFile, read_cases
 from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.predictors.base import Row
-from mlsysim.validation.predictors.training_rows import clock_of, generation_of, step_of
+from mlsysim.validation.predictors.training_rows import step_of
 from mlsysim.validation.scoring import baselines
 
 OPEN = ROOT.parent / "shared" / "reference" / "cases" / "training_step.open.csv"
@@ -200,7 +203,9 @@ def test_a_device_of_an_unseen_generation_uses_its_datasheet_mode(device: str) -
     p = predict(row)
     assert p.predicted == predict(row, "datasheet").predicted
     assert any("datasheet" in a for a in p.assumptions)
-    assert calibrated_efficiencies(device) == datasheet_efficiencies(device)
+    asked, plain = efficiencies_of(device), efficiencies_of(device, efficiencies="datasheet")
+    assert replace(asked, source="") == replace(plain, source="") and asked.name == "datasheet"
+    assert "asked for calibrated" in asked.source and "asked for" not in plain.source
 
 
 @pytest.mark.independent
@@ -232,25 +237,25 @@ def test_leaving_a_group_out_hides_the_generations_that_it_alone_ran_on() -> Non
 
 @pytest.mark.independent
 def test_parts_of_one_generation_share_constants_but_not_their_power() -> None:
-    full, less = calibrated_efficiencies("H100-SXM5-80GB"), calibrated_efficiencies("H100-SXM5-96GB")
+    full, less = efficiencies_of("H100-SXM5-80GB"), efficiencies_of("H100-SXM5-96GB")
     share = (500 / 700) ** (1 / 3)
     assert less.gemm == pytest.approx(full.gemm * share)
     assert (less.link, less.elementwise) == (full.link, full.elementwise)
     assert clock_of(catalog.device("H200")) == 1.0
     assert generation_of(catalog.device("H20")) != generation_of(catalog.device("H100")) == "Hopper"
-    assert calibrated_efficiencies("H100", "fp8").gemm < full.gemm == calibrated_efficiencies("H100", "fp8").head
+    assert efficiencies_of("H100", "fp8").gemm < full.gemm == efficiencies_of("H100", "fp8").head
 
 
 @pytest.mark.independent
 def test_the_solver_with_the_preset_gives_the_rows_prediction() -> None:
-    """`mlsysim train --mode calibrated` and `mlsysim validate` are the same model."""
+    """`mlsysim train` and `mlsysim validate` are the same model."""
     r = training.training_step(
         "Llama-3.1-8B",
         Plan(tp=2, pp=2, cp=2, dp=8, virtual_stages=2),
         catalog.cluster("DGX-H100", 8),
         global_batch=64,
         seq=8192,
-        efficiencies=calibrated_efficiencies("H100"),
+        efficiencies="calibrated",
     )
     row = ROW | {
         "peak_flops": catalog.device("H100").peak_flops["bf16"],
@@ -284,6 +289,7 @@ def test_a_baseline_counts_recomputation_and_the_bubble_where_it_says_so() -> No
     assert physics.ideal(plain) / physics.ideal(alone) == pytest.approx(1 + 1 / (2 * 8))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
 )

@@ -5,65 +5,36 @@
 01.6
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
 
-from mlsysim.classroom.exercises import (
-    calibration,
-    capacity,
-    case_studies,
-    communication,
-    cost,
-    counting,
-    energy,
-    estimators,
-    exploring_designs,
-    hypotheses,
-    iron_law,
-    limits,
-    memory,
-    mixture_of_experts,
-    network,
-    parallelism,
-    prefill_decode,
-    reality_checks,
-    reliability,
-    request_simulation,
-    stablehlo,
-    step_model,
-    training_step,
-)
+from mlsysim.classroom.exercises.chapters import SLUGS, read
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
 from mlsysim.errors import unknown_name
 
-_CHAPTERS = (
-    iron_law,
-    counting,
-    memory,
-    communication,
-    parallelism,
-    training_step,
-    prefill_decode,
-    capacity,
-    energy,
-    cost,
-    reliability,
-    reality_checks,
-    exploring_designs,
-    step_model,
-    hypotheses,
-    mixture_of_experts,
-    request_simulation,
-    calibration,
-    stablehlo,
-    estimators,
-    network,
-    case_studies,
-    limits,
-)
-EXERCISES: Mapping[str, Exercise] = MappingProxyType({e.id: e for chapter in _CHAPTERS for e in chapter.EXERCISES})
-OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
-    {chapter.SLUG: chapter.OBJECTIVES for chapter in _CHAPTERS}
+T = TypeVar("T")
+
+
+class _Lazy(Mapping[str, T], Generic[T]):
+    """A mapping that reads the chapter of a key when the key is asked for, and all chapters to list its keys."""
+
+    def __init__(self, slug_of: Callable[[str], str], of_chapter: Callable[[str], Mapping[str, T]]) -> None:
+        self._slug_of, self._of_chapter = slug_of, of_chapter
+
+    def __getitem__(self, key: str) -> T:
+        return self._of_chapter(self._slug_of(key))[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for slug in SLUGS for key in self._of_chapter(slug))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_BY_NUMBER = {slug[:2]: slug for slug in SLUGS}
+EXERCISES: Mapping[str, Exercise] = _Lazy(lambda id: _BY_NUMBER[id[:2]], lambda slug: {e.id: e for e in read(slug)[1]})
+OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = _Lazy(
+    lambda slug: _BY_NUMBER[slug[:2]], lambda slug: {slug: read(slug)[0]}
 )
 
 __all__ = [
@@ -100,9 +71,9 @@ def exercise(id: str) -> Exercise:
 
 def assignment(slug: str) -> tuple[Exercise, ...]:
     """The exercises of a chapter, in order."""
-    if slug not in OBJECTIVES:
-        raise unknown_name("assignment", slug, OBJECTIVES)
-    return tuple(e for e in EXERCISES.values() if e.slug == slug)
+    if slug not in SLUGS:
+        raise unknown_name("assignment", slug, SLUGS)
+    return read(slug)[1]
 
 
 def inputs(id: str, seed: str | int | None = "") -> Inputs:

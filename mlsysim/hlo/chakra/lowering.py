@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim import catalog
+from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet, Value
@@ -43,15 +44,16 @@ _TYPE = {
 }
 
 
+@renamed(fuse="fusion", most="max_nodes")
 def trace(
     program: Program | str | Path,
     device: Device | str,
     split: str = "dependency",
-    fuse: bool | None = None,
+    fusion: str = "auto",
     network: Network | None = None,
     estimator: Estimator | None = None,
     rounding: str = "carried",
-    most: int = MAX_STEPS,
+    max_nodes: int = MAX_STEPS,
     join: bool = False,
     custom_calls: Mapping[str, CallPrice] | None = None,
 ) -> TraceSet:
@@ -59,11 +61,11 @@ def trace(
 
     Parameters
     ----------
-    program, device, split, fuse, network, estimator, join, custom_calls
+    program, device, split, fusion, network, estimator, join, custom_calls
         As for :func:`mlsysim.hlo.estimate`. The network gives the time of a broadcast, which ASTRA-sim does not simulate.
     rounding : str
         ``carried`` or ``nearest``: how times become whole microseconds.
-    most : int
+    max_nodes : int
         Regions of a rank, with loops that communicate unrolled.
 
     Raises
@@ -74,10 +76,10 @@ def trace(
     """
     chip = catalog.device(device)
     pricing = _Once(estimator or RooflineEstimator(chip))
-    found = estimate(program, chip, split, fuse, network, estimator=pricing, join=join, custom_calls=custom_calls)
+    found = estimate(program, chip, split, fusion, network, estimator=pricing, join=join, custom_calls=custom_calls)
     if found.shapes == "global":
         raise InputError(f"{found.program}: its shapes are those of the whole mesh; partition it, and trace one device")
-    steps = unroll(found.parts, lambda region: pricing.get_run_time_estimate(region).seconds, most)
+    steps = unroll(found.parts, lambda region: pricing.get_run_time_estimate(region).seconds, max_nodes)
     times = whole_micros([s.seconds for s in steps if s.region.kind == "compute"], rounding)
     steps = tuple(replace(s, micros=next(times)) if s.region.kind == "compute" else s for s in steps)
     note = {"producer": "mlsysim", "device": chip.name, "estimator": pricing.name, "split": split, "rounding": rounding}

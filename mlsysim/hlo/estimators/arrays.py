@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from mlsysim import units
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.catalog.sourced import Sourced, figures, read_toml
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.hlo.estimators import systolic
 from mlsysim.hlo.work.products import Gemm
 
@@ -78,7 +78,7 @@ def arrays() -> Mapping[str, SystolicArray]:
     """The arrays that ship with the package, by name."""
     found = {}
     for name, entry in read_toml(Path(__file__).with_name("arrays.toml")).items():
-        facts = {key: sourced(entry[key], unit, f"arrays.toml, {name}, {key}", "") for key, unit in _FIELDS.items()}
+        facts = figures(entry, _FIELDS, f"arrays.toml, {name}", "")
         rows, columns, several = (int(facts[key].value) for key in ("rows", "columns", "arrays"))
         found[name] = SystolicArray(rows, columns, facts["clock"].value, several, name=name, sources=facts)
     return found
@@ -90,7 +90,4 @@ def array(name: str) -> SystolicArray:
     >>> array("tpu-v3-core").arrays
     2
     """
-    known = arrays()
-    if name not in known:
-        raise unknown_name("systolic array", name, known)
-    return known[name]
+    return named("systolic array", name, arrays())

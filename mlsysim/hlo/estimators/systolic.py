@@ -13,17 +13,11 @@ from mlsysim.errors import InputError, unknown_name
 
 _LARGEST = 2**31
 _NAMES = ("m", "n", "k", "rows", "columns")
-_UNITS = {**dict.fromkeys(_NAMES, "1"), "return": "1"}
 _SIZES = dict.fromkeys(_NAMES, "[1, inf)")
 
 
 @equation(
-    "eq-systolic-ws",
-    formula="-(-k // rows) * -(-n // columns) * (2 * rows + columns + m - 2) - 1",
-    units=_UNITS,
-    domain=_SIZES,
-    source="raj2025",
-    where="cycle counts of its version 3.0.0 without memory stalls",
+    "eq-systolic-ws", formula="-(-k // rows) * -(-n // columns) * (2 * rows + columns + m - 2) - 1", domain=_SIZES
 )
 def weight_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     """Cycles with the weights held still: each fold loads R rows of B, then streams the M rows of A.
@@ -42,11 +36,6 @@ def weight_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     float or array, 1
         Cycles.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every fold waits for the one before it; operands are there when they are needed.
 
     >>> weight_stationary(100, 40, 70, 16, 8)
@@ -57,14 +46,7 @@ def weight_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     return -(-k // rows) * -(-n // columns) * (2 * rows + columns + m - 2) - 1
 
 
-@equation(
-    "eq-systolic-os",
-    formula="-(-m // rows) * -(-n // columns) * (k + rows + columns - 2) - 1",
-    units=_UNITS,
-    domain=_SIZES,
-    source="raj2025",
-    where="cycle counts of its version 3.0.0 without memory stalls",
-)
+@equation("eq-systolic-os", formula="-(-m // rows) * -(-n // columns) * (k + rows + columns - 2) - 1", domain=_SIZES)
 def output_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     """Cycles with the results held still: each fold streams the K terms of R x C sums.
 
@@ -82,11 +64,6 @@ def output_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     float or array, 1
         Cycles.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the sums leave the array while the next fold fills it; operands are there when they are needed.
 
     >>> output_stationary(100, 40, 70, 16, 8)
@@ -98,12 +75,7 @@ def output_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
 
 
 @equation(
-    "eq-systolic-is",
-    formula="-(-k // rows) * -(-m // columns) * (2 * rows + columns + n - 2) - 1",
-    units=_UNITS,
-    domain=_SIZES,
-    source="raj2025",
-    where="cycle counts of its version 3.0.0 without memory stalls",
+    "eq-systolic-is", formula="-(-k // rows) * -(-m // columns) * (2 * rows + columns + n - 2) - 1", domain=_SIZES
 )
 def input_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     """Cycles with the inputs held still: each fold loads R rows of A transposed, then streams the N columns of B.
@@ -122,11 +94,6 @@ def input_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
     float or array, 1
         Cycles.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: every fold waits for the one before it; operands are there when they are needed.
 
     >>> input_stationary(100, 40, 70, 16, 8)
@@ -138,12 +105,7 @@ def input_stationary(m: Num, n: Num, k: Num, rows: Num, columns: Num) -> Num:
 
 
 @equation(
-    "eq-systolic-utilisation",
-    formula="m * n * k / (rows * columns * cycles)",
-    units={**_UNITS, "cycles": "1"},
-    domain={**_SIZES, "cycles": POSITIVE},
-    source="raj2025",
-    where="overall utilisation in the report of its version 3.0.0",
+    "eq-systolic-utilisation", formula="m * n * k / (rows * columns * cycles)", domain={**_SIZES, "cycles": POSITIVE}
 )
 def array_utilisation(m: Num, n: Num, k: Num, rows: Num, columns: Num, cycles: Num) -> Num:
     """Products made per processing element and cycle: the share of its peak that an array delivers.
@@ -164,11 +126,6 @@ def array_utilisation(m: Num, n: Num, k: Num, rows: Num, columns: Num, cycles: N
     float or array, 1
         At most 1 for the cycles of a real schedule.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: an element makes at most one product per cycle; products with padding do not count.
 
     >>> round(array_utilisation(128, 128, 128, 128, 128, 509), 3)
@@ -182,10 +139,7 @@ def array_utilisation(m: Num, n: Num, k: Num, rows: Num, columns: Num, cycles: N
 @equation(
     "eq-systolic-peak",
     formula="flops_per_mac * arrays * rows * columns * clock",
-    units={"rows": "1", "columns": "1", "clock": "1/s", "arrays": "1", "flops_per_mac": "FLOP", "return": "FLOP/s"},
     domain=dict.fromkeys(("rows", "columns", "clock", "arrays", "flops_per_mac"), POSITIVE),
-    source="jouppi2017",
-    where="abstract: 65,536 multipliers at 700 MHz make 92 TOPS",
 )
 def array_peak(rows: Num, columns: Num, clock: Num, arrays: Num = 1.0, flops_per_mac: Num = 2.0) -> Num:
     """Peak of systolic arrays: every element multiplies and adds in every cycle.
@@ -207,11 +161,6 @@ def array_peak(rows: Num, columns: Num, clock: Num, arrays: Num = 1.0, flops_per
     -------
     float or array, FLOP/s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one multiply-add per element and cycle.
 
     >>> round(array_peak(256, 256, 700e6) / 1e12, 1)
@@ -222,14 +171,7 @@ def array_peak(rows: Num, columns: Num, clock: Num, arrays: Num = 1.0, flops_per
     return flops_per_mac * arrays * rows * columns * clock
 
 
-@equation(
-    "eq-cycles-time",
-    formula="cycles / clock",
-    units={"cycles": "1", "clock": "1/s", "return": "s"},
-    domain={"clock": POSITIVE},
-    source="hennessy2019",
-    where="CPU time from clock cycles and clock rate",
-)
+@equation("eq-cycles-time", formula="cycles / clock", domain={"clock": POSITIVE})
 def cycles_time(cycles: Num, clock: Num) -> Num:
     """Time of some cycles at a constant clock.
 
@@ -245,11 +187,6 @@ def cycles_time(cycles: Num, clock: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the clock neither throttles nor boosts.
 

@@ -66,7 +66,7 @@ class Llama:
         return {}
 
     def batch(self, sequences: int) -> Any:
-        shape = (sequences, self.recipe.sequence)
+        shape = (sequences, self.recipe.seq)
         return {k: jax.ShapeDtypeStruct(shape, jnp.int32) for k in ("tokens", "labels")}
 
     def update(self, parameters: Any, gradients: Any, state: Any) -> tuple[Any, Any]:

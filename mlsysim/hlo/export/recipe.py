@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from mlsysim import catalog
+from mlsysim._renamed import renamed
 from mlsysim.catalog import Convnet, Model
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.reader.limits import MAX_OPS
@@ -18,6 +19,7 @@ OPS_OF_A_LAYER = (
 MAX_LAYERS = MAX_OPS // OPS_OF_A_LAYER  # written out; in a loop they do not make the program longer
 
 
+@renamed(sequence="seq")
 @dataclass(frozen=True)
 class Recipe:
     """A training step to lower: the model, how it is split, and the sizes of its batch.
@@ -29,7 +31,7 @@ class Recipe:
     parallelism: str = "dp"
     devices: int = 1
     batch: int = 1
-    sequence: int = 4096
+    seq: int = 4096
     layers: int = 0  # of a transformer; 0: the catalogue's
     widths: tuple[int, ...] = (784, 1024, 1024, 10)  # of the MLP
     dtype: str = ""  # empty: fp32 for the MLP, bf16 otherwise
@@ -55,7 +57,7 @@ class Recipe:
         ):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), allowed)
-        for name in ("devices", "batch", "sequence", "image"):
+        for name in ("devices", "batch", "seq", "image"):
             if getattr(self, name) < 1:
                 raise InputError(f"export: {name} = {getattr(self, name)} must be at least 1")
         if self.devices > MAX_DEVICES:

@@ -146,20 +146,20 @@ def _from_fused(item: Fused, size: Sequence[int]) -> Kernel:
     return Kernel(item.nodes, reads, writes, signature=tuple(n.signature for n in item.nodes))
 
 
-def kernels(graph: Graph, fuse: bool = True, machine: Machine | None = None) -> list[Piece]:
+def kernels(graph: Graph, fused: bool = True, machine: Machine | None = None) -> list[Piece]:
     """The graph in kernels, in an order in which they can run.
 
     Parameters
     ----------
     graph : Graph
-    fuse : bool
+    fused : bool
         Whether to fuse operations that no compiler has fused; without, each runs as a kernel of its own.
     machine : Machine, optional
         The device, for which products and collectives are joined and products are cut, as :mod:`mlsysim.hlo.fusing.joining` says.
         Without, every operation stays as the program wrote it.
     """
-    if not fuse:
-        return _ordered([_alone(item, graph, machine, fuse) for item in graph.items])
+    if not fused:
+        return _ordered([_alone(item, graph, machine, fused) for item in graph.items])
     if machine is None:
         return _ordered(_Fuser(graph).run())
     items = joining.copy_kept(graph.items, graph.bytes, graph.kept)
@@ -207,16 +207,16 @@ def _copy(base: str, reads: tuple[int, ...], value: int, size: Sequence[int]) ->
     return Node(base, reads, (value,), Cost(bytes=2.0 * size[value]), -1)
 
 
-def _alone(item: Item, graph: Graph, machine: Machine | None, fuse: bool) -> Piece:
+def _alone(item: Item, graph: Graph, machine: Machine | None, fused: bool) -> Piece:
     if isinstance(item, Collective):
         return item
     if isinstance(item, Loop):
-        return _loop(item, machine, fuse)
+        return _loop(item, machine, fused)
     return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
 
 
-def _loop(item: Loop, machine: Machine | None, fuse: bool) -> LoopKernels:
-    body = kernels(item.body, fuse, machine)
+def _loop(item: Loop, machine: Machine | None, fused: bool) -> LoopKernels:
+    body = kernels(item.body, fused, machine)
     communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
     return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
 
@@ -293,12 +293,13 @@ class _Fuser:
                 continue
             own = {id(item): {id(item): 1}}
             value = item.writes[0] if len(item.writes) == 1 else -1
-            if item.base in LIGHT and value not in self.must_write and value in asked:
-                times = max(sum(positions.values()) for positions in asked[value].values())
+            asking = [asked.pop(v, {}) for v in item.writes]  # nothing further up asks for them
+            if item.base in LIGHT and value not in self.must_write and len(asking) == 1 and asking[0]:
+                times = max(sum(positions.values()) for positions in asking[0].values())
                 if times > (1 if value in parts else MAX_TIMES) and "broadcast" not in item.base:
                     self.apart.add(value)
-                elif len(asked[value]) <= MAX_READS:  # what more kernels read is written out as it is
-                    own = asked[value]
+                elif len(asking[0]) <= MAX_READS:  # what more kernels read is written out as it is
+                    own = asking[0]
             same = item.base in SAME_SIZE and item.base != "transpose"
             for read in dict.fromkeys(item.reads):
                 kernels_of = asked.setdefault(read, {})

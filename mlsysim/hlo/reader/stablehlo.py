@@ -80,11 +80,19 @@ def _bindings() -> Any:
 _DONATED = ("tf.aliasing_output", "jax.buffer_donor")  # marks of an argument that the program may write over
 
 
-class _Walker:
-    """Turns a parsed module into a Program."""
+class _Collision(Exception):
+    """Two values of a program have the same key."""
 
-    def __init__(self, ir: Any, name: str) -> None:
-        self.ir, self.name = ir, name
+
+class _Walker:
+    """Turns a parsed module into a Program.
+
+    Values are known by the hash that the bindings make of their address, since to keep the values themselves keeps all
+    operations: three quarters of the memory. While no two have the same hash, which is counted, that is exact.
+    """
+
+    def __init__(self, ir: Any, name: str, key: Callable[[Any], Any] = hash) -> None:
+        self.ir, self.name, self.key = ir, name, key
         self.types: dict[TensorType, int] = {}
         self.listed: list[TensorType] = []
         self.cached: dict[Any, dict[str, Any]] = {}
@@ -116,7 +124,7 @@ class _Walker:
             index = self.type_ids[kind] = self.types.setdefault(tensor, len(self.types))
             if index == len(self.listed):
                 self.listed.append(tensor)
-        self.ids[value] = new = len(self.values)
+        self.ids[self.key(value)] = new = len(self.values)
         self.values.append(index)
         return new
 
@@ -124,11 +132,12 @@ class _Walker:
         arguments = tuple(self.define(a) for a in block.arguments)
         ops: list[Op] = []
         results: tuple[int, ...] = ()
-        ids, define, values, type_ids, names = self.ids, self.define, self.values, self.type_ids, self.names
+        ids, key, define, values, type_ids = self.ids, self.key, self.define, self.values, self.type_ids
+        names = self.names
         for view in block.operations:
             op = view.operation
             name = op.name
-            operands = tuple([ids[v] for v in op.operands])
+            operands = tuple([ids[key(v)] for v in op.operands])
             known = names.get(name)
             if known is None:
                 base = name.partition(".")[2]
@@ -144,7 +153,7 @@ class _Walker:
                 if index is None:
                     made.append(define(result))
                 else:
-                    ids[result] = new = len(values)
+                    ids[key(result)] = new = len(values)
                     values.append(index)
                     made.append(new)
             defined = tuple(made)
@@ -174,6 +183,8 @@ class _Walker:
                     donated[name] = tuple(i for i, held in marks if any(key in held for key in _DONATED))
                 if "sym_visibility" not in op.attributes or op.attributes["sym_visibility"].value == "public":
                     public.append(name)
+        if len(self.ids) != len(self.values):
+            raise _Collision
         counts = {}
         for key in ("num_partitions", "num_replicas"):
             held = module.operation.attributes
@@ -389,9 +400,13 @@ def parse(text: str, name: str = "program") -> Program:
         reason = " ".join(str(error).split()).replace("Unable to parse module assembly: ", "")
         raise InputError(f"{name}: not StableHLO that parses ({reason[:200]})") from None
     sharded = bool(_PLACED.search(text))
+    del text  # as much memory as a tenth of the operations
     try:
         with no_collection():
-            return _Walker(ir, name).module(module, sharded)
+            try:
+                return _Walker(ir, name).module(module, sharded)
+            except _Collision:
+                return _Walker(ir, name, key=lambda value: value).module(module, sharded)
     except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, MlsysimError):
             raise
@@ -403,5 +418,5 @@ def parse(text: str, name: str = "program") -> Program:
 def read(path: str | Path) -> Program:
     """Read a program from a file: the JSON form if it ends in ``.json``, StableHLO text otherwise."""
     path = Path(path)
-    text = form.read_bounded(path)
-    return form.from_json(text, path.name) if path.suffix == ".json" else parse(text, path.name)
+    make = form.from_json if path.suffix == ".json" else parse
+    return make(form.read_bounded(path), path.name)  # the text has no other name, so that it can go when it was read

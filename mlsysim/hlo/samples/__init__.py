@@ -1,6 +1,7 @@
 """Programs that ship with the package, in their JSON form; large ones compressed."""
 
 import zlib
+from functools import lru_cache
 from importlib.resources import files
 
 from mlsysim.errors import unknown_name
@@ -26,6 +27,7 @@ def _files() -> dict[str, str]:
     return {name.removesuffix(end): name for end in _SUFFIXES for name in names if name.endswith(end)}
 
 
+@lru_cache(maxsize=8)
 def sample(name: str) -> Program:
     """A program that ships with the package.
 

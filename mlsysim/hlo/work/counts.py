@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from math import prod
 
-from mlsysim.errors import unknown_name
+from mlsysim.errors import named
 from mlsysim.hlo.reader.program import Program
 from mlsysim.results import Listed
 
@@ -44,10 +44,7 @@ def xla_count(name: str) -> XlaCount:
     UnknownNameError
         A program whose count does not ship.
     """
-    known = xla_counts()
-    if name not in known:
-        raise unknown_name("counted program", name, known)
-    return known[name]
+    return named("counted program", name, xla_counts())
 
 
 def reduced_elements(program: Program) -> int:

@@ -8,13 +8,7 @@ REAL_MAC = 2.0  # FLOPs of one multiplication and one addition
 _ANY = "(-inf, inf)"
 
 
-@equation(
-    "eq-dot-flops",
-    formula="result_elements * contracted * flops_per_mac",
-    units={"result_elements": "1", "contracted": "1", "flops_per_mac": "FLOP", "return": "FLOP"},
-    source="stablehlo2026spec",
-    where="dot_general",
-)
+@equation("eq-dot-flops", formula="result_elements * contracted * flops_per_mac")
 def dot_flops(result_elements: Num, contracted: Num, flops_per_mac: Num = REAL_MAC) -> Num:
     """Work of a dot product of two tensors, with any number of batch, free and contracting dimensions.
 
@@ -33,11 +27,6 @@ def dot_flops(result_elements: Num, contracted: Num, flops_per_mac: Num = REAL_M
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: dense operands and the schoolbook algorithm; the first addition, to zero, is counted.
 
     >>> dot_flops(32 * 1024 * 1024, 128)
@@ -51,19 +40,7 @@ def dot_flops(result_elements: Num, contracted: Num, flops_per_mac: Num = REAL_M
 @equation(
     "eq-convolution-flops",
     formula="batch / batch_groups * pairs * input_features / feature_groups * output_features * flops_per_mac",
-    units={
-        "batch": "1",
-        "pairs": "1",
-        "input_features": "1",
-        "output_features": "1",
-        "feature_groups": "1",
-        "batch_groups": "1",
-        "flops_per_mac": "FLOP",
-        "return": "FLOP",
-    },
     domain={"feature_groups": POSITIVE, "batch_groups": POSITIVE},
-    source="xla2017costs",
-    where="GetConvolutionFlops",
 )
 def convolution_flops(
     batch: Num,
@@ -96,11 +73,6 @@ def convolution_flops(
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: direct convolution; products with padding, or with holes that dilation made, are not counted.
 
     >>> convolution_flops(1, pairs=4 * 9, input_features=8, output_features=16)
@@ -111,18 +83,7 @@ def convolution_flops(
     return batch / batch_groups * pairs * input_features / feature_groups * output_features * flops_per_mac
 
 
-@equation(
-    "eq-reduction-flops",
-    formula="max(0, input_elements - result_elements) * flops_per_application",
-    units={
-        "input_elements": "1",
-        "result_elements": "1",
-        "flops_per_application": "FLOP",
-        "return": "FLOP",
-    },
-    source="xla2017costs",
-    where="HandleReduce",
-)
+@equation("eq-reduction-flops", formula="max(0, input_elements - result_elements) * flops_per_application")
 def reduction_flops(input_elements: Num, result_elements: Num, flops_per_application: Num = 1.0) -> Num:
     """Work of a reduction: each application of its function takes one element away.
 
@@ -139,11 +100,6 @@ def reduction_flops(input_elements: Num, result_elements: Num, flops_per_applica
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a binary tree over the elements; the initial value is not an element.
 
     >>> reduction_flops(1000 * 64, 64)
@@ -154,13 +110,7 @@ def reduction_flops(input_elements: Num, result_elements: Num, flops_per_applica
     return maximum(0.0, input_elements - result_elements) * flops_per_application
 
 
-@equation(
-    "eq-op-bytes",
-    formula="operand_bytes + result_bytes",
-    units={"operand_bytes": "byte", "result_bytes": "byte", "return": "byte"},
-    source="xla2017costs",
-    where="Preprocess",
-)
+@equation("eq-op-bytes", formula="operand_bytes + result_bytes")
 def op_bytes(operand_bytes: Num, result_bytes: Num) -> Num:
     """Traffic of an operation that runs by itself: read every operand once, write every result once.
 
@@ -175,11 +125,6 @@ def op_bytes(operand_bytes: Num, result_bytes: Num) -> Num:
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: nothing is in a cache before, and nothing is read twice.
 
     >>> op_bytes(2 * 4e6, 4e6)
@@ -190,13 +135,7 @@ def op_bytes(operand_bytes: Num, result_bytes: Num) -> Num:
     return operand_bytes + result_bytes
 
 
-@equation(
-    "eq-gather-bytes",
-    formula="2 * result_bytes + index_bytes",
-    units={"result_bytes": "byte", "index_bytes": "byte", "return": "byte"},
-    source="xla2017costs",
-    where="HandleGather",
-)
+@equation("eq-gather-bytes", formula="2 * result_bytes + index_bytes")
 def gather_bytes(result_bytes: Num, index_bytes: Num) -> Num:
     """Traffic of a gather or a slice: the rows that are touched, not the table that they come from.
 
@@ -213,11 +152,6 @@ def gather_bytes(result_bytes: Num, index_bytes: Num) -> Num:
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: a row that is asked for twice is read twice, and rows are as long as what the memory fetches at once.
 
     >>> gather_bytes(8 * 4096 * 2, 8 * 4)
@@ -231,10 +165,7 @@ def gather_bytes(result_bytes: Num, index_bytes: Num) -> Num:
 @equation(
     "eq-fused-bytes",
     formula="separate_bytes - (1 + readers) * intermediate_bytes",
-    units={"separate_bytes": "byte", "intermediate_bytes": "byte", "readers": "1", "return": "byte"},
     relations=("(1 + readers) * intermediate_bytes <= separate_bytes",),
-    source="xla2017costs",
-    where="HandleFusion",
 )
 def fused_bytes(separate_bytes: Num, intermediate_bytes: Num, readers: Num = 1.0) -> Num:
     """Traffic of a fused region: what its operations would move apart, less what no longer leaves the chip.
@@ -254,11 +185,6 @@ def fused_bytes(separate_bytes: Num, intermediate_bytes: Num, readers: Num = 1.0
     -------
     float or array, byte
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative; more saved than the operations move apart.
-
     Assumptions: the value is not needed outside the region and fits on the chip piece by piece. An input that two of the
     operations read is a saving of its own.
 
@@ -271,12 +197,7 @@ def fused_bytes(separate_bytes: Num, intermediate_bytes: Num, readers: Num = 1.0
 
 
 @equation(
-    "eq-trip-count",
-    formula="max(0, -((start - limit) // step))",
-    units={"start": "1", "limit": "1", "step": "1", "return": "1"},
-    domain={"start": _ANY, "limit": _ANY, "step": _ANY},
-    source="stablehlo2026spec",
-    where="while",
+    "eq-trip-count", formula="max(0, -((start - limit) // step))", domain={"start": _ANY, "limit": _ANY, "step": _ANY}
 )
 def trip_count(start: Num, limit: Num, step: Num) -> Num:
     """Times that a loop's body runs whose counter starts, grows by a constant, and is compared with a constant.
@@ -311,13 +232,7 @@ def trip_count(start: Num, limit: Num, step: Num) -> Num:
     return maximum(0, -((start - limit) // step))
 
 
-@equation(
-    "eq-loop-flops",
-    formula="outside_flops + trips * body_flops",
-    units={"outside_flops": "FLOP", "trips": "1", "body_flops": "FLOP", "return": "FLOP"},
-    source="stablehlo2026spec",
-    where="while",
-)
+@equation("eq-loop-flops", formula="outside_flops + trips * body_flops")
 def loop_flops(outside_flops: Num, trips: Num, body_flops: Num) -> Num:
     """Work of a program with a loop, such as a model whose equal layers are scanned.
 
@@ -336,11 +251,6 @@ def loop_flops(outside_flops: Num, trips: Num, body_flops: Num) -> Num:
     -------
     float or array, FLOP
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
-
     Assumptions: every turn does the same work.
 
     >>> loop_flops(1e9, 32, 2e9)
@@ -351,14 +261,7 @@ def loop_flops(outside_flops: Num, trips: Num, body_flops: Num) -> Num:
     return outside_flops + trips * body_flops
 
 
-@equation(
-    "eq-reuse-share",
-    formula="1 - unique / regions",
-    units={"regions": "1", "unique": "1", "return": "1"},
-    domain={"regions": POSITIVE},
-    source="hespas2026",
-    where="sec. III-B",
-)
+@equation("eq-reuse-share", formula="1 - unique / regions", domain={"regions": POSITIVE})
 def reuse_share(regions: Num, unique: Num) -> Num:
     """Share of evaluations that a cache by region saves.
 
@@ -374,11 +277,6 @@ def reuse_share(regions: Num, unique: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: the unique regions are counted among the regions; one device and one toolchain. It is a share of
     evaluations, and of time only where all take equally long.

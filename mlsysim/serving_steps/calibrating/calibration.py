@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Listed
 from mlsysim.serving_steps.calibrating.residuals import overfitting_ratio, residual_constant, residual_time
@@ -33,12 +34,13 @@ class Subject:
     engine_version: str
 
 
+@renamed(prompt_tokens="input_len", output_tokens="output_len")
 @dataclass(frozen=True)
 class Request:
     """One measured request beside its Tier 0 prediction. Times in s."""
 
-    prompt_tokens: float
-    output_tokens: float
+    input_len: float
+    output_len: float
     measured: Mapping[str, float]  # by metric
     predicted: Mapping[str, float]
 
@@ -55,9 +57,10 @@ class Coefficients(Listed):
     validation_error: float = 0.0  # on folds left out of the fit, each in turn
     spread: float = 0.0  # s, standard deviation of what is left
 
-    def residual(self, output_tokens: float, prompt_tokens: float) -> float:
+    @renamed(prompt_tokens="input_len", output_tokens="output_len")
+    def residual(self, output_len: float, input_len: float) -> float:
         """eq-tier1-residual, s."""
-        return float(residual_time(output_tokens, prompt_tokens, self.per_output, self.per_prompt, self.constant))
+        return float(residual_time(output_len, input_len, self.per_output, self.per_prompt, self.constant))
 
     @property
     def helps(self) -> bool:
@@ -104,9 +107,10 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return found
 
 
+@renamed(prompt_tokens="input_len", output_tokens="output_len")
 def least_squares(
-    output_tokens: Sequence[float],
-    prompt_tokens: Sequence[float],
+    output_len: Sequence[float],
+    input_len: Sequence[float],
     residuals: Sequence[float],
     weights: Sequence[float] | None = None,
     slopes: bool = True,
@@ -122,20 +126,19 @@ def least_squares(
     """
     n = len(residuals)
     w = [1.0] * n if weights is None else list(weights)
-    if n == 0 or not len(output_tokens) == len(prompt_tokens) == len(w) == n:
+    if n == 0 or not len(output_len) == len(input_len) == len(w) == n:
         raise InputError(
-            f"least_squares: {len(output_tokens)} answers, {len(prompt_tokens)} prompts, {n} residuals and {len(w)} "
+            f"least_squares: {len(output_len)} answers, {len(input_len)} prompts, {n} residuals and {len(w)} "
             "weights; give one of each per request"
         )
     total = sum(w)
     outputs, prompts, rest = (
-        sum(v * x for v, x in zip(w, values, strict=True)) / total
-        for values in (output_tokens, prompt_tokens, residuals)
+        sum(v * x for v, x in zip(w, values, strict=True)) / total for values in (output_len, input_len, residuals)
     )
     if not slopes:
         return Coefficients(0.0, 0.0, float(residual_constant(rest, outputs, prompts)))
     columns, scales = [], []
-    for values, mean in ((output_tokens, outputs), (prompt_tokens, prompts)):
+    for values, mean in ((output_len, outputs), (input_len, prompts)):
         scale = sqrt(sum(v * (x - mean) ** 2 for v, x in zip(w, values, strict=True)) / total) or 1.0
         columns.append([(x - mean) / scale for x in values])
         scales.append(scale)
@@ -153,8 +156,8 @@ def least_squares(
 
 def _fit_one(requests: Sequence[Request], metric: str, slopes: bool, relative: bool) -> Coefficients:
     return least_squares(
-        [r.output_tokens for r in requests],
-        [r.prompt_tokens for r in requests],
+        [r.output_len for r in requests],
+        [r.input_len for r in requests],
         [r.measured[metric] - r.predicted[metric] for r in requests],
         [r.measured[metric] ** -2 if relative else 1.0 for r in requests],
         slopes,
@@ -162,7 +165,7 @@ def _fit_one(requests: Sequence[Request], metric: str, slopes: bool, relative: b
 
 
 def _errors(fit: Coefficients, requests: Sequence[Request], metric: str) -> float:
-    after = [r.predicted[metric] + fit.residual(r.output_tokens, r.prompt_tokens) for r in requests]
+    after = [r.predicted[metric] + fit.residual(r.output_len, r.input_len) for r in requests]
     return mean_error([r.measured[metric] for r in requests], after)
 
 
@@ -186,9 +189,7 @@ def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, re
         others = [r for i, r in enumerate(requests) if i % FOLDS != fold]
         mine = [r for i, r in enumerate(requests) if i % FOLDS == fold]
         held += len(mine) * _errors(_fit_one(others, metric, slopes, relative), mine, metric)
-    left = [
-        r.measured[metric] - r.predicted[metric] - found.residual(r.output_tokens, r.prompt_tokens) for r in requests
-    ]
+    left = [r.measured[metric] - r.predicted[metric] - found.residual(r.output_len, r.input_len) for r in requests]
     return replace(
         found,
         tier0_error=mean_error([r.measured[metric] for r in requests], [r.predicted[metric] for r in requests]),
@@ -238,14 +239,16 @@ class Calibration(Listed):
         if different:
             raise InputError(f"this calibration belongs to another server: {'; '.join(different)}; calibrate again")
 
-    def inside(self, prompt_tokens: float, output_tokens: float) -> bool:
+    @renamed(prompt_tokens="input_len", output_tokens="output_len")
+    def inside(self, input_len: float, output_len: float) -> bool:
         """Whether a request lies among the sizes that were fitted."""
         return (
-            self.prompt_range[0] <= prompt_tokens <= self.prompt_range[1]
-            and self.output_range[0] <= output_tokens <= self.output_range[1]
+            self.prompt_range[0] <= input_len <= self.prompt_range[1]
+            and self.output_range[0] <= output_len <= self.output_range[1]
         )
 
-    def apply(self, prompt_tokens: float, output_tokens: float, predicted: Mapping[str, float]) -> dict[str, float]:
+    @renamed(prompt_tokens="input_len", output_tokens="output_len")
+    def apply(self, input_len: float, output_len: float, predicted: Mapping[str, float]) -> dict[str, float]:
         """Tier 1 times of a request from its Tier 0 times ``ttft_s`` and ``e2e_s``; the others follow from them.
 
         Raises
@@ -253,19 +256,19 @@ class Calibration(Listed):
         InputError
             A corrected time that cannot be: not positive, or an answer that ends before it begins.
         """
-        after = {m: predicted[m] + c.residual(output_tokens, prompt_tokens) for m, c in self.metrics.items()}
+        after = {m: predicted[m] + c.residual(output_len, input_len) for m, c in self.metrics.items()}
         ttft, e2e = after["ttft_s"], after["e2e_s"]
-        if output_tokens == 1:  # the first token is the answer; two fits would contradict each other
+        if output_len == 1:  # the first token is the answer; two fits would contradict each other
             ttft = e2e
         if not 0 < ttft <= e2e:
             raise InputError(
-                f"Tier 1 gives TTFT {ttft:.4g} s and E2E {e2e:.4g} s for a request of {prompt_tokens:g} + "
-                f"{output_tokens:g} tokens; the calibration was fitted on {self.prompt_range[0]:g} to "
+                f"Tier 1 gives TTFT {ttft:.4g} s and E2E {e2e:.4g} s for a request of {input_len:g} + "
+                f"{output_len:g} tokens; the calibration was fitted on {self.prompt_range[0]:g} to "
                 f"{self.prompt_range[1]:g} + {self.output_range[0]:g} to {self.output_range[1]:g}: calibrate on requests "
                 "like these"
             )
-        found = {"ttft_s": ttft, "e2e_s": e2e, "e2e_per_token_s": e2e / output_tokens}
-        return found | ({"itl_s": (e2e - ttft) / (output_tokens - 1)} if output_tokens > 1 else {})
+        found = {"ttft_s": ttft, "e2e_s": e2e, "e2e_per_token_s": e2e / output_len}
+        return found | ({"itl_s": (e2e - ttft) / (output_len - 1)} if output_len > 1 else {})
 
     def verdict(self, requests: Sequence[Request], metric: str = "e2e_s") -> Freshness:
         """Hold the calibration against a new trace; stale above an error of 30 %, as tam2026 has it."""
@@ -278,8 +281,8 @@ class Calibration(Listed):
         return {
             "subject": asdict(self.subject),
             "requests": self.requests,
-            "prompt_tokens": list(self.prompt_range),
-            "output_tokens": list(self.output_range),
+            "input_len": list(self.prompt_range),
+            "output_len": list(self.output_range),
             "metrics": {n: asdict(c) for n, c in self.metrics.items()},
         }
 
@@ -333,7 +336,7 @@ def fit(requests: Sequence[Request], subject: Subject, slopes: bool = True, rela
             + ", ".join(f"{m} {c.tier0_error:.1%} before, {c.validation_error:.1%} after" for m, c in found.items())
             + "; stay at Tier 0"
         )
-    prompts, outputs = [r.prompt_tokens for r in requests], [r.output_tokens for r in requests]
+    prompts, outputs = [r.input_len for r in requests], [r.output_len for r in requests]
     return Calibration(
         subject,
         len(requests),
@@ -351,9 +354,8 @@ def load_calibration(path: str | Path) -> Calibration:
     InputError
         Naming the file and the field.
     """
-    f = documents.read(path, KIND, VERSION).only(
-        "format", "version", "subject", "requests", "prompt_tokens", "output_tokens", "metrics"
-    )
+    f = documents.read(path, KIND, VERSION).renamed(prompt_tokens="input_len", output_tokens="output_len")
+    f.only("format", "version", "subject", "requests", "input_len", "output_len", "metrics")
     s = f.object("subject").only(*Subject.__dataclass_fields__)
     subject = Subject(s.text("model"), s.text("device"), s.whole("tp", 1), s.text("engine"), s.text("engine_version"))
     metrics = f.object("metrics").only(*METRICS)
@@ -364,7 +366,7 @@ def load_calibration(path: str | Path) -> Calibration:
     return Calibration(
         subject,
         f.whole("requests", LEAST_REQUESTS),
-        f.pair("prompt_tokens"),
-        f.pair("output_tokens"),
+        f.pair("input_len"),
+        f.pair("output_len"),
         MappingProxyType(found),
     )

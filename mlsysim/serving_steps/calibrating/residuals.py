@@ -8,27 +8,18 @@ _ANY = "(-inf, inf)"
 
 @equation(
     "eq-tier1-residual",
-    formula="per_output * output_tokens + per_prompt * prompt_tokens + constant",
-    units={
-        "output_tokens": "token",
-        "prompt_tokens": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "constant": "s",
-        "return": "s",
-    },
+    formula="per_output * output_len + per_prompt * input_len + constant",
     domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
-    source="tam2026",
-    where="sec. 2, Tier 1",
+    renamed={"output_tokens": "output_len", "prompt_tokens": "input_len"},
 )
-def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
+def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
     """What a server takes beyond the prediction, from the sizes of a request.
 
     Formula: r = a n_out + b n_in + d.
 
     Parameters
     ----------
-    output_tokens, prompt_tokens : float or array, token
+    output_len, input_len : float or array, token
         Of the request.
     per_output, per_prompt : float or array, s/token
         Fitted to one trace; negative where the prediction is too slow.
@@ -39,11 +30,6 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: what is missing grows with the request's own sizes and not with its company in the batch.
 
     >>> residual_time(400, 2000, per_output=0.5e-3, per_prompt=1e-6, constant=0.01)
@@ -51,26 +37,17 @@ def residual_time(output_tokens: Num, prompt_tokens: Num, per_output: Num, per_p
 
     Source: tam2026, sec. 2, Tier 1.
     """
-    return per_output * output_tokens + per_prompt * prompt_tokens + constant
+    return per_output * output_len + per_prompt * input_len + constant
 
 
 @equation(
     "eq-residual-constant",
-    formula="mean_residual - per_output * mean_output - per_prompt * mean_prompt",
-    units={
-        "mean_residual": "s",
-        "mean_output": "token",
-        "mean_prompt": "token",
-        "per_output": "s/token",
-        "per_prompt": "s/token",
-        "return": "s",
-    },
+    formula="mean_residual - per_output * mean_output_len - per_prompt * mean_input_len",
     domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
-    source="golub2013matrix",
-    where="sec. 5.3",
+    renamed={"mean_output": "mean_output_len", "mean_prompt": "mean_input_len"},
 )
 def residual_constant(
-    mean_residual: Num, mean_output: Num, mean_prompt: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
+    mean_residual: Num, mean_output_len: Num, mean_input_len: Num, per_output: Num = 0.0, per_prompt: Num = 0.0
 ) -> Num:
     """The constant of a least-squares fit: what is left of the mean residual once the slopes have had their part.
 
@@ -80,7 +57,7 @@ def residual_constant(
     ----------
     mean_residual : float or array, s
         Of measured minus predicted, over the requests of the trace; weighted, in a weighted fit.
-    mean_output, mean_prompt : float or array, token
+    mean_output_len, mean_input_len : float or array, token
         Means of the sizes over the same requests.
     per_output, per_prompt : float or array, s/token
         Slopes of the fit; 0 for a fit of the constant alone.
@@ -89,28 +66,18 @@ def residual_constant(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: least squares with a free constant; the derivative to that constant vanishes at the best fit.
 
-    >>> residual_constant(0.25, mean_output=400, mean_prompt=2000, per_output=0.5e-3)
+    >>> residual_constant(0.25, mean_output_len=400, mean_input_len=2000, per_output=0.5e-3)
     0.04999999999999999
 
     Source: golub2013matrix, sec. 5.3.
     """
-    return mean_residual - per_output * mean_output - per_prompt * mean_prompt
+    return mean_residual - per_output * mean_output_len - per_prompt * mean_input_len
 
 
 @equation(
-    "eq-calibration-requests",
-    formula="(z * spread / tolerance)**2",
-    units={"spread": "s", "tolerance": "s", "z": "1", "return": "1"},
-    domain={"tolerance": POSITIVE, "z": POSITIVE},
-    source="jcgm2008gum",
-    where="sec. 4.2.3",
+    "eq-calibration-requests", formula="(z * spread / tolerance)**2", domain={"tolerance": POSITIVE, "z": POSITIVE}
 )
 def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     """Requests that a trace needs before the constant is known to within a tolerance.
@@ -130,29 +97,17 @@ def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: residuals are independent of each other. Requests that ran together are not, and then more are needed.
 
     >>> round(calibration_requests(spread=0.1, tolerance=0.02))
     96
 
-    Source: jcgm2008gum, sec. 4.2.3 (standard deviation of a mean).
+    Source: jcgm2008gum, sec. 4.2.3; standard deviation of a mean.
     """
     return (z * spread / tolerance) ** 2
 
 
-@equation(
-    "eq-overfitting-ratio",
-    formula="validation_error / training_error",
-    units={"validation_error": "1", "training_error": "1", "return": "1"},
-    domain={"training_error": POSITIVE},
-    source="tam2026",
-    where="sec. 2, Overfitting guard",
-)
+@equation("eq-overfitting-ratio", formula="validation_error / training_error", domain={"training_error": POSITIVE})
 def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     """How much worse a fit does on requests that it has not seen; tam2026 rejects it above 2.
 
@@ -168,11 +123,6 @@ def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     Returns
     -------
     float or array, 1
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
 
     Assumptions: both sets come from the same server. A ratio near 1 says that the fit carries over, not that it is good.
 

@@ -1,9 +1,8 @@
 """What two forms of a step model are compared by: blended steps, jumps, residuals of a layer, and two metrics of one name."""
 
 from mlsysim._numeric import Num, maximum, where
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-AT_LEAST_ONE = "[1, inf)"
 _SHARE = "[0, 1]"
 
 
@@ -11,18 +10,7 @@ _SHARE = "[0, 1]"
     "eq-blended-step",
     formula="(prefill_weight if prefill_tokens > decode_tokens else decode_weight) * prefill_time"
     " + (1 - (prefill_weight if prefill_tokens > decode_tokens else decode_weight)) * decode_time",
-    units={
-        "prefill_time": "s",
-        "decode_time": "s",
-        "prefill_tokens": "1",
-        "decode_tokens": "1",
-        "prefill_weight": "1",
-        "decode_weight": "1",
-        "return": "s",
-    },
     domain={"prefill_weight": _SHARE, "decode_weight": _SHARE},
-    source="tam2026",
-    where="H5, mechanism",
 )
 def blended_step(
     prefill_time: Num,
@@ -49,17 +37,12 @@ def blended_step(
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: none that a machine shares. A mean is below the longer of the two, and a step does the work of both.
 
     >>> blended_step(4.0, 2.0, 500, 12)
     3.5
 
-    Source: tam2026, H5, mechanism, which calls the weights uncited.
+    Source: tam2026, H5, mechanism; it calls the weights uncited.
     """
     w = where(prefill_tokens > decode_tokens, prefill_weight, decode_weight)
     return w * prefill_time + (1 - w) * decode_time
@@ -68,10 +51,7 @@ def blended_step(
 @equation(
     "eq-jump",
     formula="max(before / after, after / before * work_before / work_after) - 1",
-    units={"before": "s", "after": "s", "work_before": "1", "work_after": "1", "return": "1"},
     domain={"before": POSITIVE, "after": POSITIVE, "work_before": POSITIVE, "work_after": POSITIVE},
-    source="tam2026",
-    where="H6, part A",
 )
 def jump(before: Num, after: Num, work_before: Num, work_after: Num) -> Num:
     """How far a time leaves what more work explains: shorter than it was, or longer than in proportion to the work.
@@ -90,18 +70,13 @@ def jump(before: Num, after: Num, work_before: Num, work_after: Num) -> Num:
     float or array, 1
         At most 0 where the time stays between no growth and growth in proportion.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: work costs something between nothing and its share. Attention of a prompt grows with its square, which
     adds (x'/x)^2 at most.
 
     >>> round(jump(1.0e-3, 0.9e-3, 63, 64), 3), jump(1.0e-3, 1.0e-3, 8, 16)
     (0.111, 0.0)
 
-    Source: tam2026, H6, part A, for the count of discontinuities; its bounds are ours.
+    Source: tam2026, H6, part A; for the count of discontinuities; its bounds are ours.
     """
     return maximum(before / after, after / before * work_before / work_after) - 1
 
@@ -109,10 +84,7 @@ def jump(before: Num, after: Num, work_before: Num, work_after: Num) -> Num:
 @equation(
     "eq-layer-residual",
     formula="(measured - modelled) / layers",
-    units={"measured": "s", "modelled": "s", "layers": "1", "return": "s"},
     domain={"measured": POSITIVE, "modelled": POSITIVE, "layers": AT_LEAST_ONE},
-    source="inferencesim2026hypotheses",
-    where="H2b",
 )
 def layer_residual(measured: Num, modelled: Num, layers: Num) -> Num:
     """What a step takes beyond its kernels' work, for each layer.
@@ -131,28 +103,18 @@ def layer_residual(measured: Num, modelled: Num, layers: Num) -> Num:
     float or array, s
         Negative where the model is too slow.
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: the model's own errors are smaller than what it leaves out; a wrong bandwidth goes into r as well.
 
     >>> round(layer_residual(6.16e-3, 4.54e-3, 32) * 1e6, 1)
     50.6
 
-    Source: inferencesim2026hypotheses, H2b, which divides by the tensor-parallel degree too.
+    Source: inferencesim2026hypotheses, H2b; it divides by the tensor-parallel degree too.
     """
     return (measured - modelled) / layers
 
 
 @equation(
-    "eq-e2e-per-token",
-    formula="(ttft + (output_len - 1) * itl) / output_len",
-    units={"ttft": "s", "itl": "s", "output_len": "1", "return": "s"},
-    domain={"output_len": AT_LEAST_ONE},
-    source="patel2024splitwise",
-    where="abstract, the two phases; the mean is derived in the chapter",
+    "eq-e2e-per-token", formula="(ttft + (output_len - 1) * itl) / output_len", domain={"output_len": AT_LEAST_ONE}
 )
 def e2e_per_token(ttft: Num, itl: Num, output_len: Num) -> Num:
     """Latency of an answer over its tokens: the other quantity that goes by the name of TPOT.
@@ -172,29 +134,17 @@ def e2e_per_token(ttft: Num, itl: Num, output_len: Num) -> Num:
     -------
     float or array, s
 
-    Raises
-    ------
-    InputError
-        A value that is not finite or lies outside its range.
-
     Assumptions: one request; a mean over requests is a mean of this, not this of the means.
 
     >>> e2e_per_token(0.5, 0.25, 3)
     0.3333333333333333
 
-    Source: patel2024splitwise, abstract (the two phases); the mean is derived in the chapter.
+    Source: patel2024splitwise, abstract, the two phases; the mean is derived in the chapter.
     """
     return (ttft + (output_len - 1) * itl) / output_len
 
 
-@equation(
-    "eq-outlier-shift",
-    formula="(outlier - rest) / count",
-    units={"outlier": "s", "rest": "s", "count": "1", "return": "s"},
-    domain={"count": AT_LEAST_ONE},
-    source="hampel1974influence",
-    where="influence curve of the mean",
-)
+@equation("eq-outlier-shift", formula="(outlier - rest) / count", domain={"count": AT_LEAST_ONE})
 def outlier_shift(outlier: Num, rest: Num, count: Num) -> Num:
     """How far one measurement moves a mean.
 
@@ -212,11 +162,6 @@ def outlier_shift(outlier: Num, rest: Num, count: Num) -> Num:
     Returns
     -------
     float or array, s
-
-    Raises
-    ------
-    InputError
-        A value that is not finite or negative.
 
     Assumptions: none; it is what the definition of a mean says. A median hardly moves.
 

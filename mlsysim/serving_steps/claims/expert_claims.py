@@ -4,13 +4,13 @@ InferSim's side comes from the compatibility mode and the shipped tables of one 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
-from importlib.resources import as_file, files
 from itertools import pairwise
 from types import MappingProxyType
 
 from mlsysim import transformer
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.inference import Deployment, deploy
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.claims import infersim
@@ -37,8 +37,7 @@ def expert_hypotheses() -> Mapping[str, Hypothesis]:
     >>> list(expert_hypotheses())
     ['H7a', 'H7b', 'H7c', 'H7d', 'H7e', 'H7']
     """
-    with as_file(files(__package__) / "expert_hypotheses.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "expert_hypotheses.toml")
     return MappingProxyType(
         {
             name: Hypothesis(id=name, **{**entry, "accept": tuple(Criterion(**c) for c in entry["accept"])})
@@ -79,14 +78,24 @@ def crossings(devices: int, last: int = 512) -> list[int]:
     >>> crossings(8)[0], crossings(8)[-1]
     (14, 402)
     """
-    bound = [a.routed_compute >= a.experts_load for a in (answer(setup(devices, b)) for b in range(1, last + 1))]
-    return [b + 2 for b, (x, y) in enumerate(pairwise(bound)) if x != y]
+    return list(_crossings(devices, last))
 
 
+@cache
+def _crossings(devices: int, last: int) -> tuple[int, ...]:
+    one = setup(devices, 1)
+    load = infersim.expert_load_time(one)  # whatever the batch
+    steps = (replace(one, tokens=b) for b in range(1, last + 1))
+    bound = [infersim.routed_time(s, infersim.routed_share(s, prompt=False)) >= load for s in steps]
+    return tuple(b + 2 for b, (x, y) in enumerate(pairwise(bound)) if x != y)
+
+
+@cache
 def own_crossover(devices: int) -> int:
     """The batch from which the layer of our physics takes longer to compute than to read."""
     d = deployed(devices)
-    return next(b for b in range(1, 10_000) if not expert_layer(d, tokens=b).reading_binds)
+    one = expert_layer(d, tokens=1)
+    return next(b for b in range(1, 10_000) if not replace(one, tokens=b, work=expert_work(d, b)).reading_binds)
 
 
 def constant_crossover(devices: int, share: float) -> float:

@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog.sourced import read_toml
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.catalog.sourced import shipped_toml
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.results import Listed
 from mlsysim.serving_steps.rungs import Rungs
 
 SENSES = (">=", "<=", ">")
-OUTCOMES = ("confirmed", "refuted", "undecided")
 ROLES = ("effect", "mechanism")  # what must come out, and what would show why
 
 
@@ -126,8 +124,7 @@ def hypotheses() -> Mapping[str, Hypothesis]:
     >>> list(hypotheses())[:3]
     ['H1', 'H2', 'H3']
     """
-    with as_file(files(__package__) / "hypotheses.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "hypotheses.toml")
     return MappingProxyType({name: _read(name, entry) for name, entry in raw.items()})
 
 
@@ -151,6 +148,4 @@ def hypothesis(name: str) -> Hypothesis:
     >>> hypothesis("H4").accept[0].bound
     0.1
     """
-    if name not in hypotheses():
-        raise unknown_name("hypothesis", name, hypotheses())
-    return hypotheses()[name]
+    return named("hypothesis", name, hypotheses())

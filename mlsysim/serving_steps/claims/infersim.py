@@ -273,26 +273,26 @@ def product_share(s: Setup, rows: float, k: float, n: float) -> float:
     return round(found, 3)
 
 
-def grouped_share(s: Setup, prompt: bool) -> float:
+def grouped_share(s: Setup, prefill: bool) -> float:
     """The better of the two products, at the nearest batch (steps) or the last one not above (prompts)."""
     a = s.shape
-    table = s.tables.grouped_prefill if prompt else s.tables.grouped_decode
+    table = s.tables.grouped_prefill if prefill else s.tables.grouped_decode
     wanted = (a.experts, s.devices, a.experts // s.expert_ranks, a.top_k, a.hidden, s.width)
     rows = [g for g in table if (g.experts, g.devices, g.local, g.top_k, g.hidden, g.width) == wanted]
     found: Grouped | None = None
-    if rows and not prompt:
+    if rows and not prefill:
         found = min(rows, key=lambda g: abs(g.tokens - s.tokens))
-    for g in rows if prompt else ():
+    for g in rows if prefill else ():
         if g.tokens > s.tokens:
             break
         found = g
     return s.hardware.share if found is None else round(max(found.up_share, found.down_share), 3)
 
 
-def attention_share(s: Setup, prompt: bool) -> float:
+def attention_share(s: Setup, prefill: bool) -> float:
     """Of one call: the row nearest in sequences plus tokens (steps), or the last length not above (prompts)."""
     a = s.shape
-    if prompt:
+    if prefill:
         key = ("MLA", s.heads, a.head_dim, a.rotary) if a.is_latent else ("MHA", s.heads, s.kv_heads, a.head_dim)
         rows = s.tables.prefill.get(key)
         if rows is None:
@@ -340,12 +340,25 @@ def projection_times(s: Setup) -> dict[str, float]:
     return {name: product_time(s, t, k, n) for name, (k, n) in shapes.items()}
 
 
+def routed_share(s: Setup, prompt: bool) -> float:
+    """Of the peak, what the routed experts reach; of a dense model, its MLP."""
+    a = s.shape
+    return grouped_share(s, prompt) if a.is_moe else product_share(s, s.tokens, a.hidden, a.width * 2 // s.devices)
+
+
+def routed_time(s: Setup, share: float) -> float:
+    """The arithmetic of the routed experts at a share of the peak."""
+    peak = (s.hardware.eight_bit if s.fp8 else s.hardware.half) * TERA
+    routed = 6.0 * s.tokens * s.shape.top_k * s.shape.hidden * s.width
+    return routed / (peak * share)
+
+
 @dataclass(frozen=True)
 class Answer(Listed):
     """What the tool prints, in seconds; the parts are those of one layer."""
 
     setup: Setup
-    prompt: bool
+    prefill: bool
     attention_share: float
     attention_compute: float
     cache_load: float
@@ -374,11 +387,11 @@ class Answer(Listed):
     def layer(self) -> float:
         """One layer; of both batches when two overlap."""
         s = self.setup
-        repeats = math.ceil(s.tokens / s.input_len) if self.prompt else 1
+        repeats = math.ceil(s.tokens / s.input_len) if self.prefill else 1
         attention = self.attention * repeats + sum(self.projections.values())
         if not s.overlap:
             return attention + self.experts + self.before + self.after + self.tensor
-        if not self.prompt:  # attention of one batch beside experts and messages of the other
+        if not self.prefill:  # attention of one batch beside experts and messages of the other
             return 2 * max(attention, self.experts + self.before + self.after)
         pieces = (attention / s.processors_left, self.experts / s.processors_left)
         return sum(max(piece, message) for piece in pieces for message in (self.before, self.after))
@@ -386,7 +399,7 @@ class Answer(Listed):
     @property
     def time(self) -> float:
         """Its TTFT or its TPOT."""
-        return self.setup.shape.layers * self.layer + (PROMPT_S if self.prompt else STEP_S)
+        return self.setup.shape.layers * self.layer + (PROMPT_S if self.prefill else STEP_S)
 
     @property
     def tokens_per_s(self) -> float:
@@ -395,7 +408,7 @@ class Answer(Listed):
         return (2 if s.overlap else 1) * s.tokens / s.tp / self.time
 
 
-def answer(s: Setup, prompt: bool = False) -> Answer:
+def answer(s: Setup, prefill: bool = False) -> Answer:
     """Run the tool's arithmetic for a step, or for a prompt pass.
 
     >>> from mlsysim.serving_steps.claims.measured import kernel_tables
@@ -405,10 +418,9 @@ def answer(s: Setup, prompt: bool = False) -> Answer:
     2675
     """
     a, hw, t = s.shape, s.hardware, s.tokens
-    peak = (hw.eight_bit if s.fp8 else hw.half) * TERA
-    share = attention_share(s, prompt)
+    share = attention_share(s, prefill)
     heads = a.heads if a.is_latent else s.heads  # latent attention is not cut
-    if prompt:
+    if prefill:
         per_pair = a.head_dim + a.rotary + a.value_dim if a.is_latent else 2 * a.head_dim
         pairs = s.input_len * s.input_len / CAUSAL
         read = cache_bytes(s) * s.input_len
@@ -416,25 +428,24 @@ def answer(s: Setup, prompt: bool = False) -> Answer:
         per_pair = 2 * a.rank + a.rotary if a.is_latent else 2 * a.head_dim
         pairs = t * s.context
         read = cache_bytes(s) * s.context * t
-    routed_share = grouped_share(s, prompt) if a.is_moe else product_share(s, t, a.hidden, a.width * 2 // s.devices)
-    routed = 6.0 * t * a.top_k * a.hidden * s.width
+    routed = routed_share(s, prefill)
     shared = 0.0
     if a.shared:
         shared = product_time(s, t, a.hidden, 2 * s.width * a.shared) + product_time(s, t, s.width * a.shared, a.hidden)
     if s.deepep:
-        mode = "normal" if prompt else "low-latency"
+        mode = "normal" if prefill else "low-latency"
         before, after = deepep_time(s, 1, mode), deepep_time(s, 2, mode)
     else:
         before = after = all_reduce_time(s)
     return Answer(
         setup=s,
-        prompt=prompt,
+        prefill=prefill,
         attention_share=share,
         attention_compute=2.0 * heads * per_pair * pairs / (hw.half * TERA * share),
         cache_load=read / a.layers / GIGA / hw.memory_bandwidth,
         projections=projection_times(s),
-        routed_share=routed_share,
-        routed_compute=routed / (peak * routed_share),
+        routed_share=routed,
+        routed_compute=routed_time(s, routed),
         experts_load=expert_load_time(s),
         shared=shared,
         before=before,

@@ -6,14 +6,13 @@ The package ships the rows that chapter 16 uses (``expert_tables.toml``); other 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlsysim import catalog
 from mlsysim.catalog import Device
-from mlsysim.catalog.sourced import read_toml
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import shipped_toml
+from mlsysim.errors import named
 from mlsysim.results import Listed
 from mlsysim.units import us
 
@@ -101,8 +100,7 @@ def _grouped(raw: Mapping[str, Any]) -> tuple[Grouped, ...]:
 
 @cache
 def _shipped() -> Mapping[str, KernelTables]:
-    with as_file(files(__package__) / "expert_tables.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "expert_tables.toml")
     found = {}
     for name, t in raw.items():
         d, p = t["latent_decode"], t["latent_prefill"]
@@ -140,6 +138,4 @@ def kernel_tables(device: Device | str) -> KernelTables:
     (47, 24, 88)
     """
     name = catalog.device(device).name
-    if name not in _shipped():
-        raise unknown_name("device with kernel tables", name, _shipped())
-    return _shipped()[name]
+    return named("device with kernel tables", name, _shipped())

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.results import Listed
 from mlsysim.serving_steps.measuring import documents
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
@@ -292,7 +292,4 @@ def profile(name: str) -> Profile:
     UnknownNameError
         With the nearest known names.
     """
-    known = shipped_profiles()
-    if name not in known:
-        raise unknown_name("device profile", name, known, "'mlsysim bench-device' makes one of your own")
-    return known[name]
+    return named("device profile", name, shipped_profiles(), "'mlsysim bench-device' makes one of your own")

@@ -43,7 +43,7 @@ class Tiny:
         self.head = weights(m.hidden, m.vocab)
         self.cache = rng.standard_normal((m.layers, 2, batch, m.kv_heads, capacity, m.head_dim), dtype=np.float32)
 
-    def step(self, x: Any, past: int) -> Any:
+    def step(self, x: Any, cached_len: int) -> Any:
         """Logits of the last token; ``x`` holds the new tokens' vectors, (batch, new, hidden)."""
         from mlsysim.serving_steps.measuring.microbench import attend, causal_mask
 
@@ -53,8 +53,8 @@ class Tiny:
         for (qkv, out, up, down), (keys, values) in zip(self.layers, self.cache, strict=True):
             heads = (self._norm(x).reshape(-1, m.hidden) @ qkv).reshape(batch, new, -1, m.head_dim).swapaxes(1, 2)
             q, k, v = np.split(heads, [m.heads, m.heads + m.kv_heads], axis=1)
-            keys[:, :, past : past + new], values[:, :, past : past + new] = k, v
-            seen_keys, seen_values = (c[:, :, None, : past + new] for c in (keys, values))
+            keys[:, :, cached_len : cached_len + new], values[:, :, cached_len : cached_len + new] = k, v
+            seen_keys, seen_values = (c[:, :, None, : cached_len + new] for c in (keys, values))
             grouped = q.reshape(batch, m.kv_heads, m.heads // m.kv_heads, new, m.head_dim)
             if new == 1:  # the queries of a group share one reading of their keys
                 grouped = grouped.swapaxes(2, 3)
@@ -92,7 +92,7 @@ def checks(rounds: "Rounds") -> tuple[Point, ...]:
 def model_of(profile: Profile) -> StepModel:
     """The step model of the small transformer on a measured device."""
     deployment = deploy(TINY, profile.device, precision=profile.precision, kv=profile.precision)
-    return step_model(deployment, device_rates=profile.rates)
+    return step_model(deployment, efficiencies=profile.rates)
 
 
 def batch_of(check: Point) -> Batch:

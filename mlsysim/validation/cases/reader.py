@@ -43,86 +43,62 @@ class CaseClass(Listed):
         return ""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _class(name: str, measured: str, signature: str, **columns: str) -> CaseClass:
+    words = {"numbers": frozenset[str](), **{kind: frozenset(text.split()) for kind, text in columns.items()}}
+    return CaseClass(name, measured, frozenset(signature.split()), **words)
 
 
-CLASSES: Mapping[str, CaseClass] = MappingProxyType(
-    {
-        c.name: c
-        for c in (
-            CaseClass(
-                "gemm",
-                "measured_time_s",
-                _words("precision m n k"),
-                numbers=_words("peak_flops hbm_bandwidth groups m n k"),
-                texts=_words("device precision out_precision"),
-            ),
-            CaseClass(
-                "attention",
-                "measured_time_s",
-                _words("phase kind q_heads kv_heads q_len kv_len"),
-                numbers=_words(
-                    "peak_flops hbm_bandwidth batch q_heads kv_heads head_dim v_head_dim kv_lora_rank rope_dim q_len kv_len"
-                ),
-                flags=_words("causal"),
-                texts=_words("device phase kind precision kv_precision"),
-            ),
-            CaseClass(
-                "collective",
-                "measured_time_s",
-                _words("op n_ranks bytes"),
-                numbers=_words(
-                    "n_ranks ranks_per_node bytes tokens_per_rank hidden top_k intra_node_bandwidth inter_node_bandwidth latency_s"
-                ),
-                texts=_words("device op algo"),
-            ),
-            CaseClass(
-                "memory",
-                "measured_bytes",
-                _words("kind inputs"),
-                numbers=frozenset(),
-                objects=_words("inputs"),
-                texts=_words("model kind"),
-            ),
-            CaseClass(
-                "training_step",
-                "measured_step_time_s",
-                _words("tp pp dp global_batch seq"),
-                numbers=_words(
-                    "params active_params layers hidden ffn heads kv_heads head_dim vocab n_experts top_k "
-                    "n_shared_experts moe_ffn n_dense_layers q_lora_rank kv_lora_rank qk_rope_head_dim attn_window "
-                    "n_windowed_layers peak_flops hbm_bandwidth hbm_bytes n_devices devices_per_node "
-                    "intra_node_bandwidth inter_node_bandwidth tp pp cp ep dp virtual_stages micro_batch global_batch "
-                    "seq attn_len"
-                ),
-                flags=_words("gated_mlp tied_embeddings seq_parallel"),
-                texts=_words("model device attn_type sharding precision recompute cp_comm_type task"),
-            ),
-            CaseClass(
-                "inference",
-                "measured_time_s",
-                _words("phase batch input_len output_len"),
-                numbers=_words(
-                    "params active_params layers hidden ffn heads kv_heads head_dim vocab n_experts top_k "
-                    "n_shared_experts moe_ffn n_dense_layers q_lora_rank kv_lora_rank qk_rope_head_dim peak_flops "
-                    "hbm_bandwidth hbm_bytes n_devices devices_per_node intra_node_bandwidth inter_node_bandwidth "
-                    "tp pp ep dp batch input_len output_len context_len weight_bits weight_bytes"
-                ),
-                flags=_words("gated_mlp tied_embeddings"),
-                texts=_words("model device attn_type phase weight_precision compute_precision kv_precision framework"),
-            ),
-            CaseClass(
-                "scalar",
-                "value",
-                _words("quantity basis inputs"),
-                numbers=frozenset(),
-                objects=_words("inputs"),
-                texts=_words("quantity basis"),
-            ),
-        )
-    }
+_MODEL = (
+    "params active_params layers hidden ffn heads kv_heads head_dim vocab n_experts top_k n_shared_experts moe_ffn "
+    "n_dense_layers q_lora_rank kv_lora_rank qk_rope_head_dim "
 )
+_MACHINE = "peak_flops hbm_bandwidth hbm_bytes n_devices devices_per_node intra_node_bandwidth inter_node_bandwidth tp pp ep dp "
+_SHAPE_FLAGS = "gated_mlp tied_embeddings "
+_CLASSES = (
+    _class(
+        "gemm",
+        "measured_time_s",
+        "precision m n k",
+        numbers="peak_flops hbm_bandwidth groups m n k",
+        texts="device precision out_precision",
+    ),
+    _class(
+        "attention",
+        "measured_time_s",
+        "phase kind q_heads kv_heads q_len kv_len",
+        numbers="peak_flops hbm_bandwidth batch q_heads kv_heads head_dim v_head_dim kv_lora_rank rope_dim q_len kv_len",
+        flags="causal",
+        texts="device phase kind precision kv_precision",
+    ),
+    _class(
+        "collective",
+        "measured_time_s",
+        "op n_ranks bytes",
+        numbers="n_ranks ranks_per_node bytes tokens_per_rank hidden top_k intra_node_bandwidth inter_node_bandwidth latency_s",
+        texts="device op algo",
+    ),
+    _class("memory", "measured_bytes", "kind inputs", objects="inputs", texts="model kind"),
+    _class(
+        "training_step",
+        "measured_step_time_s",
+        "tp pp dp global_batch seq",
+        numbers=_MODEL
+        + _MACHINE
+        + "attn_window n_windowed_layers cp virtual_stages micro_batch global_batch seq attn_len",
+        flags=_SHAPE_FLAGS + "seq_parallel",
+        texts="model device attn_type sharding precision recompute cp_comm_type task",
+    ),
+    _class(
+        "inference",
+        "measured_time_s",
+        "phase batch input_len output_len",
+        numbers=_MODEL + _MACHINE + "batch input_len output_len context_len weight_bits weight_bytes",
+        flags=_SHAPE_FLAGS,
+        texts="model device attn_type phase weight_precision compute_precision kv_precision framework",
+    ),
+    _class("scalar", "value", "quantity basis inputs", objects="inputs", texts="quantity basis"),
+)
+CLASSES: Mapping[str, CaseClass] = MappingProxyType({c.name: c for c in _CLASSES})
 
 
 @dataclass(frozen=True)

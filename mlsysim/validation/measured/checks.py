@@ -72,7 +72,7 @@ def _decode(inputs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _seconds(row: Measurement, work: float) -> float:
-    value = row.value.value
+    value = row.value
     return {"time": value, "flop_rate": work / value, "token_rate": 1 / value}[row.quantity]
 
 
@@ -83,7 +83,7 @@ def stream_efficiency(device: str, kernel: str) -> float:
     0.866
     """
     row = measurement(f"azure-{device}-stream-{kernel}")
-    return row.value.value / catalog.device(row.device).memory_bandwidth
+    return row.value / catalog.device(row.device).memory_bandwidth
 
 
 def gemm_efficiency(device: str, size: int = 8192) -> float:
@@ -93,4 +93,4 @@ def gemm_efficiency(device: str, size: int = 8192) -> float:
     0.813
     """
     row = measurement(f"azure-{device}-gemm-{size}")
-    return row.value.value / catalog.device(row.device).peak_flops[row.precision]
+    return row.value / catalog.device(row.device).peak_flops[row.precision]

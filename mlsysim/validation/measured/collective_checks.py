@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlsysim import catalog, collectives, communication
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named
 from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import collectives as measured_collectives
@@ -35,7 +35,7 @@ class CollectiveCheck(Listed):
     @property
     def bus_bandwidth(self) -> float:
         """As printed by the source."""
-        return self.measurement.value.value
+        return self.measurement.value
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,7 @@ class NodesCheck(Listed):
 
 def measured_collective(name: str) -> Measurement:
     """The shipped measurement of communication of that name."""
-    if name not in measured_collectives():
-        raise unknown_name("measurement", name, measured_collectives())
-    return measured_collectives()[name]
+    return named("measurement", name, measured_collectives())
 
 
 def check_collective(name: str) -> CollectiveCheck:
@@ -116,4 +114,4 @@ def check_nodes(name: str) -> NodesCheck:
 def _seconds(row: Measurement, more: float = 0.0) -> float:
     """The time behind a printed bus bandwidth, or behind one that is so much larger: nccl-tests' definition, read backwards."""
     ranks = row.inputs["ranks"]
-    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / (row.value.value + more))
+    return float(2 * (ranks - 1) / ranks * row.inputs["bytes"] / (row.value + more))

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import unknown_name
+from mlsysim.catalog.sourced import Sourced, shipped, sourced
+from mlsysim.errors import named
 from mlsysim.results import Listed
 
 _UNITS = {
@@ -35,14 +34,19 @@ class Measurement(Listed):
     quantity: str
     inputs: Mapping[str, Any]
     conditions: str
-    value: Sourced
+    sourced: Sourced  # the figure with where it was read
+
+    @property
+    def value(self) -> float:
+        """The figure, in SI units."""
+        return self.sourced.value
 
 
 @cache
 def measurements() -> Mapping[str, Measurement]:
     """All shipped measurements, by name.
 
-    >>> round(measurements()["gpt-fast-llama2-7b-bf16"].value.value, 1)
+    >>> round(measurements()["gpt-fast-llama2-7b-bf16"].value, 1)
     104.9
     """
     return _load("measurements.toml")
@@ -52,7 +56,7 @@ def measurements() -> Mapping[str, Measurement]:
 def counts() -> Mapping[str, Measurement]:
     """All shipped counts (FLOPs, bytes, utilisations that others printed), by name.
 
-    >>> counts()["gpt3-175b-training"].value.value
+    >>> counts()["gpt3-175b-training"].value
     3.14e+23
     """
     return _load("counts.toml")
@@ -82,7 +86,7 @@ def serving() -> Mapping[str, Measurement]:
 def cache_budgets() -> Mapping[str, Measurement]:
     """All shipped figures of how much cache a server holds, by name.
 
-    >>> round(cache_budgets()["vllm-opt13b-slots"].value.value)
+    >>> round(cache_budgets()["vllm-opt13b-slots"].value)
     15700
     """
     return _load("budgets.toml")
@@ -92,16 +96,14 @@ def cache_budgets() -> Mapping[str, Measurement]:
 def failures() -> Mapping[str, Measurement]:
     """All shipped figures of failures, restarts and checkpoints, by name.
 
-    >>> failures()["llama3-unexpected"].value.value
+    >>> failures()["llama3-unexpected"].value
     419.0
     """
     return _load("failures.toml")
 
 
 def _load(file: str) -> Mapping[str, Measurement]:
-    with as_file(files(__package__) / file) as path:
-        raw = read_toml(path)
-        return MappingProxyType({name: _measurement(name, entry, path.name) for name, entry in raw.items()})
+    return shipped(__package__, file, _measurement)
 
 
 def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
@@ -115,16 +117,14 @@ def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
         quantity=quantity,
         inputs=MappingProxyType(raw.get("inputs", {})),
         conditions=raw["conditions"],
-        value=sourced(raw["value"], _UNITS[quantity], f"{file}: {name}", file),
+        sourced=sourced(raw["value"], _UNITS[quantity], f"{file}: {name}", file),
     )
 
 
 def measurement(name: str) -> Measurement:
     """The measurement of that name.
 
-    >>> measurement("azure-a100-stream-copy").value.unit
+    >>> measurement("azure-a100-stream-copy").sourced.unit
     'byte/s'
     """
-    if name not in measurements():
-        raise unknown_name("measurement", name, measurements())
-    return measurements()[name]
+    return named("measurement", name, measurements())

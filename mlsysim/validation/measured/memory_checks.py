@@ -22,7 +22,7 @@ class MemoryCheck(Listed):
 
     @property
     def measured(self) -> float:
-        return self.measurement.value.value
+        return self.measurement.value
 
     @property
     def error(self) -> float:

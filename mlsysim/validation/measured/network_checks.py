@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 
 from mlsysim import hlo, network
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.network import astrasim
 from mlsysim.results import Listed
@@ -102,8 +101,7 @@ def compared() -> Compared:
     >>> step.printed, step.ours
     (340127, 340127)
     """
-    with as_file(files(__package__) / "astrasim.toml") as path:
-        data = read_toml(path)
+    data = shipped_toml(__package__, "astrasim.toml")
     return Compared(
         counts=MappingProxyType({name: (equal, of) for name, (equal, of) in data["counts"].items()}),
         collectives=tuple(map(CollectiveRow, data["single"]["rows"])),

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim import catalog, flops
 from mlsysim.catalog import Model, Node
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.catalog.sourced import Sourced, figures, shipped
+from mlsysim.errors import InputError, named
 from mlsysim.parallelism import Plan
 from mlsysim.results import Listed, shown
 
@@ -101,14 +99,11 @@ def published_plans() -> Mapping[str, PublishedPlan]:
     >>> published_plans()["llama3-405b-16k"].micro_batches
     16
     """
-    with as_file(files(__package__) / "plans.toml") as path:
-        return MappingProxyType({name: _plan(name, raw, path.name) for name, raw in read_toml(path).items()})
+    return shipped(__package__, "plans.toml", _plan)
 
 
 def _plan(name: str, raw: Mapping[str, Any], file: str) -> PublishedPlan:
-    def figure(key: str, unit: str) -> Sourced | None:
-        return sourced(raw[key], unit, f"{file}: {name}, {key}", file) if key in raw else None
-
+    found = figures(raw, {"devices": "1", "step_time": "s", "rate": "FLOP/s"}, f"{file}: {name}", file)
     return PublishedPlan(
         name=name,
         model=raw["model"],
@@ -118,17 +113,15 @@ def _plan(name: str, raw: Mapping[str, Any], file: str) -> PublishedPlan:
         precision=raw["precision"],
         plan=Plan(**raw["degrees"]),
         schedule_stated="virtual_stages" in raw["degrees"],
-        devices=sourced(raw["devices"], "1", f"{file}: {name}, devices", file),
+        devices=found["devices"],
         global_batch=raw["global_batch"],
         seq=raw["seq"],
-        published_step_time=figure("step_time", "s"),
-        rate=figure("rate", "FLOP/s"),
+        published_step_time=found.get("step_time"),
+        rate=found.get("rate"),
         rate_convention=raw.get("rate_convention", ""),
     )
 
 
 def published_plan(name: str) -> PublishedPlan:
     """The published plan of that name."""
-    if name not in published_plans():
-        raise unknown_name("published plan", name, published_plans())
-    return published_plans()[name]
+    return named("published plan", name, published_plans())

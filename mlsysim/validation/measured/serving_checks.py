@@ -1,16 +1,15 @@
-"""Published latencies of serving beside two predictions: the bound at datasheet rates, and the calibrated model."""
+"""Published latencies of serving beside two predictions: the bound, and the calibrated model."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import inference
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named
 from mlsysim.inference import Efficiencies
 from mlsysim.results import Listed
 from mlsysim.validation.measured.measurements import Measurement
 from mlsysim.validation.measured.measurements import serving as measured_serving
 from mlsysim.validation.metrics import signed_error
-from mlsysim.validation.predictors.inference import calibrated
 
 KINDS = ("prefill", "decode", "generate")
 
@@ -21,7 +20,7 @@ class ServingCheck(Listed):
 
     measurement: Measurement
     measured: float
-    bound: float  # datasheet rates, no overhead
+    bound: float  # printed rates, no overhead
     ours: float  # with the constants that ship
 
     @property
@@ -35,9 +34,7 @@ class ServingCheck(Listed):
 
 def serving_measurement(name: str) -> Measurement:
     """The shipped measurement of serving of that name."""
-    if name not in measured_serving():
-        raise unknown_name("measurement", name, measured_serving())
-    return measured_serving()[name]
+    return named("measurement", name, measured_serving())
 
 
 def serving_check(name: str) -> ServingCheck:
@@ -49,13 +46,13 @@ def serving_check(name: str) -> ServingCheck:
     row = serving_measurement(name)
     if row.kind not in KINDS:
         raise InputError(f"row: {name!r} is of kind {row.kind!r}; latencies are of kind {', '.join(KINDS)}")
-    value = row.value.value
+    value = row.value
     host = str(row.inputs.get("host", ""))
     return ServingCheck(
         measurement=row,
         measured=value if row.quantity == "time" else 1.0 / value,
-        bound=_time(row, inference.DATASHEET),
-        ours=_time(row, calibrated(row.device, row.precision, host)),
+        bound=_time(row, inference.BOUND),
+        ours=_time(row, inference.efficiencies_of(row.device, row.precision, framework=host)),
     )
 
 

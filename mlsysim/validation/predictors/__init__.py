@@ -12,6 +12,7 @@ from mlsysim.validation.predictors.base import Constants, Prediction, Predictor,
 
 __all__ = [
     "PREDICTORS",
+    "READ_BY_SOLVERS",
     "Constants",
     "Prediction",
     "Predictor",
@@ -20,6 +21,10 @@ __all__ = [
     "shipped_fit",
 ]
 
+READ_BY_SOLVERS = (
+    "training_step",
+    "inference",
+)  # classes whose constants lie below the solvers; those of others are ours
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
     {
         "gemm": gemm.PREDICTOR,
@@ -35,7 +40,8 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
 
 @cache
 def _shipped(class_name: str) -> Mapping[str, Any]:
-    resource = files(__package__) / "constants" / f"{class_name}.toml"
+    folder = files("mlsysim") / "efficiencies" if class_name in READ_BY_SOLVERS else files(__package__) / "constants"
+    resource = folder / f"{class_name}.toml"
     if not resource.is_file():
         return MappingProxyType({})
     with as_file(resource) as path:

@@ -95,7 +95,7 @@ def sourced_efficiency(row: Row, quantity: str, name: str) -> float:
         for m in measurements().values():
             device = catalog.device(m.device) if m.kind == "attention" else None
             if device and m.quantity == quantity and m.inputs["kind"] == kind and device.architecture == row.generation:
-                return m.value.value / device.fields[field].value
+                return m.value / device.fields[field].value
     row.assume(name, 1.0, "the bound: no report for this generation in the package")
     return 1.0
 

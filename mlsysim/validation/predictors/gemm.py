@@ -94,7 +94,7 @@ def sourced_efficiency(row: Row) -> float:
     device, precision = row.device, row.need("precision")
     for m in measurements().values():
         if m.kind == "gemm" and m.group == "maker" and device and (m.device, m.precision) == (device.name, precision):
-            return m.value.value / catalog.device(m.device).peak_flops[precision]
+            return m.value / catalog.device(m.device).peak_flops[precision]
     row.assume("compute_efficiency", 1.0, "the bound: no measurement of the maker's in the package")
     return 1.0
 

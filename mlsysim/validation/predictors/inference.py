@@ -8,25 +8,17 @@ eager Python are counted. Datasheet mode has no fitted constant.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsysim import catalog, inference
-from mlsysim.catalog import Device
+from mlsysim import inference
 from mlsysim.inference import Efficiencies, Machine, Split, Work
-from mlsysim.serving_steps.step import LINK, PASSES, REPLICATED
-from mlsysim.validation.measured.checks import gemm_efficiency, stream_efficiency
+from mlsysim.inference.shares import from_constants, host_of, shares_memory
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
-# tam2026, H2, puts the scheduler of a server in Python at 3 to 30 ms a step: the geometric mean.
-_EAGER_STEP = math.sqrt(3e-3 * 30e-3)
-# reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for the kernels of a layer in eager
-# mode: norm, product, rotation, cache, attention, product, all-reduce, norm, product, activation, product, all-reduce.
-_EAGER_LAUNCH = 12.0 * math.sqrt(0.01e-3 * 0.1e-3)
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
     ("balance", "products"): (50.0, 3000.0, 450.0),
@@ -37,10 +29,6 @@ _RANGES = {
     ("launched", "link_latency"): (1e-6, 1e-4, 7.5e-6),
     ("shared memory", "memory"): (0.3, 0.95, 0.8),
 }
-# How a framework brings kernels to the device: eager Python, a C++ host one by one, or (all others) a captured graph.
-_EAGER = ("vllm-2023", "transformers", "huggingface")
-_LAUNCHED = ("fastertransformer", "deepspeed")
-_EDGE_BANDWIDTH = 600e9  # byte/s; a device that the catalogue does not know and that is slower shares its memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,18 +151,6 @@ def _machine(row: Row, split: Split) -> Machine:
     )
 
 
-def _host(framework: str) -> str:
-    name = framework.lower()
-    if any(word in name for word in _EAGER):
-        return "eager"
-    return "launched" if any(word in name for word in _LAUNCHED) else "graph"
-
-
-def _shares_memory(device: Device | None, name: str, bandwidth: float) -> bool:
-    """Whether processor and accelerator use one memory: by kind, else by maker, else by bandwidth."""
-    return device.kind in ("soc", "cpu") if device else name.startswith("Apple") or bandwidth < _EDGE_BANDWIDTH
-
-
 def _case(row: Row) -> _Case:
     phase = row.need("phase")
     if phase not in _PHASES:
@@ -203,52 +179,24 @@ def _case(row: Row) -> _Case:
         context=context,
         prefills=prefills,
         steps=steps,
-        host=_host(str(row.or_assume("framework", "", "a captured graph"))),
+        host=host_of(str(row.or_assume("framework", "", "a captured graph"))),
         generation=row.generation,
-        shared_memory=_shares_memory(device, str(row.inputs.get("device")), machine.memory_bandwidth),
+        shared_memory=shares_memory(device, str(row.inputs.get("device")), machine.memory_bandwidth),
         sharded=device is not None and device.kind == "tpu",
     )
 
 
-def _share_of_peak(balance: Any, peak: Any, bandwidth: Any) -> Any:
-    """Share of the peak that arithmetic reaches: 1 / (1 + ridge / balance).
-
-    As if every FLOP dragged 1/balance bytes that nothing hides: operands fetched again, epilogues, tiles that do not
-    fill. The further a device's peak has outgrown its memory, the smaller the share.
-    """
-    return 1.0 / (1.0 + peak / bandwidth / balance)
-
-
 def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
-    """Sourced and counted values, and the constants of a row's classes; the bound in datasheet mode."""
-    m, generation = case.machine, "a100" if case.generation == "Ampere" else "h100"
-    stream = stream_efficiency(generation, "triad")
-    eager = case.host == "eager"
-    sourced = {
-        "elementwise": PASSES,
-        "replicated": 0.0 if case.sharded else REPLICATED,
-        "link": LINK,
-        "launch_time": _EAGER_LAUNCH if eager else 0.0,
-        "step_overhead": _EAGER_STEP if eager else 0.0,
-    }
-    if not constants:
-        share = gemm_efficiency(generation)
-        source = "measured products, STREAM and links, counted traffic and launches"
-        return Efficiencies("sourced", source, gemm=share, attention=share, memory=stream, cache=stream, **sourced)
-    balance, shared = constants["balance"], case.shared_memory
-    memory = constants["shared memory"]["memory"] if shared else stream
-    software = constants["graph" if case.host == "graph" else "launched"]
-    known = min(m.peak_flops, m.memory_bandwidth * 1e6)
-    return Efficiencies(
-        name="calibrated",
-        source="seven constants, fitted by scripts/maintain/fit_constants.py",
-        gemm=_share_of_peak(balance["products"], known, m.memory_bandwidth),
-        attention=_share_of_peak(balance["attention"], known * m.half_peak_flops / m.peak_flops, m.memory_bandwidth),
-        memory=memory,
-        cache=memory,
-        link_latency=software["link_latency"],
-        layer_overhead=0.0 if shared else software["layer_overhead"],
-        **sourced,
+    m = case.machine
+    return from_constants(
+        m.peak_flops,
+        m.half_peak_flops,
+        m.memory_bandwidth,
+        generation=case.generation,
+        host=case.host,
+        shared_memory=case.shared_memory,
+        sharded=case.sharded,
+        constants=constants,
     )
 
 
@@ -299,27 +247,6 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
         return np.log(_time(stacked, eff) / measured)
 
     return _nested(gauss_newton(list(_RANGES.values()), log_errors, [g for _, _, g in rows]))
-
-
-def calibrated(device: Device | str, precision: str = "bf16", framework: str = "") -> Efficiencies:
-    """The efficiencies that the shipped constants give for a device of the catalogue, for ``inference.deploy``.
-
-    >>> calibrated("H100").launch_time
-    0.0
-    """
-    from mlsysim.validation.predictors import shipped_constants
-
-    d = catalog.device(device)
-    rates = Machine(d.peak_flops[precision], d.peak_flops["bf16"], d.memory_bandwidth, _NO_LIMIT, _NO_LIMIT)
-    row = Row({"device": d.name})
-    case = _Case(
-        *(None, Split(), rates, 1.0, 1.0, 1.0, 1.0, 0.0),  # type: ignore[arg-type]
-        host=_host(framework),
-        generation=row.generation,
-        shared_memory=_shares_memory(d, d.name, d.memory_bandwidth),
-        sharded=d.kind == "tpu",
-    )
-    return _efficiencies(case, shipped_constants("inference"))
 
 
 PREDICTOR = Predictor(

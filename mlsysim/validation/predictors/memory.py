@@ -162,7 +162,7 @@ def _training_peak(row: Row, constants: Constants) -> float:
     return float(
         memory.training_memory(
             _shape(row),
-            Device("the row's device", fields={"memory_capacity": capacity}),
+            Device(name="the row's device", fields={"memory_capacity": capacity}),
             seq=row.number("seq"),
             micro_batch=micro,
             micro_batches=max(1.0, batch // micro),

@@ -48,8 +48,8 @@ def _memory_share(row: Row, constants: Constants) -> float:
     if own is not None:
         return own
     source = measurement("flashmla-h800-decode-memory")
-    share = source.value.value / catalog.device(source.device).memory_bandwidth
-    row.assume("memory share", share, f"{source.value.source}, {source.device}")
+    share = source.value / catalog.device(source.device).memory_bandwidth
+    row.assume("memory share", share, f"{source.sourced.source}, {source.device}")
     return share
 
 

@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsysim import catalog, memory, training
-from mlsysim.catalog import Device
+from mlsysim import memory, training
+from mlsysim.efficiencies import clock_of, family_of, generation_of
 from mlsysim.flops import attention_context
 from mlsysim.parallelism import CP_COMM_TYPES, RECOMPUTES
 from mlsysim.training import Layout, Machine, Work
@@ -31,42 +31,6 @@ class Step:
     family: str  # whose share of the peak applies: the generation's; all TPUs share one
     narrow: bool  # 8-bit products
     clock: float  # clock at this part's power over that of the fastest of its kind
-
-
-def generation_of(device: Device | None) -> str:
-    """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction.
-
-    >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
-    ('Hopper', 'Hopper, cut to 150 TFLOP/s')
-    """
-    if device is None or not device.has("peak_flops.bf16"):
-        return ""
-    everyone = [d for d in catalog.devices().values() if d.has("peak_flops.bf16")]
-    best = max([d.peak_flops["bf16"] for d in everyone if d.architecture == device.architecture], default=0.0)
-    name, own = device.architecture.removeprefix("Grace "), device.peak_flops["bf16"]
-    return name if own > best / 2.0 else f"{name}, cut to {round(own / 1e13) * 10} TFLOP/s"
-
-
-def family_of(device: Device | None) -> str:
-    """Whose share of the peak a device has: its generation's; all TPUs share one."""
-    return "TPU" if device is not None and device.kind == "tpu" else generation_of(device)
-
-
-def clock_of(device: Device | None) -> float:
-    """How fast a GPU with a lower power limit runs, over the one of its generation with most power per FLOP.
-
-    Power grows with the cube of the clock, as the voltage follows it. A superchip's power feeds its processor too.
-
-    >>> round(clock_of(catalog.device("H100-SXM5-96GB")), 3)  # 500 W of 700 W
-    0.894
-    """
-    if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
-        return 1.0
-    name = generation_of(device)
-    alike = [d for d in catalog.devices().values() if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
-    own = device.tdp / device.peak_flops["bf16"]
-    most = max([d.tdp / d.peak_flops["bf16"] for d in alike], default=own)
-    return float(min(1.0, (own / most) ** (1.0 / 3.0)))
 
 
 def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0, whole: bool = True) -> float:

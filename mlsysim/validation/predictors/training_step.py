@@ -11,17 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import training
-from mlsysim.catalog import fabrics
+from mlsysim.efficiencies import measured_share
 from mlsysim.training import Efficiencies
-from mlsysim.validation.measured.checks import gemm_efficiency, stream_efficiency
+from mlsysim.training.shares import cp_times, from_constants
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample
 from mlsysim.validation.predictors.fitting import gauss_newton
 from mlsysim.validation.predictors.training_rows import step_of
 
-_MEASURED = {"Ampere": "a100", "Hopper": "h100"}  # generations whose products and STREAM others measured
-# korthikanti2022recompute, sec. 4.1: a layer keeps 34 bytes per token and hidden unit; each is written and read once,
-# which makes 34 passes over 16-bit elements.
-_COUNTED_PASSES = 34.0
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
     "gemm": (0.3, 0.9, 0.7),
@@ -46,74 +42,11 @@ _SOFTWARE = (
 )
 
 
-def _cp_times() -> dict[str, Any]:
-    """What a context-parallel message costs beside its bytes: NCCL's own figures, fitted to nothing."""
-    protocol = fabrics.protocol("nccl-ring-simple")
-    return {
-        "cp_start": protocol.base_latency,
-        "cp_node_step": protocol.scale_up_step,
-        "cp_network_step": protocol.scale_out_step,
-    }
-
-
-def sourced_gemm_efficiency(generation: str) -> float:
-    """Share of the peak that a large product reaches: measured for the generation, else on Hopper, the newest measured.
-
-    >>> 0.5 < sourced_gemm_efficiency("Ampere") < 0.9
-    True
-    """
-    return gemm_efficiency(_MEASURED.get(generation, "h100"))
-
-
-def _memory(generation: str) -> float:
-    return stream_efficiency(_MEASURED.get(generation, "h100"), "triad")
-
-
-def efficiencies(generation: str, family: str, narrow: bool, clock: float, constants: Constants) -> Efficiencies:
-    """The constants of a device's classes; for a generation that the fit did not see, only what is sourced or counted.
-
-    Parameters
-    ----------
-    generation, family : str
-        As of ``training_rows.generation_of`` and ``family_of``.
-    narrow : bool
-        Whether the linear layers run in 8 bits.
-    clock : float
-        As of ``training_rows.clock_of``.
-    constants : Constants
-        None for datasheet mode.
-    """
-    if generation not in constants:
-        sourced = sourced_gemm_efficiency(generation) * clock
-        return Efficiencies(
-            name="datasheet",
-            source="measured products and STREAM, counted traffic, NCCL's steps",
-            gemm=sourced,
-            head=sourced,
-            attention=sourced,
-            memory=_memory(generation),
-            elementwise=_COUNTED_PASSES,
-            dp_overlap=1.0,
-            **_cp_times(),
-        )
-    gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
-    return Efficiencies(
-        name="calibrated",
-        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, NCCL's steps",
-        gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if narrow else 1.0),
-        head=gemm,
-        attention=attention.get(family, attention["other"]) * clock,
-        memory=_memory(generation),
-        **constants["software"],
-        **_cp_times(),
-    )
-
-
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class training_step in seconds."""
     row = Row(inputs)
     step = step_of(row)
-    eff = efficiencies(step.generation, step.family, step.narrow, step.clock, constants)
+    eff = from_constants(step.generation, step.family, step.narrow, step.clock, constants)
     if constants and eff.name == "datasheet":
         row.assume("efficiencies", "datasheet", f"no row of generation {step.generation or 'unknown'!r} in the fit")
     time = training.step_terms(step.work, step.layout, step.machine, eff).time
@@ -140,7 +73,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     names += [("software", n) for n in _SOFTWARE]
     ranges = [_RANGES[c if c in ("attention", "8-bit") else n] for c, n in names]
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
-    memory = np.array([_memory(s.generation) for s in steps])
+    memory = np.array([measured_share("memory", s.generation) for s in steps])
     ampere = np.array([s.family == "Ampere" for s in steps])
     clock = np.array([s.clock for s in steps])
     narrow = np.array([s.narrow for s in steps])
@@ -154,7 +87,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
             head=gemm,
             attention=np.where(ampere, c[k + 1], c[k + 2]) * clock,
             memory=memory,
-            **_cp_times(),
+            **cp_times(),
             **dict(zip(_SOFTWARE, c[k + 3 :], strict=True)),
         )
         return np.log(training.step_terms(work, layout, machine, eff).time / measured)

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import unknown_name
 from mlsysim.results import Listed
 from mlsysim.validation.reality.report import check_class
@@ -47,8 +46,7 @@ def honest(class_name: str) -> HonestScore:
     >>> honest("gemm").mape < 0.3
     True
     """
-    with as_file(files(__package__) / "honest.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "honest.toml")
     if class_name not in raw:
         raise unknown_name("class of cases", class_name, raw)
     own = raw[class_name]

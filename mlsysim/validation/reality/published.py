@@ -9,7 +9,7 @@ from typing import Any
 
 from mlsysim import catalog, flops
 from mlsysim.catalog import Model, fabrics
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Listed
 from mlsysim.transformer import parameter_count
@@ -182,8 +182,7 @@ def shapes() -> Mapping[str, Model]:
     >>> shapes()["GPT 22B"].layers
     48
     """
-    with as_file(files(__package__) / "shapes.toml") as path:
-        raw = read_toml(path)
+    raw = shipped_toml(__package__, "shapes.toml")
     found = {}
     for cells in raw["rows"]:
         sizes = dict(zip(raw["columns"], cells, strict=True))

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.intervals import interval, refusals
 from mlsysim.results import Listed, Shown, plain
 from mlsysim.results import Report as Tables
@@ -135,8 +134,7 @@ def reasons() -> Mapping[str, Mapping[str, str]]:
     >>> "training_step" in reasons()
     True
     """
-    with as_file(files(__package__) / "reasons.toml") as path:
-        return read_toml(path)
+    return shipped_toml(__package__, "reasons.toml")
 
 
 def fitted_groups(class_name: str) -> frozenset[str]:

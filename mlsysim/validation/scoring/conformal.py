@@ -22,14 +22,7 @@ MIN_GROUPS = 9  # for 80 %: below, one vote is more than a tenth and an end woul
 NOMINAL = 0.8
 
 
-@equation(
-    "eq-row-weight",
-    formula="1 / ((groups + 1) * rows)",
-    units={"groups": "1", "rows": "1", "return": "1"},
-    domain={"groups": "[1, inf)", "rows": "[1, inf)"},
-    source="lee2023hierarchical",
-    where="hierarchical conformal prediction",
-)
+@equation("eq-row-weight", formula="1 / ((groups + 1) * rows)", domain={"groups": "[1, inf)", "rows": "[1, inf)"})
 def row_weight(groups: Num, rows: Num) -> Num:
     """Weight of one row's error when every source has one vote and the next source has one too.
 
@@ -46,17 +39,12 @@ def row_weight(groups: Num, rows: Num) -> Num:
     -------
     float or array, 1
 
-    Raises
-    ------
-    InputError
-        Fewer than one source or row.
-
     Assumptions: sources are exchangeable, and so are the rows within one.
 
     >>> row_weight(groups=9, rows=200)
     0.0005
 
-    Source: lee2023hierarchical (hierarchical conformal prediction).
+    Source: lee2023hierarchical, hierarchical conformal prediction.
     """
     return 1 / ((groups + 1) * rows)
 

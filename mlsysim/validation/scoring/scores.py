@@ -11,8 +11,9 @@ from typing import Any
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import unknown_name
 from mlsysim.results import Listed
+from mlsysim.training.shares import from_constants
 from mlsysim.validation.cases import CaseFile
-from mlsysim.validation.predictors import Constants, shipped_constants, training_step
+from mlsysim.validation.predictors import Constants, shipped_constants
 from mlsysim.validation.scoring import GroupScore, Summary, score, score_with
 
 _DIGITS = 6
@@ -57,7 +58,7 @@ def _stages(name: str, constants: Constants) -> dict[str, Constants]:
     """Constants with more and more of them fitted, the rest as in datasheet mode; only training steps have such kinds."""
     if name != "training_step":
         return {}
-    sourced = {family: training_step.efficiencies(family, family, False, 1.0, {}) for family in ("Ampere", "Hopper")}
+    sourced = {family: from_constants(family, family, False, 1.0, {}) for family in ("Ampere", "Hopper")}
     now: dict[str, Mapping[str, float]] = {
         **constants,
         "attention": {"Ampere": sourced["Ampere"].attention, "other": sourced["Hopper"].attention},

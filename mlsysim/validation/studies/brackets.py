@@ -51,7 +51,7 @@ class Bracket(Listed):
     @property
     def position(self) -> float:
         """eq-bracket-position of the figure as printed."""
-        return float(bracket_position(self.measured.value.value, self.low, self.high))
+        return float(bracket_position(self.measured.value, self.low, self.high))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -70,8 +70,8 @@ class Bracket(Listed):
 
 
 @cache
-def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
-    """Every step of ``STEPS``. ``fuse`` says whether the roofline is that of the fused program or of the program as exported.
+def brackets(fusion: str = "on") -> tuple[Bracket, ...]:
+    """Every step of ``STEPS``. ``fusion``, ``on`` or ``off``, says whether the roofline is that of the fused program or of the program as exported.
 
     >>> [b.verdict for b in brackets()].count("outside")
     0
@@ -79,6 +79,6 @@ def brackets(fuse: bool = True) -> tuple[Bracket, ...]:
     found = []
     for measured, profiled, sample, device in STEPS:
         step = figure(measured)
-        low = hlo.estimate(hlo.sample(sample), device, fuse=fuse).total_s
-        found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value.value))
+        low = hlo.estimate(hlo.sample(sample), device, fusion=fusion).total_s
+        found.append(Bracket(step.workload, step.system, step, low, figure(profiled).value))
     return tuple(found)

@@ -159,6 +159,6 @@ def tpu_step(peak_flops: float, on_arrays: bool = False, wiring: str = "ring:4xr
     8
     """
     core = tpu_core(peak_flops)
-    links = hlo.Fabric(wiring, (figure("tool-tpu-link").value.value, figure("tool-tpu-pair").value.value), 1e-9)
+    links = hlo.Fabric(wiring, (figure("tool-tpu-link").value, figure("tool-tpu-pair").value), 1e-9)
     estimator = SystolicEstimator(core, array("tpu-v3-core")) if on_arrays else None
     return hlo.estimate(program("llama100m_train_fsdp8.sm"), core, network=links, estimator=estimator)

@@ -6,14 +6,12 @@ A claim is never compared with as if it were a measurement: :func:`compare` take
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim import catalog, hlo, units
 from mlsysim.catalog import Device
-from mlsysim.catalog.sourced import Sourced, read_toml, sourced
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.catalog.sourced import Sourced, shipped, sourced
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.roofline import Roofline
 from mlsysim.results import Listed
@@ -33,20 +31,25 @@ class Figure(Listed):
     system: str
     workload: str
     quantity: str
-    value: Sourced
+    sourced: Sourced
     last_digit: float
     spread: float = 0.0
     note: str = ""
 
     @property
+    def value(self) -> float:
+        """The figure, in SI units."""
+        return self.sourced.value
+
+    @property
     def low(self) -> float:
         """The smallest value that is rounded to this figure."""
-        return float(self.value.value * (1 - rounding_share(self.value.value, self.last_digit)))
+        return float(self.value * (1 - rounding_share(self.value, self.last_digit)))
 
     @property
     def high(self) -> float:
         """The largest value that is rounded to this figure."""
-        return float(self.value.value * (1 + rounding_share(self.value.value, self.last_digit)))
+        return float(self.value * (1 + rounding_share(self.value, self.last_digit)))
 
 
 def _figure(name: str, raw: Mapping[str, Any], file: str) -> Figure:
@@ -63,7 +66,7 @@ def _figure(name: str, raw: Mapping[str, Any], file: str) -> Figure:
         system=raw["system"],
         workload=raw["workload"],
         quantity=raw["quantity"],
-        value=sourced(raw["value"], unit, where, file),
+        sourced=sourced(raw["value"], unit, where, file),
         last_digit=units.parse(raw["last_digit"], unit, f"{where}, last_digit"),
         spread=units.parse(raw["spread"], unit, f"{where}, spread") if "spread" in raw else 0.0,
         note=raw.get("note", ""),
@@ -74,11 +77,10 @@ def _figure(name: str, raw: Mapping[str, Any], file: str) -> Figure:
 def figures() -> Mapping[str, Figure]:
     """All figures, by name.
 
-    >>> figures()["a100-llama3-100m"].value.value
+    >>> figures()["a100-llama3-100m"].value
     0.09
     """
-    with as_file(files(__package__) / "case_studies.toml") as path:
-        return MappingProxyType({name: _figure(name, raw, path.name) for name, raw in read_toml(path).items()})
+    return shipped(__package__, "case_studies.toml", _figure)
 
 
 def figure(name: str) -> Figure:
@@ -87,9 +89,7 @@ def figure(name: str) -> Figure:
     >>> figure("claim-llama3-mape").kind
     'claim'
     """
-    if name not in figures():
-        raise unknown_name("figure", name, figures())
-    return figures()[name]
+    return named("figure", name, figures())
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Comparison(Listed):
     @property
     def error(self) -> float:
         """Signed error against the figure as printed."""
-        return float(signed_error(self.predicted, self.measured.value.value))
+        return float(signed_error(self.predicted, self.measured.value))
 
     @property
     def errors(self) -> tuple[float, float]:
@@ -163,7 +163,7 @@ def speedup_range(old: Figure, new: Figure) -> tuple[float, float, float]:
     >>> round(low, 2)
     1.89
     """
-    return old.value.value / new.value.value, old.low / new.high, old.high / new.low
+    return old.value / new.value, old.low / new.high, old.high / new.low
 
 
 def with_figures(device: Device | str, prefix: str, links: int = 3) -> Device:
@@ -183,7 +183,7 @@ def with_figures(device: Device | str, prefix: str, links: int = 3) -> Device:
     """
     device = catalog.device(device)
     fields = dict(device.fields)
-    peak, bandwidth, link = (figure(f"{prefix}-{what}").value for what in ("peak", "bandwidth", "link"))
+    peak, bandwidth, link = (figure(f"{prefix}-{what}").sourced for what in ("peak", "bandwidth", "link"))
     fields |= {"peak_flops.bf16": peak, "peak_flops.fp16": peak, "memory_bandwidth": bandwidth}
     fields["scale_up_bandwidth"] = replace(link, value=links * link.value, transform=f"{links} peers together")
     return replace(device, name=f"{device.name} as in {prefix}", fields=fields)
@@ -211,7 +211,7 @@ def tpu_core(peak_flops: float) -> Device:
         name="TPU-v3 core",
         vendor="Google",
         kind="tpu",
-        fields={"peak_flops.bf16": peak, "memory_bandwidth": figure("fig5-tpu-bandwidth").value},
+        fields={"peak_flops.bf16": peak, "memory_bandwidth": figure("fig5-tpu-bandwidth").sourced},
     )
 
 

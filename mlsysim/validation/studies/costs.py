@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Price, entries
-from mlsysim.catalog.entries import Entry
-
-_UNITS = {"device_time": "s", "cost": "USD"}
+from mlsysim.catalog.entries import Entry, figure
+from mlsysim.catalog.sourced import shipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,25 +18,13 @@ class PublishedCost(Entry):
     model: str
     price: Price
 
-    @property
-    def device_time(self) -> float:
-        """Device-seconds, as printed or from the printed steps."""
-        return self._value("device_time")
-
-    @property
-    def cost(self) -> float:
-        """USD, as printed."""
-        return self._value("cost")
+    device_time = figure("s", "Device-seconds, as printed or from the printed steps.")
+    cost = figure("USD", "USD, as printed.")
 
 
 def _cost(name: str, raw: Any, file: str) -> PublishedCost:
-    words, aliases, fields = entries.parts(
-        name, raw, file, "costs", _UNITS, ("model", "price", "notes"), ("model", "price", *_UNITS)
-    )
-    words_of = {key: words[key] for key in ("model", "notes")}
-    return PublishedCost(
-        name=name, aliases=aliases, fields=MappingProxyType(fields), price=catalog.price(words["price"]), **words_of
-    )
+    needed, made = ("model", "price", "device_time", "cost"), {"price": catalog.price}
+    return entries.read(PublishedCost, "costs", name, raw, file, needed=needed, made=made)
 
 
 @cache
@@ -49,5 +34,4 @@ def published_costs() -> Mapping[str, PublishedCost]:
     >>> published_costs()["deepseek-v3"].cost
     5576000.0
     """
-    with as_file(files(__package__) / "costs.toml") as path:
-        return MappingProxyType(entries.load(path, _cost))
+    return shipped(__package__, "costs.toml", _cost)

@@ -22,7 +22,6 @@ SEEDS = (0, 1, 2)
 SPLITS = range(5)
 CONSTANTS = tuple(i * 1e-3 for i in range(11))  # s; H2 sweeps by 1 ms
 DECODE_HEAVY = ("chat", "train")  # by the workload's name: answers of hundreds of tokens
-PREFILL_HEAVY = ("code", "prefix")  # answers of some thirty tokens
 PAIRS = {
     "itl": ("itl", "itl"),
     "e2e_per_token": ("e2e_per_token", "e2e_per_token"),
@@ -131,7 +130,7 @@ def residuals(efficiency: float | None = None) -> dict[str, float]:
         model = step_model(d, Rungs(overhead="none"))
         if efficiency is not None:
             model = step_model(d, model.rungs, _at(model, efficiency))
-        prompt, output = round(run.prompt_tokens), run.output_tokens
+        prompt, output = round(run.input_len), run.output_len
         _, itl = alone(model, prompt, output)
         found[run.name] = float(layer_residual(run.mean("itl"), itl, float(d.model.layers)))
     return found
@@ -147,7 +146,7 @@ def overhead_errors(per_step: float = 0.0, per_layer: float = 0.0, divided: bool
     found = {}
     for run in synchronous():
         d = deployment_of(run)
-        _, itl = alone(step_model(d, Rungs(overhead="none")), round(run.prompt_tokens), run.output_tokens)
+        _, itl = alone(step_model(d, Rungs(overhead="none")), round(run.input_len), run.output_len)
         share = d.model.layers / (run.tp if divided else 1)
         found[run.name] = float(signed_error(itl + per_step + per_layer * share, run.mean("itl")))
     return found

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog import entries
 from mlsysim.catalog.entries import Entry
+from mlsysim.catalog.sourced import shipped
 
 GROUPS = ("metered", "average power", "tdp")
 _UNITS = {
@@ -47,7 +46,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedFootprint(Entry):
+class PublishedFootprint(Entry, units=_UNITS):
     """One published footprint: ``published("energy")`` is the figure in SI units, ``method`` how it came about."""
 
     group: str
@@ -67,10 +66,8 @@ class PublishedFootprint(Entry):
 
 
 def _footprint(name: str, raw: Any, file: str) -> PublishedFootprint:
-    text = ("group", "model", "method", "notes")
-    words, aliases, fields = entries.parts(name, raw, file, "footprints", _UNITS, text, text[:3])
-    entries.choice(words["group"], GROUPS, "group", f"{file}: {name}")
-    return PublishedFootprint(name=name, aliases=aliases, fields=MappingProxyType(fields), **words)
+    needed = ("group", "model", "method")
+    return entries.read(PublishedFootprint, "footprints", name, raw, file, needed=needed, choices={"group": GROUPS})
 
 
 @cache
@@ -80,8 +77,7 @@ def published_footprints() -> Mapping[str, PublishedFootprint]:
     >>> round(published_footprints()["gpt-3"].published("energy") / 3.6e9)  # MWh
     1287
     """
-    with as_file(files(__package__) / "footprints.toml") as path:
-        return MappingProxyType(entries.load(path, _footprint))
+    return shipped(__package__, "footprints.toml", _footprint)
 
 
 def published_footprint(name: str) -> PublishedFootprint:

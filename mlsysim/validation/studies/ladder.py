@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from mlsysim import serving
 from mlsysim._numeric import Num
+from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, deploy, request_latency
 from mlsysim.results import Listed
@@ -113,25 +114,28 @@ def _score_run(
 # One request at a time
 
 
+@renamed(prompt_tokens="input_len", output_tokens="output_len", cached_len="cached_len")
 def alone(
-    steps: serving.StepTimes, prompt_tokens: int, output_tokens: float, past: int = 0, budget: int = 8192
+    steps: serving.StepTimes, input_len: int, output_len: float, cached_len: int = 0, budget: int = 8192
 ) -> tuple[float, float]:
     """Time to the first token, and mean time between tokens, of a request that has the server to itself, s.
 
-    A prompt longer than the budget of a step takes several. ``output_tokens`` may be a mean over requests.
+    A prompt longer than the budget of a step takes several. ``output_len`` may be a mean over requests.
 
     >>> ttft, itl = alone(step_model(deploy("Llama-2-7B", "H100")), 482, 100)
     >>> round(ttft * 1e3, 1), round(itl * 1e3, 2)
     (13.2, 6.25)
     """
     ttft = 0.0
-    while past < prompt_tokens:
-        new = min(budget, prompt_tokens - past)
-        pairs = new * past + new * (new + 1) / 2
-        ttft += float(steps.time(Batch(new, pairs, past + new, 1.0, windowed_pairs=pairs, windowed_read=past + new)))
-        past += new
-    last = prompt_tokens + max(1, round(output_tokens) - 1)
-    return ttft, _mean_step(steps, prompt_tokens + 1, last)
+    while cached_len < input_len:
+        new = min(budget, input_len - cached_len)
+        pairs = new * cached_len + new * (new + 1) / 2
+        ttft += float(
+            steps.time(Batch(new, pairs, cached_len + new, 1.0, windowed_pairs=pairs, windowed_read=cached_len + new))
+        )
+        cached_len += new
+    last = input_len + max(1, round(output_len) - 1)
+    return ttft, _mean_step(steps, input_len + 1, last)
 
 
 def _mean_step(steps: serving.StepTimes, first: int, last: int) -> float:
@@ -153,12 +157,12 @@ Row = dict[str, float | None]
 
 def _alone(run: ServingRun, model: StepModel, steps: serving.StepTimes) -> Iterator[Row]:
     budget = run.max_num_batched_tokens or serving.limits(serving.Config(kv_blocks=1), model).tokens
-    asked = [(r.prompt_tokens, float(r.output_tokens), r.prefix_tokens) for r in run.requests] or [
-        (round(run.prompt_tokens), run.output_tokens, run.prefix_tokens)
+    asked = [(r.input_len, float(r.output_len), r.cached_len) for r in run.requests] or [
+        (round(run.input_len), run.output_len, run.cached_len)
     ]
     for prompt, output, prefix in asked:
-        past = min(prefix, prompt - 1) // serving.config.BLOCK_TOKENS * serving.config.BLOCK_TOKENS
-        ttft, itl = alone(steps, prompt, output, past, budget)
+        cached_len = min(prefix, prompt - 1) // serving.config.BLOCK_TOKENS * serving.config.BLOCK_TOKENS
+        ttft, itl = alone(steps, prompt, output, cached_len, budget)
         e2e = float(request_latency(ttft, output, itl))
         yield {"ttft": ttft, "itl": itl if output > 1 else None, "e2e": e2e, "e2e_per_token": e2e / output}
 
@@ -216,15 +220,14 @@ def requests_of(run: ServingRun, seed: int = 0) -> tuple[serving.Request, ...]:
     if run.requests:
         start = run.requests[0].arrival_s
         return tuple(
-            serving.Request(r.arrival_s - start, r.prompt_tokens, r.output_tokens, r.prefix_tokens)
-            for r in run.requests
+            serving.Request(r.arrival_s - start, r.input_len, r.output_len, r.cached_len) for r in run.requests
         )
     arrivals: list[float] = []
     for i, (rate, seconds) in enumerate(run.stages):
         stage = min(seconds, STAGE_SECONDS)
         start = i * STAGE_SECONDS
         arrivals += [start + t for t in serving.poisson(rate, round(2 * rate * stage), seed + 1000 * i) if t < stage]
-    return serving.load(arrivals, round(run.prompt_tokens), round(run.output_tokens), run.prefix_tokens)
+    return serving.load(arrivals, round(run.input_len), round(run.output_len), run.cached_len)
 
 
 def config_of(run: ServingRun) -> serving.Config:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.results import Listed
 from mlsysim.validation.metrics import signed_error
 
@@ -58,8 +57,7 @@ def comparison() -> PeerComparison:
     >>> comparison().conditions["peer"]
     'mlsysim==0.3.0'
     """
-    with as_file(files(__package__) / "peers.toml") as path:
-        raw: dict[str, Any] = read_toml(path)
+    raw: dict[str, Any] = shipped_toml(__package__, "peers.toml")
     return PeerComparison(
         MappingProxyType(raw["conditions"]),
         tuple(PeerSpeed(**{"peer": None, **s}) for s in raw["speed"]),

@@ -33,14 +33,15 @@ def assumed_plan(row: PublishedPlan) -> Plan:
     return replace(p, virtual_stages=max(1, -(-row.layers // p.pp) // _LAYERS_PER_CHUNK))
 
 
-def search_published(name: str, efficiencies: Efficiencies, micro_batches: Sequence[int] = (1, 2, 4, 8)) -> Searched:
+def search_published(
+    name: str, efficiencies: Efficiencies | str, micro_batches: Sequence[int] = (1, 2, 4, 8)
+) -> Searched:
     """Search the plans of a published job on its own cluster.
 
     Alike are plans without context parallelism unless the job had it, with tensor parallelism inside a scale-up domain,
     recomputation as published where the job ran all of it again (it knew no better), and no newer sharding.
 
-    >>> from mlsysim.validation import calibrated_efficiencies
-    >>> found = search_published("megatron-1t", calibrated_efficiencies("A100", "fp16"))
+    >>> found = search_published("megatron-1t", "calibrated")
     >>> found.alike.rank(found.plan)[0] < found.everything.rank(found.plan)[0]
     True
     """
@@ -53,8 +54,8 @@ def search_published(name: str, efficiencies: Efficiencies, micro_batches: Seque
         seq=row.seq,
         precision=row.precision,
         efficiencies=efficiencies,
-        micro_batches=micro_batches,
-        shardings=SHARDINGS,
+        micro_batch=micro_batches,
+        sharding=SHARDINGS,
         sequence_parallel=plan.sequence_parallel,
     )
     shardings = _SIMPLER.get(plan.sharding, SHARDINGS)

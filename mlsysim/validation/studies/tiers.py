@@ -48,14 +48,14 @@ def replayed(name: str) -> tuple[calibration.Request, ...]:
     steps = step_model(deploy(run.model, run.device, tp=run.tp))
     alone = run.regime == "synchronous"
     asked = [
-        Request(i * _APART if alone else r.arrival_s, r.prompt_tokens, r.output_tokens, r.prefix_tokens)
+        Request(i * _APART if alone else r.arrival_s, r.input_len, r.output_len, r.cached_len)
         for i, r in enumerate(run.requests)
     ]
     records = simulate(steps, asked, config).records
     return tuple(
         calibration.Request(
-            r.prompt_tokens,
-            r.output_tokens,
+            r.input_len,
+            r.output_len,
             MappingProxyType({m: float(r.value(m.removesuffix("_s"), run.clock) or 0.0) for m in calibration.METRICS}),
             MappingProxyType({m: float(getattr(s, m)) for m in calibration.METRICS}),
         )
@@ -75,11 +75,9 @@ def per_token(requests: Sequence[calibration.Request]) -> tuple[calibration.Requ
         return {"itl_s": (times["e2e_s"] - times["ttft_s"]) / (tokens - 1)}
 
     return tuple(
-        calibration.Request(
-            r.prompt_tokens, r.output_tokens, itl(r.measured, r.output_tokens), itl(r.predicted, r.output_tokens)
-        )
+        calibration.Request(r.input_len, r.output_len, itl(r.measured, r.output_len), itl(r.predicted, r.output_len))
         for r in requests
-        if r.output_tokens > 1
+        if r.output_len > 1
     )
 
 
@@ -96,7 +94,7 @@ def leave_one_out(
         mine = of[run.name]
         measured = [q.measured[metric] for q in mine]
         before = [q.predicted[metric] for q in mine]
-        after = [b + found.residual(q.output_tokens, q.prompt_tokens) for b, q in zip(before, mine, strict=True)]
+        after = [b + found.residual(q.output_len, q.input_len) for b, q in zip(before, mine, strict=True)]
         mean = statistics.fmean(measured)
         scores.append(
             RunScore(

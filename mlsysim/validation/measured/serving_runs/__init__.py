@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.files import read_text
 from mlsysim.results import Listed, labelled, plain, shown
 
@@ -24,7 +24,7 @@ METRICS = ("ttft", "itl", "e2e", "e2e_per_token")
 REGIMES = ("synchronous", "loaded")
 MAX_FILE_BYTES = 1_000_000
 MAX_REQUESTS = 10_000
-_COUNTS = ("prompt_tokens", "output_tokens", "prefix_tokens")
+_COUNTS = ("input_len", "output_len", "cached_len")
 _EMPTY_ALLOWED = (
     "itl_s",
     "client_ttft_s",
@@ -38,9 +38,9 @@ class MeasuredRequest(Listed):
     """One request, in seconds by the server's clock; the client's are None where it kept none."""
 
     arrival_s: float
-    prompt_tokens: int
-    output_tokens: int
-    prefix_tokens: int
+    input_len: int
+    output_len: int
+    cached_len: int
     queue_s: float
     prefill_s: float
     ttft_s: float
@@ -57,7 +57,7 @@ class MeasuredRequest(Listed):
         at = "client_" if clock == "client" else ""
         if metric == "e2e_per_token":
             whole = getattr(self, f"{at}e2e_s")
-            return None if whole is None else float(whole / self.output_tokens)
+            return None if whole is None else float(whole / self.output_len)
         value: float | None = getattr(self, f"{at}{metric}_s")
         return value
 
@@ -79,7 +79,7 @@ class ServingRun(Listed):
     defects: tuple[str, ...]
     source: str
     where: str
-    prefix_tokens: int = 0
+    cached_len: int = 0
     server: str = ""
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
@@ -121,14 +121,14 @@ class ServingRun(Listed):
         return [dict(plain(vars(r))) for r in self.requests] or super().frame_rows()
 
     @property
-    def prompt_tokens(self) -> float:
+    def input_len(self) -> float:
         """Mean over the requests."""
-        return self._mean_count("prompt_tokens")
+        return self._mean_count("input_len")
 
     @property
-    def output_tokens(self) -> float:
+    def output_len(self) -> float:
         """Mean over the requests."""
-        return self._mean_count("output_tokens")
+        return self._mean_count("output_len")
 
     def _mean_count(self, name: str) -> float:
         if not self.requests:
@@ -171,8 +171,8 @@ def _request(row: list[str], names: list[str], where: str) -> MeasuredRequest:
     if len(row) != len(names):
         raise InputError(f"{where}: {len(row)} columns instead of {len(names)}; quote what holds a comma")
     cells = {n: _cell(n, text, f"{where}, column {n}") for n, text in zip(names, row, strict=True)}
-    if cells["prefix_tokens"] > cells["prompt_tokens"]:
-        raise InputError(f"{where}, column prefix_tokens: more than the {cells['prompt_tokens']} tokens of the prompt")
+    if cells["cached_len"] > cells["input_len"]:
+        raise InputError(f"{where}, column cached_len: more than the {cells['input_len']} tokens of the prompt")
     return MeasuredRequest(**cells)
 
 
@@ -184,7 +184,7 @@ def _cell(name: str, text: str, where: str) -> Any:
     except ValueError as error:
         kind = "a whole number" if name in _COUNTS else "a number"
         raise InputError(f"{where}: {text!r} is not {kind}") from error
-    lowest = 1 if name in ("prompt_tokens", "output_tokens") else 0
+    lowest = 1 if name in ("input_len", "output_len") else 0
     if not math.isfinite(value) or value < lowest:
         raise InputError(f"{where}: {text} must be finite and at least {lowest}")
     return value
@@ -223,6 +223,4 @@ def serving_run(name: str) -> ServingRun:
     >>> serving_run("llama-2-7b-tp2-chat").mean("itl")
     0.0043624
     """
-    if name not in serving_runs():
-        raise unknown_name("run", name, serving_runs())
-    return serving_runs()[name]
+    return named("run", name, serving_runs())

@@ -1,0 +1,1 @@
+"""``mlsysim hlo``: work, time and traces of StableHLO programs."""

@@ -1,0 +1,1 @@
+"""Against what is measured: validation, calibration, submissions."""

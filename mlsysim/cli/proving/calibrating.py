@@ -1,0 +1,160 @@
+"""``mlsysim calibrate`` and ``mlsysim bench-device``: Tier 1 from a measured trace, Tier 2 from a measured device."""
+
+import argparse
+import sys
+
+from mlsysim import inference, serving, serving_steps, units
+from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, print_json
+from mlsysim.errors import InputError
+from mlsysim.files import check_writable
+from mlsysim.serving_steps.calibrating import calibration
+
+UNSTATED = "unstated"  # a version that nobody gave: it equals none that somebody gives
+
+
+def _measured(args: argparse.Namespace) -> list[calibration.Request]:
+    """Every request of the traces beside its simulation; each file is a run of its own."""
+    device = pick_device(args.device, args.device_file)
+    steps = serving_steps.step_model(inference.deploy(pick_model(args.model), device, tp=args.tp))
+    config = serving.Config(
+        max_num_batched_tokens=args.max_num_batched_tokens,
+        max_num_seqs=args.max_num_seqs,
+        gpu_memory_utilization=args.gpu_memory_utilization,
+        prefix_caching=args.prefix_caching,
+        kv_blocks=args.kv_blocks,
+    )
+    found = []
+    for file in args.trace:
+        asked = serving.read_trace(file)
+        times = [
+            {m: serving.number(row, m, where) for m in calibration.METRICS}
+            for where, row in serving.rows(file, calibration.METRICS)
+        ]
+        records = serving.simulate(steps, asked, config).records
+        for request, record, measured in zip(asked, records, times, strict=True):
+            if record.rejected:
+                raise InputError(f"{file}: a measured request that the simulated server refuses: {record.rejected}")
+            predicted = {"ttft_s": float(record.ttft_s or 0), "e2e_s": float(record.e2e_s or 0)}
+            found.append(calibration.Request(request.input_len, request.output_len, measured, predicted))
+    return found
+
+
+def _calibrate(args: argparse.Namespace) -> None:
+    subject = calibration.Subject(
+        pick_model(args.model).name,
+        pick_device(args.device, args.device_file).name,
+        args.tp,
+        args.engine,
+        args.engine_version,
+    )
+    check_writable(args.output, "--output")
+    requests = _measured(args)
+    fitted = calibration.fit(requests, subject, slopes=args.slopes)
+    fitted.save(args.output)
+    if args.json:
+        print_json({"file": args.output, **fitted.to_dict()})
+        return
+    print(
+        f"{fitted.requests} requests of {subject.model} on {subject.device}, {subject.engine} {subject.engine_version}"
+    )
+    for name, c in fitted.metrics.items():
+        if c.helps:
+            print(
+                f"{name}: {c.per_output:+.3g} s per token of the answer, {c.per_prompt:+.3g} s per token of the prompt, "
+                f"{c.constant:+.3g} s; mean error {c.tier0_error:.1%} before, {c.training_error:.1%} fitted, "
+                f"{c.validation_error:.1%} on requests left out"
+            )
+        else:
+            print(
+                f"{name}: stays at Tier 0, which errs by {c.tier0_error:.1%}; the fit errs by {c.validation_error:.1%} on requests left out"
+            )
+    print(f"written to {args.output}")
+
+
+def _bench(args: argparse.Namespace) -> None:
+    from mlsysim.serving_steps.measuring import microbench, microbench_gpu
+
+    def say(text: str) -> None:
+        print(f"measuring {text} ...", file=sys.stderr)
+
+    check_writable(args.output, "--output")  # before a minute of measuring
+    on_gpu = args.platform == "gpu" or (args.platform == "auto" and microbench_gpu.available())
+    try:
+        profile = (
+            microbench_gpu.measure(args.quick, say) if on_gpu else microbench.measure(args.threads, args.quick, say)
+        )
+    except ImportError as error:
+        raise InputError("bench-device measures with NumPy; run: pip install 'mlsysim-book[scale]'") from error
+    profile.save(args.output)
+    if args.json:
+        print_json(profile.to_dict())
+        return
+    print(f"{profile.name}; {profile.conditions}")
+    measured = [(name.replace("_", " "), m, "byte/s") for name, m in profile.bandwidth.items()]
+    measured += [
+        (f"blocks of {units.format(p.at['block_bytes'], 'byte')}", p.value, "byte/s") for p in profile.scattered
+    ]
+    measured += [(f"product of {p.at['m']:g} rows", p.value, "FLOP/s") for p in profile.products]
+    for name, m, unit in [*measured, ("start of a small kernel", profile.start, "s")]:
+        print(f"  {name:<28} {units.format(m.median, unit):>14}  spread {m.spread:.0%}")
+    for name in ("products_16bit", "prefill_attention", "decode_attention"):
+        r = getattr(profile.rates, name)
+        print(
+            f"  rates of {name.removesuffix('_16bit').replace('_', ' ')}: {r.compute:.0%} of the best product, "
+            f"{r.memory:.0%} of the best sequential bandwidth"
+        )
+    print(f"written to {args.output}")
+
+
+def add(commands: Commands) -> None:
+    """Register the commands of this module."""
+    p = commands.add_parser(
+        "calibrate",
+        parents=[device_options()],
+        help="fit what a measured trace of a server adds to its simulation (Tier 1)",
+        epilog="Several files are several runs of one server. JSON: file, subject (model, device, tp, engine, "
+        "engine_version), requests, input_len and output_len (ranges), metrics (ttft_s, e2e_s), each with "
+        "per_output, per_prompt (s/token), constant (s), tier0_error, training_error, validation_error (mean absolute "
+        "relative errors), spread (s).",
+    )
+    p.add_argument("--trace", required=True, nargs="+", metavar="MEASURED.csv", help="arrival_s, input_len, output_len[, cached_len], ttft_s, e2e_s; at least 100 requests in all")  # fmt: skip
+    p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
+    p.add_argument("--device", required=True, help="name or alias, as in H100")
+    p.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks (default: 1)")
+    p.add_argument("--engine", default="vllm", help="name of the server (default: vllm)")
+    p.add_argument("--engine-version", default=UNSTATED, help="its version, as in 0.11.0 (default: unstated)")
+    p.add_argument("--max-num-batched-tokens", type=int, help="token budget of a step (default: the server's)")
+    p.add_argument("--max-num-seqs", type=int, help="sequences that run at a time (default: the server's)")
+    p.add_argument("--gpu-memory-utilization", type=float, default=0.9, help="share of memory taken (default: 0.9)")
+    p.add_argument("--kv-blocks", type=int, help="blocks of cache (default: from the memory)")
+    p.add_argument(
+        "--prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="use the column cached_len, and find a preempted request's own blocks again",
+    )
+    p.add_argument(
+        "--slopes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="fit slopes over the lengths too (default), or the constant alone",
+    )
+    p.was(constant_only="no-slopes")
+    p.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the coefficients go")
+    p.set_defaults(run=_calibrate)
+
+    b = commands.add_parser(
+        "bench-device",
+        parents=[json_option()],
+        help="measure bandwidth by pattern, products and attention on the device at hand (Tier 2)",
+        epilog="Uses NumPy on the processor, and PyTorch on a GPU where both are there. Stop other work first; the file says "
+        "how much processor time others took.",
+    )
+    b.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the profile goes")
+    b.add_argument("--quick", action="store_true", help="seconds instead of a minute or two")
+    b.add_argument("--threads", type=int, default=1, help="of the processor (default: 1)")
+    b.add_argument(
+        "--platform", choices=("auto", "cpu", "gpu"), default="auto", help="what to measure (default: a GPU if any)"
+    )
+    b.was(on="platform")
+    b.set_defaults(run=_bench)

@@ -1,0 +1,1 @@
+"""Many configurations at once: plans that are searched, columns that are swept."""

@@ -1,0 +1,394 @@
+"""The solvers that ``mlsysim sweep`` knows: what each may be asked, in which unit, and which of its answers become columns."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
+from mlsysim.cli.arguments import pick_model
+from mlsysim.efficiencies import DEFAULT, checked, has_range
+from mlsysim.equations import Domain, check_argument
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.parallelism import Plan
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A solver as the command line sees it. Numbers become vectors; words and whole numbers are taken one at a time."""
+
+    solve: Callable[..., Mapping[str, Any]]
+    numbers: Mapping[str, str]  # argument and unit
+    answers: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
+    endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
+    unknown: tuple[str, ...] = ()  # answers that there may be none of: nan, null in JSON
+
+    def parse(self, name: str, text: str) -> float:
+        """A number of the command line in SI units; a price may be the name of one in the catalogue."""
+        unit = self.numbers.get(name, "1")
+        if unit.startswith("USD") and text in catalog.prices():
+            price = catalog.price(text)
+            if price.fields[price.kind].unit != unit:
+                raise InputError(
+                    f"sweep: {name} = {text!r} is a price in {price.fields[price.kind].unit}, not in {unit}"
+                )
+            return price.value
+        return units.parse(text, unit, name)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (*self.words, *self.whole, *self.numbers)
+
+
+def _range(used: Any, range_of: Callable[[], Any]) -> dict[str, Any]:
+    """Which efficiencies an answer rests on, and the ends of its range, which only calibrated ones have."""
+    low, high = range_of().ends if has_range(used.name) else (math.nan, math.nan)
+    return {"efficiencies_used": used.name, "low_s": low, "high_s": high}
+
+
+_RENAMED = {"mode": "efficiencies"}
+_RANGE = ("efficiencies_used", "low_s", "high_s")
+
+
+def _kernel(device: str, **given: Any) -> Mapping[str, Any]:
+    result = roofline.kernel_time(device, **given)
+    return {"time_s": result.time, "bound": result.bound}
+
+
+def _train(
+    model: str,
+    node: str,
+    global_batch: int,
+    seq: Any,
+    nodes: int = 1,
+    efficiencies: str = DEFAULT,
+    precision: str = "bf16",
+    task: str = "pretrain",
+    intra_bandwidth: Any = None,
+    inter_bandwidth: Any = None,
+    attn_len: Any = None,
+    variation: Any = None,
+    **split: Any,
+) -> Mapping[str, Any]:
+    m, cluster = pick_model(model), catalog.cluster(node, nodes)
+    Plan(**{axis: split[axis] for axis in ("tp", "pp", "cp") if axis in split})  # whole numbers of at least 1
+    group = split.get("tp", 1) * split.get("pp", 1) * split.get("cp", 1)
+    if cluster.devices % group:
+        raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
+    plan = Plan(dp=cluster.devices // group, **split).check(m, cluster.devices, global_batch)
+    result = training.training_step(
+        m,
+        plan,
+        cluster,
+        global_batch=global_batch,
+        seq=seq,
+        intra_bandwidth=intra_bandwidth,
+        inter_bandwidth=inter_bandwidth,
+        precision=precision,
+        efficiencies=checked("sweep", efficiencies),
+        attn_len=attn_len,
+        task=task,
+        variation=variation,
+    )
+    return {
+        "dp": plan.dp,
+        "time_s": result.time,
+        **_range(result.efficiencies, result.interval),
+        "tokens_per_s": result.tokens / result.time,
+        "mfu": result.mfu,
+        "memory_bytes": result.memory.total,
+        "fits": result.fits,
+    }
+
+
+def _serve(
+    model: str,
+    device: str,
+    input_len: Any,
+    output_len: Any,
+    batch: Any = 1.0,
+    cached_len: Any = 0.0,
+    efficiencies: str = DEFAULT,
+    precision: str = "bf16",
+    **split: Any,
+) -> Mapping[str, Any]:
+    efficiencies = checked("sweep", efficiencies)
+    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **split)
+    result = inference.generate(served, input_len=input_len, output_len=output_len, batch=batch, cached_len=cached_len)
+    return {
+        "ttft_s": result.ttft,
+        "itl_s": result.itl,
+        "e2e_s": result.e2e,
+        **_range(served.efficiencies, result.interval),
+        "tokens_per_s": result.tokens_per_s,
+        "memory_bytes": result.memory,
+        "fits": result.fits,
+    }
+
+
+def _energy(**given: Any) -> Mapping[str, Any]:
+    result = energy.run(**given)
+    found = {name: value for name, value in result.to_dict().items() if name in _ENERGY_ANSWERS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+_ENERGY_ANSWERS = (
+    *("it_power_w", "energy_j", "carbon_location_kg", "carbon_market_kg", "carbon_embodied_kg", "water_site_l"),
+    *("water_source_l", "energy_per_token_j"),
+)
+
+
+def _cost(
+    devices: Any,
+    time: Any,
+    price: Any = None,
+    rental_rate: Any = None,
+    utilisation: Any = 1.0,
+    token_rate: Any = None,
+    interest: Any = None,
+    **parts: Any,
+) -> Mapping[str, Any]:
+    check_argument("cost", "utilisation", utilisation, "1", Domain.of("[0, 1]"))
+    if price is None and rental_rate is None:
+        raise InputError("sweep: cost needs price to own, rental_rate to rent, or both to compare")
+    if price is None and parts:
+        raise InputError(f"sweep: {next(iter(parts))} belongs to owning; add price=..., or leave it out")
+    found: dict[str, Any] = {}
+    rates: dict[str, Any] = {}
+    if price is not None:
+        missing = [name for name in COST_PARTS if name not in parts]
+        if missing:
+            raise InputError(
+                f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
+            )
+        owned = cost.own(devices, price=price, utilisation=utilisation, interest=interest, **parts)
+        rates["owned"] = owned.rate
+        found["owned_usd"] = owned.cost(time)
+    if rental_rate is not None:
+        rates["rented"] = cost.rental_cost(devices, utilisation, rental_rate)
+        found["rented_usd"] = cost.rental_cost(devices, time * utilisation, rental_rate)
+        if price is not None:
+            choice = cost.own_or_rent(owned, rental_rate, utilisation)
+            found["break_even_utilisation"] = choice.break_even_utilisation
+            found["break_even_time_s"] = choice.break_even_time
+            found["cheaper"] = choice.cheaper
+    if token_rate is not None:
+        for name, rate in rates.items():
+            found[f"{name}_usd_per_token"] = cost.cost_per_token(rate, token_rate, utilisation)
+    return found
+
+
+COST_PARTS = (
+    *("lifetime", "power", "pue", "electricity_price", "cooling", "building", "plant_lifetime"),
+    *("devices_per_engineer", "salary", "network"),
+)
+
+
+def _reliability(
+    nodes: Any,
+    restart: Any,
+    storage_bandwidth: Any,
+    node_mtbf: Any,
+    model: str | None = None,
+    checkpoint_bytes: Any = None,
+    duration: Any = None,
+    **given: Any,
+) -> Mapping[str, Any]:
+    if (model is None) == (checkpoint_bytes is None):
+        raise InputError("sweep: reliability needs either model or checkpoint_bytes")
+    if model is not None:
+        size = transformer.parameter_count(pick_model(model)).total
+        checkpoint_bytes = memory.checkpoint_bytes(size, 2, 4, 4, 4)
+    given = {"writer_bandwidth": 5e9} | given  # as in mlsysim reliability
+    result = reliability.training_goodput(
+        nodes=nodes,
+        node_mtbf=node_mtbf,
+        restart=restart,
+        checkpoint_bytes=checkpoint_bytes,
+        storage_bandwidth=storage_bandwidth,
+        **given,
+    )
+    found = {
+        "mtbf_s": result.mtbf,
+        "write_time_s": result.write_time,
+        "interval_s": result.interval,
+        "lost_work_per_failure_s": result.lost_work,
+        "goodput": result.goodput,
+        "availability": result.availability,
+        "fleet_goodput": result.fleet,
+    }
+    return found if duration is None else found | {"expected_failures": result.failures(duration)}
+
+
+SOLVERS: Mapping[str, Swept] = {
+    "kernel": Swept(
+        _kernel,
+        {
+            "flops": "FLOP",
+            "bytes": "byte",
+            "efficiency": "1",
+            "memory_efficiency": "1",
+            "kernels": "1",
+            "launch_overhead": "s",
+        },
+        ("time_s", "bound"),
+        words=("device", "precision"),
+        required=("device", "flops", "bytes"),
+    ),
+    "train": Swept(
+        _train,
+        {"seq": "1", "intra_bandwidth": "byte/s", "inter_bandwidth": "byte/s", "attn_len": "1", "variation": "1"},
+        ("dp", "time_s", *_RANGE, "tokens_per_s", "mfu", "memory_bytes", "fits"),
+        words=("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
+        whole=(
+            "nodes",
+            "tp",
+            "pp",
+            "cp",
+            "ep",
+            "virtual_stages",
+            "micro_batch",
+            "hsdp_group",
+            "global_batch",
+        ),
+        required=("model", "node", "global_batch", "seq"),
+        unknown=_RANGE[1:],
+        renamed=_RENAMED,
+    ),
+    "serve": Swept(
+        _serve,
+        {"batch": "1", "input_len": "1", "output_len": "1", "cached_len": "1"},
+        ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
+        words=("model", "device", "precision", "weights", "kv", "efficiencies"),
+        whole=("tp", "pp", "dp", "ep"),
+        required=("model", "device", "input_len", "output_len"),
+        unknown=_RANGE[1:],
+        renamed=_RENAMED,
+    ),
+    "energy": Swept(
+        _energy,
+        {
+            "devices": "1",
+            "time": "s",
+            "peak_power": "W",
+            "idle_power": "W",
+            "utilisation": "1",
+            "nodes": "1",
+            "host_power": "W",
+            "network_power": "W",
+            "pue": "1",
+            "wue": "L/J",
+            "carbon_intensity": "kg/J",
+            "water_intensity": "L/J",
+            "covered": "1",
+            "residual_intensity": "kg/J",
+            "device_embodied": "kg",
+            "lifetime": "s",
+            "token_rate": "token/s",
+        },
+        _ENERGY_ANSWERS,
+        words=("device", "facility", "grid"),
+        renamed={"power": "peak_power", "embodied": "device_embodied"},
+        required=("devices", "time"),
+    ),
+    "cost": Swept(
+        _cost,
+        {
+            "devices": "1",
+            "time": "s",
+            "utilisation": "1",
+            "rental_rate": "USD/s",
+            "price": "USD",
+            "power": "W",
+            "idle_power": "W",
+            "lifetime": "s",
+            "interest": "1",
+            "salvage": "USD",
+            "network": "USD",
+            "pue": "1",
+            "electricity_price": "USD/J",
+            "cooling": "USD/W",
+            "building": "USD/W",
+            "plant_lifetime": "s",
+            "devices_per_engineer": "1",
+            "salary": "USD/s",
+            "token_rate": "token/s",
+        },
+        (
+            *("owned_usd", "rented_usd", "break_even_utilisation", "break_even_time_s", "cheaper"),
+            *("owned_usd_per_token", "rented_usd_per_token"),
+        ),
+        required=("devices", "time"),
+        renamed={"rental": "rental_rate"},
+        endless=("break_even_utilisation", "break_even_time_s"),
+    ),
+    "reliability": Swept(
+        _reliability,
+        {
+            "nodes": "1",
+            "node_mtbf": "s",
+            "restart": "s",
+            "checkpoint_bytes": "byte",
+            "writer_bandwidth": "byte/s",
+            "storage_bandwidth": "byte/s",
+            "writers": "1",
+            "interval": "s",
+            "copy_bandwidth": "byte/s",
+            "spares": "1",
+            "repair": "s",
+            "duration": "s",
+        },
+        (
+            *("mtbf_s", "write_time_s", "interval_s", "lost_work_per_failure_s", "goodput", "availability"),
+            *("fleet_goodput", "expected_failures"),
+        ),
+        words=("model", "method"),
+        required=("nodes", "node_mtbf", "restart", "storage_bandwidth"),
+    ),
+}
+
+
+def find(name: str) -> Swept:
+    """A solver by its name, or any equation of the book by its label.
+
+    >>> find("eq-kv-cache").numbers["head_dim"]
+    '1'
+    """
+    if name in SOLVERS:
+        return SOLVERS[name]
+    equations = _equations()
+    if name not in equations:
+        raise unknown_name("solver", name, [*SOLVERS, *equations])
+    found = equations[name]
+    optional = {p for p, v in _parameters(found.function).items() if v.default is not v.empty}
+    numbers = {argument: unit for argument, unit in found.units.items() if argument != "return"}
+
+    def solve(**given: Any) -> Mapping[str, Any]:
+        return {found.name: found.function(**given)}
+
+    required = tuple(n for n in numbers if n not in optional)
+    return Swept(solve, numbers, (found.name,), required=required, renamed=found.renamed)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:
+    import inspect
+
+    return inspect.signature(function).parameters
+
+
+def _equations() -> Mapping[str, Any]:
+    """Every registered equation; a module registers its own when it is imported."""
+    import importlib
+    import pkgutil
+
+    import mlsysim
+    from mlsysim.equations import REGISTRY
+
+    for module in pkgutil.iter_modules(mlsysim.__path__):
+        if module.name not in ("classroom", "cli", "quantities"):
+            importlib.import_module(f"mlsysim.{module.name}")
+    return REGISTRY

@@ -1,0 +1,216 @@
+"""``mlsysim collective``: one equation among equal ranks, or a schedule simulated on a topology."""
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mlsysim import communication, network, units
+from mlsysim.cli.arguments import Commands, Parser, json_option, print_json, quantity, says_unit
+from mlsysim.errors import InputError, MlsysimError
+from mlsysim.network import astrasim
+
+COMPATIBLE = ("astrasim",)
+TOPOLOGY_OPTIONS = (
+    "splits",
+    "active_chunks",
+    "endpoint_delay",
+    "memory_bandwidth",
+    "optimization",
+    "congestion",
+    "compat",
+)
+
+
+class Given(NamedTuple):
+    """A quantity as it was given, in the unit of the option, and in SI units."""
+
+    number: float
+    si: float
+
+
+def given(expected: str) -> Callable[[str], Given]:
+    """An argparse type that keeps the number as given: another program's arithmetic must not start from a rounded one."""
+    factor = units.unit(expected).factor
+
+    def convert(text: str) -> Given:
+        try:
+            si = units.parse(text, expected, "value")
+        except MlsysimError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        try:
+            number = float(text)
+        except ValueError:  # it carries a unit
+            return Given(si / factor, si)
+        says_unit(text, expected)
+        return Given(number, si)
+
+    return convert
+
+
+def listed(expected: str) -> Callable[[str], list[Given]]:
+    """An argparse type for one quantity, or one per dimension with commas."""
+    one = given(expected)
+    return lambda text: [one(part.strip()) for part in text.split(",")]
+
+
+def names_of(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [part.strip() for part in text.split(",")]
+
+
+def whole(text: str) -> int:
+    if len(text) > 12 or not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number; write one as in 4")
+    return int(text)
+
+
+def _one(option: str, values: list[Given]) -> float:
+    if len(values) != 1:
+        raise InputError(f"collective: --{option} has {len(values)} values; without --topology there is one")
+    return values[0].si
+
+
+def _among_equals(args: argparse.Namespace) -> communication.CollectiveTime:
+    unused = [name for name in TOPOLOGY_OPTIONS if getattr(args, name) is not None]
+    if unused:
+        raise InputError(f"collective: --{unused[0].replace('_', '-')} needs --topology, as in --topology ring:8")
+    if args.ranks is None:
+        raise InputError("collective: give --ranks, as in --ranks 8, or --topology, as in --topology ring:8")
+    if len(args.algorithm) != 1:
+        raise InputError(f"collective: --algorithm names {len(args.algorithm)}; without --topology there is one")
+    bandwidth, latency = _one("bandwidth", args.bandwidth), _one("latency", args.latency)
+    node_latency = 0.0 if args.node_latency is None else args.node_latency.si
+    per_node = 1 if args.ranks_per_node is None else args.ranks_per_node
+    if args.node_latency is not None and per_node == 1:
+        raise InputError("collective: --node-latency needs --ranks-per-node, as in --ranks-per-node 8")
+    return communication.collective(
+        args.op,
+        args.algorithm[0],
+        args.bytes,
+        args.ranks,
+        bandwidth,
+        latency,
+        args.overhead,
+        ranks_per_node=per_node,
+        node_latency=node_latency,
+    )
+
+
+def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
+    topology = network.parse(args.topology)
+    if args.ranks is not None and args.ranks != topology.ranks:
+        raise InputError(f"collective: --ranks {args.ranks:g} but {topology} has {topology.ranks}; leave --ranks out")
+    for name in ("ranks_per_node", "node_latency"):
+        if getattr(args, name) is not None:
+            raise InputError(
+                f"collective: --{name.replace('_', '-')} does not go with --topology; give a dimension for the node, as in "
+                "--topology switch:8xswitch:4"
+            )
+    if args.overhead:
+        raise InputError(
+            "collective: --overhead does not go with --topology; use --endpoint-delay, which is per message"
+        )
+    if args.compat not in (None, *COMPATIBLE):
+        raise InputError(f"collective: --compat {args.compat[:20]!r} is not known; it can be {', '.join(COMPATIBLE)}")
+    counts = {"splits": args.splits, "active_chunks": args.active_chunks}
+    choices = {"optimization": args.optimization, "congestion": args.congestion}
+    options = {name: value for name, value in (counts | choices).items() if value is not None}
+    delay, memory = args.endpoint_delay, args.memory_bandwidth
+    if args.compat:
+        if delay is not None:
+            options["endpoint_delay_ns"] = delay.number
+        if memory is not None:
+            options["local_mem_bandwidth_GBps"] = memory.number
+        rates, waits = [b.number for b in args.bandwidth], [t.number for t in args.latency]
+        return astrasim.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
+    if delay is not None:
+        options["endpoint_delay"] = delay.si
+    if memory is not None:
+        options["memory_bandwidth"] = memory.si
+    rates, waits = [b.si for b in args.bandwidth], [t.si for t in args.latency]
+    return network.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
+
+
+def _collective(args: argparse.Namespace) -> None:
+    result = _among_equals(args) if args.topology is None else _on_topology(args)
+    if args.json:
+        print_json(result.to_dict())
+    else:
+        print(result.explain())
+
+
+def topology_options(p: Parser) -> None:
+    """Options of a schedule on a topology, beside the topology, its bandwidths, latencies and algorithms."""
+    p.add_argument("--splits", type=whole, help="chunks that the buffer is cut into (default: 1)")
+    p.add_argument("--active-chunks", type=whole, help="chunks that a dimension works on at once (default: 1)")
+    p.add_argument(
+        "--endpoint-delay",
+        type=given("ns"),
+        help="before a message leaves a rank and after it arrives, in ns (default: 0; 10 with --compat astrasim)",
+    )
+    p.add_argument(
+        "--memory-bandwidth",
+        type=given("GB/s"),
+        help='of the additions: "2 TB/s"; a bare 50 is 50 GB/s (default: they are free)',
+    )
+    p.add_argument("--optimization", help=f"{' or '.join(network.OPTIMIZATIONS)} (default: localBWAware)")
+    p.add_argument(
+        "--congestion", help="aware (links are shared) or unaware (default: aware; unaware with --compat astrasim)"
+    )
+    p.was(local_mem_bandwidth="memory-bandwidth")
+    p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
+
+
+def add(commands: Commands) -> None:
+    """Register the command of this module."""
+    p = commands.add_parser(
+        "collective",
+        parents=[json_option()],
+        help="time of an all-reduce, a reduce-scatter, an all-gather or an all-to-all",
+        description="Time of a collective: among equal ranks that reach each other at the same bandwidth, by an equation "
+        "(--ranks); or on a topology of one or more dimensions, by simulating the messages (--topology).",
+        epilog="JSON with --ranks: time_s = latency_time_s + bandwidth_time_s + overhead_s, bound, bus_bandwidth_bytes_per_s "
+        "(as nccl-tests defines it), and the inputs in SI units. With --topology: time_s, least_time_s (what the links of a rank "
+        "allow), phases, sent_bytes_per_rank, and the inputs in SI units.",
+    )
+    algorithms = "; ".join(f"{op}: {', '.join(names)}" for op, names in communication.ALGORITHMS.items())
+    p.add_argument("--op", required=True, help=", ".join(communication.ALGORITHMS))
+    p.add_argument(
+        "--algorithm",
+        required=True,
+        type=names_of,
+        help=f"{algorithms}; with --topology {', '.join(network.ALGORITHMS)}, one for all dimensions or one for each with commas",
+    )
+    p.add_argument("--ranks", type=quantity("1"), help="devices that take part")
+    p.add_argument(
+        "--bytes",
+        required=True,
+        type=quantity("byte"),
+        help='the whole buffer, as in 1e9 or "1 GB"; with --compat astrasim its communication size (the input shard of an all-gather)',
+    )
+    p.add_argument(
+        "--bandwidth",
+        required=True,
+        type=listed("GB/s"),
+        help='per device (of a link, with --topology), one way: "50 GB/s", "400 Gbit/s"; a bare 50 is 50 GB/s; per dimension with commas',
+    )
+    p.add_argument(
+        "--latency",
+        default="0",
+        type=listed("ns"),
+        help='per step (of a link, with --topology): "5 us"; a bare 500 is 500 ns; per dimension with commas (default: 0)',
+    )
+    p.add_argument(
+        "--ranks-per-node",
+        type=whole,
+        help="devices of a node: of a ring's or a pipelined tree's steps only those between nodes cost --latency",
+    )
+    p.add_argument("--node-latency", type=given("ns"), help="per step inside a node, in ns as --latency (default: 0)")
+    p.add_argument("--overhead", default=0.0, type=quantity("s"), help='of the call, as in "10 us" (default: 0)')
+    p.add_argument(
+        "--topology",
+        help=f"kind:ranks with kind one of {', '.join(network.KINDS)}; dimensions joined by x, as ring:4xswitch:2; "
+        "a dragonfly is groups/routers/ranks per router, as dragonfly:9/4/2",
+    )
+    topology_options(p)
+    p.set_defaults(run=_collective)

@@ -1,0 +1,218 @@
+"""``mlsysim simulate``: a trace of requests, or random ones, on a simulated server."""
+
+import argparse
+import math
+
+from mlsysim import inference, serving, units
+from mlsysim.cli.arguments import (
+    NO_ANSWER,
+    Commands,
+    bill_options,
+    count,
+    device_options,
+    efficiencies_option,
+    pick_efficiencies,
+    pick_machines,
+    pick_model,
+    pick_slo,
+    print_json,
+    quantity,
+    scale_options,
+    slo_options,
+)
+from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN
+from mlsysim.doors.simulating import REQUESTS, simulate
+from mlsysim.errors import InputError
+from mlsysim.serving_steps.calibrating.calibration import load_calibration
+
+METHOD = (
+    "Method: step after step of a server, kernel by kernel; requests wait and share steps. 'serve' has closed forms of one "
+    "static batch that nothing queues for, with constants fitted to published runs, so its times differ."
+)
+_DRAWN = ("rate", "requests", "input_len", "output_len")
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    if args.tier == 1 and args.calibration is None:
+        raise InputError("--tier 1 needs --calibration FILE, as 'mlsysim calibrate' writes it")
+    if args.tier == 0 and args.engine_version is not None:
+        raise InputError("--engine-version is compared with a calibration; leave it out, or add --tier 1")
+    if args.tier == 0 and args.calibration is not None:
+        raise InputError("--calibration is for --tier 1; leave it out, or add --tier 1")
+    drawn = [name for name in _DRAWN if getattr(args, name) is not None]
+    if args.trace is not None and drawn:
+        raise InputError(f"--trace says which requests come; leave out --{drawn[0].replace('_', '-')}")
+    if args.trace is None and args.rate is None:
+        raise InputError(
+            "give --trace FILE.csv, or for random requests --rate, and if you like --requests and their lengths"
+        )
+    model, machines = pick_model(args.model), pick_machines(args.device, args.device_file)
+    calibration = load_calibration(args.calibration) if args.tier == 1 else None
+    if calibration is not None:
+        calibration.check(
+            model=model.name, device=machines.device.name, tp=args.tp or 1, engine_version=args.engine_version
+        )
+    found = simulate(
+        model,
+        machines,
+        rate=args.rate,
+        trace=args.trace,
+        requests=args.requests,
+        input_len=args.input_len,
+        output_len=args.output_len,
+        slo=pick_slo(args),
+        replicas=args.replicas,
+        routing=args.routing,
+        tp=args.tp if calibration is None else args.tp or 1,
+        ep=args.ep,
+        precision=args.precision,
+        weights=args.weights,
+        kv=args.kv,
+        efficiencies=pick_efficiencies(args),
+        arrival_variation=args.arrival_variation,
+        length_variation=args.length_variation,
+        seed=args.seed,
+        runs=args.runs,
+        seeds=args.seeds,
+        calibration=calibration,
+        price=args.price,
+        pue=args.pue,
+        store=args.store,
+        client=args.cluster,
+        progress=args.progress,
+        max_num_batched_tokens=args.max_num_batched_tokens,
+        max_num_seqs=args.max_num_seqs,
+        gpu_memory_utilization=args.gpu_memory_utilization,
+        prefix_caching=args.prefix_caching,
+        max_model_len=args.max_model_len,
+        kv_blocks=args.kv_blocks,
+    )
+    if args.json:
+        print_json(found.to_dict() | {"method": METHOD})
+    else:
+        print(found)
+        if found.simulation is not None:
+            _print(found.simulation, found.saturation)
+    return 0 if found.answered else NO_ANSWER
+
+
+def _saturated(full: serving.Saturation) -> str:
+    """The load beside what a full server completes of it, in a line."""
+    each = f"{full.running} decoding in a step of {units.format(full.step_time, 's', 3)}"
+    limit = f"a full server completes about {full.capacity:.4g}/s by eq-saturation-rate ({each})"
+    if math.isinf(full.offered):
+        return f"all requests come at once; {limit}"
+    line = f"offered {full.offered:.4g} requests/s; {limit}"
+    if full.growth > 0:
+        line += f": too many, the wait grows by {full.growth:.3g} s in every second that they come"
+    return line
+
+
+def _print(found: serving.Simulation, full: serving.Saturation | None) -> None:
+    """What the server had to do, below the answer."""
+    bounds = found.limits
+    print(METHOD)
+    print(
+        f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
+        + (", prefix cache" if bounds.prefix_caching else "")
+    )
+    rejected = [r for r in found.records if r.rejected]
+    print(f"{len(found.served)} requests served in {units.format(found.makespan, 's', 4)}, {len(rejected)} rejected")
+    for record in rejected[:5]:
+        print(f"  rejected: {record.rejected}")
+    print(
+        f"utilisation {found.utilisation:.1%}, {found.preemptions} preemptions, "
+        f"{found.most_blocks / bounds.blocks:.1%} of the cache at most"
+    )
+    if full is not None:
+        print(_saturated(full))
+
+
+def _seeds(text: str) -> list[int]:
+    """Whole numbers with commas between them."""
+    found = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) <= 15 for part in found):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a list of whole numbers, as 1,2,3")
+    return [int(part) for part in found]
+
+
+def add(commands: Commands) -> None:
+    """Register the command of this module."""
+    p = commands.add_parser(
+        "simulate",
+        parents=[device_options(), slo_options(), bill_options(), scale_options()],
+        help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
+        epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
+        "tokens of the prompt that are cached); prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
+        "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
+        "can never fit; summary, by metric: mean, p50, p90, p99; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
+        "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s; model, device, layout (replicas, tp, ep), total_devices, seeds, fits, reason, "
+        "would_fit, slo_met, within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
+        "several runs no requests, the summary is the mean over the runs, with its standard_error, and runs has the numbers of each.",
+    )
+    p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
+    p.add_argument("--device", required=True, help='as in H100; so many: "8 H100"; a node: DGX-H100')
+    p.add_argument("--tp", type=count, help="tensor-parallel ranks (default: the fewest that leave room for cache)")
+    p.add_argument("--ep", type=int, default=1, help="ranks that share the experts, out of tp (default: 1)")
+    p.add_argument("--precision", help="of the matrix products (default: bf16)")
+    p.add_argument("--weights", choices=inference.FORMATS, help="format of the weights (default: as --precision)")
+    p.add_argument("--kv", default="bf16", choices=inference.FORMATS, help="format of the cache (default: bf16)")
+    p.add_argument("--trace", metavar="FILE.csv", help="the requests")
+    p.add_argument("--max-num-batched-tokens", type=int, metavar="N", help="tokens of a step (default: as vLLM 0.11)")
+    p.add_argument("--max-num-seqs", type=int, metavar="N", help="sequences that run (default: as vLLM 0.11)")
+    p.add_argument(
+        "--gpu-memory-utilization", type=float, default=0.9, metavar="F", help="share of memory (default: 0.9)"
+    )
+    p.add_argument("--max-model-len", type=int, metavar="N", help="longest prompt and answer together")
+    p.add_argument(
+        "--kv-blocks", type=int, metavar="N", help="blocks of cache of one server (default: from the memory)"
+    )
+    p.add_argument(
+        "--prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="do not compute what is cached again: the cached_len of the trace, and a preempted request's own blocks",
+    )
+    p.add_argument("--replicas", type=int, help="servers of the same kind (default: 1, or as the devices allow)")
+    p.add_argument("--routing", default="round-robin", choices=tuple(serving.ROUTING), help="between them")
+    p.add_argument(
+        "--tier", type=int, choices=(0, 1), default=0, help="0: no fitted number (default); 1: with --calibration"
+    )
+    p.add_argument("--calibration", metavar="FILE", help="with --tier 1: what 'mlsysim calibrate' wrote")
+    p.add_argument(
+        "--engine-version", metavar="V", help="with --tier 1: refuse a calibration of another version than this"
+    )
+    p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
+    p.add_argument("--requests", type=int, metavar="N", help=f"with --rate: how many (default: {REQUESTS})")
+    p.add_argument(
+        "--input-len",
+        type=float,
+        metavar="MEAN",
+        help=f"with --rate: mean length of a prompt (default: {INPUT_LEN})",
+    )
+    p.add_argument(
+        "--output-len",
+        type=float,
+        metavar="MEAN",
+        help=f"with --rate: mean length of an answer (default: {OUTPUT_LEN})",
+    )
+    p.add_argument(
+        "--arrival-variation", type=float, default=1.0, help="with --rate: 1 for Poisson (default), more for bursts"
+    )
+    p.add_argument(
+        "--length-variation", type=float, default=0.0, help="with --rate: spread of the lengths (default: 0)"
+    )
+    p.add_argument("--seed", type=int, default=0, help="with --rate: of the random numbers (default: 0)")
+    p.add_argument("--runs", type=count, default=1, help="with --rate: so many, each with its own seed (default: 1)")
+    p.add_argument(
+        "--seeds", type=_seeds, metavar="N,N", help="with --rate: the seeds of the runs, in place of --seed and --runs"
+    )
+    p.add_argument("--progress", action="store_true", help="show a progress bar (needs tqdm)")
+    efficiencies_option(p)
+    p.was(
+        prompt_tokens="input-len",
+        output_tokens="output-len",
+        arrival_cv="arrival-variation",
+        length_cv="length-variation",
+    )
+    p.set_defaults(run=_simulate)

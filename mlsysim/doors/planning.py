@@ -1,0 +1,127 @@
+"""``mlsysim.plan``: the plan search with names, and what would fit where nothing does."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mlsysim import catalog, units
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node
+from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
+from mlsysim.doors.words import Assumed, wrapped
+from mlsysim.efficiencies import DEFAULT, said
+from mlsysim.errors import unknown_name
+from mlsysim.explore import PlanSearch
+from mlsysim.explore import plan as search
+from mlsysim.training import Efficiencies
+
+OPTIONS = (
+    *("micro_batches", "shardings", "recomputes", "only", "most", "sequence_parallel", "capacity"),
+    *("price_per_device_second", "store", "client", "chunk"),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Planned(PlanSearch):
+    """What :func:`plan` returns: a ``PlanSearch`` that knows what was assumed, and what would fit where nothing does."""
+
+    question: Question | None = None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        return self.fits
+
+    @cached_property
+    def remedies(self) -> tuple[str, ...]:
+        """What would fit: more nodes, shorter sequences, larger devices."""
+        return () if self.question is None else tuple(remedies_of(self.question))
+
+    def summary(self) -> list[str]:
+        """The search's own summary, with what was assumed; where nothing fits, that, and what would."""
+        if not self.fits:
+            return wrapped([*self.refusal(), said(self.efficiencies.name, self.efficiencies.source), *self.assumed])
+        return [*super().summary(), *wrapped(self.assumed)]
+
+    def refusal(self) -> list[str]:
+        """That nothing fits, and what would, in lines."""
+        least = self.rows.smallest("memory").row(0)["memory"]
+        have = units.format(self.capacity, "byte")
+        where = f"{self.model.name} on {catalog.where(self.cluster)}"
+        return [
+            f"DOES NOT FIT: {where}: none of {len(self.rows):,} plans; the smallest needs {units.format(least, 'byte')} of {have}",
+            *(f"  would fit: {line}" for line in self.remedies),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job, how many plans there are, the ten best of them, and what would fit where none does."""
+        more = {"fits": self.fits, "would_fit": [] if self.fits else list(self.remedies), "assumed": list(self.assumed)}
+        return super().to_dict() | more
+
+
+def plan(
+    model: Model | str,
+    cluster: Device | Node | Cluster | Machines | str,
+    *,
+    global_batch: int | None = None,
+    seq: int | None = None,
+    precision: str | None = None,
+    efficiencies: Efficiencies | str = DEFAULT,
+    **options: Any,
+) -> Planned:
+    """Every way to split a model over a cluster: the fastest that fit, and why the others lose.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    cluster : str, Cluster or Node
+        What ``catalog.where`` reads, with a number: ``"8 x DGX-H100"``, ``"64 H100"``, ``"DGX-H100"``.
+    global_batch, seq : int, 1, optional
+        Sequences per step and tokens per sequence; what is assumed otherwise is printed.
+    precision, efficiencies : optional
+        As in :func:`mlsysim.train`.
+    **options
+        Of ``explore.plan``: ``micro_batches``, ``shardings``, ``recomputes``, ``only``, ``most``, ``sequence_parallel``,
+        ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
+
+    Returns
+    -------
+    Planned
+        A ``PlanSearch``: ``best()``, ``plan()``, ``front()``, ``rank(plan)``, ``why(plan)``, ``losers()``, ``explain()``; printed, it
+        is the answer. Where nothing fits ``fits`` is False and ``remedies`` says what would.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; nothing divides; an unknown name, with the nearest ones.
+
+    >>> p = plan("Llama-3.1-8B", "DGX-H100", global_batch=64, seq=4096)
+    >>> p.fits, p.plan().devices
+    (True, 8)
+    """
+    taken = Assumed()
+    m, machines = catalog.model(model), networked(catalog.where(cluster), taken)
+    seq = whole("seq", taken.take("seq", seq, min(SEQ, m.learned_positions or SEQ)))
+    batch = whole("global_batch", taken.take("global_batch", global_batch, default_batch(machines.devices, seq)))
+    precision = taken.take("precision", precision, PRECISION)
+    for name in options:
+        if name not in OPTIONS:
+            raise unknown_name("option of plan", name, OPTIONS)
+    found = search(m, machines, global_batch=batch, seq=seq, precision=precision, efficiencies=efficiencies, **options)
+    question = Question(
+        model=m,
+        machines=machines,
+        global_batch=batch,
+        seq=seq,
+        tokens=None,
+        plan=None,
+        degrees={},
+        limits={},
+        precision=precision,
+        efficiencies=efficiencies,
+        rent=None,
+        pue=1.0,
+        options={},
+    )
+    values = {name: getattr(found, name) for name in PlanSearch.__dataclass_fields__}
+    return Planned(**values, question=question, assumed=taken.lines)

@@ -1,0 +1,706 @@
+"""``mlsysim.serve``: how many devices serve a model at a rate within targets, in which layout, at what cost, and what would change it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from mlsysim import capacity, catalog, inference, intervals, units
+from mlsysim.capacity import Load, Replica
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.doors.bills import Bill, Rent, rent_of
+from mlsysim.doors.targets import SLO
+from mlsysim.doors.words import Assumed, count, counted, paired, wrapped
+from mlsysim.efficiencies import DEFAULT, has_range, said
+from mlsysim.errors import InputError
+from mlsysim.inference import Deployment, Generation
+from mlsysim.parallelism import Plan
+from mlsysim.results import Explanation, Result, plain, shown
+
+INPUT_LEN, OUTPUT_LEN, PRECISION = 1024, 256, "bf16"  # assumed where nobody says
+NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
+_MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a model so, and the search would not end
+_MOST_REPLICAS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that an answer rests on, so that another one can be asked with a single difference."""
+
+    model: Model
+    machines: Machines
+    slo: SLO | None
+    rate: float | None
+    input_len: float
+    output_len: float
+    batch: float
+    cached_len: float
+    tp: int | None
+    pp: int | None
+    dp: int
+    ep: int
+    precision: str
+    weights: str | None
+    kv: str
+    efficiencies: inference.Efficiencies | str
+    rent: Rent | None
+    pue: float
+    inter_bandwidth: float | None
+    output_variation: float
+    prompt_variation: float
+
+    @property
+    def device(self) -> Device:
+        return self.machines.device
+
+    @property
+    def sized(self) -> bool:
+        """Whether replicas are asked for, not a single static batch."""
+        return self.rate is not None or self.slo is not None
+
+
+@dataclass(frozen=True)
+class Option:
+    """One layout of a replica: what it can do, or why it cannot."""
+
+    tp: int
+    pp: int
+    deployment: Deployment
+    replica: Replica | None = None
+    load: Load | None = None
+    refusal: str = ""
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas; of one where no load was put on it."""
+        return self.deployment.devices * (self.load.replicas if self.load else 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Served(Result):
+    """What :func:`serve` returns. ``fits`` says whether the model goes into memory, ``answered`` whether the targets are met."""
+
+    question: Question
+    option: Option
+    fits: bool
+    reason: str  # why there is no answer; empty where there is one
+    assumed: tuple[str, ...] = ()
+    options: tuple[Option, ...] = field(default=(), repr=False)  # every layout that was tried
+
+    @property
+    def answered(self) -> bool:
+        return self.fits and not self.reason
+
+    @property
+    def deployment(self) -> Deployment:
+        """One replica."""
+        return self.option.deployment
+
+    @property
+    def load(self) -> Load | None:
+        """The replicas under the rate; None without a rate or targets."""
+        return self.option.load
+
+    @property
+    def replicas(self) -> int:
+        return self.load.replicas if self.load else 1
+
+    @property
+    def devices(self) -> int:
+        return self.option.devices
+
+    @property
+    def layout(self) -> str:
+        """How the devices are used, in words."""
+        d = self.deployment.split
+        degrees = [f"{n.upper()}{int(getattr(d, n))}" for n in ("tp", "pp", "dp", "ep") if getattr(d, n) > 1]
+        each = " ".join(degrees) or "one device"
+        return f"{counted(self.replicas, 'replica')} of {each}"
+
+    @cached_property
+    def generation(self) -> Generation:
+        """A static batch on one replica, from prompt to last token."""
+        q = self.question
+        return inference.generate(
+            self.deployment, input_len=q.input_len, output_len=q.output_len, batch=q.batch, cached_len=q.cached_len
+        )
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens of all devices together."""
+        return float(self.load.tokens_per_s if self.load else self.generation.tokens_per_s)
+
+    @property
+    def bill(self) -> Bill:
+        """What the devices cost and draw."""
+        q = self.question
+        return Bill(q.device, self.devices, q.rent, q.pue, self.tokens_per_s if self.fits else None)
+
+    @cached_property
+    def _ends(self) -> "tuple[Served, Served] | None":
+        """The answers where times are as short and as long as past errors allow; None where nobody counted those."""
+        if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
+            return None
+        short, long = (_answer(self.question, float(f)) for f in intervals.interval("inference", 1.0).ends)
+        return short, long
+
+    @property
+    def devices_range(self) -> tuple[int, int | None] | None:
+        """Devices within the range of past errors; None at the upper end: no number meets the targets there.
+
+        None where no errors are known, or no number of devices was asked for.
+        """
+        if self.question.rate is None or (ends := self._ends) is None:
+            return None
+        return ends[0].devices, ends[1].devices if ends[1].answered else None
+
+    @property
+    def rate_range(self) -> tuple[float, float] | None:
+        """Requests per second within the range of past errors, where a largest rate was asked for."""
+        if self.question.rate is not None or (ends := self._ends) is None:
+            return None
+        rates_ = [float(e.load.rate) if e.answered and e.load else 0.0 for e in ends]
+        return min(rates_), max(rates_)
+
+    @cached_property
+    def binds(self) -> str:
+        """What decides the answer, found by asking again without it."""
+        q, step = self.question, self.generation.decode
+        physics = f"a decode step is {step.bound}-bound, a prompt pass {self.generation.prefill.bound}-bound"
+        if q.slo is None or not self.answered or not self.load:
+            return physics
+        freed: dict[str, float] = {}  # what each target alone costs: devices, or a part of the rate
+        for name in q.slo.targets:
+            others = {n: value for n, value in q.slo.targets.items() if n != name}
+            looser = _answer(replace(q, slo=SLO(**others, percentile=q.slo.percentile)))
+            if looser.load and looser.answered and q.rate is not None and looser.devices < self.devices:
+                freed[name] = looser.devices
+            elif looser.load and looser.answered and q.rate is None and looser.load.rate > 1.001 * self.load.rate:
+                freed[name] = -float(looser.load.rate)
+        if not freed:
+            return f"{'the rate' if q.rate else 'the capacity'}: no target alone costs anything; {physics}"
+        name = min(freed, key=lambda n: freed[n])
+        value = freed[name]
+        would = f"{counted(int(value), 'device')} would do" if value > 0 else f"{-value:.4g} requests/s"
+        return f"the target for {name.upper()}: without it {would}; {physics}"
+
+    @cached_property
+    def changes(self) -> tuple[tuple[str, str], ...]:
+        """What would change the answer, each asked again: the change, and the answer to it."""
+        return tuple((what, _short(self, _answer(q))) for what, q in _neighbours(self))
+
+    def summary(self) -> Sequence[str]:
+        q, where = self.question, self.question.machines
+        asked = f"{q.model.name} on {where if where.count else where.device.name}"
+        if not self.fits:
+            head = [f"DOES NOT FIT: {asked}: {self.reason}", *(f"  would fit: {line}" for line in self.remedies)]
+        elif self.reason:
+            head = [f"NO ANSWER: {asked}: {self.reason}"]
+        else:
+            head = self._answer_lines(q.model.name)
+        e = self.deployment.efficiencies
+        head += [said(e.name, e.source), *self.assumed]
+        if self.fits:
+            head += paired(self.changes)
+        return wrapped(head)
+
+    def _answer_lines(self, name: str) -> list[str]:
+        q, load, g = self.question, self.load, self.generation
+        work = f"{q.input_len:g} + {q.output_len:g} tokens"
+        if load is None:
+            lines = [
+                f"{name} on {self.devices} x {q.device.name}: first token after {shown(g.ttft, 's')}, then one every "
+                f"{shown(g.itl, 's')}",
+                f"{work}, batch {q.batch:g}: {shown(g.e2e, 's')} in all{self._range()}, {g.tokens_per_s:.4g} tokens/s",
+                f"{g.verdict}",
+            ]
+        else:
+            known = self.devices_range
+            spread = ""
+            if known is not None:
+                most = f"to {known[1]}" if known[1] is not None else "and at the slow end no number is enough"
+                spread = f" ({known[0]} {most} within the range of past errors)"
+            if self.rate_range is not None:
+                spread = " ({:.3g} to {:.3g} within the range of past errors)".format(*self.rate_range)
+            first = (
+                f"{name}: {self.devices:,} x {q.device.name}{spread}"
+                if q.rate is not None
+                else f"{name}: {self.devices} x {q.device.name} carry {float(load.rate):.4g} requests/s{spread}"
+            )
+            lines = [
+                first,
+                f"{self.layout}, for {float(load.rate):.4g} requests/s of {work}",
+                f"TTFT {shown(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of requests), ITL {shown(load.itl, 's')} on "
+                f"average, {float(load.utilisation):.0%} of capacity, {float(load.running) / self.replicas:.3g} requests "
+                f"run on each of {load.replica.slots} places",
+            ]
+        return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
+
+    def _range(self) -> str:
+        if not has_range(self.deployment.efficiencies.name):
+            return ""
+        known = self.generation.interval()
+        low, high = (shown(end, "s") for end in known.ends)
+        return f" ({low} to {high}: {known.quantiles.nominal:.0%} of past errors)"
+
+    @cached_property
+    def remedies(self) -> tuple[str, ...]:
+        """What would fit: more devices, narrower weights, fewer tokens."""
+        return tuple(_remedies(self.question))
+
+    def explain(self) -> Explanation:
+        """Every term: of the replicas under load where there are any, else of the static batch."""
+        return self.load.explain() if self.load else self.generation.explain()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON: those of the static batch, with ``load``, the layout and the bill."""
+        found = self.generation.to_dict()
+        q, split = self.question, self.deployment.split
+        found |= {"load": self.load.to_dict()} if self.load else {}
+        return dict(
+            plain(
+                found
+                | {
+                    "answered": self.answered,
+                    "fits": self.fits,
+                    "reason": self.reason,
+                    "layout": {
+                        "replicas": self.replicas,
+                        **{n: int(getattr(split, n)) for n in ("tp", "pp", "dp", "ep")},
+                    },
+                    "total_devices": self.devices,
+                    "devices_range": self.devices_range,
+                    "rate_range_per_s": self.rate_range,
+                    "binds": self.binds if self.fits else None,
+                    "bill": self.bill.to_dict(),
+                    "changes": dict(self.changes) if self.fits else {},
+                    "would_fit": list(self.remedies) if not self.fits else [],
+                    "assumed": list(self.assumed),
+                    "precision": q.precision,
+                }
+            )
+        )
+
+
+def _degrees(q: Question) -> Iterator[tuple[int, int]]:
+    """Layouts of a replica to try: tensor parallelism inside the domain, and pipelines only where nothing else holds the model."""
+    most = min(q.machines.count or _MOST_DEVICES, _MOST_DEVICES)
+    domain = _domain(q)
+    tps = [q.tp] if q.tp is not None else [2**k for k in range(7) if 2**k <= min(domain, most, _MOST_TP)]
+    for tp in tps:
+        if splits(q.model, tp, q.pp or 1):
+            yield tp, q.pp or 1
+    if q.pp is None and _networked(q):
+        tp = q.tp or max((t for t in tps if splits(q.model, t, 1)), default=1)
+        for pp in (2**k for k in range(1, 7)):
+            if tp * pp * q.dp <= most and splits(q.model, tp, pp):
+                yield tp, pp
+
+
+def _domain(q: Question) -> int:
+    d = q.device
+    if q.machines.cluster is not None:
+        return q.machines.cluster.domain
+    domain = d.scale_up_domain if d.has("scale_up_domain") else 1
+    return 8 if domain == 1 and (q.inter_bandwidth is not None or d.has("host_bandwidth")) else domain
+
+
+def _networked(q: Question) -> bool:
+    """Whether a replica may leave its domain."""
+    return q.inter_bandwidth is not None or (q.machines.nodes or 1) > 1
+
+
+def splits(model: Model, tp: int, pp: int) -> bool:
+    try:
+        Plan(tp=tp, pp=pp).check(model)
+    except InputError:
+        return False
+    return True
+
+
+def _deployed(q: Question, tp: int, pp: int) -> Deployment:
+    return inference.deploy(
+        q.model,
+        q.machines,
+        tp=tp,
+        pp=pp,
+        dp=q.dp,
+        ep=q.ep,
+        precision=q.precision,
+        weights=q.weights,
+        kv=q.kv,
+        inter_bandwidth=q.inter_bandwidth,
+        efficiencies=q.efficiencies,
+    )
+
+
+def _room(q: Question, d: Deployment) -> str:
+    """Why a deployment holds no batch of the question; empty where it does."""
+    share, batch = (capacity.USABLE, d.split.dp) if q.sized else (1.0, q.batch)
+    have, cache = share * d.device.usable_memory, float(d.kv_memory(batch, q.input_len + q.output_len))
+    if d.weight_memory + cache <= have:
+        return ""
+    weights, kv, room = (units.format(x, "byte") for x in (d.weight_memory, cache, have))
+    each = "the device holds" if d.devices == 1 else f"each of {d.devices} devices holds"
+    part = "" if share == 1 else f", {share:.0%} of its memory"
+    return f"{weights} of weights and {kv} of cache, where {each} {room}{part}"
+
+
+def _replica(q: Question, d: Deployment, factor: float) -> Replica:
+    """The replica, its times longer by a factor; places that would miss the pace are not used."""
+    made = capacity.replica_of(
+        d,
+        input_len=q.input_len,
+        output_len=q.output_len,
+        variation=q.output_variation,
+        prompt_variation=q.prompt_variation,
+    )
+    made = replace(made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times))
+    itl = q.slo.itl if q.slo is not None else None
+    pace = made.slots if itl is None else made.batch_in_pace(itl)
+    return made.with_slots(max(1, pace))
+
+
+def _loaded(q: Question, made: Replica, rate: float, replicas: int) -> Load:
+    slo = q.slo or SLO()
+    return capacity.load(made, rate, replicas, ttft=slo.ttft, itl=slo.itl, quantile=slo.percentile)
+
+
+def _meets(load: Load, slo: SLO | None) -> bool:
+    """Whether the share of the targets meets them; the last token of a request that is as late as that, too."""
+    if slo is None:
+        return True
+    if slo.e2e is not None and load.ttft_quantile + load.replica.steps * load.itl > slo.e2e:
+        return False
+    return bool((1 - load.late) * load.in_pace >= slo.percentile)
+
+
+def _misses(q: Question, made: Replica) -> str:
+    """Which target a lone request misses on an idle replica; empty where it meets all."""
+    slo = q.slo or SLO()
+    if slo.itl is not None and made.itl(1) > slo.itl:
+        return f"ITL of {shown(slo.itl, 's')} is missed by a batch of one, which takes {shown(made.itl(1), 's')}"
+    alone = _loaded(q, made, 1e-6 * made.throughput(1), 1)
+    if _meets(alone, slo):
+        return ""
+    share = f"{100 * slo.percentile:g} %"
+    if slo.ttft is not None and alone.late > 1 - slo.percentile:
+        return (
+            f"TTFT of {shown(slo.ttft, 's')} is missed by a lone request: {share} of the prompts take up to "
+            f"{shown(alone.ttft_quantile, 's')}"
+        )
+    e2e = alone.ttft_quantile + made.steps * alone.itl
+    return f"end to end, {shown(slo.e2e or 0.0, 's')} is missed by a lone request, which takes {shown(e2e, 's')}"
+
+
+def _fewest(q: Question, made: Replica, rate: float) -> Load:
+    """The fewest replicas that carry the rate within the targets; a lone request is known to meet them."""
+
+    def asked(n: int) -> Load | None:
+        found = _loaded(q, made, rate, n)
+        return found if _meets(found, q.slo) else None
+
+    low = int(rate / made.capacity)
+    high = low + 1
+    while (best := asked(high)) is None:
+        low, high = high, 2 * high
+        if high > _MOST_REPLICAS:
+            raise InputError(f"serve: more than {_MOST_REPLICAS} replicas; check the rate and the targets")
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = asked(middle)
+        low, high, best = (low, middle, found) if found is not None else (middle, high, best)
+    return best
+
+
+def _largest(q: Question, made: Replica, replicas: int) -> Load:
+    """The largest rate that so many replicas carry within the targets."""
+    low, high = 0.0, replicas * made.capacity
+    best = _loaded(q, made, 1e-6 * made.throughput(1), replicas)
+    for _ in range(40):
+        middle = (low + high) / 2
+        found = _loaded(q, made, middle, replicas)
+        low, high, best = (middle, high, found) if _meets(found, q.slo) else (low, middle, best)
+    return best
+
+
+def _tried(q: Question, tp: int, pp: int, factor: float) -> Option:
+    d = _deployed(q, tp, pp)
+    if refusal := _room(q, d):
+        return Option(tp, pp, d, refusal=refusal)
+    if not q.sized:
+        return Option(tp, pp, d)
+    made = _replica(q, d, factor)
+    if missed := _misses(q, made):
+        return Option(tp, pp, d, made, refusal=missed)
+    if q.rate is None:
+        return Option(tp, pp, d, made, _largest(q, made, max(1, (q.machines.count or 0) // d.devices)))
+    found = Option(tp, pp, d, made, _fewest(q, made, q.rate))
+    if q.machines.count is not None and found.devices > q.machines.count:
+        return replace(
+            found,
+            refusal=f"{found.devices} devices are needed for {q.rate:g} requests/s within the targets, and there are "
+            f"{q.machines.count}",
+        )
+    return found
+
+
+def _answer(q: Question, factor: float = 1.0, assumed: tuple[str, ...] = ()) -> Served:
+    """The best layout, times longer by a factor: of those that answer the fewest devices, of equal ones the smaller replica."""
+    tried: list[Option] = []
+    held = False
+    for tp, pp in _degrees(q):
+        if held and pp > (q.pp or 1):
+            break  # a pipeline only where nothing else holds the model
+        option = _tried(q, tp, pp, factor)
+        tried.append(option)
+        held = held or option.replica is not None or not option.refusal
+        if held and not q.sized:
+            break
+    if not tried:
+        raise InputError(
+            f"serve: tp = {q.tp}, pp = {q.pp} cannot split {q.model.name}; leave them out to have them chosen"
+        )
+    good = [o for o in tried if not o.refusal]
+    kept = tuple(tried)
+    if good and q.slo is not None and q.rate is None:
+        best = max(good, key=lambda o: float(o.load.rate) / o.devices if o.load else 0.0)
+        return Served(q, best, True, "", assumed, kept)
+    if good:
+        return Served(q, min(good, key=lambda o: (o.devices, o.deployment.devices)), True, "", assumed, kept)
+    held_ones = [o for o in tried if o.replica is not None]
+    last = min(held_ones, key=lambda o: o.devices) if any(o.load for o in held_ones) else (held_ones or tried)[-1]
+    return Served(q, last, bool(held_ones), last.refusal, assumed, kept)
+
+
+def _short(old: Served, new: Served) -> str:
+    """An answer beside the one that it changes, in a few words."""
+    if not new.fits:
+        return "does not fit"
+    if new.reason:
+        return "no answer"
+    if old.question.rate is None and old.load is None:
+        g = new.generation
+        return f"{counted(new.devices, 'device')}, first token {shown(g.ttft, 's')}, then {shown(g.itl, 's')}"
+    if old.question.rate is None:
+        return f"{float(new.load.rate):.4g} requests/s on {counted(new.devices, 'device')}" if new.load else ""
+    change = ""
+    if old.answered and old.bill.cost_rate and new.bill.cost_rate:
+        change = f", cost x{new.bill.cost_rate / old.bill.cost_rate:.2f}"
+    return f"{counted(new.devices, 'device')} ({new.layout}){change}"
+
+
+def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
+    """Questions that differ in one thing."""
+    q = old.question
+    narrow = NARROWER.get(q.precision)
+    if narrow and q.device.has(f"peak_flops.{narrow}"):
+        yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
+    if not q.sized:
+        if q.tp is None and splits(q.model, 2 * old.option.tp, old.option.pp) and 2 * old.option.tp <= _domain(q):
+            yield f"TP{2 * old.option.tp}", replace(q, tp=2 * old.option.tp, pp=old.option.pp)
+        yield f"batch {16 * q.batch:g}", replace(q, batch=16 * q.batch)
+        return
+    slo = q.slo or SLO()
+    for name, value in slo.targets.items():
+        for factor in (0.5, 2.0):
+            target = value * factor
+            yield f"{name.upper()} of {shown(target, 's')}", replace(q, slo=replace(slo, **{name: target}))
+    if q.rate is not None:
+        yield f"{2 * q.rate:g} requests/s", replace(q, rate=2 * q.rate)
+
+
+def _remedies(q: Question) -> Iterator[str]:
+    """What would fit: computed from the memory alone, so a network that nobody named costs nothing."""
+    d, tokens = q.device, q.input_len + q.output_len
+    anywhere = replace(
+        q, machines=Machines(d), tp=None, pp=None, inter_bandwidth=q.inter_bandwidth or d.memory_bandwidth
+    )
+    sizes = sorted(
+        {
+            (tp * pp, pp, tp)
+            for tp in (2**k for k in range(7))
+            for pp in (2**k for k in range(7))
+            if tp <= max(8, _domain(q))
+        }
+    )
+    for size, pp, tp in sizes:
+        if size > 1 and splits(q.model, tp, pp) and not _room(q, _deployed(anywhere, tp, pp)):
+            layout = f"TP{tp}" + (f" PP{pp}" if pp > 1 else "")
+            yield f"{size} x {d.name} ({layout}), the fewest"
+            break
+    for precision, weights in ((NARROWER.get(q.precision), None), (q.precision, "int4-g128")):
+        if (
+            precision is None
+            or not d.has(f"peak_flops.{precision}")
+            or (precision, weights) == (q.precision, q.weights)
+        ):
+            continue
+        found = _answer_fits(replace(q, precision=precision, weights=weights))
+        if found is not None:
+            yield f"{weights or precision} weights, on {counted(found.devices, 'device')}"
+    short = replace(q, input_len=1, output_len=2)
+    holding = [o for o in (_deployed(q, tp, pp) for tp, pp in _degrees(q)) if not _room(short, o)]
+    if holding:
+        low, high = 3.0, tokens
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = not _room(replace(q, input_len=middle - 1, output_len=1), holding[-1])
+            low, high = (middle, high) if fits else (low, middle)
+        yield f"{low:g} tokens in all instead of {tokens:g}"
+
+
+def remedies_of(
+    model: Model, machines: Machines, tokens: float, precision: str, weights: str | None, kv: str
+) -> Iterator[str]:
+    """What would hold a model with a sequence of so many tokens."""
+    nothing: dict[str, Any] = dict.fromkeys(("rent", "tp", "pp", "inter_bandwidth"))
+    yield from _remedies(
+        Question(
+            model=model,
+            machines=machines,
+            slo=SLO(),
+            rate=None,
+            input_len=max(1, tokens - 1),
+            output_len=1,
+            batch=1,
+            cached_len=0,
+            dp=1,
+            ep=1,
+            precision=precision,
+            weights=weights,
+            kv=kv,
+            efficiencies=DEFAULT,
+            pue=1.0,
+            output_variation=0.0,
+            prompt_variation=1.0,
+            **nothing,
+        )
+    )
+
+
+def _answer_fits(q: Question) -> Deployment | None:
+    for tp, pp in _degrees(q):
+        d = _deployed(q, tp, pp)
+        if not _room(q, d):
+            return d
+    return None
+
+
+def serve(
+    model: Model | str,
+    device: Device | Node | Cluster | Machines | str,
+    *,
+    slo: SLO | None = None,
+    rate: float | None = None,
+    input_len: float | None = None,
+    output_len: float | None = None,
+    batch: float = 1,
+    cached_len: float = 0,
+    tp: int | None = None,
+    pp: int | None = None,
+    dp: int = 1,
+    ep: int = 1,
+    precision: str | None = None,
+    weights: str | None = None,
+    kv: str = "bf16",
+    efficiencies: inference.Efficiencies | str = DEFAULT,
+    price: "str | float | Price | None" = None,
+    pue: float = 1.0,
+    inter_bandwidth: float | None = None,
+    output_variation: float = 0.0,
+    prompt_variation: float = 1.0,
+) -> Served:
+    """How many devices serve a model, in which layout, at what cost, and what would change the answer.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    device : str, Device, Node or Cluster
+        What ``catalog.where`` reads: ``"B200"`` for as many as it takes, ``"2xB200"`` for so many, ``"DGX-H100"`` for a node.
+    slo : SLO, optional
+        Targets. Without a rate: the largest rate that a replica (or the devices named) carries within them.
+    rate : float, 1/s, optional
+        Requests per second. Without targets: the fewest replicas that carry them at all. Without either: one static batch.
+    input_len, output_len : float, 1, optional
+        Mean tokens of a prompt and of an answer; what is assumed otherwise is printed.
+    batch, cached_len : float, 1
+        Of the static batch: sequences, and leading tokens of the prompt that are cached.
+    tp, pp : int, optional
+        Split of a replica; chosen unless given.
+    dp, ep : int
+        As in ``inference.deploy``.
+    precision, weights, kv : str, optional
+        Of the products (bf16 unless given), of the stored weights (as the products), of the cache.
+    efficiencies : str or Efficiencies
+        ``"calibrated"`` (with its range), ``"datasheet"``, ``"bound"``, or your own.
+    price : str, float or Price, optional
+        Of a device: a name of the catalogue, ``"2.5 USD/h"``, or USD/s; the catalogue's newest rental price unless given.
+    pue : float, 1
+        Energy of the building over that of the devices.
+    inter_bandwidth : float, byte/s, optional
+        Between domains, per device, one way.
+    output_variation, prompt_variation : float, 1
+        Standard deviation over mean of the lengths of answers and of the times of prompts.
+
+    Returns
+    -------
+    Served
+        ``devices``, ``replicas``, ``layout``, ``load``, ``generation``, ``bill``, ``devices_range``, ``binds``, ``changes``,
+        ``fits``, ``answered``; printed, it is the answer. What does not fit raises nothing: ``fits`` is False, ``remedies`` says
+        what would.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown name, with the nearest ones.
+
+    Assumptions: those of ``capacity.ASSUMPTIONS``; of layouts, the fewest devices and then the smallest replica.
+
+    >>> s = serve("Qwen3-32B", "B200", slo=SLO(ttft=0.5, itl=0.03), rate=20, price="6 USD/h")
+    >>> s.devices == s.replicas * s.deployment.devices, s.answered
+    (True, True)
+    >>> serve("Llama-3.1-405B", "L4").fits
+    False
+    """
+    if slo is not None and not isinstance(slo, SLO):
+        raise InputError(
+            f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
+        )
+    taken = Assumed()
+    m, machines = catalog.model(model), catalog.where(device)
+    known = default_precision(machines.device)
+    q = Question(
+        model=m,
+        machines=machines,
+        slo=slo,
+        rate=None if rate is None else count("serve", "rate", rate, "1/s"),
+        input_len=count("serve", "input_len", taken.take("input_len", input_len, INPUT_LEN)),
+        output_len=count("serve", "output_len", taken.take("output_len", output_len, OUTPUT_LEN)),
+        batch=count("serve", "batch", batch),
+        cached_len=cached_len,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        precision=taken.take("precision", precision, known),
+        weights=weights,
+        kv=kv,
+        efficiencies=efficiencies,
+        rent=rent_of(machines.device, price),
+        pue=count("serve", "pue", pue),
+        inter_bandwidth=inter_bandwidth,
+        output_variation=output_variation,
+        prompt_variation=prompt_variation,
+    )
+    if q.sized:
+        taken.add(
+            f"prompts whose time varies by {prompt_variation:g} (standard deviation over mean)", prompt_variation == 1.0
+        )
+    return _answer(q, assumed=taken.lines)
+
+
+def default_precision(device: Device) -> str:
+    """bf16 where the device has it, else the widest of 16 bits or fewer that it lists."""
+    return next((p for p in (PRECISION, "fp16", "fp8", "int8", "fp32") if device.has(f"peak_flops.{p}")), PRECISION)

@@ -1,0 +1,528 @@
+"""``mlsysim.simulate``: requests played one by one on a server, their percentiles, and the spread over repeated runs."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mlsysim import catalog, inference, serving
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.doors.bills import Bill, Rent, rent_of
+from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, default_precision, remedies_of, splits
+from mlsysim.doors.targets import SLO
+from mlsysim.doors.words import Assumed, count, counted, wrapped
+from mlsysim.efficiencies import DEFAULT
+from mlsysim.errors import InputError
+from mlsysim.results import Result, plain, shown
+from mlsysim.serving import METRICS, Config, Record, Request, Simulation
+from mlsysim.serving_steps import Rates, StepModel, step_model
+from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
+from mlsysim.tables import Table, table
+
+REQUESTS = 1000  # assumed where nobody says
+_STATISTICS = ("mean", "p50", "p90", "p99")
+_OTHERS = (
+    "requests_per_s",
+    "tokens_per_s",
+    "utilisation",
+    "mean_batch",
+    "preemptions",
+    "rejected",
+    "met",
+    "goodput_per_s",
+)
+_MOST_RUNS = 1_000_000
+_STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
+_ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
+
+
+@dataclass(frozen=True)
+class Run:
+    """A question, ready to be played with any seed; found again by name, so that a cluster and a store can hold it."""
+
+    model: Model
+    machines: Machines
+    tp: int
+    ep: int
+    precision: str
+    weights: str | None
+    kv: str
+    efficiencies: Rates | str
+    config: Config
+    replicas: int
+    routing: str
+    trace: tuple[Request, ...] | None
+    rate: float
+    requests: int
+    input_len: float
+    output_len: float
+    arrival_variation: float
+    length_variation: float
+    slo: SLO | None
+    calibration: Calibration | None
+    inter_bandwidth: float | None
+
+    def steps(self) -> StepModel:
+        """The step times of one replica."""
+        deployment = inference.deploy(
+            self.model,
+            self.machines,
+            tp=self.tp,
+            ep=self.ep,
+            precision=self.precision,
+            weights=self.weights,
+            kv=self.kv,
+            inter_bandwidth=self.inter_bandwidth,
+        )
+        return step_model(deployment, efficiencies=self.efficiencies)
+
+    def drawn(self, seed: int) -> tuple[Request, ...]:
+        """The requests: those of the trace, or random ones."""
+        if self.trace is not None:
+            return self.trace
+        n, cv = self.requests, self.arrival_variation
+        return serving.load(
+            serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed),
+            serving.lengths(self.input_len, n, self.length_variation, seed + 1),
+            serving.lengths(self.output_len, n, self.length_variation, seed + 2),
+        )
+
+    def play(self, seed: int, progress: bool = False, steps: StepModel | None = None) -> Simulation:
+        """One run."""
+        found = serving.simulate(
+            steps or self.steps(),
+            self.drawn(seed),
+            self.config,
+            replicas=self.replicas,
+            routing=self.routing,
+            progress=progress,
+        )
+        return found if self.calibration is None else found.corrected(self.calibration.apply)
+
+    def row(self, found: Simulation) -> dict[str, float]:
+        """A run in numbers: every metric's mean and percentiles, and what the server did."""
+        row: dict[str, float] = {}
+        for metric in METRICS:
+            of_all = serving.summarise(found.values(metric))
+            row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
+        met = self.met(found.records)
+        row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
+        return row | {
+            "rejected": float(len(found.records) - len(found.served)),
+            "met": met,
+            "goodput_per_s": met * len(found.records) / found.makespan if found.makespan else 0.0,
+        }
+
+    def met(self, records: Sequence[Record]) -> float:
+        """Share of the requests that meet every target; a rejected one meets none. All of them without targets."""
+        targets = (self.slo or SLO()).targets
+        if not records or not targets:
+            return 1.0
+
+        def good(r: Record) -> bool:
+            times = [(getattr(r, f"{name}_s"), target) for name, target in targets.items()]
+            return not r.rejected and all(t is None or t <= target for t, target in times)
+
+        return sum(map(good, records)) / len(records)
+
+    def __call__(self, seed: Any) -> Mapping[str, Any]:
+        """As a sweep asks: a vector of seeds, and a vector of every number."""
+        import numpy as np
+
+        steps = self.steps()
+        rows = [self.row(self.play(int(s), steps=steps)) for s in seed]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+@dataclass(frozen=True, repr=False)
+class Simulated(Result):
+    """What :func:`simulate` returns: ``simulation`` is that of a single run; ``rows`` has the numbers of each run."""
+
+    run: Run
+    seeds: tuple[int, ...]
+    rows: Mapping[str, Sequence[float]]
+    simulation: Simulation | None
+    saturation: serving.Saturation | None
+    rent: Rent | None
+    pue: float
+    reason: str = ""  # why nothing was played: the model does not fit
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        return not self.reason
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the targets are met, on average over the runs; None without targets."""
+        if self.run.slo is None or not self.fits:
+            return None
+        return self.mean("met") >= self.run.slo.percentile
+
+    @property
+    def answered(self) -> bool:
+        return self.fits
+
+    @property
+    def devices(self) -> int:
+        return self.run.replicas * self.run.tp
+
+    @property
+    def bill(self) -> Bill:
+        """What the devices cost and draw."""
+        rate = self.mean("tokens_per_s") if self.fits else None
+        return Bill(self.run.machines.device, self.devices, self.rent, self.pue, rate)
+
+    def mean(self, name: str) -> float:
+        """A number of the runs, on average: ``mean("ttft_s.p99")``."""
+        values = [v for v in self.rows[name] if not math.isnan(v)]
+        return math.fsum(values) / len(values) if values else math.nan
+
+    def error(self, name: str) -> float:
+        """Standard error of that mean; nan of a single run."""
+        values = [v for v in self.rows[name] if not math.isnan(v)]
+        if len(values) < 2:
+            return math.nan
+        mean = math.fsum(values) / len(values)
+        return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+
+    def percentiles(self) -> Table:
+        """Mean and percentiles of every metric; of several runs with the standard error of each."""
+        rows = []
+        for metric in METRICS:
+            cells = [self._cell(f"{metric}.{name}", "s") for name in _STATISTICS]
+            rows.append((metric.removesuffix("_s"), *cells))
+        return table(("metric", *_STATISTICS), rows)
+
+    def _cell(self, name: str, unit: str) -> str:
+        mean, error = self.mean(name), self.error(name)
+        if math.isnan(mean):
+            return "-"
+        return shown(mean, unit) + ("" if math.isnan(error) else f" ± {shown(error, unit, 2)}")
+
+    @cached_property
+    def binds(self) -> str:
+        """What the server runs out of first."""
+        full = self.saturation
+        busy = f"{self.mean('utilisation'):.0%} of the time a step is under way"
+        if full is not None and full.growth > 0:
+            return f"the rate: a full server completes {full.capacity:.4g}/s; the wait grows by {full.growth:.3g} s in every second"
+        cache = f", {self.mean('preemptions'):.4g} preemptions: the cache" if self.mean("preemptions") else ""
+        return busy + (f" (a full server completes {full.capacity:.4g}/s)" if full is not None else "") + cache
+
+    @cached_property
+    def changes(self) -> tuple[tuple[str, str], ...]:
+        """What would change the answer, each played again with the same requests; nothing for very many of them."""
+        if (
+            len(self.seeds) > 1
+            or not self.fits
+            or self.simulation is None
+            or len(self.simulation.records) > _ASKED_AGAIN
+        ):
+            return ()
+        return tuple((what, self._short(run)) for what, run in _neighbours(self.run))
+
+    def _short(self, run: Run) -> str:
+        try:
+            row = run.row(run.play(self.seeds[0]))
+        except InputError:
+            return "does not fit"
+        met = "" if run.slo is None else f", {row['met']:.1%} within the targets"
+        return f"TTFT {shown(row['ttft_s.p99'], 's')}, ITL {shown(row['itl_s.p99'], 's')} (p99){met}"
+
+    def summary(self) -> Sequence[str]:
+        r = self.run
+        what = f"{r.model.name} on {counted(r.replicas, 'replica')} of {r.tp} x {r.machines.device.name}"
+        if not self.fits:
+            remedies = [f"  would fit: {line}" for line in self.remedies]
+            return wrapped([f"DOES NOT FIT: {what}: {self.reason}", *remedies, *self.assumed])
+        runs = "" if len(self.seeds) == 1 else f", {len(self.seeds)} runs (mean ± its standard error)"
+        first = f"{what}: TTFT {self._cell('ttft_s.p99', 's')}, ITL {self._cell('itl_s.p99', 's')} (p99){runs}"
+        lines = [first]
+        if r.slo is not None:
+            verdict = "met" if self.met else "MISSED"
+            lines.append(
+                f"{verdict}: {r.slo}; {self.mean('met'):.2%} do, goodput {self.mean('goodput_per_s'):.4g} requests/s"
+            )
+        head = wrapped(lines)
+        text = str(self.percentiles()).split("\n")
+        tail = [
+            f"{self.mean('requests_per_s'):.4g} requests/s, {self.mean('tokens_per_s'):.4g} tokens/s, "
+            f"{self.mean('mean_batch'):.3g} decoding in a step, {self.mean('rejected'):.4g} rejected",
+            *self.bill.lines(),
+            f"binds: {self.binds}",
+            self.rates,
+            *self.assumed,
+            *(f"  {what}: {answer}" for what, answer in self.changes),
+        ]
+        return [*head, text[0], *text[2:6], *wrapped(tail)]
+
+    @cached_property
+    def rates(self) -> str:
+        """Which rates the steps have."""
+        steps = self.run.steps()
+        corrected = " Latencies corrected by a calibration." if self.run.calibration is not None else ""
+        return steps.rates_used + corrected
+
+    @cached_property
+    def remedies(self) -> tuple[str, ...]:
+        """What would fit."""
+        r = self.run
+        tokens = r.input_len + r.output_len
+        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv))
+
+    def explain(self) -> Table:
+        """Mean and percentiles of every metric, those of queue and prompt included."""
+        return self.percentiles()
+
+    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+        """A row per run."""
+        return (
+            [{"seed": s, **{n: c[i] for n, c in self.rows.items()}} for i, s in enumerate(self.seeds)]
+            if self.rows
+            else []
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON; of a single run also every request."""
+        found: dict[str, Any] = self.simulation.to_dict() if self.simulation is not None else {}
+        r = self.run
+        if self.fits and self.simulation is None:
+            found["summary"] = {m: {s: self.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
+            found["standard_error"] = {m: {s: self.error(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
+            found["runs"] = list(self.frame_rows())
+        return dict(
+            plain(
+                found
+                | {
+                    "efficiencies": self.run.steps().efficiencies,
+                    "rates": self.rates,
+                    "saturation": self.saturation.to_dict() if self.saturation else None,
+                    "model": r.model.name,
+                    "device": r.machines.device.name,
+                    "layout": {"replicas": r.replicas, "tp": r.tp, "ep": r.ep},
+                    "total_devices": self.devices,
+                    "seeds": list(self.seeds),
+                    "fits": self.fits,
+                    "reason": self.reason,
+                    "would_fit": [] if self.fits else list(self.remedies),
+                    "slo_met": self.met,
+                    "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
+                    "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
+                    "bill": self.bill.to_dict(),
+                    "assumed": list(self.assumed),
+                }
+            )
+        )
+
+
+def _neighbours(run: Run) -> Iterator[tuple[str, Run]]:
+    narrow = NARROWER.get(run.precision)
+    if narrow and run.machines.device.has(f"peak_flops.{narrow}"):
+        yield f"{narrow} instead of {run.precision}", replace(run, precision=narrow, weights=None)
+    yield counted(run.replicas + 1, "replica"), replace(run, replicas=run.replicas + 1)
+    if splits(run.model, 2 * run.tp, 1) and 2 * run.tp <= run.machines.domain:
+        yield f"TP{2 * run.tp}", replace(run, tp=2 * run.tp)
+
+
+def _fitting(run: Run, tps: Sequence[int]) -> tuple[Run, str]:
+    """The run with the smallest of these tensor-parallel degrees that leaves room for cache, or the last and why not."""
+    refusal = ""
+    for tp in tps:
+        run = replace(run, tp=tp)
+        steps = run.steps()
+        try:
+            serving.limits(run.config, steps)
+        except InputError as error:
+            refusal = str(error).removeprefix("serving: ")
+            continue
+        return run, ""
+    return run, refusal
+
+
+def simulate(
+    model: Model | str,
+    device: Device | Node | Cluster | Machines | str,
+    *,
+    rate: float | None = None,
+    trace: "str | Path | Sequence[Request] | None" = None,
+    requests: int | None = None,
+    input_len: float | None = None,
+    output_len: float | None = None,
+    slo: SLO | None = None,
+    replicas: int | None = None,
+    routing: str = "round-robin",
+    tp: int | None = None,
+    ep: int = 1,
+    precision: str | None = None,
+    weights: str | None = None,
+    kv: str = "bf16",
+    efficiencies: Rates | str = DEFAULT,
+    arrival_variation: float = 1.0,
+    length_variation: float = 0.0,
+    seed: int = 0,
+    runs: int = 1,
+    seeds: Sequence[int] | None = None,
+    calibration: "str | Path | Calibration | None" = None,
+    price: "str | float | Price | None" = None,
+    pue: float = 1.0,
+    inter_bandwidth: float | None = None,
+    store: str | Path | None = None,
+    client: Any = None,
+    progress: bool = False,
+    **config: Any,
+) -> Simulated:
+    """Play requests one by one on servers of a model: latencies with percentiles, and their spread over repeated runs.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    device : str, Device, Node or Cluster
+        What ``catalog.where`` reads: ``"B200"``, ``"8 H100"``, ``"DGX-H100"``.
+    rate : float, 1/s
+        Random requests per second; or a trace.
+    trace : path or sequence of Request, optional
+        A CSV file of requests (``serving.read_trace``), or requests.
+    requests, input_len, output_len : int, float, float, optional
+        Of random requests: how many, and their mean tokens; what is assumed otherwise is printed.
+    slo : SLO, optional
+        Targets: the share of the requests that meet all of them is counted, and the goodput.
+    replicas, routing : int and str
+        Servers of the same kind, 1 unless given or unless the device has a number; how requests are shared.
+    tp, ep : int
+        Split of a server; tp is the smallest that leaves room for cache unless given.
+    precision, weights, kv, efficiencies, inter_bandwidth : optional
+        As in :func:`mlsysim.serve`; efficiencies of kernels (``serving_steps.step_model``).
+    arrival_variation, length_variation : float, 1
+        Spread of the gaps between random requests (1 is Poisson) and of the lengths.
+    seed, runs, seeds : int, int, sequence of int
+        Of random requests: the first seed, how many runs (with every third seed after it, as a run draws from three), or the
+        seeds themselves.
+    calibration : path or Calibration, optional
+        Tier 1: what ``mlsysim calibrate`` wrote.
+    price, pue : optional
+        As in :func:`mlsysim.serve`.
+    store, client : optional
+        For repeated runs, as in ``explore.sweep``: a folder that they can go on from, a Dask cluster (``"local:4"``, an address).
+    progress : bool
+        Show a progress bar (needs tqdm).
+    **config
+        Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``.
+
+    Returns
+    -------
+    Simulated
+        ``mean("ttft_s.p99")``, ``error(...)``, ``percentiles()``, ``met``, ``bill``, ``simulation`` (of a single run), ``rows`` (of
+        all), ``fits``; printed, it is the answer. What does not fit raises nothing: ``fits`` is False, ``remedies`` says what
+        would.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range, no requests, a file that is not what it should be; an unknown name, with the nearest ones.
+
+    >>> s = simulate("Llama-3.1-8B", "H100", rate=4, requests=50, input_len=1000, output_len=100)
+    >>> s.fits, s.mean("ttft_s.p50") < s.mean("ttft_s.p99")
+    (True, True)
+    """
+    if slo is not None and not isinstance(slo, SLO):
+        raise InputError(
+            f"simulate: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
+        )
+    known = {f.name for f in fields(Config)}
+    if unknown := next((name for name in config if name not in known), None):
+        raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
+    taken = Assumed()
+    m, machines = catalog.model(model), catalog.where(device)
+    drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
+    given = next((name for name, value in drawn.items() if value is not None), None)
+    if trace is not None and given is not None:
+        raise InputError(f"simulate: the trace says which requests come; leave out {given}")
+    if trace is None and rate is None:
+        raise InputError("simulate: no requests; give rate=4 (random ones, per second), or trace='FILE.csv'")
+    played = _played(trace)
+    if seeds is None:
+        if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= _MOST_RUNS:
+            raise InputError(f"simulate: runs = {repr(runs)[:40]} must be a whole number from 1 to {_MOST_RUNS:,}")
+        seeds = [seed + _STRIDE * k for k in range(runs)]
+    seeds = _checked(seeds)
+    if played is not None and len(seeds) > 1:
+        raise InputError(
+            "simulate: a trace has no chance in it, so a second run gives the same; leave out runs and seeds"
+        )
+    if played is None:
+        requests = taken.take("requests", requests, REQUESTS)
+        input_len = taken.take("input_len", input_len, INPUT_LEN)
+        output_len = taken.take("output_len", output_len, OUTPUT_LEN)
+    run = Run(
+        model=m,
+        machines=machines,
+        tp=tp or 1,
+        ep=ep,
+        precision=taken.take("precision", precision, default_precision(machines.device)),
+        weights=weights,
+        kv=kv,
+        efficiencies=efficiencies,
+        config=Config(**config),
+        replicas=1,
+        routing=routing,
+        trace=played,
+        rate=count("simulate", "rate", rate, "1/s") if rate is not None else 0.0,
+        requests=requests or 0,
+        input_len=input_len or 1,
+        output_len=output_len or 1,
+        arrival_variation=arrival_variation,
+        length_variation=length_variation,
+        slo=slo,
+        calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
+        inter_bandwidth=inter_bandwidth,
+    )
+    most = min(machines.domain, machines.count or machines.domain)
+    tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]
+    run, reason = _fitting(run, tps)
+    if replicas is None:
+        replicas = max(1, (machines.count or run.tp) // run.tp)
+    elif machines.count is not None and isinstance(replicas, int) and replicas * run.tp > machines.count:
+        raise InputError(
+            f"simulate: {replicas} replicas of {run.tp} devices, and {machines} have {machines.count}; take fewer replicas"
+        )
+    run = replace(run, replicas=replicas)
+    rent = rent_of(machines.device, price)
+    if reason:
+        return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
+    steps = run.steps()
+    full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), replicas)
+    if len(seeds) == 1 and store is None and client is None:
+        found = run.play(seeds[0], progress)
+        rows = {name: (value,) for name, value in run.row(found).items()}
+        return Simulated(run, seeds, rows, found, full, rent, pue, "", taken.lines)
+    columns = _repeated(run, seeds, store, client, progress)
+    return Simulated(run, seeds, columns, None, full, rent, pue, "", taken.lines)
+
+
+def _played(trace: "str | Path | Sequence[Request] | None") -> tuple[Request, ...] | None:
+    if trace is None or not isinstance(trace, (str, Path)):
+        return None if trace is None else tuple(trace)
+    return serving.read_trace(trace)
+
+
+def _checked(seeds: Sequence[int]) -> tuple[int, ...]:
+    for value in seeds:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+            raise InputError(f"simulate: seed = {repr(value)[:40]} must be a whole number from 0 to 2^53")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError("simulate: seeds must be at least one, and all different")
+    return tuple(seeds)
+
+
+def _repeated(run: Run, seeds: Sequence[int], store: Any, client: Any, progress: bool) -> Mapping[str, Sequence[float]]:
+    """The numbers of every run: a sweep over the seeds, a run at a time."""
+    try:
+        from mlsysim.explore import sweep
+    except ImportError as error:
+        raise InputError("simulate: repeated runs need NumPy; run: pip install 'mlsysim-book[scale]'") from error
+    found = sweep(run, {"seed": list(seeds)}, chunk=1, store=store, client=client, progress=progress)
+    return {name: tuple(found[name].tolist()) for name in found if name != "seed"}

@@ -1,0 +1,59 @@
+"""How far software stays behind what a datasheet prints: three words, each with one meaning, and the shipped figures behind them.
+
+==============  ======================================================================================================
+``calibrated``  constants fitted to published runs, which ship with the package; past errors give a range. The default.
+``datasheet``   the printed rates times the shares of them that benchmarks of others reach (products, STREAM, links), and
+                counted traffic and launches; nothing is fitted to runs, and there is no range.
+``bound``       every resource at its printed dense rate, no overhead, nothing measured. Messages hide behind nothing: only a
+                run that hides them beats it.
+==============  ======================================================================================================
+
+Every solver that has the choice takes it as ``efficiencies``: one of the words, or an ``Efficiencies`` object of its chapter
+(``training``, ``inference``). Every result says which it used. What has no fitted constants (a device that no published run
+ran on) takes the datasheet's instead and says so. ``mlsysim.validation`` fits and scores; this room only reads what it wrote.
+"""
+
+from mlsysim.efficiencies.kin import Same, clock_of, family_of, generation_name, generation_of, measured_kin
+from mlsysim.efficiencies.shipped import Constants, measured_share, shipped
+from mlsysim.efficiencies.words import (
+    BOUND,
+    CALIBRATED,
+    DATASHEET,
+    DEFAULT,
+    MEANINGS,
+    OWN,
+    OWN_SOURCE,
+    WORDS,
+    checked,
+    has_range,
+    own,
+    said,
+)
+
+__all__ = [
+    "BOUND",
+    "CALIBRATED",
+    "DATASHEET",
+    "DEFAULT",
+    "MEANINGS",
+    "OWN",
+    "OWN_SOURCE",
+    "WORDS",
+    "Constants",
+    "Same",
+    "checked",
+    "clock_of",
+    "family_of",
+    "generation_name",
+    "generation_of",
+    "has_range",
+    "measured_kin",
+    "measured_share",
+    "own",
+    "said",
+    "shipped",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

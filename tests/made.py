@@ -1,0 +1,148 @@
+"""What many tests look at and few may pay for, each made once per session: the built book, executed notebooks, fits.
+
+Heavy imports stand in the functions, since a child with a planted mistake imports this too.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support import ROOT, once
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+# Runs in the notebook's kernel before its first cell. The recorders are set anew for each cell and never reset: a cell is a
+# task of its own, and a task has its own context.
+RECORD = """
+def _record():
+    import json, resource
+    from mlsysim import equations
+    cells = []
+    def before(info):
+        called = set()
+        equations._recorders.set((called,))
+        cells.append((info.raw_cell, called))
+    def after(result):
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        found = {"cells": [(source, sorted(called)) for source, called in cells]}
+        found["cpu_s"] = sum(u.ru_utime + u.ru_stime for u in used)
+        with open(%r, "w") as file:
+            json.dump(found, file)
+    events = get_ipython().events
+    events.register("pre_run_cell", before)
+    events.register("post_run_cell", after)
+_record()
+del _record
+"""
+
+
+class Executed(NamedTuple):
+    """A notebook that was run from cleared outputs in a kernel of its own, away from its folder."""
+
+    text: str  # as scripts/run_notebooks.py would write it
+    called: dict[str, set[str]]  # labels of the equations that each cell called, by the cell's id
+    cpu_s: float  # processor time of the kernel
+
+
+def run(path: Path, folder: Path) -> Executed:
+    """Run a notebook of which ``folder`` gets a copy."""
+    import nbformat
+    from run_notebooks import execute
+
+    folder.mkdir()
+    cleared = nbformat.read(path, 4)
+    for cell in cleared.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    copy = folder / path.name
+    nbformat.write(cleared, copy)
+    found = folder / "recorded.json"
+    text = nbformat.writes(execute(copy, RECORD % str(found))) + "\n"
+    recorded = json.loads(found.read_text(encoding="utf-8"))
+    ran = [c for c in cleared.cells if c.cell_type == "code" and c.source.strip()]
+    assert [c.source for c in ran] == [source for source, _ in recorded["cells"]], (
+        "the cells that ran are not those here"
+    )
+    called = {c.id: set(labels) for c, (_, labels) in zip(ran, recorded["cells"], strict=True)}
+    return Executed(text, called, recorded["cpu_s"])
+
+
+def executed(path: Path, shared: Path) -> Executed:
+    """A notebook of the book as it runs, once per session."""
+
+    def make(folder: Path) -> None:
+        ran = run(path, folder)
+        found = [ran.text, {cell: sorted(labels) for cell, labels in ran.called.items()}, ran.cpu_s]
+        (folder / "executed.json").write_text(json.dumps(found), encoding="utf-8")
+
+    folder = once(shared, f"run-{path.stem}", make)
+    text, called, cpu_s = json.loads((folder / "executed.json").read_text(encoding="utf-8"))
+    return Executed(text, {cell: set(labels) for cell, labels in called.items()}, cpu_s)
+
+
+def left_out(shared: Path, cases: Path) -> Any:
+    """The calibrated score of a case file with each group left out of the fit once: every group is one fit."""
+
+    def make(file: Path) -> None:
+        from mlsysim.validation import scoring
+        from mlsysim.validation.cases import read_cases
+
+        report = scoring.score(read_cases(cases), "calibrated", leave_one_group_out=True)
+        file.write_bytes(pickle.dumps(report))
+
+    return pickle.loads(once(shared, f"left-out-{cases.name}", make).read_bytes())
+
+
+class Book(NamedTuple):
+    """The book as the preview builds it."""
+
+    site: Path
+    pages: list[tuple[str, str]]  # source and address
+    variables: list[str]
+    used: list[str]
+
+
+def bundle(shared: Path) -> None:
+    """The chart library that the sliders load, which a fresh clone has not yet made; `make book` would."""
+
+    def make(stamp: Path) -> None:
+        subprocess.run([sys.executable, "scripts/make_sliders.py", "--bundle"], cwd=ROOT, check=True)
+        stamp.touch()
+
+    once(shared, "bundle", make)
+
+
+def wheel(shared: Path) -> Path:
+    """Our wheel. Built before two processes could both find that it is missing."""
+
+    def make(file: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "scripts/build_lab.py", "--wheel"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        file.write_text(done.stdout.strip(), encoding="utf-8")
+
+    return Path(once(shared, "wheel", make).read_text(encoding="utf-8"))
+
+
+def book(shared: Path) -> Book:
+    """The whole book, built without a single complaint, once per session."""
+
+    def make(folder: Path) -> None:
+        sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
+        from book._preview.__main__ import build_site
+
+        bundle(shared)
+        folder.mkdir()
+        build = build_site(ROOT, folder / "_site")
+        assert build.problems == []
+        facts: dict[str, Any] = {"pages": [(p.source, p.url) for p in build.book.pages]}
+        facts |= {"variables": sorted(build.book.variables), "used": sorted(build.used)}
+        (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    folder = once(shared, "book", make)
+    facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    return Book(folder / "_site", [(source, url) for source, url in facts["pages"]], facts["variables"], facts["used"])
