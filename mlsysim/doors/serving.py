@@ -15,7 +15,7 @@ from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Result, plain, shown
+from mlsysim.results import Explanation, Listed, Result, plain, shown
 
 INPUT_LEN, OUTPUT_LEN, PRECISION = 1024, 256, "bf16"  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
@@ -24,7 +24,7 @@ _MOST_REPLICAS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Listed):
     """Everything that an answer rests on, so that another one can be asked with a single difference."""
 
     model: Model
