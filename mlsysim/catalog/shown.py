@@ -187,7 +187,12 @@ def device_chart(d: "Device") -> "Drawing | None":
     from mlsysim.drawing import DASHES, PALETTE, Chart, Line, log_space
 
     lines = []
-    for i, (precision, peak) in enumerate(list(dict(d.peak_flops).items())[:_MOST_PEAKS]):
+    peaks = dict(d.peak_flops)
+    first: list[str] = [
+        p for p in ("bf16", "fp16", "fp8", "fp4", "fp32") if p in peaks and (p != "fp16" or "bf16" not in peaks)
+    ]
+    for i, precision in enumerate((first or list(peaks))[:_MOST_PEAKS]):
+        peak = peaks[precision]
         ridge = peak / d.memory_bandwidth
         xs = sorted({*log_space(0.1, 1e4), ridge})
         roof = [min(peak, x * d.memory_bandwidth) / units.TFLOP for x in xs]

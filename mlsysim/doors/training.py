@@ -15,7 +15,7 @@ from mlsysim.doors.words import Assumed, count, counted, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Result, plain, shown
+from mlsysim.results import Explanation, Listed, Result, plain, shown
 from mlsysim.training import TrainingStep
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MOST_NODES = 64  # times as many: what would fit is looked for no further
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Listed):
     """Everything that an answer rests on, so that another one can be asked with a single difference."""
 
     model: Model

@@ -101,7 +101,11 @@ class _Axis:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             every = max(1, (last - first) // 6)
             return [10.0**e for e in range(first, last + 1, every)]
-        return [self.low + i * (self.high - self.low) / 5 for i in range(6)]
+        rough = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = power * next(n for n in (1, 2, 5, 10) if n * power >= rough * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [step * i for i in range(first, last + 1)]
 
 
 def _padded(low: float, high: float, log: bool) -> tuple[float, float]:

@@ -122,6 +122,7 @@ def chart(s: "Simulation") -> "Drawing | None":
         title="requests in the server",
         x_log=False,
         y_log=False,
+        y_range=(0.0, 1.05 * max([1.0, *running, *waiting])),
     )
     first = distribution(
         "until the first token", {"first token": s.values("ttft_s"), "in the queue": s.values("queue_s")}, "time", "s"

@@ -42,6 +42,7 @@ from mlsysim import (
     transformer,
     validation,
 )
+from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.errors import InputError
 from mlsysim.hlo import chakra
@@ -106,7 +107,9 @@ def step(**more: Any) -> training.TrainingStep:
 
 
 def simulations() -> Iterator[Any]:
-    yield serving.simulate(steps(), load(), keep_steps=True)
+    whole = serving.simulate(steps(), load(), keep_steps=True)
+    yield whole
+    yield whole.records[0]
     yield serving.simulate(steps(), load(40.0), serving.Config(kv_blocks=3000))
     yield serving.simulate(steps(), load(), serving.Config(kv_blocks=3))  # all are rejected
     yield serving.simulate(steps(), ())
@@ -296,7 +299,24 @@ def of_searches() -> Iterator[Any]:
     yield explore.tornado(lambda a, b: a**2 / b, {"a": 2.0, "b": 2.0}, {"a": (1.0, 3.0), "b": (1.0, 3.0)})
 
 
+def of_doors() -> Iterator[Any]:
+    yield mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(ttft=0.5, itl=0.03), rate=20, price="6 USD/h")
+    yield mlsysim.serve("Llama-3.1-405B", "L4")  # does not fit
+    yield mlsysim.train("Llama-3.1-8B", "DGX-H100", global_batch=64, seq=4096)
+    yield mlsysim.simulate("Llama-3.1-8B", "H100", rate=4, requests=50, input_len=1000, output_len=100)
+    yield mlsysim.plan("Llama-3.1-8B", "DGX-H100", global_batch=64, seq=4096)
+    yield mlsysim.equations.lookup("eq-prompt-steps")
+    yield lookup_table()
+
+
+def lookup_table() -> Any:
+    from mlsysim.tables import table
+
+    return table(("a",), [("1",)])
+
+
 ROOMS = (
+    of_doors,
     of_solvers,
     capacities,
     money_and_energy,
@@ -310,11 +330,23 @@ ROOMS = (
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
-    "Line", "Links", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
+    "Line", "Links", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
     "SystolicArray", "Task", "TensorType", "Topology", "Product",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
-PARTS = {"Report", "Measured", "RankTime", "Record", "Step", "Node", "Sourced"}
+PARTS = {
+    "Report",
+    "Table",
+    "Domain",
+    "Equation",
+    "Relation",
+    "Measured",
+    "RankTime",
+    "Record",
+    "Step",
+    "Node",
+    "Sourced",
+}
 
 
 @cache
@@ -542,7 +574,7 @@ def test_a_simulation_says_what_bound_the_server() -> None:
     assert "the budget of a step" in repr(
         serving.simulate(steps(), prompts, serving.Config(max_num_batched_tokens=512))
     )
-    cached = [serving.Request(float(i), 1600, 10, prefix_tokens=800) for i in range(10)]
+    cached = [serving.Request(float(i), 1600, 10, cached_len=800) for i in range(10)]
     # 800 of 1,600 tokens are 50 whole blocks of 16
     assert "16,000 prompt tokens asked for, 8,000 computed: 50 % found in the cache" in " ".join(
         repr(serving.simulate(steps(), cached)).split()
@@ -612,6 +644,13 @@ def test_lanes_and_limits_stand_where_they_belong() -> None:
     pieces = [r for r in ElementTree.fromstring(bars.svg()).iter() if r.get("height") == "22"]
     assert float(pieces[0].get("width") or 0) == pytest.approx((600 - 150 - 24) / 2, abs=0.1)  # the limit ends the axis
     assert "capacity" in bars.svg()
+    ticks = [
+        e.text
+        for e in ElementTree.fromstring(
+            Chart("x", "y", [Line([0, 7.3], [0, 1], "a")], x_log=False, y_log=False).svg()
+        ).iter()
+    ]
+    assert {"0", "2", "4", "6"} <= set(ticks)
     both = Panels(Chart("x", "y", [Line([1, 10], [1, 10], "a")]), bars)
     assert both.height == pytest.approx(3.8 + bars.height) and both.small is both.parts[0]
     assert ElementTree.fromstring(both.svg()) is not None
