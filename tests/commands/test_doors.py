@@ -111,9 +111,11 @@ def by_hand(
 ) -> int | None:
     """The fewest replicas, counted up one by one; None where a lone request misses a target."""
     d = inference.deploy(model, device, tp=tp)
-    made = capacity.replica_of(d, prompt=lens[0], output=lens[1])
+    made = capacity.replica_of(d, input_len=lens[0], output_len=lens[1])
     times = [factor * t for t in made.step_times]
-    one = capacity.replica(lambda n: times[n - 1], made.slots, prefill_time=factor * made.prefill_time, output=lens[1])
+    one = capacity.replica(
+        lambda n: times[n - 1], made.slots, prefill_time=factor * made.prefill_time, output_len=lens[1]
+    )
     places = one.slots if slo.itl is None else one.batch_in_pace(slo.itl)
     if not places:
         return None
@@ -279,7 +281,7 @@ def test_answers_are_short_and_go_into_json() -> None:
         (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", rate=3, runs=0), "runs = 0"),
         (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", trace=[serving.Request(0.0, 9, 9)], runs=2), "no chance in it"),
         (lambda: mlsysim.plan("Llama-3.1-8B", "H100"), "how many H100"),
-        (lambda: mlsysim.plan("Llama-3.1-8B", "DGX-H100", micro_batch=1), "unknown option of plan 'micro_batch'"),
+        (lambda: mlsysim.plan("Llama-3.1-8B", "DGX-H100", microbatch=1), "unknown option of plan 'microbatch'"),
     ],
 )  # fmt: skip
 def test_bad_questions_are_one_clear_error(ask: Any, says: str) -> None:
@@ -410,7 +412,7 @@ COMMANDS = {
     "plan": ["plan", "--model", "Llama-3.1-8B", "--node", "DGX-H100", "--global-batch", "32", "--seq", "4096", "--json"],
     "simulate": [
         *("simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "6", "--requests", "40", "--runs", "6"),
-        *("--prompt-tokens", "200", "--output-tokens", "20", "--json"),
+        *("--input-len", "200", "--output-len", "20", "--json"),
     ],
 }  # fmt: skip
 
@@ -441,7 +443,7 @@ def test_two_processes_and_a_store_answer_as_one(name: str, tmp_path: Path, caps
 def test_a_killed_run_goes_on_and_equals_one_that_was_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         *("simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "6", "--requests", "300", "--runs", "12"),
-        *("--prompt-tokens", "200", "--output-tokens", "100", "--json"),
+        *("--input-len", "200", "--output-len", "100", "--json"),
     ]  # fmt: skip
     store = tmp_path / "kept"
     with subprocess.Popen(

@@ -340,10 +340,10 @@ def projection_times(s: Setup) -> dict[str, float]:
     return {name: product_time(s, t, k, n) for name, (k, n) in shapes.items()}
 
 
-def routed_share(s: Setup, prompt: bool) -> float:
+def routed_share(s: Setup, prefill: bool) -> float:
     """Of the peak, what the routed experts reach; of a dense model, its MLP."""
     a = s.shape
-    return grouped_share(s, prompt) if a.is_moe else product_share(s, s.tokens, a.hidden, a.width * 2 // s.devices)
+    return grouped_share(s, prefill) if a.is_moe else product_share(s, s.tokens, a.hidden, a.width * 2 // s.devices)
 
 
 def routed_time(s: Setup, share: float) -> float:
