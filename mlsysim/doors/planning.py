@@ -15,7 +15,7 @@ from mlsysim.explore import plan as search
 from mlsysim.training import Efficiencies
 
 OPTIONS = (
-    *("micro_batches", "shardings", "recomputes", "only", "most", "sequence_parallel", "capacity"),
+    *("micro_batch", "sharding", "recompute", "only", "most", "sequence_parallel", "capacity"),
     *("price_per_device_second", "store", "client", "chunk"),
 )
 
@@ -81,7 +81,7 @@ def plan(
     precision, efficiencies : optional
         As in :func:`mlsysim.train`.
     **options
-        Of ``explore.plan``: ``micro_batches``, ``shardings``, ``recomputes``, ``only``, ``most``, ``sequence_parallel``,
+        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``only``, ``most``, ``sequence_parallel``,
         ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
 
     Returns

@@ -484,10 +484,9 @@ def _short(old: Served, new: Served) -> str:
         return f"{counted(new.devices, 'device')}, first token {shown(g.ttft, 's')}, then {shown(g.itl, 's')}"
     if old.question.rate is None:
         return f"{float(new.load.rate):.4g} requests/s on {counted(new.devices, 'device')}" if new.load else ""
-    change = ""
-    if old.answered and old.bill.cost_rate and new.bill.cost_rate:
-        change = f", cost x{new.bill.cost_rate / old.bill.cost_rate:.2f}"
-    return f"{counted(new.devices, 'device')} ({new.layout}){change}"
+    each = "" if new.deployment.devices == 1 else f" ({new.layout})"
+    money = "" if new.bill.cost_rate is None else f", {new.bill.cost_rate * units.hour:,.4g} USD/h"
+    return f"{counted(new.devices, 'device')}{each}{money}"
 
 
 def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
@@ -506,6 +505,8 @@ def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
         for factor in (0.5, 2.0):
             target = value * factor
             yield f"{name.upper()} of {shown(target, 's')}", replace(q, slo=replace(slo, **{name: target}))
+    if q.prompt_variation and slo.ttft is not None:
+        yield "prompts all alike", replace(q, prompt_variation=0.0)
     if q.rate is not None:
         yield f"{2 * q.rate:g} requests/s", replace(q, rate=2 * q.rate)
 
@@ -609,7 +610,7 @@ def serve(
     pue: float = 1.0,
     inter_bandwidth: float | None = None,
     output_variation: float = 0.0,
-    prompt_variation: float = 1.0,
+    prompt_variation: float | None = None,
 ) -> Served:
     """How many devices serve a model, in which layout, at what cost, and what would change the answer.
 
@@ -642,7 +643,7 @@ def serve(
     inter_bandwidth : float, byte/s, optional
         Between domains, per device, one way.
     output_variation, prompt_variation : float, 1
-        Standard deviation over mean of the lengths of answers and of the times of prompts.
+        Standard deviation over mean of the lengths of answers (0 unless given) and of the times of prompts (1 unless given).
 
     Returns
     -------
@@ -692,12 +693,10 @@ def serve(
         pue=count("serve", "pue", pue),
         inter_bandwidth=inter_bandwidth,
         output_variation=output_variation,
-        prompt_variation=prompt_variation,
+        prompt_variation=1.0 if prompt_variation is None else prompt_variation,
     )
-    if q.sized:
-        taken.add(
-            f"prompts whose time varies by {prompt_variation:g} (standard deviation over mean)", prompt_variation == 1.0
-        )
+    if q.sized and prompt_variation is None:
+        taken.add("prompts whose time varies by 1 (standard deviation over mean)")
     return _answer(q, assumed=taken.lines)
 
 

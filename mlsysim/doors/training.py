@@ -212,8 +212,7 @@ def searched(q: Question) -> "PlanSearch":
         raise InputError(
             "train: comparing plans needs NumPy; run: pip install 'mlsysim-book[scale]', or give plan=Plan(...)"
         ) from error
-    plural = {"micro_batch": "micro_batches", "sharding": "shardings", "recompute": "recomputes"}
-    limits: dict[str, Any] = {plural[name]: (value,) for name, value in q.limits.items()}
+    limits: dict[str, Any] = {name: (value,) for name, value in q.limits.items()}
     return search(
         q.model,
         q.machines,

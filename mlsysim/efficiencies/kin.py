@@ -29,12 +29,18 @@ def generation_of(device: Device | None) -> str:
     >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
     ('Hopper', 'Hopper, cut to 150 TFLOP/s')
     """
+    return _generation(device, {})
+
+
+def _generation(device: Device | None, best: dict[str, float]) -> str:
+    """The same, with the largest peak of each architecture that was looked at before."""
     if device is None or not (device.architecture and device.has("peak_flops.bf16")):
         return ""
-    alike = hardware.of_architecture(device.architecture)
-    best = max([_peak(d) for d in alike if d.has("peak_flops.bf16")], default=0.0)
+    if device.architecture not in best:
+        alike = hardware.of_architecture(device.architecture)
+        best[device.architecture] = max([_peak(d) for d in alike if d.has("peak_flops.bf16")], default=0.0)
     name, own = generation_name(device), _peak(device)
-    return name if own > best / 2.0 else f"{name}, cut to {round(own / 1e13) * 10} TFLOP/s"
+    return name if own > best[device.architecture] / 2.0 else f"{name}, cut to {round(own / 1e13) * 10} TFLOP/s"
 
 
 def family_of(device: Device | None) -> str:
@@ -53,11 +59,12 @@ def clock_of(device: Device | None) -> float:
     """
     if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
         return 1.0
-    name = generation_of(device)
+    best: dict[str, float] = {}
+    name = _generation(device, best)
     if not name:
         return 1.0
     near = hardware.of_architecture(generation_name(device), f"Grace {generation_name(device)}")
-    alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and generation_of(d) == name]
+    alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and _generation(d, best) == name]
     own = device.tdp / _peak(device)
     most = max([d.tdp / _peak(d) for d in alike], default=own)
     return float(min(1.0, (own / most) ** (1.0 / 3.0)))

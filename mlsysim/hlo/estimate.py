@@ -476,7 +476,7 @@ class _Made(NamedTuple):
     regions: tuple[Region, ...]
 
 
-_SMALL = 20_000  # operations of a program of which that is kept; more take more memory than it is worth
+_SMALL = 30_000  # operations of a program of which that is kept; more take more memory than it is worth
 
 
 @remembered

@@ -17,6 +17,7 @@ from mlsysim.serving import shown as showing
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
 from mlsysim.serving.equations import sample_quantile
 from mlsysim.serving.requests import Request
+from mlsysim.serving_steps import StepModel
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -423,8 +424,10 @@ def _play(
 ) -> None:
     """The loop over events: arrivals, and ends of steps. A request that comes at the end of a step is in the next one.
 
-    Between two events of others a replica plays its steps by itself; for a log they are taken one by one.
+    Between two arrivals a replica plays its steps by itself. With step times of somebody's own it stops at the next end of
+    another's step, so that they are asked for in the order in which the steps begin; for a log steps are taken one by one.
     """
+    timeless = type(engines[0].steps) is StepModel  # whose times depend on nothing that was asked before
     ends: list[tuple[float, int]] = []  # of the steps under way
     active = [False] * len(engines)
     requests, at = records.requests, 0
@@ -465,12 +468,13 @@ def _play(
             book(place)
             active[place] = False
             woken.add(place)
-        alone = len(woken) == 1
         for place in sorted(woken):
             if engines[place].idle:
                 continue
-            # beside others that begin now, a step at a time: step times are asked for in the order in which steps begin
-            end = begin(place, now, min(arrival, ends[0][0] if ends else math.inf) if alone else now)
+            until = arrival
+            if not timeless:  # beside others that begin now a step at a time
+                until = now if len(woken) > 1 else min(arrival, ends[0][0] if ends else math.inf)
+            end = begin(place, now, until)
             book(place)
             if end < math.inf:
                 active[place] = True

@@ -153,14 +153,14 @@ def test_cost_of_rent_and_purchase(run: Any) -> None:
     out, _, code = run(*asked, *rest)
     assert code == 0
     for r in table(out):
-        rent = float(r["rental"]) * 3600
+        rent = float(r["rental_rate"]) * 3600
         assert float(r["owned_usd"]) == pytest.approx(87_660)
         assert float(r["rented_usd"]) == pytest.approx(87_660 * rent * float(r["utilisation"]))
         assert float(r["break_even_utilisation"]) == pytest.approx(1 / rent)
         assert r["cheaper"] == ("own" if rent * float(r["utilisation"]) > 1 else "rent")
     named = table(run("sweep", "cost", "devices=1", "time=1 h", "rental_rate=H100-AWS-block-2024,2 USD/h")[0])
     assert [float(r["rented_usd"]) for r in named] == pytest.approx([4.916, 2.0])
-    assert set(named[0]) == {"devices", "time", "rental", "rented_usd"}
+    assert set(named[0]) == {"devices", "time", "rental_rate", "rented_usd"}
 
 
 def test_a_break_even_that_never_comes_is_null(run: Any) -> None:
@@ -272,7 +272,7 @@ def test_only_what_fits(run: Any) -> None:
         (["eq-queue-wait", "arrival_rate=1:9:9", "service_time=0.5", "servers=4"], "queue"),
         ([*TRAIN[1:], "tp=inf"], "tp"),
         ([*TRAIN[1:], "tp=1e999"], "tp"),
-        (["cost", "devices=1", "time=1 h"], "cost needs price to own, rental to rent"),
+        (["cost", "devices=1", "time=1 h"], "cost needs price to own, rental_rate to rent"),
         (["cost", "devices=1", "time=1 h", "rental_rate=1 USD/h", "utilisation=0.5,1.2"], "utilisation = 1.2 is outside [0, 1]"),
         (["cost", "devices=1", "time=1 h", "rental_rate=H100-purchase-2023-high"], "is a price in USD, not in USD/s"),
         (["cost", "devices=1", "time=1 h", "rental_rate=1 USD/h", "pue=1.2"], "pue belongs to owning"),

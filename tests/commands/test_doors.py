@@ -360,6 +360,13 @@ def test_simulate_plays_what_the_rooms_play() -> None:
 
 
 @independent
+def test_a_rejected_request_meets_no_target() -> None:
+    asked_for = [serving.Request(0.0, 100, 10), serving.Request(0.1, 900_000, 10)]
+    s = mlsysim.simulate("Llama-3.1-8B", "H100", trace=asked_for, slo=SLO(ttft=5, itl=1), kv_blocks=100)
+    assert s.mean("met") == 0.5 and s.mean("rejected") == 1 and s.met is False
+
+
+@independent
 def test_repeated_runs_are_single_runs_and_their_spread() -> None:
     many = mlsysim.simulate("Llama-3.1-8B", "H100", rate=6, runs=3, seed=7, **QUICK)
     assert many.seeds == (7, 10, 13) and many.simulation is None

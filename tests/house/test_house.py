@@ -23,6 +23,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.planner": {"numpy"},
     "explore.store": {"numpy"},
     "explore.sweeping": {"numpy", "tqdm", "dask"},
+    "cli.searching.sweeping": {"numpy"},  # of the sweep alone
     "doors.simulating": {"numpy"},  # repeated runs alone
     "serving.simulation": {"tqdm"},
     "hlo.profiler.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own

@@ -180,7 +180,7 @@ def test_every_result_says_which_it_used(word: str) -> None:
     assert ("asked for calibrated" in steps.rates_used) == (word == "calibrated")
     for found in (step(efficiencies=word).to_dict(), answer(efficiencies=word).to_dict()):
         assert found["efficiencies"] == word and (found["interval_s"] is not None) == (word == "calibrated")
-    assert capacity.replica_of(served, prompt=1000, output=100).origins["step_time"].endswith(word)
+    assert capacity.replica_of(served, input_len=1000, output_len=100).origins["step_time"].endswith(word)
 
 
 def test_your_own_are_not_called_the_bound() -> None:
@@ -210,7 +210,7 @@ SERVE = ["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--input-len", 
 
 def test_serve_and_simulate_say_why_they_differ(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     trace = tmp_path / "one.csv"
-    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,2000,100\n")
+    trace.write_text("arrival_s,input_len,output_len\n0,2000,100\n")
     simulate = ["simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--trace", str(trace)]
     for command, other, word in ((SERVE, "simulate", "calibrated"), (simulate, "serve", "datasheet")):
         assert cli.main(command) == 0

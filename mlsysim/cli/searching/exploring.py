@@ -105,6 +105,7 @@ def _plan(args: argparse.Namespace) -> int:
         "global_batch": found.global_batch,
         "seq": found.seq,
         "efficiencies": found.efficiencies.name,
+        "mode": found.efficiencies.name,  # its name before
         "rates": found.rates,
         "tried": len(found.rows),
         "fitting": len(found.fitting),

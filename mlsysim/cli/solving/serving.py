@@ -29,6 +29,7 @@ def _serve(args: argparse.Namespace) -> int:
         pick_machines(args.device, args.device_file),
         slo=pick_slo(args),
         rate=args.rate,
+        prompt_variation=args.prompt_variation,
         input_len=args.input_len,
         output_len=args.output_len,
         batch=args.batch,
@@ -102,5 +103,11 @@ def add(commands: Commands) -> None:
     )
     efficiencies_option(p, "--calibrated")
     p.add_argument("--rate", type=quantity("1/s"), help="size replicas for so many random requests per second")
+    p.add_argument(
+        "--prompt-variation",
+        type=quantity("1"),
+        metavar="CV",
+        help="standard deviation over mean of the prompts' times: 0 where all are alike (default: 1)",
+    )
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_serve)

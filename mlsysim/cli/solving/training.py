@@ -27,7 +27,7 @@ from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 
 _DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")  # 1 unless given
-_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "no_sequence_parallel", "order")
+_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "order")
 _ASKED = ("inter_bandwidth", "attn_len", "variation", "task")  # what the search of plans has no room for
 
 
@@ -60,7 +60,7 @@ def _where(args: argparse.Namespace) -> Machines:
 
 def _train(args: argparse.Namespace) -> int:
     model, machines = pick_model(args.model), _where(args)
-    given = [n for n in (*_DEGREES, *_OTHERS) if getattr(args, n)]
+    given = any(getattr(args, n) for n in (*_DEGREES, *_OTHERS)) or not args.sequence_parallel
     options = {n: getattr(args, n) for n in _ASKED if getattr(args, n) is not None}
     plan = _plan(args, model, machines.count) if given or options else None
     if plan is None and args.devices is not None:
@@ -81,7 +81,8 @@ def _train(args: argparse.Namespace) -> int:
         **options,
     )
     if args.json:
-        print_json(found.to_dict())
+        told = found.to_dict()
+        print_json(told | {"mode": told["efficiencies"]})  # and its name before
     elif not found.fits:
         print(found)
     else:

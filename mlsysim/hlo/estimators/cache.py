@@ -83,11 +83,14 @@ def _piece(piece: Piece) -> Any:
 
 
 class Cache:
-    """A folder of results. ``problems`` lists the entries that could not be trusted."""
+    """A folder of results, or without one a dictionary that goes with it. ``problems`` lists the entries that could not be trusted."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path | None = None) -> None:
         self.problems: list[str] = []
+        self.held: dict[str, Any] | None = {} if folder is None else None
+        if folder is None:
+            return
+        self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -98,6 +101,8 @@ class Cache:
 
     def get(self, key: str) -> Any:
         """The value under a key, or None. A bad entry counts as none and is noted."""
+        if self.held is not None:
+            return self.held.get(key)
         path = self._path(key)
         try:
             raw = read_bytes(path, MAX_ENTRY, "a cache of ours", "it is none of ours")
@@ -119,6 +124,9 @@ class Cache:
 
     def put(self, key: str, value: Any) -> None:
         """Write an entry in one step, so that a reader sees all of it or nothing. A value that is too large is not kept."""
+        if self.held is not None:
+            self.held[key] = value
+            return
         text = canonical(value).encode()
         raw = f"{FORMAT} {sha256(text).hexdigest()} {key}\n".encode() + text
         if len(raw) > MAX_ENTRY:
