@@ -336,6 +336,7 @@ INPUTS = {
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
 PARTS = {
     "Report",
+    "Swing",
     "Table",
     "Domain",
     "Equation",
