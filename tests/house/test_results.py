@@ -330,12 +330,13 @@ ROOMS = (
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
-    "Line", "Links", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
+    "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
     "SystolicArray", "Task", "TensorType", "Topology", "Product",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
 PARTS = {
     "Report",
+    "Swing",
     "Table",
     "Domain",
     "Equation",
