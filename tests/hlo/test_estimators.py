@@ -669,7 +669,7 @@ def test_a_cache_without_a_folder_and_a_program_asked_twice() -> None:
     cache = estimators.Cache()
     filling, from_it = (hlo.estimate(program, "H100", estimator=roofline, cache=cache) for _ in range(2))
     assert filling.total_s == from_it.total_s == first.total_s
-    assert filling.pricing.evaluated == filling.pricing.distinct > 0 == from_it.pricing.evaluated
+    assert filling.pricing.evaluated > 0 == from_it.pricing.evaluated
     other = hlo.estimate(program, "A100")  # the same kernels on another device
     assert (other.kernels, other.bytes) == (first.kernels, first.bytes) and other.total_s != first.total_s
     assert (
