@@ -1,6 +1,9 @@
 """`make bench`: what things cost. These are measurements, not tests; nothing here asserts a time."""
 
+import inspect
 import os
+import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -10,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import slider_views
 from support import long_program
 
 from mlsysim import catalog, explore, hlo, inference, roofline, serving, serving_steps, training
@@ -23,6 +27,23 @@ def run_python(code: str) -> float:
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
     return time.perf_counter() - start
+
+
+def processor_s(code: str) -> float:
+    """Processor time of a fresh interpreter: what a busy machine leaves alone."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def megabytes(code: str) -> float:
+    """Most memory of a fresh interpreter that runs the code, by Linux's own count: getrusage gives that of its parent too."""
+    if not Path("/proc/self/status").exists():
+        return float("nan")
+    ask = "; print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0])"
+    done = subprocess.run([sys.executable, "-c", code + ask], check=True, capture_output=True, text=True)
+    return int(done.stdout.split()[-1]) * 1024 / 1e6
 
 
 @pytest.mark.benchmark(group="import")
@@ -41,6 +62,34 @@ def test_import_and_one_solve(benchmark: Any) -> None:
     benchmark.pedantic(
         lambda: run_python("from mlsysim import roofline; roofline.kernel_time('H100', 1e12, 1e9)"), rounds=5
     )
+
+
+FIRST = {
+    "kernel": ("roofline", "m.roofline.kernel_time('H100', 1e12, 1e9)"),
+    "training step": (
+        "training",
+        "m.training.training_step('Llama-3.1-8B', m.parallelism.Plan(tp=8, dp=16), '16 x DGX-H100', global_batch=128, seq=8192)",
+    ),
+    "deployment": ("inference", "m.inference.deploy('Llama-3.1-8B', 'H100')"),
+    "served request": (
+        "serving",
+        "m.serving.simulate(m.serving_steps.step_model(m.inference.deploy('Llama-3.1-8B', 'H100')), [m.serving.Request(0.0, 100, 10)])",
+    ),
+}
+
+
+@pytest.mark.benchmark(group="import")
+@pytest.mark.parametrize("what", FIRST)
+def test_the_first_solve_after_import(benchmark: Any, what: str) -> None:
+    """With what is read of the catalogue; in processor time beyond the bare interpreter, and beyond the import of its module."""
+    room, solve = FIRST[what]
+    codes = ("pass", f"import mlsysim as m; m.{room}", f"import mlsysim as m; {solve}")
+    bare, imported, solved = (statistics.median(processor_s(code) for _ in range(5)) for code in codes)
+    benchmark.extra_info |= {"beyond_bare_ms": 1e3 * (solved - bare), "beyond_import_ms": 1e3 * (solved - imported)}
+    print(
+        f"\nfirst {what}: {1e3 * (solved - bare):.1f} ms beyond the bare interpreter, {1e3 * (solved - imported):.1f} beyond the import"
+    )
+    benchmark.pedantic(lambda: run_python(codes[2]), rounds=3)
 
 
 @pytest.mark.benchmark(group="scalar")
@@ -177,6 +226,44 @@ def test_run_the_notebooks(benchmark: Any) -> None:
     benchmark.pedantic(lambda: subprocess.run(command, check=True, cwd=ROOT, capture_output=True), rounds=1)
 
 
+@pytest.mark.benchmark(group="documents")
+def test_every_slider_view(benchmark: Any) -> None:
+    """Processor time of twenty moves of each view of every notebook."""
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    found = benchmark.pedantic(lambda: slider_views.everything(notebooks), rounds=1)
+    print("\n" + slider_views.report(found))
+    benchmark.extra_info["over"] = [name for name, s in found if slider_views.high(s) > slider_views.LIMIT_S]
+
+
+@pytest.mark.benchmark(group="serving")
+def test_a_million_requests(benchmark: Any) -> None:
+    """200 output tokens each, on one core; without the time of drawing them. Memory with all of it, the summary too."""
+    model = serving_steps.step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    load = serving.load(serving.poisson(40.0, 1_000_000), 256, 200)
+    cpu = time.process_time()
+    found = benchmark.pedantic(lambda: serving.simulate(model, load), rounds=1)
+    benchmark.extra_info["processor_s"] = time.process_time() - cpu
+    print(f"\n{len(found.records)} requests, {found.steps} steps: {time.process_time() - cpu:.1f} s of a processor")
+    benchmark.extra_info["peak_mb"] = megabytes(
+        "from mlsysim import serving as s, serving_steps as t, inference as i; "
+        "s.simulate(t.step_model(i.deploy('Llama-3.1-8B', 'H100')), s.load(s.poisson(40.0, 1_000_000), 256, 200)).summary()"
+    )
+    print(f"at most {benchmark.extra_info['peak_mb']:.0f} MB")
+
+
+@pytest.mark.benchmark(group="serving")
+def test_a_trace_of_a_million_rows(benchmark: Any, tmp_path: Path) -> None:
+    draw, path = random.Random(0), tmp_path / "trace.csv"
+    columns = inspect.getfullargspec(serving.Request).args[2:4]
+    rows = (f"{i / 40:.6f},{draw.randint(1, 4000)},{draw.randint(1, 500)}" for i in range(1_000_000))
+    path.write_text("\n".join((",".join(("arrival_s", *columns)), *rows)), encoding="utf-8")
+    cpu = time.process_time()
+    benchmark.pedantic(lambda: serving.read_trace(path), rounds=1)
+    benchmark.extra_info["processor_s"] = time.process_time() - cpu
+    benchmark.extra_info["peak_mb"] = megabytes(f"from mlsysim import serving; serving.read_trace({str(path)!r})")
+    print(f"\n{time.process_time() - cpu:.1f} s of a processor, at most {benchmark.extra_info['peak_mb']:.0f} MB")
+
+
 @pytest.mark.benchmark(group="serving")
 def test_a_hundred_thousand_requests(benchmark: Any) -> None:
     """200 output tokens each, on one core."""
@@ -196,6 +283,20 @@ def test_eight_megabytes_of_stablehlo(benchmark: Any) -> None:
     text = long_program(600)
     benchmark.pedantic(lambda: hlo.estimate(hlo.parse(text, "p"), "H100"), rounds=3)
     benchmark.extra_info["megabytes"] = len(text) / 1e6
+
+
+@pytest.mark.benchmark(group="programs")
+def test_a_hundred_thousand_operations(benchmark: Any, tmp_path: Path) -> None:
+    """Read from a file and estimated: processor time with the import, and memory."""
+    pytest.importorskip("jaxlib", reason="the extra 'hlo' is not installed")
+    path = tmp_path / "long.mlir"
+    path.write_text(long_program(940), encoding="utf-8")
+    code = f"from mlsysim import hlo; assert hlo.estimate({str(path)!r}, 'H100').ops > 100_000"
+    benchmark.extra_info |= {"processor_s": processor_s(code), "peak_mb": megabytes(code)}
+    print(
+        f"\n{benchmark.extra_info['processor_s']:.2f} s of a processor, at most {benchmark.extra_info['peak_mb']:.0f} MB"
+    )
+    benchmark.pedantic(lambda: run_python(code), rounds=1)
 
 
 @pytest.mark.benchmark(group="programs")

@@ -199,13 +199,16 @@ class Shelf(ShownNames[Named]):
         self._made: dict[str, Named] = {}
         self._texts: dict[str, tuple[str, str]] = {}  # file and text of an entry, by name
         self.names: dict[str, str] = {}  # by folded name and alias
+        self.aliases: list[str] = []
         path = beside(__package__, place)
         for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
             _, *found = _ENTRY.split(text_of(file))
             for name, text in zip(found[::2], found[1::2], strict=True):
                 self._texts[name] = file.name, text
-                aliases = _ALIASES.search(text)
-                self.names |= {fold(key): name for key in (name, *_QUOTED.findall(aliases[1] if aliases else ""))}
+                written = _ALIASES.search(text)
+                aliases = _QUOTED.findall(written[1]) if written else []
+                self.aliases += aliases
+                self.names |= {fold(key): name for key in (name, *aliases)}
 
     def __getitem__(self, name: str) -> Named:
         if name not in self._made:
@@ -233,11 +236,15 @@ def find(kind: str, name: Any, entries: Mapping[str, Named], hint: str = "") -> 
     UnknownNameError
         With the nearest known names.
     """
-    names: Mapping[str, str]
-    if isinstance(entries, Shelf):
-        names = entries.names
-    else:
-        names = {fold(key): e.name for e in entries.values() for key in (e.name, *e.aliases)}
+    names = names_of(entries)
     if not isinstance(name, str) or fold(name) not in names:
-        raise unknown_name(kind, name, entries, hint, (a for e in entries.values() for a in e.aliases))
+        aliases = entries.aliases if isinstance(entries, Shelf) else (a for e in entries.values() for a in e.aliases)
+        raise unknown_name(kind, name, entries, hint, aliases)
     return entries[names[fold(name)]]
+
+
+def names_of(entries: Mapping[str, Named]) -> Mapping[str, str]:
+    """The name of an entry by its folded name and aliases."""
+    if isinstance(entries, Shelf):
+        return entries.names
+    return {fold(key): e.name for e in entries.values() for key in (e.name, *e.aliases)}

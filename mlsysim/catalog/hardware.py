@@ -220,6 +220,6 @@ def device(name: "str | Device") -> Device:
             name,
             devices(),
             "'mlsysim devices' lists them; catalog.define adds one of yours",
-            (a for d in found.values() for a in d.aliases),
+            found.aliases,
         )
     return found[found.names[kept.fold(name)]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.catalog import fabrics, hardware
+from mlsysim.catalog.entries import names_of
 from mlsysim.catalog.fabrics import Cluster, Node
 from mlsysim.catalog.hardware import Device
 from mlsysim.catalog.kept import fold
@@ -79,12 +80,9 @@ def _near(name: str, known: list[str]) -> str:
 
 def _named(name: str) -> Device | Node | None:
     """The node or the device of that name or alias; None without one."""
-    for find in (fabrics.node, hardware.device):
-        try:
-            return find(name)
-        except UnknownNameError:
-            continue
-    return None
+    if fold(name) in names_of(fabrics.nodes()):
+        return fabrics.node(name)
+    return hardware.device(name) if fold(name) in names_of(hardware.devices()) else None
 
 
 def where(machines: "str | Device | Node | Cluster | Machines") -> Machines:

@@ -221,6 +221,5 @@ def model(name: "str | Model") -> Model:
         return mine  # type: ignore[no-any-return]
     found = shelf()
     if not isinstance(name, str) or kept.fold(name) not in found.names:
-        aliases = (a for m in found.values() for a in m.aliases)
-        raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", aliases)
+        raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", found.aliases)
     return found[found.names[kept.fold(name)]]

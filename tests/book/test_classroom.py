@@ -24,8 +24,9 @@ from mlsysim.classroom import (
     explore,
     log_space,
     roofline_chart,
+    sliders,
 )
-from mlsysim.drawing import matplotlib_figure
+from mlsysim.drawing import matplotlib_figure, style
 from mlsysim.drawing.style import INK, PAPER
 from mlsysim.errors import InputError
 from mlsysim.tables import table
@@ -265,3 +266,12 @@ def test_a_static_view_gets_the_floats_that_a_live_slider_gives(monkeypatch: pyt
     assert {name: type(value) for name, value in seen.items()} == {"n": float, "bytes": float, "device": str}
     live = {name: s.widget(name).value for name, s in sliders.items()}
     assert {name: type(value) for name, value in live.items()} == {n: type(v) for n, v in seen.items()}
+
+
+def test_a_slider_that_moves_draws_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(style, "display", shown.append)
+    chart = roofline_chart([("H100", "bf16", 1.0, 1.0)])
+    sliders.as_shown(lambda: draw(chart), [])()
+    draw(chart)
+    assert shown[0] is chart and shown[1] is not chart

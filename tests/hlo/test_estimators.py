@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -661,3 +662,19 @@ def test_an_option_that_does_not_fit_is_one_sentence(
 ) -> None:
     assert cli.main(["hlo", "estimate", SAMPLE, "--device", "TPU-v3", *options]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_cache_without_a_folder_and_a_program_asked_twice() -> None:
+    program, roofline = hlo.sample("tf1l_train_dp8.spmd"), estimators.RooflineEstimator(catalog.device("H100"))
+    first = hlo.estimate(program, "H100")
+    cache = estimators.Cache()
+    filling, from_it = (hlo.estimate(program, "H100", estimator=roofline, cache=cache) for _ in range(2))
+    assert filling.total_s == from_it.total_s == first.total_s
+    assert filling.pricing.evaluated > 0 == from_it.pricing.evaluated
+    other = hlo.estimate(program, "A100")  # the same kernels on another device
+    assert (other.kernels, other.bytes) == (first.kernels, first.bytes) and other.total_s != first.total_s
+    assert (
+        hlo.estimate(replace(program), "H100").to_dict() == first.to_dict() == hlo.estimate(program, "H100").to_dict()
+    )
+    apart = hlo.estimate(program, "H100", fuse=False)
+    assert apart.kernels > first.kernels

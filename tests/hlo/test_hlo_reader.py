@@ -316,3 +316,17 @@ def test_a_long_program_is_the_sum_of_its_copies() -> None:
     step = found[3].flops - found[2].flops  # the last copy alone updates what the program returns
     assert 0 < step < found[1].flops
     assert found[50].flops - found[3].flops == pytest.approx(47 * step, rel=1e-12)
+
+
+@pytest.mark.independent
+def test_values_with_one_key_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are known by a hash; by themselves, as where two hashes are equal, they give the same program."""
+    text = long_program(2)
+    by_hash = hlo.parse(text, "p")
+    ir, context = stablehlo._bindings()
+    module = ir.Module.parse(text, context)
+    with pytest.raises(stablehlo._Collision):
+        stablehlo._Walker(ir, "p", key=lambda value: hash(value) % 97).module(module, by_hash.sharded)
+    assert stablehlo._Walker(ir, "p", key=lambda value: value).module(module, by_hash.sharded) == by_hash
+    monkeypatch.setattr(stablehlo._Walker.__init__, "__defaults__", (lambda value: hash(value) % 97,))
+    assert hlo.parse(text, "p") == by_hash

@@ -40,7 +40,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     training,
     validation,
 )
-from mlsysim.equations import REGISTRY, Domain, Equation, Relation, equation, recording
+from mlsysim.equations import REGISTRY, Domain, Equation, Relation, equation, recording, remembered
 from mlsysim.errors import InputError, UnknownNameError
 
 EVERY = sorted(REGISTRY.values(), key=lambda e: e.label)
@@ -432,3 +432,26 @@ def test_a_byte_is_not_a_number_and_gb_is_a_gigabit() -> None:
     assert u("1 GiB").to("byte").magnitude == 2**30
     with pytest.raises(Exception, match="Cannot convert"):
         _ = u("1 FLOP") + u("1 byte")
+
+
+def test_what_is_remembered_of_an_object_is_heard_by_who_listens() -> None:
+    calls: list[str] = []
+
+    class Thing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    @remembered
+    def size(thing: Thing) -> int:
+        calls.append(thing.name)
+        return len(thing.name)
+
+    one, two = Thing("one"), Thing("three")
+    assert (size(one), size(one), size(two), size(two)) == (3, 3, 5, 5) and calls == ["one", "three"]  # by identity
+    with recording():
+        assert size(one) == 3 and calls == ["one", "three", "one"]
+    del one, two
+    assert size(Thing("eleven")) == 6  # of another object, wherever it lies in memory

@@ -86,7 +86,7 @@ def _crossings(devices: int, last: int) -> tuple[int, ...]:
     one = setup(devices, 1)
     load = infersim.expert_load_time(one)  # whatever the batch
     steps = (replace(one, tokens=b) for b in range(1, last + 1))
-    bound = [infersim.routed_time(s, infersim.routed_share(s, prompt=False)) >= load for s in steps]
+    bound = [infersim.routed_time(s, infersim.routed_share(s, prefill=False)) >= load for s in steps]
     return tuple(b + 2 for b, (x, y) in enumerate(pairwise(bound)) if x != y)
 
 
