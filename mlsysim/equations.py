@@ -37,8 +37,10 @@ __all__ = [
     "Relation",
     "check_argument",
     "equation",
+    "is_recording",
     "lookup",
     "recording",
+    "remembered",
     "shown",
 ]
 

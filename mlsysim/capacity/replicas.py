@@ -383,7 +383,8 @@ def replica_of(
         A value out of range; more places than memory holds; a pace that a batch of one misses.
 
     >>> from mlsysim.inference import deploy
-    >>> replica_of(deploy("Llama-3.1-70B", "H100", tp=4), input_len=1024, output_len=256, itl=0.04).slots
+    >>> d = deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
+    >>> replica_of(d, input_len=1024, output_len=256, itl=0.04).slots
     140
     """
     fit = sequences(

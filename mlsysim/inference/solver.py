@@ -317,7 +317,7 @@ def prefill(deployment: Deployment, *, input_len: Num, batch: Num = 1, cached_le
     balanced experts.
 
     >>> from mlsysim.inference import deploy
-    >>> round(prefill(deploy("Llama-3.1-8B", "H100"), input_len=2048).time * 1e3, 1)
+    >>> round(prefill(deploy("Llama-3.1-8B", "H100", efficiencies="bound"), input_len=2048).time * 1e3, 1)
     30.3
     """
     check_argument("prefill", "input_len", input_len, "1", _AT_LEAST_ONE)
@@ -354,7 +354,7 @@ def decode_step(deployment: Deployment, *, context: Num, batch: Num = 1, new: Nu
     Assumptions: per component the longer of arithmetic and traffic; balanced experts, of which only those hit are read.
 
     >>> from mlsysim.inference import deploy
-    >>> step = decode_step(deploy("Llama-3.1-8B", "H100"), context=2048)
+    >>> step = decode_step(deploy("Llama-3.1-8B", "H100", efficiencies="bound"), context=2048)
     >>> step.bound, round(step.time * 1e3, 2)
     ('memory', 4.56)
     """

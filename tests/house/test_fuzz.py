@@ -55,7 +55,7 @@ def test_the_fuzzer_finds_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ('{"time_s": Infinity}', 0, "", "Infinity in JSON"),
         ("{}", 1, "Traceback\n  File\nmlsysim: x", "3 lines of error"),
-        ("{}", 3, "mlsysim: x", "exit code 3"),
+        ("{}", 4, "mlsysim: x", "exit code 4"),
         ("{}", 2, "mlsysim: " + "x" * 2000, "2009 characters"),
         ("time inf s", 0, "", "inf in the output"),
     ],
