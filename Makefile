@@ -44,7 +44,7 @@ check: setup ## the fast subset, for between two edits: under a minute
 validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate
 
-mutations: setup ## plant every mistake of tests/mutations.toml (make test plants as many as a minute allows)
+mutations: setup ## plant every mistake of tests/mutations.toml (make test plants as many as half a minute allows)
 	MLSYSIM_NIGHTLY=1 $(PY) -m pytest -q -p no:nbval -m nightly tests/house/test_mutations.py
 
 nightly: mutations ## and all that make test samples, in full

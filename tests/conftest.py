@@ -11,7 +11,7 @@ from support import NIGHTLY, ROOT
 collect_ignore_glob = ["*conftest.py", "*export_steps.py"]  # no examples in them, and both cost something to import
 LONG = ("slow", "browser", "sandbox", "colab")
 
-settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100 if NIGHTLY else 40)
 settings.load_profile("mlsysim")
 
 

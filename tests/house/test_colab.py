@@ -85,7 +85,8 @@ def python(shared: Path) -> Path:
     interpreter = colabs_python()
     key = hashlib.sha256(json.dumps([PACKAGES, interpreter]).encode()).hexdigest()
     stamp, made = ENVIRONMENT / "made-from", ENVIRONMENT / "bin" / "python"
-    uv = shutil.which("uv")
+    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # setup puts uv beside our Python
+    uv = shutil.which("uv", path=here)
     install: list[str | Path] = [uv, "pip", "install", "--python", made] if uv else [made, "-m", "pip", "install"]
     if not stamp.exists() or stamp.read_text() != key:
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import pytest
 from mutate import MUTATIONS, ROOT, targets
 
-SECONDS = 55  # after these, no further mistake of a sample is started
+SECONDS = 30  # after these, no further mistake of a sample is started
 A_DAY = 40  # about what fits into them, so the sample of the next day begins so much further on
 BY_CHANCE = sorted(MUTATIONS, key=lambda name: zlib.crc32(name.encode()))
 FILES = sorted({t.partition("::")[0] for m in MUTATIONS.values() for t in targets(m)})
