@@ -315,3 +315,15 @@ def test_links_of_a_step_may_be_arrays() -> None:
     for name in ("intra_bandwidth", "inter_bandwidth"):
         assert step(**{name: widths}) == pytest.approx([step(**{name: float(w)}) for w in widths], rel=1e-12)
         assert step(**{name: widths})[0] > step(**{name: widths})[-1]
+
+
+@pytest.mark.parametrize("endless", [(), ("y",)])
+def test_an_answer_that_no_float_holds_is_refused_where_it_may_not_be(
+    endless: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    solver = swept.Swept(lambda x: {"y": x * math.inf}, {"x": "1"}, ("y",), endless=endless)
+    monkeypatch.setitem(swept.SOLVERS, "endless", solver)
+    assert cli.main(["sweep", "endless", "x=1,2", "--json"]) == (0 if endless else 2)
+    said = capsys.readouterr()
+    assert ("y is larger than any float" in said.err) == (not endless)
+    assert "nfinity" not in said.out

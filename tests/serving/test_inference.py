@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import tomllib
 from dataclasses import fields, replace
 from typing import Any
 
@@ -313,6 +314,16 @@ def test_gpt_fast_stays_above_the_bound_and_near_the_calibration(row: str, weigh
     assert bound.e2e / 200 < measured
     ours = deploy("Llama-2-7B", "A100-80GB", weights=weights, efficiencies="calibrated")
     assert generate(ours, input_len=5, output_len=200).e2e / 200 == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.independent
+def test_a_processor_that_shares_its_memory_reaches_another_part_of_it() -> None:
+    """The constant as the file has it; a card with memory of its own reaches what STREAM does there."""
+    file = ROOT / "mlsysim" / "efficiencies" / "inference.toml"
+    fitted = tomllib.loads(file.read_text(encoding="utf-8"))["constants"]["shared memory"]["memory"]
+    for name, precision in (("DGX-Spark-GB10", "fp4"), ("Apple-M2-Ultra", "fp16")):
+        assert inference.efficiencies_of(name, precision).memory == fitted
+    assert inference.efficiencies_of("H100").memory > 1.3 * fitted
 
 
 @pytest.mark.published

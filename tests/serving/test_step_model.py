@@ -239,6 +239,9 @@ def test_between_the_entries_of_the_table() -> None:
     assert at(47, 4096, 6144, "nearest") == low and at(49, 4096, 6144, "nearest") == high
     between = (4096 * 6144 + 3584 * 11008) / 2
     assert at(64, between, 1.0) == pytest.approx((high + at(64, 3584, 11008)) / 2)
+    small, large = 4096 * 6144, 3584 * 11008
+    assert at(64, 0.6 * small + 0.4 * large, 1.0, "nearest") == high
+    assert at(64, 0.4 * small + 0.6 * large, 1.0, "nearest") == at(64, 3584, 11008) != high
     many = np.array([1.0, 8.0, 40.0, 100.0, 131072.0, 1e6])
     for lookup in ("nearest", "bilinear"):
         assert at(many, 4096, 7000, lookup) == pytest.approx([at(float(x), 4096, 7000, lookup) for x in many])
