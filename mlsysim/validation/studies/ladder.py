@@ -114,7 +114,7 @@ def _score_run(
 # One request at a time
 
 
-@renamed(prompt_tokens="input_len", output_tokens="output_len")
+@renamed(prompt_tokens="input_len", output_tokens="output_len", past="cached_len")
 def alone(
     steps: serving.StepTimes, input_len: int, output_len: float, cached_len: int = 0, budget: int = 8192
 ) -> tuple[float, float]:
