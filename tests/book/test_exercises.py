@@ -120,6 +120,7 @@ def test_inputs_of_a_seed_never_change() -> None:
     assert dict(inputs("01.7", "ada")) == {"device": "B200-SXM-180GB", "parameters": 70e9, "claimed": 1.8e-3}
 
 
+@pytest.mark.slow
 def test_inputs_vary_so_that_answers_cannot_be_copied() -> None:
     for e in EXERCISES.values():
         assert len({tuple(e.draw(s).values()) for s in SEEDS}) >= 30, e.id
@@ -149,6 +150,7 @@ def test_inputs_print_with_units_and_as_html() -> None:
     assert len(g) == len(list(g)) == 5
 
 
+@pytest.mark.slow
 def test_a_question_shows_every_number_and_no_answer() -> None:
     for e, seed in itertools.product(EXERCISES.values(), ["", *SEEDS[:20]]):
         text, g = question(e.id, seed), inputs(e.id, seed)
@@ -167,6 +169,7 @@ def hint(e: Exercise, name: str, g: engine.Inputs) -> str:
     return next(m.hint for m in e.mistakes if m.name == name).format_map(g.texts())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", NUMBERS, ids=by_id)
 def test_slips_differ_from_the_answer_and_from_each_other_for_every_input(e: Exercise) -> None:
     for g in e.every_draw():
@@ -246,6 +249,7 @@ def test_a_wrong_word_always_gets_advice_and_each_word_is_right_for_someone() ->
         assert feedback.correct or len(feedback.message) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", NUMBERS, ids=by_id)
 def test_tolerance_edges(e: Exercise) -> None:
     for seed in SEEDS[:25]:
@@ -406,6 +410,7 @@ def chapter_objectives(text: str) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", OBJECTIVES)
 def test_a_chapter_lists_the_objectives_that_its_exercises_grade(slug: str) -> None:
     listed = chapter_objectives((ROOT / "book" / f"{slug}.qmd").read_text(encoding="utf-8"))
@@ -430,6 +435,7 @@ def test_that_check_itself() -> None:
     assert objective_problems(chapter_objectives("no such heading"), data, exercises)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", EXERCISES.values(), ids=by_id)
 def test_the_solution_that_instructors_see_is_right(e: Exercise) -> None:
     for seed in ["", *SEEDS[:10]]:
@@ -440,6 +446,7 @@ def test_the_solution_that_instructors_see_is_right(e: Exercise) -> None:
             assert space["answer"] == pytest.approx(e.solve(e.draw(seed)), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_solutions_import_what_they_use() -> None:
     """Each runs as in a notebook: with its chapter's modules, and before anything is checked. The last chapter first."""
     solutions = {e.id: [make_exercises.modules(e.slug), e.solution] for e in reversed(list(EXERCISES.values()))}

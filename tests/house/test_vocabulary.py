@@ -97,11 +97,13 @@ def test_a_second_name_is_found(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_exception_is_still_needed(root: Path) -> None:
     there = set(arguments(root))
     assert [place for place in OTHER_THINGS if place not in there] == []
 
 
+@pytest.mark.slow
 def test_an_option_has_the_name_of_an_argument(root: Path) -> None:
     """What the command line asks for by a word, Python takes under the same word."""
     known = {name for file, _, name in arguments(root) if not file.startswith(("cli/", "classroom/exercises/"))}
