@@ -466,7 +466,8 @@ def tracks(
     shapes: list[Shape] = []
     for i, (name, row) in enumerate(rows):
         top = y + i * (height + gap)
-        shapes.append(Words(x + names - 8, top + height / 2, name, "end", size))
+        if name:
+            shapes.append(Words(x + names - 8, top + height / 2, name, "end", size))
         for s in row:
             wide = (s.end - s.start) * scale
             text = s.text if text_width(s.text, size) <= wide + 2 else ""
