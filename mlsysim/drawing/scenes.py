@@ -525,7 +525,7 @@ class Scene(Drawing):
         return page(self.width, self.bottom, body)
 
     def paint(self, figure: Any) -> None:
-        axes = figure.add_axes((0, 0, 1, 1))
+        axes = figure.subplots()
         axes.set_xlim(0, self.width)
         axes.set_ylim(self.bottom, 0)
         axes.set_aspect("equal")
