@@ -1,5 +1,6 @@
 """Grade what was handed in: each file in a sandbox of its own, each a row, and a page back for each student."""
 
+from mlsysim.classroom.grading.download import grade
 from mlsysim.classroom.grading.marks import Late, Likeness, Row, copies, grade_folder, merged, read_rows
 from mlsysim.classroom.grading.submissions import Student, Submission, collect, read_roster
 from mlsysim.classroom.grading.table import (
@@ -23,6 +24,7 @@ __all__ = [
     "collect",
     "copies",
     "feedback_page",
+    "grade",
     "grade_folder",
     "merged",
     "read_roster",

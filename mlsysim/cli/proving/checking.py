@@ -7,36 +7,30 @@ from pathlib import Path
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
-from mlsysim.errors import InputError
-from mlsysim.files import check_writable
 
 
 def _grade(args: argparse.Namespace) -> None:
     from mlsysim.classroom import grading  # instructors only: keep the other commands fast
 
-    if args.import_to and not args.roster:
-        raise InputError("--import-to needs --roster: the list of the course as the system exported it")
-    out = Path(args.output)
-    check_writable(out, "--output")
-    slug = Path(args.assignment).resolve().name
-    late = grading.Late(args.due, args.late_per_day, args.late_days) if args.due else None
-    before = grading.read_rows(args.before) if args.before else ()
-    rows = grading.grade_folder(
-        slug, args.submissions, args.timeout, args.jobs, args.insecure, args.roster, late, before
+    rows, alike = grading.grade(
+        Path(args.assignment).resolve().name,
+        args.submissions,
+        args.output,
+        timeout=args.timeout,
+        jobs=args.jobs,
+        insecure=args.insecure,
+        roster=args.roster,
+        due=args.due,
+        late_per_day=args.late_per_day,
+        late_days=args.late_days,
+        before=args.before,
+        import_to=args.import_to,
+        feedback=args.feedback,
     )
-    grading.write_csv(rows, out)
-    grading.write_json(rows, out.with_suffix(".json"))
-    alike = grading.copies(rows)
-    grading.write_statistics(rows, alike, out.with_suffix(".mistakes.csv"))
-    if args.import_to:
-        roster = grading.read_roster(args.roster)
-        grading.write_import(rows, roster, out.with_suffix(f".{args.import_to}.csv"), args.import_to, slug)
-    if args.feedback:
-        grading.write_feedback(rows, args.feedback, slug)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
     if alike:
-        print(f"look at {len(alike)} pairs that are alike: {out.with_suffix('.mistakes.csv')}")
+        print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
 
 
 def _moment(text: str) -> datetime:
