@@ -14,6 +14,7 @@ from mlsysim.vocabulary import INSTEAD, WORDS
 
 # Another thing of that name, by place
 OTHER_THINGS = {
+    ("classroom/grading/download.py", "grade", "output"): "a file, as in every program",
     ("classroom/exercises/engine.py", "Exercise", "prompt"): "the text of a question",
     ("hlo/work/convolution.py", "valid_positions", "output"): "positions of a convolution's result",
     ("memory/fit.py", "peak_memory", "output"): "bytes of the loss",
