@@ -33,6 +33,7 @@ THIRD_PARTY_ALLOWED = {
     "hlo.export.mlp": {"jax"},
     "hlo.export.resnet": {"jax"},
     "hlo.export.training": {"jax"},
+    "drawing.scenes": {"matplotlib"},  # where matplotlib draws them
     "hlo.reader.stablehlo": {"jaxlib"},
     "hlo.chakra.schema": {"google"},
     "validation.predictors.fitting": {"numpy"},  # these three inside their fits only

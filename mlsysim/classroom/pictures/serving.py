@@ -196,23 +196,28 @@ def one_request(queue: float, prefill: float, decode: float, tokens: int) -> Sce
     return Scene(shapes, alt)
 
 
-def queue_and_server(waiting: int = 4, places: int = 3) -> Scene:
-    """Arrivals, a queue, a server with places, and departures."""
-    if not (0 <= waiting <= 5 and 1 <= places <= 4):
-        raise InputError(f"queue_and_server: waiting = {waiting}, places = {places}; a drawing shows at most 5 and 4")
+def queue_and_server(waiting: int = 4, concurrency: int = 3) -> Scene:
+    """Arrivals, a queue, a server with concurrency, and departures."""
+    if not (0 <= waiting <= 5 and 1 <= concurrency <= 4):
+        raise InputError(
+            f"queue_and_server: waiting = {waiting}, concurrency = {concurrency}; a drawing shows at most 5 and 4"
+        )
     shapes: list[Shape] = [
         Arrow([(8, 80), (58, 80)], "λ", width=2),
         Box(62, 56, 140, 48, "", dashed=True),
         *[Box(178 - 27 * i, 66, 20, 28, kind="waiting", full=True) for i in range(waiting)],
         Arrow([(204, 80), (240, 80)], width=2),
-        Box(242, 80 - 20 * places - 6, 92, 40 * places + 12, "", rounded=True),
-        *[Box(252, 80 - 20 * places + 40 * i + 4, 72, 32, "serves", "compute", size=12) for i in range(places)],
+        Box(242, 80 - 20 * concurrency - 6, 92, 40 * concurrency + 12, "", rounded=True),
+        *[
+            Box(252, 80 - 20 * concurrency + 40 * i + 4, 72, 32, "serves", "compute", size=12)
+            for i in range(concurrency)
+        ],
         Arrow([(336, 80), (392, 80)], width=2),
         Words(132, 126, "waits W_q", size=12),
         Words(30, 112, "come", size=12),
         Words(364, 112, "go", size=12),
     ]
-    return Scene(shapes, f"Requests come, {waiting} wait in a queue, {places} are served at a time, and go.")
+    return Scene(shapes, f"Requests come, {waiting} wait in a queue, {concurrency} are served at a time, and go.")
 
 
 def speculation(guesses: int = 4, accepted: int = 2) -> Scene:
