@@ -1,5 +1,6 @@
 """The graded exercises: numbers by hand, every classic slip and its hint, nonsense, otter, and the sandbox."""
 
+import ast
 import csv
 import itertools
 import json
@@ -597,14 +598,14 @@ def test_the_student_notebook() -> None:
     assert not any(install.search(c) for c in code)
 
 
-def submission(student: str, answers: Mapping[str, str], extra: str = "") -> str:
+def submission(student: str, answers: Mapping[str, str], extra: str = "", slug: str = SLUG) -> str:
     """A student's notebook with code in place of the stubs, and perhaps one more cell before them."""
-    notebook = json.loads(make_exercises.student(SLUG))
+    notebook = json.loads(make_exercises.student(slug))
     for cell in notebook["cells"]:
         text = "".join(cell["source"]).replace('"your-id"', repr(student))
         for id, code in answers.items():
             name = make_exercises.answer_name(EXERCISES[id])
-            text = text.replace(f"{name} = ...", code.replace("SEED", "STUDENT").replace("answer =", f"{name} ="))
+            text = text.replace(f"{name} = ...", make_exercises.named(code.replace("SEED", "STUDENT"), name))
         cell["source"] = text.splitlines(keepends=True)
     if extra:
         cell = {
@@ -647,6 +648,59 @@ for name in sys.argv[3:]:
     }
 print(json.dumps(found))
 """
+
+
+@pytest.mark.parametrize("slug", OBJECTIVES)
+def test_each_solution_of_a_master_assigns_its_answer(slug: str) -> None:
+    """What `otter assign` found missing in 12 of 23: read, not run, so that it is looked at every day."""
+    cells = sources(json.loads((ROOT / "exercises" / slug / "master.ipynb").read_text(encoding="utf-8")))
+    for e in assignment(slug):
+        name = make_exercises.answer_name(e)
+        (solution,) = [c for c in cells if f"\n{name} = ...\n" in c]
+        code, _, prompt = solution.partition("# END SOLUTION")
+        assigned = {
+            node.id
+            for node in ast.walk(ast.parse(code))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        assert name in assigned
+        assert "answer" not in {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+        assert prompt.split() == ['""";', "#", "BEGIN", "PROMPT", name, "=", "...", '""";', "#", "END", "PROMPT"]
+        ast.parse(solution)  # the prompt is a text to Python, and a line to fill in to otter
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", OBJECTIVES)
+def test_otter_takes_every_chapter(slug: str, tmp_path: Path) -> None:
+    """Full marks for all solutions, none for stubs, and their sum for every second one."""
+    exercises = assignment(slug)
+    work = tmp_path / "master"
+    work.mkdir()
+    shutil.copy(ROOT / "exercises" / slug / "master.ipynb", work)
+    solved = {e.id: e.solution for e in exercises}
+    some = dict(list(solved.items())[::2])
+    for name, answers in {"full": solved, "none": {}, "half": some}.items():
+        text = submission(name, answers, slug=slug)
+        (tmp_path / f"{name}.ipynb").write_text(text, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        OTTER,
+        str(ROOT / "scripts"),
+        str(tmp_path),
+        "full",
+        "none",
+        "half",
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=3000, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    results = json.loads(ran.stdout.strip().rpartition("\n")[2])
+    totals = {name: sum(score for score, _ in tests.values()) for name, tests in results.items()}
+    points = {e.id: e.points for e in exercises}
+    assert totals == {"full": sum(points.values()), "none": 0, "half": sum(points[id] for id in some)}
 
 
 @pytest.mark.slow
