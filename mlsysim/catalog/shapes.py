@@ -217,6 +217,8 @@ def models() -> Mapping[str, Model]:
 def model(name: "str | Model") -> Model:
     """The model of that name or alias; spelling ignores case, blanks and underscores.
 
+    Of a name with its owner before it, as a hub writes it, the part behind the last slash has to be known.
+
     Raises
     ------
     UnknownNameError
@@ -227,6 +229,8 @@ def model(name: "str | Model") -> Model:
     if (mine := kept.find("model", name)) is not None:
         return mine  # type: ignore[no-any-return]
     found = shelf()
+    if isinstance(name, str) and "/" in name and kept.fold(name) not in found.names:
+        name = name.rpartition("/")[2] or name
     if not isinstance(name, str) or kept.fold(name) not in found.names:
         raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", found.aliases)
     return found[found.names[kept.fold(name)]]
