@@ -18,6 +18,8 @@ from mlsysim.results import Explanation, Input, Report, Result, Term, labelled, 
 from mlsysim.tables import table
 
 __all__ = [
+    "KNOWN",
+    "NEW",
     "ErrorQuantiles",
     "Interval",
     "error_quantiles",
@@ -26,6 +28,8 @@ __all__ = [
     "log_error",
     "refusals",
 ]
+
+KNOWN, NEW = "known domain", "new domain"  # where a prediction lies: seen in other sources, or not
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fit the constants of one class of cases to a case file, and write the file that ships with the package.
+"""Fit the constants of one class of cases to one or several case files, and write the file that ships with the package.
 
-scripts/maintain/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
-scripts/maintain/fit_constants.py CASES.csv --scores        scores the shipped constants instead and writes the score file
+scripts/maintain/fit_constants.py CASES.csv [MORE.csv ...] [--class NAME] [--output FILE.toml]
+scripts/maintain/fit_constants.py CASES.csv [MORE.csv ...] --scores        scores the shipped constants instead and writes the score file
 """
 
 import argparse
@@ -54,8 +54,8 @@ def write_scores(file: CaseFile, date: datetime.date) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to a case file.")
-    parser.add_argument("cases", help="a case file, as in gemm.open.csv")
+    parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to case files.")
+    parser.add_argument("cases", nargs="+", help="a case file, as in gemm.open.csv, or several of one class")
     parser.add_argument("--class", dest="class_name", help="class of its rows (default: from the header)")
     parser.add_argument("--output", type=Path, help="where to write (default: the package's own file)")
     parser.add_argument("--scores", action="store_true", help="write the score file instead of the constants")

@@ -61,7 +61,11 @@ def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser("validate", help="predict published measurements and score the predictions")
     p.add_argument(
-        "--cases", metavar="FILE.csv", help="measurements of your own, one per row (default: those that ship with us)"
+        "--cases",
+        action="append",
+        metavar="FILE.csv",
+        help="measurements of your own, one per row; may be given again for more rows of one class "
+        "(default: those that ship with us)",
     )
     p.add_argument(
         "--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header, or all)"
