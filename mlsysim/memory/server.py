@@ -207,6 +207,6 @@ def static_workspace(batch: Num, seq: Num, hidden: Num, heads: Num, element_byte
     >>> static_workspace(64, 512, 4096, 32) / 1e9
     5.100273664
 
-    Source: nvidia2023fastertransformer, GptContextAttentionLayer.h and FfnLayer.h, allocateBuffer; the count is ours.
+    Source: fastertransformer2023, layers of the context decoder; the count is ours.
     """
     return element_bytes * batch * seq * (15 * hidden + heads * seq)

@@ -55,7 +55,7 @@ CHAPTER_OF = {
     ),
     "mlsysim.serving_steps.equations": "14-step-model",
     "mlsysim.serving_steps.experts": "16-mixture-of-experts",
-    "mlsysim.serving.equations": "17-request-simulation",
+    **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
     "mlsysim.hlo.losses": "23-limits",
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",
