@@ -612,18 +612,22 @@ def _gemma3_text(c: _Config) -> _Shape:
 def _gpt_oss(c: _Config) -> _Shape:
     s = c.base()
     experts = c.size("num_local_experts", "num_experts")
-    return s | {
-        "kv_heads": c.kv_heads(s["heads"], default=8),
-        "head_dim": c.size("head_dim", default=64),
-        "ffn": 0,
-        "n_experts": experts,
-        "top_k": c.top_k(experts),
-        "moe_ffn": c.size("intermediate_size"),
-        **_biases(True),
-        "router_bias": True,
-        "attention_sinks": True,
-        "tied_embeddings": c.flag("tie_word_embeddings", False),
-    } | _window(s["layers"], c.size("sliding_window", default=128), c.windowed_layers(s["layers"], s["layers"] // 2))
+    return (
+        s
+        | {
+            "kv_heads": c.kv_heads(s["heads"], default=8),
+            "head_dim": c.size("head_dim", default=64),
+            "ffn": 0,
+            "n_experts": experts,
+            "top_k": c.top_k(experts),
+            "moe_ffn": c.size("intermediate_size"),
+            **_biases(True),
+            "router_bias": True,
+            "attention_sinks": True,
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+        }
+        | _window(s["layers"], c.size("sliding_window", default=128), c.windowed_layers(s["layers"], s["layers"] // 2))
+    )
 
 
 def _vision(hidden: int, ffn: int, layers: int, patch: int, positions: int) -> int:
@@ -648,7 +652,13 @@ def _nested(c: _Config, read: Callable[[_Config], _Shape]) -> _Shape:
 
 def _gemma3(c: _Config) -> _Shape:
     s = _nested(c, _gemma3_text)
-    siglip = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14, "image_size": 896}
+    siglip = {
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_hidden_layers": 27,
+        "patch_size": 14,
+        "image_size": 896,
+    }
     h, f, layers, patch, image = _tower(c, *siglip, **siglip)
     tower = _vision(h, f, layers, 3 * patch**2, (image // patch) ** 2) + 2 * h
     return s | {"tower_parameters": tower + h + h * s["hidden"]}
@@ -715,7 +725,8 @@ def _rotary(c: _Config, kind: str, shape: _Shape) -> _Shape:
     rows = text.size("max_position_embeddings", default=131_072 if kind in _GEMMA_3 else 0, least=0, most=_MAX_ROWS)
     scaling = text.inner("rope_scaling") if text.has("rope_scaling") else None
     if scaling is not None and rows:
-        factor, way = scaling.raw.get("factor"), scaling.text("rope_type") or scaling.text("type")
+        factor: Any = scaling.raw.get("factor")
+        way = scaling.text("rope_type") or scaling.text("type")
         if way in ("linear", "dynamic", "yarn") and type(factor) in (int, float) and 1 <= factor <= _MAX_SIZE:
             first = scaling.size("original_max_position_embeddings", default=rows) if way == "yarn" else rows
             rows = round(first * factor) + (rows if kind in _GEMMA_3 else 0)

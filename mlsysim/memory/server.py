@@ -144,9 +144,7 @@ def server_pool(capacity: Num, usable: Num, weights: Num, activations: Num, runt
     formula="pool // (block_tokens * layer_bytes * group_layers) // groups * block_tokens",
     domain={"layer_bytes": POSITIVE, "group_layers": COUNT, "groups": COUNT, "block_tokens": POSITIVE},
 )
-def server_tokens(
-    pool: Num, layer_bytes: Num, group_layers: Num, groups: Num = 1.0, block_tokens: Num = 16.0
-) -> Num:
+def server_tokens(pool: Num, layer_bytes: Num, group_layers: Num, groups: Num = 1.0, block_tokens: Num = 16.0) -> Num:
     """Tokens that a pool holds when every block belongs to one group of layers, and groups are equally long.
 
     Formula: n = floor(floor(M / (B b L_g)) / g) B.

@@ -13,7 +13,7 @@ from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain
+from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -60,7 +60,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "fp8": Format(8),
         "fp8-block": Format(8, 32, 128 * 128),
         "int8": Format(8),
-        "int4": Format(4, 16 + 4, 128),  # groups of 128 with a 16-bit scale and a packed zero point, as GPTQ and AWQ store them
+        "int4": Format(
+            4, 16 + 4, 128
+        ),  # groups of 128 with a 16-bit scale and a packed zero point, as GPTQ and AWQ store them
         "int4-g128": Format(4, 16 + 16, 128),
         "int4-g32": Format(4, 16 + 16, 32),
         "fp4": Format(4),
@@ -178,7 +180,9 @@ def _releases(engine: str) -> tuple[tuple[str, Mapping[str, Sourced]], ...]:
     raw = shipped_toml(__package__, "releases.toml")[engine]
     for entry in raw:
         where = f"releases.toml: {engine} {entry['from']}"
-        given = {k: sourced(v, _RELEASE_UNITS[k], f"{where}, {k}", "releases.toml") for k, v in entry.items() if k != "from"}
+        given = {
+            k: sourced(v, _RELEASE_UNITS[k], f"{where}, {k}", "releases.toml") for k, v in entry.items() if k != "from"
+        }
         known = known | given
         found.append((str(entry["from"]), known))
     return tuple((since, MappingProxyType(found[-1][1] | figures)) for since, figures in found)
@@ -203,11 +207,13 @@ def release(engine: str = "vllm", version: str = RELEASE) -> ServerRelease:
     asked, known = _numbers(str(version)), _releases(engine)
     before = [entry for entry in known if _numbers(entry[0]) <= asked]
     since, figures = before[-1] if before else known[0]
-    notes = ()
+    notes: tuple[str, ...] = ()
     if not before:
         notes = (f"{engine} {version} is older than any release that was measured; the figures are those of {since}.",)
     elif asked[:2] > _numbers(RELEASE)[:2]:
-        notes = (f"{engine} {version} is newer than any release that was measured ({RELEASE}); it may hold something else.",)
+        notes = (
+            f"{engine} {version} is newer than any release that was measured ({RELEASE}); it may hold something else.",
+        )
     return ServerRelease(engine, str(version), since, figures, notes, bool(before and notes))
 
 
@@ -287,7 +293,9 @@ def _stage_weights(
     )
     whole = vocab * (first + (last and (not m.tied_embeddings or not first)))
     whole += count.positions * first + m.tower_parameters * first
-    if m.is_mla:  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
+    if (
+        m.is_mla
+    ):  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
         down = m.hidden * (m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim) * layers
         attention += down * (tp - 1)
         whole += m.kv_lora_rank * m.heads * (m.head_dim + (m.v_head_dim or m.head_dim)) * layers
@@ -498,26 +506,35 @@ def server_memory(
     """
     m, stored = checkpoint(model)
     d, found = catalog.where(device).device, release(engine, engine_version)
-    for name, value in (("tp", tp), ("pp", pp), ("ep", ep), ("block_tokens", block_tokens)):
-        _whole(name, value)
-    for name, value in (
+    whole_numbers: tuple[tuple[str, int | None], ...] = (
+        ("tp", tp),
+        ("pp", pp),
+        ("ep", ep),
+        ("block_tokens", block_tokens),
         ("max_model_len", max_model_len),
         ("max_num_batched_tokens", max_num_batched_tokens),
         ("max_num_seqs", max_num_seqs),
-    ):
+    )
+    for option, value in whole_numbers:
         if value is not None:
-            _whole(name, value)
+            _whole(option, value)
     if not 0 < gpu_memory_utilization <= 1:
-        raise InputError(f"server_memory: gpu_memory_utilization = {gpu_memory_utilization!r} must lie above 0 and up to 1")
+        raise InputError(
+            f"server_memory: gpu_memory_utilization = {gpu_memory_utilization!r} must lie above 0 and up to 1"
+        )
     if pp > m.layers:
         raise InputError(f"server_memory: pp = {pp} must not exceed the {m.layers} layers of {m.name}")
     if m.heads % tp:
         raise InputError(f"server_memory: tp = {tp} must divide the {m.heads} heads of {m.name}; choose a divisor")
     if ep > 1 and (not m.is_moe or m.n_experts % ep):
-        raise InputError(f"server_memory: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts")
+        raise InputError(
+            f"server_memory: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts"
+        )
     dtype, computed = weight_format(dtype)
     if dtype not in ("bf16", "fp16", "fp32"):
-        raise InputError(f"server_memory: dtype = {dtype!r} must be bf16, fp16 or fp32; quantised weights are told by weights=")
+        raise InputError(
+            f"server_memory: dtype = {dtype!r} must be bf16, fp16 or fp32; quantised weights are told by weights="
+        )
     element = computed.element_bytes
     name, form = weight_format(weights or stored or dtype)
     if name in ("bf16", "fp16", "fp32"):
@@ -526,7 +543,9 @@ def server_memory(
     if experts is not None and form.experts_only:
         form = computed
     if form.experts_only and not m.is_moe:
-        raise InputError(f"server_memory: weights = {name!r} stores experts only, and {m.name} has none; take another format")
+        raise InputError(
+            f"server_memory: weights = {name!r} stores experts only, and {m.name} has none; take another format"
+        )
     cached = dtype if kv == "auto" else kv.lower().replace("_", "-")
     if cached not in KV_FORMATS:
         raise unknown_name("number format of the cache", kv, ("auto", *KV_FORMATS))
@@ -579,10 +598,13 @@ def server_memory(
             "block_tokens": block_tokens,
         }
         holds = server_tokens(**blocks)
-        whole = (weighs, peak)
+        found_terms: tuple[Term, ...] = (weighs, peak)
         if not full:
-            whole += (Term("pool", pool, "eq-server-pool", room), Term("tokens", holds, "eq-server-tokens", blocks))
-        terms.append(whole)
+            found_terms += (
+                Term("pool", pool, "eq-server-pool", room),
+                Term("tokens", holds, "eq-server-tokens", blocks),
+            )
+        terms.append(found_terms)
         stages.append(
             MappingProxyType(
                 {
@@ -598,7 +620,9 @@ def server_memory(
         )
     notes = list(found.notes)
     if m.attn_window and cache_groups(m, counts[0])[1] > 1:
-        notes.append("Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window.")
+        notes.append(
+            "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
+        )
     if m.tower_parameters:
         notes.append(f"A tower of {m.tower_parameters / 1e6:,.0f} M parameters for images is loaded too.")
     if not m.rotary_rows and not m.learned_positions:

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from mlsysim._numeric import Num
 from mlsysim import memory
+from mlsysim._numeric import Num
 from mlsysim.capacity import USABLE
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError

@@ -37,14 +37,15 @@ def numbers() -> dict[str, Any]:
         if key == "coder":
             blocks[key]["lost"] = units.percent(1 - decimal / printed, 0, signed=False)
 
-    worst = {name: 0.0 for name in ("weights", "activation", "kv")}
+    worst = dict.fromkeys(("weights", "activation", "kv"), 0.0)
     for start in server_starts().values():
         for name, error in start.errors.items():
             part = name.partition("_")[0]
             if name != "kv_pool_bytes" and part in worst:
                 worst[part] = max(worst[part], abs(error))
     peaks = [
-        memory.server_memory("Qwen3-14B", "H100", engine_version=v, max_num_seqs=1024).activations for v in ("0.16.0", "0.17.0")
+        memory.server_memory("Qwen3-14B", "H100", engine_version=v, max_num_seqs=1024).activations
+        for v in ("0.16.0", "0.17.0")
     ]
     held_by = {
         "weights": units.percent(worst["weights"], 1, signed=False),

@@ -269,7 +269,12 @@ CONFIGS: dict[str, Config] = {
     },
 }  # fmt: skip
 NOT_SHAPE = ("name", "aliases", "family", "notes", "source", "where", "published", "estimated")
-SERVED = ("tower_parameters", "rotary_rows", "rotary_dim", "stored")  # of the checkpoint as a server loads it; tested below
+SERVED = (
+    "tower_parameters",
+    "rotary_rows",
+    "rotary_dim",
+    "stored",
+)  # of the checkpoint as a server loads it; tested below
 LLAMA = CONFIGS["Llama-3.1-8B"]
 
 
@@ -286,7 +291,9 @@ def test_a_config_gives_the_shape_and_the_published_count_of_the_catalogue(name:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("name", [n for n, c in CONFIGS.items() if catalog.model(n).tower_parameters and "vision_config" in c])
+@pytest.mark.parametrize(
+    "name", [n for n, c in CONFIGS.items() if catalog.model(n).tower_parameters and "vision_config" in c]
+)
 def test_a_tower_beside_the_text_is_that_of_the_catalogue(name: str) -> None:
     read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
     off = 27 * 64 if name == "Kimi-VL-A3B" else 0  # rotary frequencies that the layers store
@@ -294,7 +301,9 @@ def test_a_tower_beside_the_text_is_that_of_the_catalogue(name: str) -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("name", [n for n, c in CONFIGS.items() if "position" in str(c) and n not in ("GPT-2-124M", "GPT-2-1.5B")])
+@pytest.mark.parametrize(
+    "name", [n for n, c in CONFIGS.items() if "position" in str(c) and n not in ("GPT-2-124M", "GPT-2-1.5B")]
+)
 def test_rotary_tables_are_those_of_the_catalogue(name: str) -> None:
     read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
     assert (read.rotary_rows, read.rotary_dim) == (known.rotary_rows, known.rotary_dim)

@@ -45,7 +45,13 @@ def test_stages_have_all_layers(layers: int, pp: int, stages: tuple[int, ...]) -
 @published
 @pytest.mark.parametrize(
     ("name", "size", "groups"),
-    [("Llama-3.1-8B", 32, 1), ("Gemma-2-9b", 21, 2), ("Gemma-3-12b", 8, 6), ("Gemma-3-27b", 10, 7), ("Gemma-3-4b", 5, 7)],
+    [
+        ("Llama-3.1-8B", 32, 1),
+        ("Gemma-2-9b", 21, 2),
+        ("Gemma-3-12b", 8, 6),
+        ("Gemma-3-27b", 10, 7),
+        ("Gemma-3-4b", 5, 7),
+    ],
 )
 def test_groups_are_those_of_the_logs(name: str, size: int, groups: int) -> None:
     """num_blocks over tokens in the logs of Gemma: 2, 6, 7 and 7 blocks for sixteen tokens."""
@@ -70,7 +76,9 @@ def test_sixteen_bit_weights_are_the_count_and_the_tables() -> None:
     norms = 65 * 4096
     assert two.weight_memory == (2 * (parameter_count(m).total - norms)) / 2 + 2 * norms + 2 * 131072 * 128
     full = memory.server_memory(m, "H100", pp=2)
-    assert sum(s["weights_bytes"] for s in full.stages) == pytest.approx(2 * parameter_count(m).total + 4 * 131072 * 128, rel=1e-4)
+    assert sum(s["weights_bytes"] for s in full.stages) == pytest.approx(
+        2 * parameter_count(m).total + 4 * 131072 * 128, rel=1e-4
+    )
     wide = memory.server_memory(m, "H100", dtype="fp32")
     assert wide.weight_memory == 2 * one.weight_memory
 
@@ -130,7 +138,12 @@ def test_a_start_holds_what_its_log_says(name: str) -> None:
 @published
 def test_a_release_lost_its_sorted_copies() -> None:
     """Qwen3 14B: 5.64 GiB up to 0.16, 2.23 since 0.17; outside the tensors 0.13 GiB up to 0.17, 0.25 since 0.18."""
-    for version, peak, runtime in (("0.15.0", 5.64, 0.13), ("0.16.0", 5.64, 0.13), ("0.17.0", 2.23, 0.13), ("0.18.0", 2.23, 0.25)):
+    for version, peak, runtime in (
+        ("0.15.0", 5.64, 0.13),
+        ("0.16.0", 5.64, 0.13),
+        ("0.17.0", 2.23, 0.13),
+        ("0.18.0", 2.23, 0.25),
+    ):
         found = memory.server_memory("Qwen3-14B", "H100", engine_version=version, max_num_seqs=1024)
         assert found.activations / 2**30 == pytest.approx(peak, rel=0.02), version
         assert found.runtime / 2**30 == pytest.approx(runtime), version
@@ -223,6 +236,12 @@ def test_the_whole_file_of_starts_where_it_is_there() -> None:
             for name, column in columns.items():
                 off = abs(found[name] / float(row[column]) - 1)
                 errors.setdefault(name, {}).setdefault(row["model"], []).append(off)
-    most = {"weights_bytes": 0.01, "activation_bytes": 0.2, "non_torch_bytes": 0.2, "kv_pool_bytes": 0.02, "kv_tokens": 0.02}
+    most = {
+        "weights_bytes": 0.01,
+        "activation_bytes": 0.2,
+        "non_torch_bytes": 0.2,
+        "kv_pool_bytes": 0.02,
+        "kv_tokens": 0.02,
+    }
     for name, by_model in errors.items():
         assert sum(sum(v) / len(v) for v in by_model.values()) / len(by_model) < most[name] / 2, name

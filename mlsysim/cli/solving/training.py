@@ -97,9 +97,29 @@ def _train(args: argparse.Namespace) -> int:
     return 0 if found.answered else NO_ANSWER
 
 
-_SERVED = ("engine", "engine_version", "weights", "dtype", "kv", "max_model_len", "max_num_batched_tokens", "max_num_seqs")
+_SERVED = (
+    "engine",
+    "engine_version",
+    "weights",
+    "dtype",
+    "kv",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+)
 _SERVED += ("gpu_memory_utilization", "block_tokens")
-_TRAINED = ("seq", "devices", "global_batch", "recipe", "capacity", "sharding", "recompute", "micro_batch", "cp", "task")
+_TRAINED = (
+    "seq",
+    "devices",
+    "global_batch",
+    "recipe",
+    "capacity",
+    "sharding",
+    "recompute",
+    "micro_batch",
+    "cp",
+    "task",
+)
 
 
 def _served(args: argparse.Namespace) -> int:
@@ -257,11 +277,15 @@ def add(commands: Commands) -> None:
     p.add_argument("--serve", action="store_true", help="what a server holds, with the options below")
     p.add_argument("--engine", choices=memory.ENGINES, help="(default: vllm)")
     p.add_argument("--engine-version", help=f"its release (default: {memory.RELEASE})")
-    p.add_argument("--weights", help=f"how the matrices are stored: {', '.join(WEIGHT_FORMATS)} (default: as published)")
+    p.add_argument(
+        "--weights", help=f"how the matrices are stored: {', '.join(WEIGHT_FORMATS)} (default: as published)"
+    )
     p.add_argument("--dtype", help="what is computed in: bf16 (default), fp16, fp32")
     p.add_argument("--kv", help="number format of the cache (default: the dtype)")
     p.add_argument("--max-model-len", type=count, help="longest sequence, which must fit")
-    p.add_argument("--max-num-batched-tokens", type=count, help="tokens of a step (default: the engine's for the device)")
+    p.add_argument(
+        "--max-num-batched-tokens", type=count, help="tokens of a step (default: the engine's for the device)"
+    )
     p.add_argument("--max-num-seqs", type=count, help="sequences that run at a time (default: the engine's)")
     p.add_argument("--gpu-memory-utilization", type=float, help="share of memory taken (default: 0.9)")
     p.add_argument("--block-tokens", type=count, help="tokens in a block of cache (default: 16)")
