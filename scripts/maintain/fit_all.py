@@ -11,6 +11,7 @@ import argparse
 import datetime
 import multiprocessing
 import pickle
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -22,10 +23,14 @@ import fit_intervals
 import score_reality
 
 from mlsysim.errors import MlsysimError
+from mlsysim.validation import reality
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import PREDICTORS
+from mlsysim.validation.scoring import scores
 from mlsysim.validation.scoring.leaving import leave_out
 from mlsysim.validation.scoring.ranges import POOLS, left_errors
+
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def _fitted(job: tuple[str, list[Path], datetime.date]) -> str:
@@ -45,6 +50,35 @@ def _scored(job: tuple[str, list[Path], datetime.date]) -> bytes:
     fit_constants.write_scores(found, date)
     left = left_errors(found)
     return pickle.dumps((left.class_name, left.sources, dict(left.domains), dict(left.seen)))
+
+
+def readme(text: str) -> str:
+    """README with the counts and errors of the shipped sheets."""
+    checks = reality.check_all()
+    in_fit = sum(r.in_sample for c in checks for r in c.rows)
+    text = re.sub(r"\d+ of them in the fit", f"{in_fit} of them in the fit", text)
+    lines = [
+        "| class | open rows (sources) | constants | in the fit | without its source | without its domain | never seen: first edition, kept half |",
+        "|:--|--:|--:|--:|--:|--:|--:|",
+    ]
+    for c in checks:
+        sheet, blind = scores.shipped_scores(c.name), scores.never_seen(c.name)
+        errors = [sheet.fit.mape, sheet.leave_one_group_out.mape, sheet.leave_one_domain_out]
+        strangers = ", ".join("–" if e is None else f"{100 * e:.0f} %" for e in (blind.first, blind.half))
+        cells = [c.name.replace("_", " "), f"{sheet.rows} ({len(sheet.groups)})", str(sheet.constants)]
+        cells += [f"{100 * e:.1f} %" for e in errors]
+        lines.append(f"| {' | '.join([*cells, strangers])} |")
+    return re.sub(
+        r"(<!-- errors -->\n).*?(<!-- end of errors -->)",
+        lambda m: m[1] + "\n".join(lines) + "\n" + m[2],
+        text,
+        flags=re.S,
+    )
+
+
+def write_readme() -> None:
+    """Renew the numbers of README.md."""
+    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(fit_intervals.summary(name, values))
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
         pool.submit(score_reality.main, []).result()
+        pool.submit(write_readme).result()
     print(
         f"done in {time.monotonic() - began:.0f} s; next: scripts/make_book_parts.py, notebooks of chapters 12 and 13"
     )

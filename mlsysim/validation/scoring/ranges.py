@@ -254,9 +254,8 @@ def held_later(
     file, early, later = parts[0]
     name = file.case_class.name
     if not early or not later or lefts[0].class_name != name:
-        raise InputError(
-            f"{name}: nothing was published {'before' if not early else 'from'} {month} {'' if early else 'on'}"
-        )
+        when = f"before {month}" if not early else f"from {month} on"
+        raise InputError(f"{name}: nothing was published {when}")
     found, have = levels(lefts), sources_of_parts(name, early)
     report = score_with(replace(file, cases=later), fit(name, early))
     places = {c.id: domain_of(name, c.inputs) for c in later}
