@@ -31,6 +31,9 @@ EXACT = [n for n, e in MODELS.items() if "rounded" not in e["parameters"].get("t
 ROUNDED = [n for n in MODELS if n not in EXACT]
 # Mixtures of which no source that we could read prints the active parameters.
 NO_ACTIVE = {
+    "Granite-3.1-1B-A400M",
+    "MiniMax-M2",
+    "Qwen3-VL-30B-A3B",
     "DeepSeek-V2-Lite",
     "Kimi-K2",
     "Kimi-VL-A3B",
@@ -65,7 +68,7 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
         if "kv_lora_rank" not in e:
             qkv = linear(q, h, bias) + linear(kv, h, bias) * 2 + linear(h, q, out_bias)
             qkv += [(e["heads"],)] * get("attention_sinks", False)
-            return qkv + (norm(d) * 2 if get("qk_norm") == "head" else [])
+            return qkv + {"head": norm(d) * 2, "full": norm(q) + norm(kv)}.get(get("qk_norm"), [])
         nope, rope, v, r, heads = d, e["qk_rope_head_dim"], e["v_head_dim"], e["kv_lora_rank"], e["heads"]
         low = get("q_lora_rank", 0)
         down = (
@@ -226,10 +229,21 @@ def test_towers_that_stand_beside_a_text_model_that_stores_them_apart() -> None:
     siglip = 3 * 14 * 14 * h + h + (384 // 14) ** 2 * h + 27 * (4 * (h * h + h) + 2 * h * f + f + h + 4 * h) + 2 * h
     merged = 4 * h * text + text + text * text + text + text  # the last: the vector that ends a row of patches
     assert MODELS["Granite-Vision-3.3-2B"]["tower_parameters"] == siglip + merged
-    assert count(MODELS["Qwen2.5-VL-7B"]) + MODELS["Qwen2.5-VL-7B"]["tower_parameters"] == printed("Qwen2.5-VL-7B")
-    assert count(MODELS["Kimi-VL-A3B"]) + MODELS["Kimi-VL-A3B"]["tower_parameters"] == printed("Kimi-VL-A3B")
     assert count(MODELS["Moonlight-16B-A3B"]) + 27 * 64 == printed("Moonlight-16B-A3B")
     assert count(MODELS["Granite-3.1-8B"]) + 4 * 4096 == printed("Granite-3.1-8B")
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", [n for n, e in MODELS.items() if "minus the vision tower" in e["parameters"].get("transform", "")])
+def test_text_and_tower_are_the_stored_count(name: str) -> None:
+    assert count(MODELS[name]) + MODELS[name]["tower_parameters"] == printed(name)
+
+
+@pytest.mark.published
+def test_minimax_with_its_scales_is_the_stored_count() -> None:
+    h, width, q, kv = (n // 128 for n in (3072, 1536, 6144, 1024))  # in blocks of 128 x 128
+    scales = 62 * (256 * 3 * h * width + 2 * h * q + 2 * h * kv)
+    assert count(MODELS["MiniMax-M2"]) + scales == printed("MiniMax-M2")
 
 
 @pytest.mark.published

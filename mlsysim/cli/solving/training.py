@@ -106,8 +106,9 @@ _SERVED = (
     "max_model_len",
     "max_num_batched_tokens",
     "max_num_seqs",
+    "gpu_memory_utilization",
+    "block_tokens",
 )
-_SERVED += ("gpu_memory_utilization", "block_tokens")
 _TRAINED = (
     "seq",
     "devices",
