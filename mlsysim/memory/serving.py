@@ -13,7 +13,7 @@ from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
-from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain
+from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -150,7 +150,7 @@ def weight_format(name: str) -> tuple[str, Format]:
 
 
 @dataclass(frozen=True)
-class ServerRelease:
+class ServerRelease(Listed):
     """What one release of an engine holds beside weights, activations and cache, each figure with its source."""
 
     engine: str

@@ -234,7 +234,9 @@ def test_towers_that_stand_beside_a_text_model_that_stores_them_apart() -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("name", [n for n, e in MODELS.items() if "minus the vision tower" in e["parameters"].get("transform", "")])
+@pytest.mark.parametrize(
+    "name", [n for n, e in MODELS.items() if "minus the vision tower" in e["parameters"].get("transform", "")]
+)
 def test_text_and_tower_are_the_stored_count(name: str) -> None:
     assert count(MODELS[name]) + MODELS[name]["tower_parameters"] == printed(name)
 

@@ -235,6 +235,7 @@ def of_validation() -> Iterator[Any]:
     yield validation.serving_checks()[0]
     yield validation.check(next(n for n, m in validation.measurements().items() if m.kind == "gemm"))
     yield memory_checks.memory_checks()[0]
+    yield memory_checks.server_start("gemma-2-9b")
     yield collective_checks.check_collective("azure-a100-8g")
     yield collective_checks.check_nodes("bekman-b200-4-nodes-16g")
     yield network_checks.compared()
@@ -264,6 +265,9 @@ def of_solvers() -> Iterator[Any]:
         yield memory.model_state_memory(7.5e9, "zero-fp16", "zero2", ranks=ranks)
     for tp in (2, A([1, 2, 4, 8])):
         yield memory.training_memory("Llama-2-7B", "H100", seq=4096, tp=tp, dp=4)
+    yield memory.server_memory("Llama-3.1-8B", "H100")
+    yield memory.server_memory("Llama-3.1-70B", "H100", pp=2)
+    yield memory.release("vllm", "0.17.0")
     for word in ("bound", "calibrated"):
         yield step(efficiencies=word)
         yield step(plan={"tp": A([1, 2, 4]), "dp": 2}, efficiencies=word)

@@ -135,7 +135,7 @@ def _served(args: argparse.Namespace) -> int:
         tp=args.tp or 1,
         pp=args.pp or 1,
         ep=args.ep or 1,
-        graphs=not args.enforce_eager,
+        graphs=args.graphs,
         **options,
     )
     if args.json:
@@ -146,8 +146,12 @@ def _served(args: argparse.Namespace) -> int:
 
 
 def _memory(args: argparse.Namespace) -> int:
+    if (args.model is None) == (args.config is None):
+        raise InputError("give either --model, a name or the path of a config.json, or --config and that path")
     if args.model is None:
-        raise InputError("give --model, a name or the path of a config.json (or --config and that path)")
+        if not args.config.endswith(".json"):
+            raise InputError(f"--config {args.config[:60]!r} must be the path of a file that ends in .json")
+        args.model = args.config
     if args.serve:
         return _served(args)
     for name in _SERVED:
@@ -256,7 +260,7 @@ def add(commands: Commands) -> None:
         "stage (the heavier pipeline stage), recipe, and the plan.",
     )
     p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument("--config", dest="model", metavar="FILE.json", help="a model's config.json, in place of --model")
+    p.add_argument("--config", metavar="FILE.json", help="a model's config.json, in place of --model")
     p.add_argument("--seq", type=count, help="tokens per sequence; training needs it")
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: dp = 1)")
     p.add_argument("--global-batch", type=count, help="sequences per step (default: enough to fill the pipeline)")
@@ -290,5 +294,10 @@ def add(commands: Commands) -> None:
     p.add_argument("--max-num-seqs", type=count, help="sequences that run at a time (default: the engine's)")
     p.add_argument("--gpu-memory-utilization", type=float, help="share of memory taken (default: 0.9)")
     p.add_argument("--block-tokens", type=count, help="tokens in a block of cache (default: 16)")
-    p.add_argument("--enforce-eager", action="store_true", help="steps are not captured as graphs")
+    p.add_argument(
+        "--graphs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="steps are captured as graphs (default), or not, as with the server's --enforce-eager",
+    )
     p.set_defaults(run=_memory)
