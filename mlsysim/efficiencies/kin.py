@@ -103,19 +103,20 @@ def lineage(of: Device | str | None, peak: float | None = None, bandwidth: float
     ('Hopper, cut to 150 TFLOP/s', ('CDNA 4', 'AMD gpu', 'gpu', 'any'), ('any',))
     """
     if isinstance(of, str):
+        name = of
         try:
-            of = device(of)
+            of = device(name)
         except UnknownNameError:
-            if about := _names().get(_plain(of)):
+            if about := _names().get(_plain(name)):
                 return _line(*about)
             of = _alike(peak, bandwidth)
     if of is None:
         return (ANY,)
     if not of.architecture:
         return _line(of.vendor or "another maker's", of.kind, "")
-    name = generation_name(of) if of.kind != "soc" else of.architecture
+    generation = generation_name(of) if of.kind != "soc" else of.architecture
     cut = generation_of(of)
-    return _line(of.vendor, of.kind, name, cut if cut.startswith(f"{name}, cut") else "")
+    return _line(of.vendor, of.kind, generation, cut if cut.startswith(f"{generation}, cut") else "")
 
 
 def _alike(peak: float | None, bandwidth: float | None) -> Device | None:

@@ -28,7 +28,7 @@ from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import PREDICTORS
 from mlsysim.validation.scoring import scores
 from mlsysim.validation.scoring.leaving import leave_out
-from mlsysim.validation.scoring.ranges import POOLS, left_errors
+from mlsysim.validation.scoring.ranges import POOLS, Left, left_errors
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(line, flush=True)
         with ProcessPoolExecutor(args.jobs, mp_context=fresh) as pool:
             found = [pickle.loads(text) for text in pool.map(_scored, jobs(list(POOLS)))]
-        lefts = {name: fit_intervals.Left(name, *rest) for name, *rest in found}
+        lefts = {name: Left(name, *rest) for name, *rest in found}
         entries = fit_intervals.entries_of(fit_intervals.files_of(args.folders), lefts, date)
     except MlsysimError as error:
         print(f"fit_all: {error}", file=sys.stderr)

@@ -213,11 +213,11 @@ def held_sources(lefts: Sequence[Left]) -> dict[str, float]:
 
 def held_domains(lefts: Sequence[Left]) -> dict[str, float]:
     """Of every domain of the first class, the share of its rows in the new range that other domains make without them."""
-    own = lefts[0]
-    return {
-        label: mean([float(levels(lefts, without_domain=(own.class_name, label)).holds(NEW, e.error)) for e in errors])
-        for label, errors in own.domains.items()
-    }
+    own, held = lefts[0], {}
+    for label, errors in own.domains.items():
+        found = levels(lefts, without_domain=(own.class_name, label))
+        held[label] = mean([float(found.holds(NEW, e.error)) for e in errors])
+    return held
 
 
 @cache

@@ -168,8 +168,8 @@ def never_seen(name: str) -> NeverSeen:
     if name not in raw:
         raise unknown_name("class with blind scores", name, raw)
     own = raw[name]
-    found = (own.get(name) for name in ("first", "half", "held", "printed"))
-    return NeverSeen(*found, tuple(own.get("mixtures", ())), own.get("new_generations"))
+    parts = {name: own.get(name) for name in ("first", "half", "held", "printed", "new_generations")}
+    return NeverSeen(**parts, mixtures=tuple(own.get("mixtures", ())))
 
 
 @cache

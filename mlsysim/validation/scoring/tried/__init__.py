@@ -93,7 +93,10 @@ def _line(cells: list[str], class_name: str, where: str) -> Tried:
         ) from why
     if min(counts) < 0 or not all(e >= 0 or math.isnan(e) for e in errors):
         raise InputError(f"{where}: counts and errors are zero or more (nan where nothing can be left out)")
-    return Tried(day, class_name, row["variant"], *counts, *errors, _WORDS[row["kept"]], row["why"])
+    constants, rows, groups = counts
+    inside, source, domain = errors
+    kept = _WORDS[row["kept"]]
+    return Tried(day, class_name, row["variant"], constants, rows, groups, inside, source, domain, kept, row["why"])
 
 
 def append(line: Tried, folder: Path = FOLDER) -> None:
