@@ -383,3 +383,61 @@ def _raising(error: BaseException) -> Callable[..., NoReturn]:
         raise error
 
     return function
+
+
+SERVE = ["memory", "--serve", "--model", "Llama-3.1-8B", "--device", "H100"]
+
+
+@pytest.mark.published
+def test_what_a_server_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--engine vllm --engine-version 0.19.0 --tp 2 --max-model-len 8192 --max-num-batched-tokens 8192"
+    more = "--max-num-seqs 1024 --gpu-memory-utilization 0.95 --json"
+    assert cli.main([*SERVE, *options.split(), *more.split()]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # planner2026starts, v0.19.0/logs/meta-llama-llama-3-1-8b---h100-80gb--tp2pp1dp1--8192.log
+    for name, gib, off in (
+        ("weights_bytes", 7.51, 0.01),
+        ("activation_bytes", 1.89, 0.05),
+        ("non_torch_bytes", 2.07, 0.01),
+        ("kv_pool_bytes", 63.76, 0.02),
+    ):
+        assert found[name] / 2**30 == pytest.approx(gib, rel=off), name
+    assert found["kv_tokens"] == pytest.approx(1_044_688, rel=0.02)
+    assert found["graphs_bytes"] > 0
+
+
+@pytest.mark.independent
+def test_options_of_a_server_and_of_training_are_kept_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for argv, message in (
+        ([*SERVE, "--seq", "10"], "--seq belongs to training"),
+        ([*MEMORY, "--engine", "vllm"], "add --serve"),
+        (["memory", "--model", "Llama-3.1-8B", "--device", "H100"], "--seq is missing"),
+        (["memory", "--serve", "--device", "H100"], "--model"),
+    ):
+        assert cli.main(argv) == 2
+        assert message in capsys.readouterr().err
+    assert cli.main([*SERVE, "--weights", "fp8", "--no-graphs"]) == 0
+    assert "eq-server-weights" in capsys.readouterr().out
+    assert cli.main(["memory", "--serve", "--model", "Llama-3.1-70B", "--device", "H100"]) == 3
+    assert "DOES NOT FIT" in capsys.readouterr().out
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "hidden_size": 4096,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "intermediate_size": 14336,
+                "vocab_size": 128256,
+                "max_position_embeddings": 131072,
+                "quantization_config": {"quant_method": "fp8"},
+            }
+        )
+    )
+    assert cli.main(["memory", "--serve", "--config", str(config), "--device", "H100", "--json"]) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert cli.main([*SERVE, "--weights", "fp8", "--json"]) == 0
+    named = json.loads(capsys.readouterr().out)
+    assert read["weights"] == "fp8" and read["kv_tokens"] == named["kv_tokens"]
