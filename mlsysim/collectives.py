@@ -5,7 +5,7 @@ all-gather. ``bandwidth`` is what one rank can send in one direction, ``latency`
 takes a float or an array (broadcasting) in SI units. With one rank every collective costs nothing.
 """
 
-from mlsysim._numeric import Num, all_true, doublings, maximum, minimum
+from mlsysim._numeric import Num, all_true, doublings, maximum, minimum, sqrt, where
 from mlsysim._renamed import renamed
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
@@ -14,11 +14,13 @@ __all__ = [
     "activation_bytes",
     "all_to_all",
     "bus_bandwidth",
+    "chunked_transfer",
     "direct_all_reduce",
     "half_size",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",
     "in_switch_all_reduce",
+    "in_switch_tree_all_reduce",
     "moe_dispatch",
     "nodes_reached",
     "pipelined_tree_all_reduce",
@@ -30,6 +32,7 @@ __all__ = [
     "tensor_parallel_time",
     "transfer_time",
     "tree_all_reduce",
+    "tree_bandwidth",
 ]
 
 
@@ -97,6 +100,42 @@ def half_size(bandwidth: Num, latency: Num, pieces: Num = 1.0) -> Num:
     Source: nccl2026performance, sec. Time.
     """
     return pieces * latency * bandwidth
+
+
+@equation(
+    "eq-chunked-transfer",
+    formula="(sqrt(bytes / bandwidth) + sqrt((stages - 1) * chunk_latency)) ** 2",
+    domain={"bandwidth": POSITIVE, "stages": _RANKS},
+)
+def chunked_transfer(bytes: Num, bandwidth: Num, stages: Num = 2.0, chunk_latency: Num = 0.0) -> Num:
+    """Time of a buffer through several stages, cut into chunks of the best size: small ones fill the stages, large ones cost less.
+
+    Formula: T = (sqrt(M / bandwidth) + sqrt((stages - 1) chunk latency))^2.
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M that passes the slowest stage.
+    bandwidth : float or array, byte/s
+        Of that stage.
+    stages : float or array, 1
+        Stages that every chunk passes, one after the other, each busy with another chunk; at least 1.
+    chunk_latency : float or array, s
+        Cost of a chunk at a stage, whatever its size.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: all stages are as fast as the slowest; chunks of any size c, of which sqrt(M x chunk latency x bandwidth /
+    (stages - 1)) is the best. No other cut is faster.
+
+    >>> round(chunked_transfer(50e6, 50e9, 2, 5e-6) * 1e6)  # 1000 us of bytes
+    1146
+
+    Source: sanders2003tradeoff, abstract, the sequential pipeline; the best cut is worked out in the chapter.
+    """
+    return (sqrt(bytes / bandwidth) + sqrt((stages - 1) * chunk_latency)) ** 2
 
 
 @equation("eq-ring-reduce-scatter", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
@@ -211,11 +250,33 @@ def ring_bandwidth(ranks_per_node: Num, node_bandwidth: Num, network_bandwidth: 
     return minimum(node_bandwidth, ranks_per_node * network_bandwidth)
 
 
-def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_latency: Num) -> Num:
+def tree_bandwidth(ranks_per_node: Num, nodes: Num, node_bandwidth: Num, network_bandwidth: Num) -> Num:
+    """What each member can send on a pair of trees over nodes: the bandwidth to give to the pipelined tree there.
+
+    As for a ring, the ranks of a node use their adapters side by side. Of two nodes each is the root of one tree and the leaf of
+    the other, so that half of the buffer goes up and half comes down: their adapters carry M and not 2 M, and count twice.
+
+    Parameters
+    ----------
+    ranks_per_node, nodes : float or array, 1
+        Ranks of the group in one node, and how many nodes there are.
+    node_bandwidth, network_bandwidth : float or array, byte/s
+        Per device and one way, inside the node and between nodes.
+
+    >>> [tree_bandwidth(8, n, 300e9, 25e9) / 1e9 for n in (2, 4)]
+    [300.0, 200.0]
+    """
+    return ring_bandwidth(ranks_per_node, node_bandwidth, where(nodes == 2, 2.0, 1.0) * network_bandwidth)
+
+
+def ring_latency(
+    ranks: Num, ranks_per_node: Num, node_latency: Num, network_latency: Num, more_crossings: Num = 0.0
+) -> Num:
     """Mean cost of a step of a ring that visits several nodes: the latency to give to the ring equations there.
 
     A ring enters each of n nodes once. While a piece goes round in N - 1 steps, the library charges the network's latency
-    for n - 1 of them and the node's for the other N - n.
+    for n - 1 of them and the node's for the other N - n. The slowest piece crosses n times, since what it leaves out is a
+    step inside a node: give one crossing more to charge for that one, as AWS's plug-in does.
 
     Parameters
     ----------
@@ -225,6 +286,8 @@ def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_lat
         How many of them share a node: N / n.
     node_latency, network_latency : float or array, s
         Of a step inside a node, and between nodes.
+    more_crossings : float or array, 1
+        Steps between nodes beyond n - 1, where there are several nodes.
 
     Raises
     ------
@@ -242,6 +305,7 @@ def ring_latency(ranks: Num, ranks_per_node: Num, node_latency: Num, network_lat
             "the group's own ranks share a node"
         )
     crossings = ranks / ranks_per_node - 1
+    crossings = crossings + more_crossings * minimum(1, crossings)
     return ((ranks - 1 - crossings) * node_latency + crossings * network_latency) / maximum(1, ranks - 1)
 
 
@@ -429,6 +493,63 @@ def in_switch_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 
     Source: bekman2026mlengineering, chapter Network, SHARP; N + 1 sends for 2 N.
     """
     return minimum(1, ranks - 1) * ((ranks + 1) / ranks * bytes / bandwidth + 2 * latency)
+
+
+@equation(
+    "eq-in-switch-tree",
+    formula="node_latency + 2 * ceil(log2(nodes)) * network_latency + max((ranks_per_node + 1) / ranks_per_node * bytes / node_bandwidth, min(2, nodes - 1) * bytes / (ranks_per_node * network_bandwidth))",
+    domain={"ranks_per_node": "[2, inf)", "nodes": _RANKS, "node_bandwidth": POSITIVE, "network_bandwidth": POSITIVE},
+)
+def in_switch_tree_all_reduce(
+    bytes: Num,
+    ranks_per_node: Num,
+    nodes: Num,
+    node_bandwidth: Num,
+    network_bandwidth: Num,
+    node_latency: Num = 0.0,
+    network_latency: Num = 0.0,
+) -> Num:
+    """All-reduce in which each node's switch sums and trees join the nodes, all in one pipeline: NCCL's NVLSTree.
+
+    Formula: T = node latency + 2 ceil(log2 n) network latency + max((g + 1) / g x M / node, min(2, n - 1) M / (g network)).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks_per_node : float or array, 1
+        Devices g that a switch joins, at least 2.
+    nodes : float or array, 1
+        Nodes n.
+    node_bandwidth : float or array, byte/s
+        Per device and one way, at the switch.
+    network_bandwidth : float or array, byte/s
+        Per device and one way, between nodes.
+    node_latency : float or array, s
+        Cost of the part inside the nodes, whatever the size.
+    network_latency : float or array, s
+        Cost of one step between nodes.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: the switch leaves each device an N-th of the node's sum, which goes up and down a pair of trees: from
+    three nodes on at most twice through an adapter, once with two. The slower of switch and adapters sets the pace.
+
+    >>> round(in_switch_tree_all_reduce(8e9, 8, 2, 450e9, 50e9), 6), round(in_switch_tree_all_reduce(8e9, 8, 4, 450e9, 50e9), 6)
+    (0.02, 0.04)
+
+    Source: nccl2026tuning, tuning.cc, NVLSTree: interBw twice with two nodes, intraLat + 2 log2i(nNodes) interLat.
+    """
+    return (
+        node_latency
+        + 2 * doublings(nodes) * network_latency
+        + maximum(
+            (ranks_per_node + 1) / ranks_per_node * bytes / node_bandwidth,
+            minimum(2, nodes - 1) * bytes / (ranks_per_node * network_bandwidth),
+        )
+    )
 
 
 @equation("eq-all-to-all", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)
