@@ -40,7 +40,6 @@ class Link(Entry):
         "1", "Share of the planned bandwidth that NCCL expects of a reduction inside the switch.", share=True
     )
 
-
     @property
     def planned_share(self) -> float | None:
         """What its library plans with over what its maker prints; None where no plan is known.
@@ -195,13 +194,17 @@ class Protocol(Entry):
 
 def read_link(name: str, raw: Any, file: str) -> Link:
     """A link from its table; errors name file, entry and field."""
-    return entries.read(Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS} | _SHARED)
+    return entries.read(
+        Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS} | _SHARED
+    )
 
 
 def read_protocol(name: str, raw: Any, file: str) -> Protocol:
     """A protocol from its table; errors name file, entry and field."""
     needed = ("algorithm", "base_latency", "payload")
-    return entries.read(Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS} | _SHARED)
+    return entries.read(
+        Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS} | _SHARED
+    )
 
 
 def read_node(name: str, raw: Any, file: str) -> Node:

@@ -9,6 +9,7 @@ from mlsysim.communication.equal_ranks import (
     library_all_reduce,
 )
 from mlsysim.communication.library import (
+    ALGORITHM_WORDS,
     OPS,
     CallCost,
     Candidate,
@@ -22,6 +23,7 @@ from mlsysim.communication.library import (
 
 __all__ = [
     "ALGORITHMS",
+    "ALGORITHM_WORDS",
     "OPS",
     "PHASES",
     "CallCost",

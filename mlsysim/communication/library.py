@@ -197,6 +197,8 @@ class LibraryTime(Result):
                 terms += (Term("bytes in chunks", c.bandwidth_time + c.fill_time, "eq-chunked-transfer", fill),)
         origin = {"scale_up": w.scale_up, "network": w.network}
         notes = [f"{name}: {link.name}" for name, link in origin.items() if link]
+        if w.scale_up and not w.scale_up.has("planned_bandwidth"):
+            notes.append(f"no plan of {w.scale_up.vendor} is known: the steps are NCCL's")
         notes += [f"{c.protocol}: {shown(c.time, 's')}" for c in self.candidates]
         return Explanation(
             title=self.summary()[0],
@@ -287,8 +289,8 @@ def wires(node: Node | str, ranks: int) -> Wires:
 def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Link | None:
     """The adapter of the catalogue's nodes with such devices, when the bandwidth per device tells which; else one of ``unnamed``.
 
-    Nodes of one device may have adapters of two makers with the same rate. Then, or when no node fits, the fabric ``unnamed``
-    decides; without it there is none.
+    Nodes of one device may have adapters of several makers with the same rate. Then, or when no node fits, the fabric ``unnamed``
+    decides, where it is among them; without it there is none.
 
     Parameters
     ----------
@@ -306,7 +308,7 @@ def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Li
     fitting = [n.scale_out for n in own if abs(n.scale_out_bandwidth / bandwidth - 1.0) < _NEAR]
     if len({link.fabric for link in fitting}) == 1:
         return fitting[0]
-    for choice in (fitting, [n.scale_out for n in own], links().values()):
+    for choice in [fitting] if fitting else [[n.scale_out for n in own], links().values()]:
         named = [link for link in choice if unnamed and link.fabric == unnamed]
         if named:
             return named[0]
@@ -347,9 +349,7 @@ def _ring(op: str, size: float, w: Wires, p: Protocol, reached: float) -> tuple[
 
 
 def _tree(op: str, size: float, w: Wires, p: Protocol, reached: float) -> tuple[str, dict[str, float], float, float]:
-    rate = p.payload * float(
-        collectives.tree_bandwidth(w.ranks_per_node, w.nodes, reached, w.network_bandwidth)
-    )
+    rate = p.payload * float(collectives.tree_bandwidth(w.ranks_per_node, w.nodes, reached, w.network_bandwidth))
     steps = {"latency": p.scale_out_step, "chain": w.ranks_per_node, "chain_latency": _step(w, p)}
     function = collectives.pipelined_tree_all_reduce
     given = {"bytes": size, "ranks": w.nodes, "bandwidth": rate, **steps}

@@ -18,7 +18,7 @@ from mlsysim import cli, validation
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import cases, scoring
 from mlsysim.validation.cases import CLASSES, read_cases, reader
-from mlsysim.validation.predictors import PREDICTORS, shipped_constants
+from mlsysim.validation.predictors import PREDICTORS, shipped_constants, shipped_fit
 from mlsysim.validation.scoring import ScoredRow, predict, summarise
 
 SMALL = Path(__file__).parents[1] / "data" / "gemm.small.csv"
@@ -130,7 +130,9 @@ def test_shipped_constants_are_what_the_script_fits(name: str, tmp_path: Path) -
     from mlsysim.catalog.sourced import read_toml
 
     output = tmp_path / "fitted.toml"
-    assert fit_constants.main([str(OPEN / f"{name}.open.csv"), "--output", str(output)]) == 0
+    files = str(shipped_fit(name).get("cases", f"{name}.open.csv")).split(" + ")
+    paths = [OPEN.parent / file if "/" in file else OPEN / file for file in files]
+    assert fit_constants.main([*map(str, paths), "--output", str(output)]) == 0
     assert read_toml(output)["constants"] == shipped_constants(name)
 
 
