@@ -1,16 +1,17 @@
 """A collective as a library runs it: every algorithm and protocol that its plan allows on these links, and the fastest of them.
 
 Shares of a link, steps and what a fabric allows are the libraries' own (NCCL's, AWS's plug-in for it, RCCL's), in the catalogue.
-Two numbers are fitted to published times and are the same for all machines: what a call costs, and what it costs to fill the
-pipeline of chunks.
+Two numbers are fitted to published times and are the same for all machines: what a call costs, and what a chunk costs at every
+stage that it passes.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, efficiencies
+from mlsysim._numeric import doublings
 from mlsysim.catalog import Link, Node, Protocol
 from mlsysim.catalog.fabrics import links, nodes
 from mlsysim.errors import InputError, unknown_name
@@ -53,6 +54,9 @@ _OF_WORD = {
     "auto": ("ring", "pipelined_tree", "in_switch", "in_switch_tree"),
 }
 _NEAR = 0.1  # two bandwidths of an adapter that differ by less are the same
+_SWITCH_STAGES = (
+    4.0  # scatter, reduce, broadcast, gather: the roles of NCCL's kernel (nccl2026tuning, src/device/all_reduce.h)
+)
 _SHARED_BY = 1.0  # of a printed rate, where nothing is planned with less
 
 
@@ -61,7 +65,7 @@ class CallCost(Listed):
     """What every call costs beyond the library's own plan, in s, and whose network one is taken for that nobody named."""
 
     start: float | None  # None: what the plan itself says
-    fill: float = 0.0  # (stages - 1) times the cost of a chunk
+    chunk: float = 0.0  # of a chunk at a stage
     unnamed: str = ""  # fabric of a network of no name; none: the library's own steps
     share: float | None = None  # of a printed rate for links without a plan; None: all of it
 
@@ -128,6 +132,7 @@ class Candidate(Listed):
     fill_time: float
     label: str
     arguments: Mapping[str, float]
+    stages: float = 1.0  # that a chunk passes
 
     @property
     def time(self) -> float:
@@ -189,11 +194,11 @@ class LibraryTime(Result):
             fill = {
                 "bytes": self.bytes,
                 "bandwidth": self.bytes / c.bandwidth_time if c.bandwidth_time else inf,
-                "stages": 2.0,
-                "chunk_latency": self.cost.fill,
+                "stages": c.stages,
+                "chunk_latency": self.cost.chunk,
             }
             terms = (Term("steps and bytes", c.latency_time + c.bandwidth_time, c.label, dict(c.arguments)),)
-            if self.cost.fill and c.bandwidth_time:
+            if c.fill_time and c.bandwidth_time:
                 terms += (Term("bytes in chunks", c.bandwidth_time + c.fill_time, "eq-chunked-transfer", fill),)
         origin = {"scale_up": w.scale_up, "network": w.network}
         notes = [f"{name}: {link.name}" for name, link in origin.items() if link]
@@ -260,7 +265,7 @@ def fitted_cost(constants: Mapping[str, Mapping[str, float]]) -> CallCost:
         return CallCost(None)
     own = constants["call"]
     unnamed = "EFA" if constants.get("unnamed network", {}).get("efa", 0.0) >= 0.5 else ""
-    return CallCost(own["startup_s"], own["fill_s"], unnamed, _mean_plan())
+    return CallCost(own["startup_s"], own["chunk_s"], unnamed, _mean_plan())
 
 
 def _mean_plan() -> float:
@@ -336,7 +341,10 @@ def _step(w: Wires, protocol: Protocol) -> float:
     return protocol.host_step if host else protocol.scale_up_step
 
 
-def _ring(op: str, size: float, w: Wires, p: Protocol, reached: float) -> tuple[str, dict[str, float], float, float]:
+_Parts = tuple[str, dict[str, float], float, float, float]  # label, arguments, steps, bytes, stages
+
+
+def _ring(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
     outside = w.nodes > 1
     inside = max(_step(w, p), p.network_post) if outside and p.has("network_post") else _step(w, p)
     factor = p.network_factor if outside and op == "all_reduce" else 1.0
@@ -345,29 +353,34 @@ def _ring(op: str, size: float, w: Wires, p: Protocol, reached: float) -> tuple[
     rate = p.payload * float(collectives.ring_bandwidth(w.ranks_per_node, reached, w.network_bandwidth))
     label, function = _RINGS[op]
     given = {"bytes": size, "ranks": w.ranks, "bandwidth": rate, "latency": step}
-    return label, given, float(function(0.0, w.ranks, rate, step)), float(function(size, w.ranks, rate))
+    return (
+        label,
+        given,
+        float(function(0.0, w.ranks, rate, step)),
+        float(function(size, w.ranks, rate)),
+        w.ranks_per_node,
+    )
 
 
-def _tree(op: str, size: float, w: Wires, p: Protocol, reached: float) -> tuple[str, dict[str, float], float, float]:
+def _tree(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
     rate = p.payload * float(collectives.tree_bandwidth(w.ranks_per_node, w.nodes, reached, w.network_bandwidth))
     steps = {"latency": p.scale_out_step, "chain": w.ranks_per_node, "chain_latency": _step(w, p)}
     function = collectives.pipelined_tree_all_reduce
     given = {"bytes": size, "ranks": w.nodes, "bandwidth": rate, **steps}
     silent = float(function(size, w.nodes, rate, chain=w.ranks_per_node))
-    return "eq-pipelined-tree-allreduce", given, float(function(0.0, w.nodes, rate, **steps)), silent
+    up_and_down = 2.0 * (w.ranks_per_node - 1 + doublings(w.nodes))
+    return "eq-pipelined-tree-allreduce", given, float(function(0.0, w.nodes, rate, **steps)), silent, 1.0 + up_and_down
 
 
-def _switch(op: str, size: float, w: Wires, p: Protocol, reached: float) -> tuple[str, dict[str, float], float, float]:
+def _switch(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
     assert w.scale_up is not None
     rate = reached * w.scale_up.in_switch_efficiency
     function = collectives.in_switch_all_reduce
     given = {"bytes": size, "ranks": w.ranks, "bandwidth": rate}
-    return "eq-in-switch-allreduce", given, 0.0, float(function(**given))
+    return "eq-in-switch-allreduce", given, 0.0, float(function(**given)), _SWITCH_STAGES
 
 
-def _switches(
-    op: str, size: float, w: Wires, p: Protocol, reached: float
-) -> tuple[str, dict[str, float], float, float]:
+def _switches(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
     assert w.scale_up is not None
     given = {
         "ranks_per_node": w.ranks_per_node,
@@ -378,7 +391,8 @@ def _switches(
     function = collectives.in_switch_tree_all_reduce
     waits = {"network_latency": p.scale_out_step}
     steps = float(function(bytes=0.0, **given, **waits))
-    return "eq-in-switch-tree", {"bytes": size, **given, **waits}, steps, float(function(bytes=size, **given))
+    stages = _SWITCH_STAGES + 2.0 * doublings(w.nodes)
+    return "eq-in-switch-tree", {"bytes": size, **given, **waits}, steps, float(function(bytes=size, **given)), stages
 
 
 def _spread(op: str, size: float, w: Wires, reached: float, share: float) -> Candidate:
@@ -448,7 +462,8 @@ def library_time(
         An unknown operation or algorithm; a size below zero.
 
     Assumptions: all ranks start together and nothing else uses the links; a library changes its protocol at the size from
-    which another is faster; the call and the filling of the pipeline cost the same on all machines.
+    which another is faster; a call, and a chunk at a stage, cost the same on all machines. A chunk passes the devices of a node in a
+    ring, the way up and down in trees, four stages at a switch; between nodes the rings hide each other's filling.
 
     >>> r = library_time("all_reduce", 1e9, wires("DGX-H100", 8))
     >>> r.protocol, library_time("all_reduce", 1e9, wires("DGX-A100", 8)).protocol
@@ -472,18 +487,17 @@ def library_time(
     found: list[Candidate] = []
     if op in _SPREADING:
         spread = _spread(op, bytes, wires, reached, reached / wires.node_bandwidth)
-        found.append(_priced(spread, cost, 0.0, chunks=False))
+        found.append(_priced(spread, cost, 0.0))
     else:
         for p in _protocols(wires, _possible(op, wires, algorithm)):
-            label, given, steps, moving = _TIMES[p.algorithm](op, bytes, wires, p, reached)
-            made = Candidate(p.name, p.algorithm, 0.0, 0.0 if bound else steps, moving, 0.0, label, given)
+            label, given, steps, moving, stages = _TIMES[p.algorithm](op, bytes, wires, p, reached)
+            made = Candidate(p.name, p.algorithm, 0.0, 0.0 if bound else steps, moving, 0.0, label, given, stages)
             found.append(_priced(made, cost, p.base_latency))
     return LibraryTime(op, bytes, wires, cost, tuple(sorted(found, key=lambda c: c.time)))
 
 
-def _priced(c: Candidate, cost: CallCost, planned: float, chunks: bool = True) -> Candidate:
-    """With the price of a call, and of filling the pipeline with its bytes in chunks of the best size."""
+def _priced(c: Candidate, cost: CallCost, planned: float) -> Candidate:
+    """With the price of a call, and of filling the stages with its bytes in chunks of the best size."""
     start = planned if cost.start is None else cost.start
-    moving = c.bandwidth_time
-    filled = float(collectives.chunked_transfer(moving, 1.0, 2.0, cost.fill)) - moving if chunks else 0.0
-    return Candidate(c.protocol, c.algorithm, start, c.latency_time, moving, filled, c.label, c.arguments)
+    filled = float(collectives.chunked_transfer(c.bandwidth_time, 1.0, c.stages, cost.chunk))
+    return replace(c, start=start, fill_time=filled - c.bandwidth_time)

@@ -152,12 +152,12 @@ def _levels() -> dict[str, str]:
 
 
 def _chunks() -> dict[str, str]:
-    """What the filling of a pipeline adds to a millisecond of bytes, and to ten."""
-    fill = communication.call_cost().fill
+    """What passing eight stages adds to a millisecond of bytes, and to ten."""
+    chunk = communication.call_cost().chunk
     return {
-        "fill": _time(fill),
-        "millisecond": _time(collectives.chunked_transfer(1e-3, 1.0, 2.0, fill)),
-        "ten": _time(collectives.chunked_transfer(10e-3, 1.0, 2.0, fill), 4),
+        "latency": _time(chunk),
+        "millisecond": _time(collectives.chunked_transfer(1e-3, 1.0, 8.0, chunk)),
+        "ten": _time(collectives.chunked_transfer(10e-3, 1.0, 8.0, chunk), 4),
     }
 
 
@@ -180,7 +180,9 @@ def _library() -> dict[str, str]:
     log = read_log("collective")
     kept = [line for line in log if line.kept][-1]
     if cost.unnamed != "EFA" or kept.rows != fit["rows"]:
-        raise ValueError("chapter 4 says whose network an unnamed one is taken for, and scores the fit; they have changed")
+        raise ValueError(
+            "chapter 4 says whose network an unnamed one is taken for, and scores the fit; they have changed"
+        )
     node, refuted = catalog.node("P6-B200"), catalog.protocol("efa-tree-simple").scale_out_step
     rate = node.scale_up.planned_bandwidth * node.scale_up.in_switch_efficiency
     trees = collectives.in_switch_tree_all_reduce(262144, 8, 4, rate, node.scale_out_bandwidth, cost.start, refuted)
@@ -190,7 +192,7 @@ def _library() -> dict[str, str]:
 
     return {
         "start": _time(cost.start or 0.0),
-        "fill": _time(cost.fill),
+        "chunk": _time(cost.chunk),
         "efa_step": _time(catalog.protocol("efa-ring-ll").scale_out_step),
         "nccl_ll_step": _time(catalog.protocol("nccl-ring-ll").scale_out_step),
         "unnamed": "AWS's",

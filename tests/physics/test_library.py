@@ -196,10 +196,15 @@ def test_what_a_call_costs_is_added_once_and_its_pipeline_fills() -> None:
     assert started.time - plain.time == pytest.approx(30 * US)
     filled = library_time("all_reduce", 1e8, links, "nvls", CallCost(0.0, 4 * US))
     bare = library_time("all_reduce", 1e8, links, "nvls", FREE).time
-    assert filled.time == pytest.approx((math.sqrt(bare) + math.sqrt(4 * US)) ** 2)
+    assert filled.time == pytest.approx((math.sqrt(bare) + math.sqrt(3 * 4 * US)) ** 2), "four stages at a switch"
+    ring = library_time("all_reduce", 1e8, links, "ring", CallCost(0.0, 4 * US)).candidates[0]
+    assert ring.time - ring.latency_time == pytest.approx((math.sqrt(ring.bandwidth_time) + math.sqrt(7 * 4 * US)) ** 2)
+    tree = one(library_time("all_reduce", 1e8, wires("P4d", 32), cost=CallCost(0.0, 1 * US)), "efa-tree-simple")
+    assert tree.stages == 1 + 2 * 7 + 2 * 2, "up a chain of eight, up two levels of trees, and down again"
+    assert one(library_time("all_reduce", 1e8, wires("P5", 32)), "efa-nvls-tree").stages == 4 + 2 * 2
     assert filled.time == pytest.approx(sum(filled._parts.values()))
     word = communication.call_cost("calibrated")
-    assert word.start is not None and 5 * US < word.start < 60 * US and 0 < word.fill < 20 * US
+    assert word.start is not None and 5 * US < word.start < 60 * US and 0 < word.chunk < 5 * US
 
 
 @pytest.mark.independent

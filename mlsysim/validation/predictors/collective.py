@@ -2,8 +2,8 @@
 
 Which share of a link is reached, what a step costs inside a node and between nodes, and that the fastest of ring, tree
 and switch is taken, all stand in the libraries' own cost models (:mod:`mlsysim.communication`). Three numbers are fitted, to all
-machines together, so that a device or fabric without rows takes them from the others: what a call costs, what it costs to
-fill its pipeline, and whether a network that a row does not name is taken for AWS's. Datasheet mode takes the plan as it is.
+machines together, so that a device or fabric without rows takes them from the others: what a call costs, what a chunk costs
+at each stage that it passes, and whether a network that a row does not name is taken for AWS's. Datasheet mode takes the plan as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,29 +91,33 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(time, assumptions=tuple(row.assumptions))
 
 
-def _parts(row: Row, unnamed: str, named: bool = True) -> tuple[list[tuple[float, float]], bool]:
-    """Steps and bytes of every protocol that may run a row, and whether its pipeline fills with chunks."""
-    free = replace(fitted_cost({"call": {"startup_s": 0.0, "fill_s": 0.0}}), unnamed=unnamed)
-    found = _library(row, free, named).candidates
-    return [(c.latency_time, c.bandwidth_time) for c in found], bool(found) and found[0].algorithm != "direct"
+_Priced = Sequence[tuple[Sequence[tuple[float, float, float]], float, float]]  # protocols, measured, vote
 
 
-def _loss(rows: Sequence[tuple[Any, float, float]], start: float, fill: float) -> float:
+def _parts(row: Row, unnamed: str, named: bool = True) -> list[tuple[float, float, float]]:
+    """Steps, bytes and stages of every protocol that may run a row."""
+    free = replace(fitted_cost({"call": {"startup_s": 0.0, "chunk_s": 0.0}}), unnamed=unnamed)
+    return [(c.latency_time, c.bandwidth_time, c.stages) for c in _library(row, free, named).candidates]
+
+
+def _loss(rows: _Priced, start: float, chunk: float) -> float:
+    """Squared log errors by vote; ``min`` over protocols as the library chooses."""
     total = 0.0
-    for (parts, chunks), measured, vote in rows:
-        k = fill if chunks else 0.0
-        time = min(steps + float(collectives.chunked_transfer(moving, 1.0, 2.0, k)) for steps, moving in parts)
+    for parts, measured, vote in rows:
+        time = min(
+            steps + float(collectives.chunked_transfer(moving, 1.0, stages, chunk)) for steps, moving, stages in parts
+        )
         total += vote * log_loss(start + time, measured)
     return total
 
 
-def _best(rows: Sequence[tuple[Any, float, float]]) -> dict[str, float]:
-    grids = {"startup_s": steps(10e-6, 60e-6, 1e-6), "fill_s": steps(0.0, 20e-6, 1e-6)}
-    return coordinate_descent(lambda c: _loss(rows, c["startup_s"], c["fill_s"]), grids)
+def _best(rows: _Priced) -> dict[str, float]:
+    grids = {"startup_s": steps(10e-6, 60e-6, 1e-6), "chunk_s": steps(0.0, 4e-6, 1e-7)}
+    return coordinate_descent(lambda c: _loss(rows, c["startup_s"], c["chunk_s"]), grids)
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """What a call costs, what filling its pipeline costs, and whose network an unnamed one is taken for.
+    """What a call costs, what a chunk costs at a stage, and whose network an unnamed one is taken for.
 
     The last is a matter of which networks published rows come from, so that rows whose bandwidth gives their network away count
     as well: all rows over adapters are priced by either plan, and the one that is nearer to them is taken.
@@ -123,21 +127,21 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
         return {}
     weight = votes([group for _, _, group in usable])
 
-    def priced(unnamed: str, named: bool = True) -> list[tuple[Any, float, float]]:
+    def priced(unnamed: str, named: bool = True) -> _Priced:
         return [(_parts(row, unnamed, named), t, v) for (row, t, _), v in zip(usable, weight, strict=True)]
 
     call = _best(priced(""))
     outside = [row.number("n_ranks") > row.optional("ranks_per_node", row.number("n_ranks")) for row, _, _ in usable]
     losses = {
-        fabric: _loss([r for r, out in zip(priced(fabric, False), outside, strict=True) if out], **_words(call))
+        fabric: _loss(
+            [r for r, out in zip(priced(fabric, False), outside, strict=True) if out],
+            call["startup_s"],
+            call["chunk_s"],
+        )
         for fabric in _PLAIN
     }
     unnamed = min(losses, key=lambda fabric: (losses[fabric], fabric))
     return {"call": _best(priced(unnamed)), "unnamed network": {"efa": float(unnamed == "EFA")}}
-
-
-def _words(call: Mapping[str, float]) -> dict[str, float]:
-    return {"start": call["startup_s"], "fill": call["fill_s"]}
 
 
 PREDICTOR = Predictor(predict, fit)
