@@ -5,7 +5,7 @@ all-gather. ``bandwidth`` is what one rank can send in one direction, ``latency`
 takes a float or an array (broadcasting) in SI units. With one rank every collective costs nothing.
 """
 
-from mlsysim._numeric import Num, all_true, doublings, maximum, minimum, sqrt, where
+from mlsysim._numeric import Num, all_true, doublings, maximum, minimum, where
 from mlsysim._renamed import renamed
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
@@ -135,7 +135,7 @@ def chunked_transfer(bytes: Num, bandwidth: Num, stages: Num = 2.0, chunk_latenc
 
     Source: sanders2003tradeoff, abstract, the sequential pipeline; the best cut is worked out in the chapter.
     """
-    return (sqrt(bytes / bandwidth) + sqrt((stages - 1) * chunk_latency)) ** 2
+    return ((bytes / bandwidth) ** 0.5 + ((stages - 1) * chunk_latency) ** 0.5) ** 2
 
 
 @equation("eq-ring-reduce-scatter", formula="(ranks - 1) * (bytes / (ranks * bandwidth) + latency)", domain=_DOMAIN)

@@ -357,6 +357,23 @@ def test_experts_on_more_nodes_wait_for_the_network() -> None:
     assert limit == pytest.approx(7.5e6 / (50e9 * 370.8 / 450), rel=1e-3)
 
 
+@pytest.mark.independent
+def test_two_nodes_of_no_name_are_taken_for_the_fabric_of_the_published_rows() -> None:
+    """A rate that fits InfiniBand and EFA is priced with the fabric that the constants say; a slot of the host by its own steps."""
+    row = COLLECTIVE | {"n_ranks": 16.0, "bytes": 1e3, "inter_node_bandwidth": 50e9}
+    call = {"call": {"startup_s": 0.0, "chunk_s": 0.0}}
+    plain, aws = (seconds("collective", row, call | {"unnamed network": {"efa": x}}) for x in (0.0, 1.0))
+    assert plain == pytest.approx(2 * (7 * 0.6e-6 + 5e-6), rel=1e-2) and aws == pytest.approx(
+        2 * (7 * 0.6e-6 + 20e-6), rel=1e-2
+    )
+    told = seconds("collective", row | {"device": "A100", "inter_node_bandwidth": 6.25e9}, call)
+    assert told == pytest.approx((4 * 23 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    slots = {"device": "L40S", "n_ranks": 2.0, "ranks_per_node": 2.0, "intra_node_bandwidth": 32e9}
+    assert seconds("collective", row | slots, call) == pytest.approx(2 * 1.0e-6, rel=0.1)
+    latency = seconds("collective", row | {"latency_s": 7e-6}, call)
+    assert latency == pytest.approx(plain + 7e-6)
+
+
 def test_reasons_for_what_is_not_modelled() -> None:
     assert "op 'broadcast'" in predict("collective", COLLECTIVE | {"op": "broadcast"}, {}).reason
     lost = COLLECTIVE | {"device": "L4", "n_ranks": 16.0, "intra_node_bandwidth": 32e9}
