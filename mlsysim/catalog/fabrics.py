@@ -49,14 +49,6 @@ class Link(Entry):
         """
         return self.planned_bandwidth / self.bandwidth if self.has("planned_bandwidth") else None
 
-    def allows(self, writing: str) -> bool:
-        """Whether a protocol that writes so finely may run on it.
-
-        >>> link("EFA-v1").allows("flags"), link("EFA-v2").allows("flags")
-        (False, True)
-        """
-        return _WRITING.index(writing) >= _WRITING.index(self.writing)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Node(Entry):
@@ -190,6 +182,15 @@ class Protocol(Entry):
         otherwise=lambda _: 1.0,
     )
     payload = figure("1", "Share of the planned bandwidth that carries data.", share=True)
+
+
+def finer_or_equal(finest: str, writing: str) -> bool:
+    """Whether a fabric whose finest writing is the first allows the second.
+
+    >>> finer_or_equal("flags", "chunks"), finer_or_equal("chunks", "lines")
+    (True, False)
+    """
+    return _WRITING.index(finest) <= _WRITING.index(writing)
 
 
 def read_link(name: str, raw: Any, file: str) -> Link:

@@ -5,15 +5,16 @@ Two numbers are fitted to published times and are the same for all machines: wha
 stage that it passes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, efficiencies
 from mlsysim._numeric import doublings
 from mlsysim.catalog import Link, Node, Protocol
-from mlsysim.catalog.fabrics import links, nodes
+from mlsysim.catalog.fabrics import finer_or_equal, links, nodes
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, plain, shown
 
@@ -320,20 +321,26 @@ def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Li
     return None
 
 
-def _protocols(w: Wires, algorithms: tuple[str, ...]) -> Iterator[Protocol]:
+def _protocols(w: Wires, algorithms: tuple[str, ...]) -> tuple[Protocol, ...]:
     """Those of the library that these links allow."""
-    fabric = w.network.fabric if w.network and w.nodes > 1 else ""
-    known = [p for p in catalog.protocols().values() if p.library == w.library]
-    fabric = fabric if any(p.fabric == fabric for p in known) else ""
-    for p in known:
-        host = w.scale_up is not None and w.scale_up.kind == "host"
-        if p.fabric != fabric or p.algorithm not in algorithms:
-            continue
-        if w.nodes > 1 and w.network and not w.network.allows(p.writing):
-            continue
-        if host and not p.has("host_step"):
-            continue
-        yield p
+    outside = w.network if w.nodes > 1 else None
+    host = w.scale_up is not None and w.scale_up.kind == "host"
+    fabric, writing = (outside.fabric, outside.writing) if outside else ("", "")
+    return _runnable(w.library, fabric, writing, host, algorithms)
+
+
+@cache
+def _runnable(library: str, fabric: str, writing: str, host: bool, algorithms: tuple[str, ...]) -> tuple[Protocol, ...]:
+    own = [p for p in catalog.protocols().values() if p.library == library]
+    fabric = fabric if any(p.fabric == fabric for p in own) else ""
+    return tuple(
+        p
+        for p in own
+        if p.fabric == fabric
+        and p.algorithm in algorithms
+        and (not writing or finer_or_equal(writing, p.writing))
+        and (not host or p.has("host_step"))
+    )
 
 
 def _step(w: Wires, protocol: Protocol) -> float:
