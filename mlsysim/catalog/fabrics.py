@@ -16,7 +16,7 @@ _KINDS = ("scale-up", "scale-out", "host")
 _ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree")
 _WRITING = ("flags", "lines", "chunks")  # finest first: LL, LL128, Simple
 _LIBRARIES = ("NCCL", "RCCL")
-_SHARED = {"writing": _WRITING, "library": _LIBRARIES}
+_SHARED: dict[str, tuple[str, ...]] = {"writing": _WRITING, "library": _LIBRARIES}
 
 
 @dataclass(frozen=True, kw_only=True)
