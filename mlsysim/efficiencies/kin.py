@@ -13,6 +13,7 @@ from mlsysim.catalog import Device, device, hardware
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.results import Listed
 
 ANY = "any"
 # A generation that carries on another with more of one format: its next of kin before the maker's other parts.
@@ -131,7 +132,7 @@ def _alike(peak: float | None, bandwidth: float | None) -> Device | None:
 
 
 @dataclass(frozen=True)
-class Pooled:
+class Pooled(Listed):
     """The constants that a device takes: those of the nearest relatives who have them, and whose they are."""
 
     values: Mapping[str, float]

@@ -35,11 +35,15 @@ CHAPTER_OF = {
     ),
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
-    "mlsysim.validation.metrics": "12-reality-checks",
+    **dict.fromkeys(("mlsysim.validation.metrics", "mlsysim.efficiencies.kin"), "12-reality-checks"),
     "mlsysim.validation.scoring.comparing": "22-case-studies",
     "mlsysim.serving_steps.claims.comparisons": "15-hypotheses",
     **dict.fromkeys(
-        (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.scoring.conformal")), "13-exploring-designs"
+        (
+            f"mlsysim.{m}"
+            for m in ("sensitivity", "intervals", "validation.scoring.conformal", "validation.scoring.ranges")
+        ),
+        "13-exploring-designs",
     ),
     **dict.fromkeys(
         ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"

@@ -44,6 +44,7 @@ from mlsysim import (
 )
 from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
+from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
@@ -225,6 +226,7 @@ def of_validation() -> Iterator[Any]:
     yield next(iter(CLASSES.values()))
     yield scores.shipped_scores("training_step")
     yield HonestScore(0.1, None, 0.9, {"a": 0.1})
+    yield pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300"))
     yield next(iter(validation.measurements().values()))
     yield next(iter(validation.published_plans().values()))
     run = next(iter(validation.serving_runs().values()))

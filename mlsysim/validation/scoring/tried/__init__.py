@@ -9,9 +9,6 @@ from pathlib import Path
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import Listed
-
-__all__ = ["COLUMNS", "Tried", "append", "logged", "read_log"]
 
 COLUMNS = (
     "date",
@@ -31,12 +28,8 @@ _WORDS = {"yes": True, "no": False}
 FOLDER = Path(__file__).parent
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @dataclass(frozen=True)
-class Tried(Listed):
+class Tried:
     """One variant and what it scored; errors are fractions, means over groups (of a domain: over domains)."""
 
     date: str
