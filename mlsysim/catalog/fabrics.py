@@ -196,7 +196,7 @@ def finer_or_equal(finest: str, writing: str) -> bool:
 def read_link(name: str, raw: Any, file: str) -> Link:
     """A link from its table; errors name file, entry and field."""
     return entries.read(
-        Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS} | _SHARED
+        Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS, **_SHARED}
     )
 
 
@@ -204,7 +204,7 @@ def read_protocol(name: str, raw: Any, file: str) -> Protocol:
     """A protocol from its table; errors name file, entry and field."""
     needed = ("algorithm", "base_latency", "payload")
     return entries.read(
-        Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS} | _SHARED
+        Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS, **_SHARED}
     )
 
 
