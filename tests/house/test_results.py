@@ -258,6 +258,8 @@ def of_solvers() -> Iterator[Any]:
         yield roofline.kernel_time("H100", work, 1e9)
     for size in (1e9, np.logspace(3, 9, 12)):
         yield communication.collective("all_reduce", "ring", size, 8, 50e9, 5e-7)
+    over_nodes = communication.library_time("all_reduce", 1e8, communication.wires("P5", 16))
+    yield from (over_nodes, over_nodes.candidates[0], over_nodes.wires, over_nodes.cost)
     yield transformer.parameter_count("Llama-2-7B")
     for length in (4096, A([4096.0, 8192.0])):
         yield flops.training_flops_per_token("Llama-2-7B", seq=length, causal=True)

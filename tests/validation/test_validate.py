@@ -18,7 +18,7 @@ from mlsysim import cli, validation
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import cases, scoring
 from mlsysim.validation.cases import CLASSES, read_cases, reader
-from mlsysim.validation.predictors import PREDICTORS, shipped_constants
+from mlsysim.validation.predictors import PREDICTORS, shipped_constants, shipped_fit
 from mlsysim.validation.scoring import ScoredRow, predict, summarise
 
 SMALL = Path(__file__).parents[1] / "data" / "gemm.small.csv"
@@ -131,14 +131,9 @@ def test_shipped_constants_are_what_the_script_fits(name: str, tmp_path: Path) -
     from mlsysim.catalog.sourced import read_toml
 
     output = tmp_path / "fitted.toml"
-    # A class is fitted to the files that its constants name: the first round, or both.
-    names = (
-        read_toml(CONSTANTS / f"{name}.toml")["fit"]["cases"].split(" + ")
-        if (CONSTANTS / f"{name}.toml").is_file()
-        else []
-    )
-    files = [OPEN.parent / part for part in names if "/" in part] or [OPEN / f"{name}.open.csv"]
-    assert fit_constants.main([*map(str, files), "--output", str(output)]) == 0
+    files = str(shipped_fit(name).get("cases", f"{name}.open.csv")).split(" + ")
+    paths = [OPEN.parent / file if "/" in file else OPEN / file for file in files]
+    assert fit_constants.main([*map(str, paths), "--output", str(output)]) == 0
     assert read_toml(output)["constants"] == shipped_constants(name)
 
 
@@ -361,6 +356,23 @@ def test_experts_on_more_nodes_wait_for_the_network() -> None:
     assert ranks == sorted(ranks)
     limit = seconds("collective", row | {"n_ranks": 8e6}, {})
     assert limit == pytest.approx(7.5e6 / (50e9 * 370.8 / 450), rel=1e-3)
+
+
+@pytest.mark.independent
+def test_two_nodes_of_no_name_are_taken_for_the_fabric_of_the_published_rows() -> None:
+    """A rate that fits InfiniBand and EFA is priced with the fabric that the constants say; a slot of the host by its own steps."""
+    row = COLLECTIVE | {"n_ranks": 16.0, "bytes": 1e3, "inter_node_bandwidth": 50e9}
+    call = {"call": {"startup_s": 0.0, "chunk_s": 0.0}}
+    plain, aws = (seconds("collective", row, call | {"unnamed network": {"efa": x}}) for x in (0.0, 1.0))
+    assert plain == pytest.approx(2 * (7 * 0.6e-6 + 5e-6), rel=1e-2) and aws == pytest.approx(
+        2 * (7 * 0.6e-6 + 20e-6), rel=1e-2
+    )
+    told = seconds("collective", row | {"device": "A100", "inter_node_bandwidth": 6.25e9}, call)
+    assert told == pytest.approx((4 * 23 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    slots = {"device": "L40S", "n_ranks": 2.0, "ranks_per_node": 2.0, "intra_node_bandwidth": 32e9}
+    assert seconds("collective", row | slots, call) == pytest.approx(2 * 1.0e-6, rel=0.1)
+    latency = seconds("collective", row | {"latency_s": 7e-6}, call)
+    assert latency == pytest.approx(plain + 7e-6)
 
 
 def test_reasons_for_what_is_not_modelled() -> None:
