@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 TILE, NARROW_TILE = 128, 64  # the sizes that nvidia2023matmul, sec. 2.3, finds typical
-NARROW_ROWS = 256 # up to here libraries cut columns or the shared dimension until every multiprocessor has work
+NARROW_ROWS = 256  # up to here libraries cut columns or the shared dimension until every multiprocessor has work
 SHARPNESS = 3.0  # of the corner; inferencesim2026kernels and infersim2026bench: H100's constants foretell H800's latent decoding
 # Slope in k of 64 x 576 x 7168 (9.525 us), 64 x 512 x 16384 (17.678) and 64 x 128 x 65536 (61.117): infersim2026bench, gemm/h800.
 CHAIN_BYTE_TIME = (61.117e-6 - 9.525e-6) / (65536 - 7168)
@@ -165,7 +165,10 @@ class _Rates:
             work = {"flops": flops, "bytes": bytes - unhidden, **rates, **shares}
             terms.append(
                 Term(
-                    "time", time, "eq-kernel-time", {**work, "startup_time": self.startup_time, "unhidden_bytes": unhidden}
+                    "time",
+                    time,
+                    "eq-kernel-time",
+                    {**work, "startup_time": self.startup_time, "unhidden_bytes": unhidden},
                 )
             )
         terms.append(Term("unhidden", end, "eq-memory-time", {"bytes": unhidden, "memory_bandwidth": bandwidth}))
@@ -191,6 +194,7 @@ def product_time(
     startup_time: Num = 0.0,
     chain_byte_time: Num = 0.0,
     sharpness: Num | None = None,
+    tiled: bool = True,
     origins: Mapping[str, str] | None = None,
 ) -> CallTime:
     """Time of a matrix product, or of a group of equal ones, in whole tiles and whole waves.
@@ -220,6 +224,8 @@ def product_time(
         Time per byte along the shared dimension, where one multiprocessor walks all of it; see ``CHAIN_BYTE_TIME``.
     sharpness : float or array, 1
         Exponent of the round corner (``SHARPNESS``); without it the longest clock counts alone.
+    tiled : bool
+        Whether a tile that is filled in part costs as much as a full one; not in a bound.
     origins : mapping
         Who says the rates and shares, for ``explain()``.
 
@@ -230,7 +236,7 @@ def product_time(
     Raises
     ------
     InputError
-        A size below 1, or a rate or share out of range.
+        A size that is not above 0, or a rate or share out of range.
 
     Assumptions: tiles of 128, of 64 where a side is at most 64. Up to 256 rows a library fills the multiprocessors by
     cutting columns or k, so that waves count beyond.
@@ -241,11 +247,11 @@ def product_time(
     """
     for name, size in (("m", m), ("n", n), ("k", k), ("groups", groups)):
         if not all_true(size > 0):
-            raise InputError(f"{name} = {size} is a size of a product; give a number above 0")
+            raise InputError(f"product_time: {name} = {size} must be a number above 0, as every size of a product")
     of_b = element_bytes if weight_bytes is None else weight_bytes
     of_c = element_bytes if result_bytes is None else result_bytes
     rows, columns = -(-m // 1), -(-n // 1)
-    tall, wide = (where(x <= NARROW_TILE, NARROW_TILE, TILE) for x in (rows, columns))
+    tall, wide = (where(x <= NARROW_TILE, NARROW_TILE, TILE) if tiled else 1 for x in (rows, columns))
     padded = tile_padding(rows, tall), tile_padding(columns, wide)
     flops = groups * gemm_flops(*padded, k)
     result = groups * m * n * of_c

@@ -44,8 +44,9 @@ class Work:
         """The maker's own share, else the fitted one on this silicon."""
         return silicon.cut(share, self.row, "peak_flops.bf16") if self.makers_share is None else self.makers_share
 
-    def call(self, share: float, startup: float) -> CallTime:
-        return product_time(**self.given, compute_efficiency=self.efficiency(share), startup_time=startup)
+    def call(self, share: float, startup: float, origins: Mapping[str, str] | None = None) -> CallTime:
+        efficiency = self.efficiency(share)
+        return product_time(**self.given, compute_efficiency=efficiency, startup_time=startup, origins=origins)
 
 
 def _work(row: Row) -> Work:
@@ -66,6 +67,7 @@ def _work(row: Row) -> Work:
             "peak_flops": row.rate("peak_flops", f"peak_flops.{precision}"),
             "memory_bandwidth": silicon.bandwidth(row),
             "element_bytes": size,
+            "weight_bytes": element_bytes(row.inputs.get("weight_precision") or precision),
             "result_bytes": out,
             "multiprocessors": silicon.multiprocessors(row),
             "memory_efficiency": silicon.stream_share(row),
@@ -90,7 +92,20 @@ def predicted_call(inputs: Mapping[str, Any], constants: Constants) -> tuple[Cal
         row.assume("compute_efficiency", 1.0, "the bound: no measurement of the maker's in the package")
     elif f"seen: {silicon.generation(row)}" not in constants:
         row.assume("compute_efficiency", work.efficiency(share), f"constants of {kin_words(_ALL)}: no row of its kin")
-    return work.call(share, startup), tuple(row.assumptions)
+    origins = {
+        "compute_efficiency": "the maker's own product" if work.whose else "fitted to published products",
+        "memory_efficiency": "STREAM triad",
+        "startup_time": "fitted to published products",
+    }
+    return work.call(share, startup, origins), tuple(row.assumptions)
+
+
+def bound_call(inputs: Mapping[str, Any]) -> CallTime:
+    """The same product with every resource at its printed rate: no tiles' waves, no start, the longest clock alone."""
+    given = dict(_work(Row(inputs)).given)
+    for name in ("multiprocessors", "memory_efficiency", "chain_byte_time", "sharpness"):
+        del given[name]
+    return product_time(**given, tiled=False)
 
 
 def _share(constants: Constants, width: str) -> float:

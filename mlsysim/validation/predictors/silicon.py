@@ -2,21 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from mlsysim import catalog, kernels
 from mlsysim.catalog import Device
 from mlsysim.catalog.hardware import of_architecture
 from mlsysim.efficiencies import lineage, measured_kin
 from mlsysim.validation.measured.checks import stream_efficiency
-from mlsysim.validation.measured.measurements import Measurement, measurements
+from mlsysim.validation.measured.measurements import measurements
 from mlsysim.validation.predictors.base import Row, element_bytes
 
 _STREAM = {"Ampere": "a100", "Hopper": "h100"}  # generations whose STREAM figures we ship
-
-
-def line_of(row: Row) -> tuple[str, ...]:
-    """Whose constants the row's device may take, the nearest relatives first."""
-    return lineage(str(row.inputs.get("device") or ""), row.inputs.get("peak_flops"), row.inputs.get("hbm_bandwidth"))
 
 
 def is_cut(line: Sequence[str]) -> bool:
@@ -26,7 +23,7 @@ def is_cut(line: Sequence[str]) -> bool:
 
 def generation(row: Row) -> str:
     """Architecture of the row's device, as its lineage names it; ``any`` for a device that nobody knows."""
-    line = line_of(row)
+    line = row.line
     return line[1] if is_cut(line) else line[0]
 
 
@@ -69,7 +66,7 @@ def multiprocessors(row: Row) -> int | None:
     device = row.device
     if device is not None and device.has("multiprocessors"):
         return int(device.multiprocessors)
-    like = _whole(row)
+    like = None if is_cut(row.line) else _whole(row)
     if like is None:
         row.assume("multiprocessors", "unknown", "no waves are counted")
         return None
@@ -79,11 +76,10 @@ def multiprocessors(row: Row) -> int | None:
 
 def rate_ratio(row: Row, field: str) -> float:
     """Rate per multiprocessor over that of the whole part of the generation; 1 unless the part was cut."""
-    device, like = row.device, _whole(row)
-    if device is None or like is None or not is_cut(line_of(row)):
+    device = row.device
+    if device is None or not (is_cut(row.line) and device.has("multiprocessors")) or (like := _whole(row)) is None:
         return 1.0
-    own = device.multiprocessors if device.has("multiprocessors") else like.multiprocessors
-    return (device.fields[field].value / own) / (like.fields[field].value / like.multiprocessors)
+    return (device.fields[field].value / device.multiprocessors) / (like.fields[field].value / like.multiprocessors)
 
 
 def cut(share: float, row: Row, field: str) -> float:
@@ -106,23 +102,43 @@ def makers(row: Row) -> tuple[float, str] | None:
 
     Of several relatives the geometric mean.
     """
-    precision, line = row.need("precision"), line_of(row)
+    return makers_share(row, row.need("precision"))
+
+
+def makers_share(row: Row, precision: str) -> tuple[float, str] | None:
+    """The same, of products in another precision than the row's."""
     device = row.device
+    own = [m for m in _makers() if device is not None and (m.device, m.precision) == (device.name, precision)]
+    found = own or _of_line(row.line, width(precision))
+    if not found:
+        return None
+    mean = math.exp(sum(math.log(m.share) for m in found) / len(found))
+    return mean, ", ".join(sorted({m.device for m in found}))
+
+
+@dataclass(frozen=True)
+class _Makers:
+    """A product that the maker of a device measured, as a share of its peak."""
+
+    device: str
+    precision: str
+    share: float
+    line: tuple[str, ...]
+
+
+@cache
+def _makers() -> tuple[_Makers, ...]:
     alike = [m for m in measurements().values() if m.kind == "gemm" and m.group == "maker"]
-    own = [m for m in alike if device is not None and (m.device, m.precision) == (device.name, precision)]
-    for found in (own, _of_line(alike, line, precision)):
-        if found:
-            shares = [m.value / catalog.device(m.device).peak_flops[m.precision] for m in found]
-            whose = ", ".join(sorted({m.device for m in found}))
-            return math.exp(sum(map(math.log, shares)) / len(shares)), whose
-    return None
+    peaks = [catalog.device(m.device).peak_flops[m.precision] for m in alike]
+    return tuple(
+        _Makers(m.device, m.precision, m.value / p, lineage(m.device)) for m, p in zip(alike, peaks, strict=True)
+    )
 
 
-def _of_line(alike: Sequence[Measurement], line: Sequence[str], precision: str) -> list[Measurement]:
+def _of_line(line: Sequence[str], kind: str) -> list[_Makers]:
     """Measurements of the nearest relatives of one maker at the same width."""
     for name in [n for n in line if n not in ("gpu", "any")]:
-        found = [m for m in alike if name in lineage(m.device) and width(m.precision) == width(precision)]
+        found = [m for m in _makers() if name in m.line and width(m.precision) == kind]
         if found:
             return found
     return []
-
