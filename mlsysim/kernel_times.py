@@ -134,14 +134,11 @@ class _Rates:
         compute = compute_time(flops, self.peak_flops, reached)
         memory, end = memory_time(bytes - unhidden, bandwidth), memory_time(unhidden, bandwidth)
         clocks = {"compute_time": compute, "memory_time": memory, "chain_time": chain}
-        if self.sharpness is None:
-            roof = maximum(*clocks.values())
-        else:
-            roof = rounded_roof(**clocks, sharpness=self.sharpness)
+        longest = maximum(*clocks.values())
+        roof = longest if self.sharpness is None else rounded_roof(**clocks, sharpness=self.sharpness)
         time = roof + end + self.startup_time
         rates = {"peak_flops": self.peak_flops, "memory_bandwidth": self.memory_bandwidth}
         shares = {"compute_efficiency": reached, "memory_efficiency": self.memory_efficiency}
-        longest = maximum(*clocks.values())
         terms = [
             *before,
             Term(

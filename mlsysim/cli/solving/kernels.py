@@ -32,8 +32,9 @@ def _ask(args: argparse.Namespace, class_name: str, given: dict[str, Any]) -> No
         "hbm_bandwidth": device.memory_bandwidth,
         "precision": precision,
     } | {name: value for name, value in given.items() if value is not None}
-    predictor = {"gemm": gemm, "attention": attention}[class_name]
+    predictor: Any = {"gemm": gemm, "attention": attention}[class_name]
     call: CallTime
+    assumed: tuple[str, ...]
     if word == BOUND:
         call, assumed = predictor.bound_call(inputs), ()
     else:
@@ -96,8 +97,8 @@ def add(commands: Commands) -> None:
         "tiles, bytes, and the parts compute_time_s, memory_time_s, chain_time_s, unhidden_time_s, startup_time_s.",
     )
     _shared(p)
-    for name, text in (("m", "rows (tokens)"), ("n", "columns"), ("k", "shared dimension")):
-        p.add_argument(f"--{name}", required=True, type=size, help=text)
+    for name, means in (("m", "rows (tokens)"), ("n", "columns"), ("k", "shared dimension")):
+        p.add_argument(f"--{name}", required=True, type=size, help=means)
     p.add_argument("--groups", default=1.0, type=size, help="independent products in one kernel (default: 1)")
     p.add_argument(
         "--weight-precision", help="of the second matrix, as int4 of weight-only kernels (default: as --precision)"
