@@ -238,9 +238,10 @@ def test_an_unknown_device_is_predicted_from_its_own_figures_or_not_at_all() -> 
 
 def test_a_device_without_rows_takes_the_constants_of_its_kin_and_says_so() -> None:
     for name in ("L40S", "TPU-v5e", "H20"):
-        row = GEMM | {"device": name}
+        row = GEMM | {"device": name, "m": 32768.0, "n": 16384.0, "k": 8192.0}
         found = predict("gemm", row, shipped_constants("gemm"))
-        assert found.predicted is not None and found.predicted > seconds("gemm", row, {})
+        assert found.predicted is not None
+        assert 1.05 < found.predicted / seconds("gemm", row, {}) < 1.3, "nobody reaches the peak"
         said = any("constants of all devices" in text for text in found.assumptions)
         assert said == (name != "H20"), "an H20 is of a generation that rows ran on"
 
