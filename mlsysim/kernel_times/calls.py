@@ -1,10 +1,10 @@
-"""How long one product or one attention call takes: tiles, waves, three clocks with a round corner, a start; every term explained."""
+"""The two calls, a product and attention, from the equations of ``kernels`` and ``roofline``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim._numeric import Num, all_true, maximum, where
+from mlsysim._numeric import Num, all_true, maximum, where, widening
 from mlsysim.errors import InputError
 from mlsysim.kernels import (
     attention_kernel_bytes,
@@ -16,7 +16,7 @@ from mlsysim.kernels import (
     tile_padding,
     wave_share,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
 from mlsysim.roofline import compute_time, effective_bandwidth, memory_time
 
 __all__ = [
@@ -93,7 +93,7 @@ class CallTime(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
-        return {
+        found: dict[str, Any] = {
             "what": self.what,
             "time_s": self.time,
             "bound": self.bound,
@@ -106,6 +106,7 @@ class CallTime(Result):
             "unhidden_time_s": self.unhidden_time,
             "startup_time_s": self.startup_time,
         }
+        return dict(plain(found))
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class _Rates:
         )
 
 
+@widening
 def product_time(
     m: Num,
     n: Num,
@@ -280,6 +282,7 @@ def product_time(
     return rates.time("product", flops, busy, moved, unhidden, chain, tuple(terms))
 
 
+@widening
 def attention_time(
     batch: Num,
     heads: Num,
