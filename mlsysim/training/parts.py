@@ -34,6 +34,14 @@ class Efficiencies:
     ring_network_step: Num = 0.0  # s of such a step over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
+    attention_start: Num = 0.0  # keys per query at which attention reaches half of its share: partly masked tiles, starts
+    written: Num = 0.0  # share of what products write that no arithmetic hides
+    cast: Num = 0.0  # share of the casts to narrow formats that nothing hides
+    loss_passes: Num = 0.0  # over 16-bit logits, of the loss and its gradient
+    tile: Num = 0.0  # rows of a tile of an expert's product
+    expert_overhead: Num = 0.0  # s per local expert, layer and micro-batch: its own launches
+    moe_overhead: Num = 0.0
+    ep_overlap: Num = 0.0
 
     def __post_init__(self) -> None:
         own(self)
@@ -59,6 +67,11 @@ class Work(Listed):
     expert_params: Num = 0.0  # all routed experts
     top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
     last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
+    width: Num = 0.0  # of a GPT block that writes as many numbers; the hidden size where not given
+    inputs: Num = 0.0  # numbers that the products of a token read
+    outputs: Num = 0.0  # numbers that they write
+    experts: Num = 0.0  # routed experts of a layer, on average over the layers
+    mixed: Num = 0.0  # share of layers with experts
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,7 @@ class Machine(Listed):
     intra_bandwidth: Num
     inter_bandwidth: Num
     domain: Num  # devices that intra_bandwidth joins
+    cast_bytes: Num = 0.0  # read and written to bring one number from 16 bits to the format of the products
 
 
 @dataclass(frozen=True)

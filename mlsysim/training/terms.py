@@ -208,21 +208,31 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
 
     # Arithmetic of one layer and micro-batch: forward, then everything else
     experts = w.expert_params / (p.ep * p.tp)
-    weights = w.dense_params / p.tp + experts
-    products = call(
-        "forward FLOPs of a token", flops.forward_matmul_flops, parameters=w.dense_params + w.active_expert_params
-    )
+    local = w.dense_params / p.tp
+    apart_io = 2.0 * w.hidden  # what tensor-parallel ranks do not share
+    reads = (w.inputs - apart_io) / p.tp + apart_io
+    writes = (w.outputs - apart_io) / p.tp + apart_io
     compute = call(
         "products",
         roofline.compute_time,
-        flops=products * tokens / p.tp,
+        flops=2.0 * w.dense_params * tokens / p.tp,
         peak_flops=m.peak_flops,
         efficiency=e.gemm,
     )
-    load = call("reading weights", roofline.memory_time, bytes=ELEMENT_BYTES * weights, memory_bandwidth=bandwidth)
-    forward = maximum(compute, load)
+    load = ELEMENT_BYTES * local / bandwidth
+    rows = tokens * w.top_k * p.ep / maximum(1e-9, w.experts)
+    busy_share = e.gemm * rows / maximum(1e-9, rows + e.tile / 2.0)
+    ecompute = 2.0 * w.active_expert_params * tokens / p.tp / m.peak_flops / maximum(1e-9, busy_share)
+    eload = ELEMENT_BYTES * experts / bandwidth
+    out = e.written * ELEMENT_BYTES * tokens * writes / bandwidth
+    back = e.written * ELEMENT_BYTES * tokens * reads / bandwidth
+    forward = maximum(compute, load) + maximum(ecompute, eload) + out
+    accumulate = e.written * where(sharded, ELEMENT_BYTES, 2.0 * GRADIENT_BYTES) * (local + experts) / bandwidth
+    narrow_in = e.cast * m.cast_bytes * tokens * reads / bandwidth
+    narrow_out = e.cast * m.cast_bytes * tokens * writes / bandwidth
     repeat = repeated_share(w, p, e)
-    gemm = forward * (2.0 + p.weight_gradients + repeat)
+    gemm = forward * (1.0 + repeat) + (forward - out + back) + p.weight_gradients * (forward - out + accumulate)
+    gemm = gemm + narrow_in * (1.0 + repeat) + narrow_out
     core = call(
         "attention FLOPs of a token",
         flops.attention_core_flops,
@@ -237,7 +247,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         roofline.compute_time,
         flops=core * tokens / p.tp,
         peak_flops=m.half_peak_flops,
-        efficiency=e.attention,
+        efficiency=e.attention * p.attended / (p.attended + e.attention_start),
     )
     attention = attend * (1.0 + FLASH_BACKWARD + again)
     split = where(p.sequence_parallel > 0, 1.0 / p.tp, UNSPLIT_TRAFFIC + (1.0 - UNSPLIT_TRAFFIC) / p.tp)
@@ -245,13 +255,15 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         "elementwise",
         equations.elementwise_time,
         tokens=tokens,
-        hidden=w.hidden * split,
+        hidden=where(w.width > 0, w.width, w.hidden) * split,
         passes=e.elementwise,
         bandwidth=bandwidth,
         element_bytes=ELEMENT_BYTES,
     )
     elementwise = touch * (2.0 + again)
-    overhead = e.layer_overhead * (1.0 + p.recompute_full / 3.0)
+    overhead = (
+        e.layer_overhead + w.mixed * e.moe_overhead + e.expert_overhead * w.experts / p.ep
+    ) * (1.0 + p.recompute_full / 3.0)
 
     # Messages inside the layer
     message = call(
@@ -282,7 +294,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             node_bandwidth=links.node,
         )
     # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
-    expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
+    expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.ep_overlap)
 
     # Weights gathered layer by layer (twice, or once when they stay) and gradients scattered, behind the arithmetic of
     # that layer. A pipeline that keeps the weights gathers them for one of its micro-batches; its gradients wait for the tail
@@ -347,6 +359,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         peak_flops=m.half_peak_flops,
         efficiency=e.head,
     )
+    head = head + e.loss_passes * ELEMENT_BYTES * tokens * w.head_params / w.hidden / p.tp / bandwidth
     layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed
     hop: Num = 0.0
     wait: Num = 0.0

@@ -68,12 +68,17 @@ def _work(row: Row) -> Work:
         kv_heads = heads  # keys and values are expanded before the core
     else:
         rope, attention = 0.0, 2.0 * h * head * (heads + kv_heads)
+    q_in = heads * head
+    q_out = heads * (head + rope) + 2.0 * kv_heads * head + ((rank + latent) if latent else 0.0)
+    kept = q_out + q_in
+    width_e = 0.0
     experts = _count(row, "n_experts", 0.0, low=0.0)
     one, active, routed, mixed, top_k = 0.0, 0.0, 0.0, 0.0, 0.0
     if experts:
         mixed = 1.0 - _count(row, "n_dense_layers", 0.0, low=0.0) / layers
         width = _count(row, "moe_ffn", row.number_or("moe_ffn", ffn, "as the dense MLP"))
         one = matrices * h * width
+        width_e = width
         top_k = _count(row, "top_k")
         if top_k > experts or mixed < 0:
             raise Unsupported("a token cannot meet more experts, nor a model have more dense layers, than there are")
@@ -97,6 +102,11 @@ def _work(row: Row) -> Work:
         expert_params=routed,
         top_k=mixed * top_k,
         last_params=(1.0 - mixed) * h * ffn,
+        width=(4.0 * h + kept + (1.0 - mixed) * matrices * ffn + mixed * (2.0 * top_k * h + matrices * (top_k + shared) * width_e)) / 16.0,
+        inputs=2.0 * h + q_in + (1.0 - mixed) * ffn + mixed * (top_k * (h + width_e) + shared * width_e),
+        outputs=2.0 * h + q_out + (1.0 - mixed) * (matrices - 1) * ffn + mixed * (top_k * (h + (matrices - 1) * width_e) + (matrices - 1) * shared * width_e),
+        experts=mixed * experts,
+        mixed=mixed,
     )
 
 
@@ -153,6 +163,35 @@ def _shared_by(row: Row, work: Work, degrees: Mapping[str, float], domain: float
     return shards
 
 
+USABLE = 0.95
+
+
+def _recomputed(row, work, degrees, sharding, shards, owners, ep, micro, stages, seq, lora):
+    """Share of the layers that must be recomputed for the step to fit into memory."""
+    tp, pp, cp = degrees["tp"], degrees["pp"], degrees["cp"]
+    local = -(-work.layers // pp)
+    dense = (local * work.dense_params + work.embedding_params) / tp
+    routed = local * work.expert_params / (tp * ep)
+    if lora:
+        state = 2.0 * (dense + routed)
+    elif sharding in _GATHERED:
+        state = 16.0 * (dense / shards + routed / max(1.0, shards / ep)) + 4.0 * (work.dense_params / tp + work.expert_params / tp)
+    else:
+        state = 4.0 * (dense + routed) + 12.0 * (dense / owners + routed / max(1.0, owners / ep))
+    tokens = micro * seq / cp
+    batches = max(1.0, row.number("global_batch") / degrees["dp"] / micro)
+    flight = local * min(batches, pp * (1.0 + (pp - 1.0) / (pp * stages))) if pp > 1 else work.layers
+    keeps = 2.0 * (work.outputs + work.heads * work.v_dim)
+    whole = flight * tokens * keeps / tp
+    least = flight * tokens * 2.0 * work.hidden / tp + tokens * keeps / tp
+    if pp == 1:
+        state += 6.0 * tokens * work.head_params / work.hidden / tp
+    room = USABLE * row.rate("hbm_bytes", "memory_capacity") - state
+    if whole <= room:
+        return 0.0
+    return min(1.0, (whole - room) / max(1.0, whole - least))
+
+
 def _layout(row: Row, work: Work, domain: float) -> Layout:
     degrees, layers = _degrees(row, domain), work.layers
     pp, group = degrees["pp"], degrees["dp"] * degrees["cp"]
@@ -165,12 +204,19 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     elif pp > 1:
         stages = max(1.0, float(math.ceil(layers / pp) // _CHUNK))
         row.assume("virtual_stages", stages, f"interleaved, {_CHUNK} layers a chunk")
-    recompute = _word(row, "recompute", "none", RECOMPUTES)
+    recompute = _word(row, "recompute", "none", RECOMPUTES) if row.has("recompute") else ""
     sharding = _word(row, "sharding", "zero1", _SHARDINGS)
     task = _word(row, "task", "pretrain", training.TASKS)
     shards = group if sharding in _ZERO3 else 1.0
     if sharding == "hsdp":
         shards = _shared_by(row, work, degrees, domain)
+    micro = _count(row, "micro_batch", row.number_or("micro_batch", 1.0, "the usual value"), whole=False)
+    ep = _experts_apart(row, degrees, domain, sharding)
+    full = float(recompute == "full")
+    if not recompute:
+        owners = 1.0 if sharding == "none" else group
+        full = _recomputed(row, work, degrees, sharding, shards, owners, ep, micro, stages, seq, task == "lora")
+        row.assume("recompute", round(full, 3), "share of the layers: no more than memory demands")
     length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
     window, windowed = _count(row, "attn_window", 0.0, low=0.0), _count(row, "n_windowed_layers", 0.0, low=0.0)
     if length < 1 or windowed > layers:
@@ -181,15 +227,15 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     return Layout(
         global_batch=batch,
         seq=seq,
-        micro_batch=_count(row, "micro_batch", row.number_or("micro_batch", 1.0, "the usual value"), whole=False),
+        micro_batch=micro,
         tp=degrees["tp"],
         pp=pp,
         cp=degrees["cp"],
         dp=degrees["dp"],
-        ep=_experts_apart(row, degrees, domain, sharding),
+        ep=ep,
         virtual_stages=stages,
         sequence_parallel=float(bool(row.or_assume("seq_parallel", True))),
-        recompute_full=float(recompute == "full"),
+        recompute_full=full,
         recompute_selective=float(recompute == "selective"),
         weight_shards=shards,
         optimizer_shards=1.0 if sharding == "none" else group,
@@ -198,6 +244,9 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         cp_gather=float(_word(row, "cp_comm_type", "p2p", CP_COMM_TYPES) == "all_gather") if degrees["cp"] > 1 else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
     )
+
+
+HALF = {'nvfp4': 0.25}
 
 
 def _machine(row: Row, domain: float) -> Machine:
@@ -218,7 +267,8 @@ def _machine(row: Row, domain: float) -> Machine:
             raise Unsupported(f"{name} = {value:g} must be above zero")
     return Machine(
         peak_flops=peak,
-        half_peak_flops=peak / 2.0 if narrow else peak,
+        half_peak_flops=peak * HALF.get(precision, 0.5) if narrow else peak,
+        cast_bytes=(2.0 + 2.0 * element_bytes(precision)) if narrow else 0.0,
         memory_bandwidth=stream,
         intra_bandwidth=intra,
         inter_bandwidth=inter,
