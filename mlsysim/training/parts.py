@@ -36,6 +36,10 @@ class Efficiencies:
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
     attention_start: Num = 0.0  # keys per query at which attention reaches half of its share: partly masked tiles, starts
     written: Num = 0.0  # share of what products write that no arithmetic hides
+    accumulate: Num = 0.0
+    contention: Num = 0.0
+    dp_split: Num = 0.0
+    grad_bytes: Num = 4.0
     cast: Num = 0.0  # share of the casts to narrow formats that nothing hides
     loss_passes: Num = 0.0  # over 16-bit logits, of the loss and its gradient
     tile: Num = 0.0  # rows of a tile of an expert's product

@@ -224,10 +224,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     busy_share = e.gemm * rows / maximum(1e-9, rows + e.tile / 2.0)
     ecompute = 2.0 * w.active_expert_params * tokens / p.tp / m.peak_flops / maximum(1e-9, busy_share)
     eload = ELEMENT_BYTES * experts / bandwidth
-    out = e.written * ELEMENT_BYTES * tokens * writes / bandwidth
-    back = e.written * ELEMENT_BYTES * tokens * reads / bandwidth
+    out = e.written * ELEMENT_BYTES * tokens * (writes + e.accumulate * reads) / bandwidth
+    back = e.written * ELEMENT_BYTES * tokens * (reads + e.accumulate * writes) / bandwidth
     forward = maximum(compute, load) + maximum(ecompute, eload) + out
-    accumulate = e.written * where(sharded, ELEMENT_BYTES, 2.0 * GRADIENT_BYTES) * (local + experts) / bandwidth
+    accumulate = 0.0 * where(sharded, ELEMENT_BYTES, 2.0 * GRADIENT_BYTES) * (local + experts) / bandwidth
     narrow_in = e.cast * m.cast_bytes * tokens * reads / bandwidth
     narrow_out = e.cast * m.cast_bytes * tokens * writes / bandwidth
     repeat = repeated_share(w, p, e)
@@ -346,6 +346,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             communication=(1.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)) * gather,
             behind=busy + beside[1],
         )
+        times = 2.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)
+        moved = times * ELEMENT_BYTES * (w.dense_params / p.tp * where(sharded, 1.0, 0.0) + experts * where(expert_shards > 1, 1.0, 0.0))
+        exposed = exposed + e.contention * minimum(moved / links.node, maximum(0.0, times * gather - exposed))
         exposed = exposed / where(whole_step > 0, micro_batches, 1.0)
 
     # One micro-batch on the fullest stage, and the head
@@ -379,6 +382,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         pp_link = where(links.place.leaves["pp"], links.network, links.node)
         hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
         wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
+    # Where layers do not divide evenly, the last stage, which has the head, has a layer less
+    spare = where(p.pp > 1, stage_layers - w.layers // p.pp, 0.0)
+    head = maximum(0.0, head - spare * layer)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
 
     # The tail: gradients that the last backward does not hide, then the optimizer
@@ -389,9 +395,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
     alike = data / near_experts  # ranks of a domain that hold the same experts
     expert_tail = where(sharded, tail, links.between(alike, alike < expert_copies))
-    scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
+    scattered = where(sharded, ELEMENT_BYTES, e.grad_bytes)
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients
     sent: Num = 0.0
+    fetched: Num = 0.0
     for kind, parameters, ranks, link in (
         ("DP", dense / shards, copies, tail),
         ("expert DP", routed / expert_shards, expert_copies, expert_tail),
@@ -410,7 +417,11 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
                 pp=p.pp,
                 grad_bytes=size,
             )
-            sent = sent + call(f"sending {kind} {what}", collective, bytes=part, ranks=ranks, bandwidth=link)
+            took = call(f"sending {kind} {what}", collective, bytes=part, ranks=ranks, bandwidth=link)
+            if what == "gradients":
+                sent = sent + took
+            else:
+                fetched = fetched + took
     for kind, parameters, ranks, link in (
         ("whole", dense * whole_step, shards, shard_link),
         ("whole expert", routed * whole_step, expert_shards, expert_link),
@@ -429,8 +440,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             f"scattering {kind} gradients", collectives.ring_reduce_scatter, bytes=part, ranks=ranks, bandwidth=link
         )
     gradients = call(
-        "exposed DP", equations.exposed_time, communication=sent, behind=stage * 2.0 / 3.0, overlap=e.dp_overlap
-    )
+        "exposed DP", equations.exposed_time, communication=sent + where(e.dp_split>0, 0.0, fetched), behind=stage * 2.0 / 3.0, overlap=e.dp_overlap
+    ) + where(e.dp_split > 0, maximum(0.0, fetched - e.dp_overlap * stage / 3.0), 0.0)
     owners = maximum(p.optimizer_shards, shards)
     owned = (dense / owners + routed / maximum(1.0, owners / p.ep)) / (p.tp * p.pp)
     update = call(

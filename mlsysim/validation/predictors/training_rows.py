@@ -210,7 +210,10 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     shards = group if sharding in _ZERO3 else 1.0
     if sharding == "hsdp":
         shards = _shared_by(row, work, degrees, domain)
-    micro = _count(row, "micro_batch", row.number_or("micro_batch", 1.0, "the usual value"), whole=False)
+    if row.has("micro_batch"):
+        micro = _count(row, "micro_batch", whole=False)
+    else:
+        micro = row.number_or("micro_batch", 1.0, "the usual value")
     ep = _experts_apart(row, degrees, domain, sharding)
     full = float(recompute == "full")
     if not recompute:
