@@ -1,12 +1,17 @@
 """``mlsysim validate`` and ``grade``: the library against measurements, students against the library."""
 
 import argparse
+import statistics
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
 from mlsysim.files import check_writable
+
+if TYPE_CHECKING:
+    from mlsysim.validation.scoring import Report
 
 
 def _grade(args: argparse.Namespace) -> None:
@@ -18,6 +23,22 @@ def _grade(args: argparse.Namespace) -> None:
     write_csv(rows, args.output)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
+
+
+def _ranges(report: "Report") -> list[str]:
+    """How wide the 80 % ranges are in each domain, and how many of its rows lie inside."""
+    lines = []
+    for domain in ("known", "new"):
+        own = [r for r in report.rows if r.domain == domain and r.predicted and r.low and r.high]
+        if own:
+            low, high = (
+                statistics.median(getattr(r, end) / (r.predicted or 1.0) for r in own) for end in ("low", "high")
+            )
+            held = sum(bool(r.inside) for r in own)
+            lines.append(
+                f"80 % range, {domain} domain: x{low:.2f} to x{high:.2f} of the prediction; {held} of {len(own)} rows inside"
+            )
+    return lines
 
 
 def _validate(args: argparse.Namespace) -> None:
@@ -46,13 +67,18 @@ def _validate(args: argparse.Namespace) -> None:
         )
     print(f"{file.name}: class {report.case_class}, mode {report.mode}, {constants}")
     print(f"{s.supported} of {s.n} rows supported; a row without a prediction counts as 100 % wrong")
-    print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8}")
+    print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8} {'inside':>8}  domain")
     for name, g in s.groups.items():
-        print(f"{name[:28]:<28} {g.n:>5} {share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8}")
+        grounds = Counter(r.domain for r in report.rows if r.group == name and r.domain)
+        domain = ", ".join(f"{n} {word}" for word, n in sorted(grounds.items()))
+        figures = f"{share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8} {share(g.inside):>8}"
+        print(f"{name[:28]:<28} {g.n:>5} {figures}  {domain}".rstrip())
     print(
         f"{'mean over groups':<28} {s.n:>5} {share(s.mape_mean_over_groups):>8} "
-        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8}"
+        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8} {share(s.coverage):>8}"
     )
+    for line in _ranges(report):
+        print(line)
     for reason, n in Counter(r.reason for r in report.rows if not r.supported).most_common(5):
         print(f"unsupported: {n} rows: {reason}")
 
