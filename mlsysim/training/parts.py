@@ -34,18 +34,13 @@ class Efficiencies:
     ring_network_step: Num = 0.0  # s of such a step over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
-    attention_start: Num = 0.0  # keys per query at which attention reaches half of its share: partly masked tiles, starts
+    attention_sharded: Num = 0.0  # of the 16-bit peak where weights are sharded: general kernels; 0: the same as others
     written: Num = 0.0  # share of what products write that no arithmetic hides
-    accumulate: Num = 0.0
-    contention: Num = 0.0
-    dp_split: Num = 0.0
-    grad_bytes: Num = 4.0
-    cast: Num = 0.0  # share of the casts to narrow formats that nothing hides
+    cast_bytes: Num = 0.0  # read and written to bring one number to the format of the products; 0 in 16 bits
     loss_passes: Num = 0.0  # over 16-bit logits, of the loss and its gradient
-    tile: Num = 0.0  # rows of a tile of an expert's product
-    expert_overhead: Num = 0.0  # s per local expert, layer and micro-batch: its own launches
-    moe_overhead: Num = 0.0
-    ep_overlap: Num = 0.0
+    tile: Num = 0.0  # rows of a tile of an expert's products: fewer tokens than a few of these leave it half empty
+    expert_overhead: Num = 0.0  # s per expert of the device, layer and micro-batch: launches of its own
+    contention: Num = 0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
 
     def __post_init__(self) -> None:
         own(self)
@@ -71,11 +66,10 @@ class Work(Listed):
     expert_params: Num = 0.0  # all routed experts
     top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
     last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
-    width: Num = 0.0  # of a GPT block that writes as many numbers; the hidden size where not given
+    width: Num = 0.0  # of a GPT block that keeps as many activations; the hidden size where not given
     inputs: Num = 0.0  # numbers that the products of a token read
     outputs: Num = 0.0  # numbers that they write
-    experts: Num = 0.0  # routed experts of a layer, on average over the layers
-    mixed: Num = 0.0  # share of layers with experts
+    experts: Num = 0.0  # routed experts of a layer, on average over the layers; 0 where they are not counted
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,6 @@ class Machine(Listed):
     intra_bandwidth: Num
     inter_bandwidth: Num
     domain: Num  # devices that intra_bandwidth joins
-    cast_bytes: Num = 0.0  # read and written to bring one number from 16 bits to the format of the products
 
 
 @dataclass(frozen=True)
