@@ -114,7 +114,7 @@ def from_constants(
     gemm = found.values["gemm"] * clock
     own = constants.get(line[0], {}).get("attention")  # of kernels written for this generation, whoever shards weights
     general = found.values["attention"] if own is None else own
-    fused = found.values.get("fused attention", general) if own is None else own
+    fused = found.values.get("fused_attention", general) if own is None else own
     kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
     return Efficiencies(
         name=CALIBRATED,

@@ -32,7 +32,7 @@ _SOFTWARE = {
     "variation": (0.0, 0.05, 0.01),
 }
 _ANY, _FAMILY, _TPU = "any", "NVIDIA gpu", "Google tpu"
-_FUSED = "fused attention"
+_FUSED = "fused_attention"
 # Kernels of attention written for one kind of device; on later generations of the family those of its own library (fused)
 # are one kind, and what general frameworks use where weights are sharded is another.
 _OWN_ATTENTION = ("Ampere", _TPU)
