@@ -34,6 +34,11 @@ class Step:
     precision: str  # of the linear layers
     clock: float  # clock at this part's power over that of the fastest of its kind
 
+    @property
+    def narrow(self) -> bool:
+        """Whether the products run in fewer than 16 bits."""
+        return element_bytes(self.precision) < training.ELEMENT_BYTES
+
 
 def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0, whole: bool = True) -> float:
     """A count of at least one (or of zero, for what a model may lack); an empty cell may mean something."""
