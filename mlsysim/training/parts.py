@@ -40,7 +40,9 @@ class Efficiencies:
     loss_passes: Num = 0.0  # over 16-bit logits, of the loss and its gradient
     tile: Num = 0.0  # rows of a tile of an expert's products: fewer tokens than a few of these leave it half empty
     expert_overhead: Num = 0.0  # s per expert of the device, layer and micro-batch: launches of its own
-    contention: Num = 0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
+    contention: Num = (
+        0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
+    )
 
     def __post_init__(self) -> None:
         own(self)

@@ -377,7 +377,12 @@ def _machine(
 
     def inputs() -> list[Input]:
         return [
-            Input(f"peak, {precision}", machine.peak_flops, "FLOP/s", d.origin(f"peak_flops.{PEAK_FORMAT.get(precision, precision)}")),
+            Input(
+                f"peak, {precision}",
+                machine.peak_flops,
+                "FLOP/s",
+                d.origin(f"peak_flops.{PEAK_FORMAT.get(precision, precision)}"),
+            ),
             Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
             Input("scale-up domain", size, "1", found["domain"][1]()),
             Input("scale-up link", intra, "byte/s", found["intra"][1]()),

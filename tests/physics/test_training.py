@@ -890,8 +890,14 @@ def test_casts_follow_what_products_read_and_write() -> None:
     assert fp8.gemm - bare.gemm == pytest.approx(10 * 8 * 1000 * 4 * (7_000 + 9_000) / MACHINE.memory_bandwidth)
     again = step(replace(layout, recompute_full=1.0), work, eff=replace(BOUND, name="own", cast_bytes=4.0))
     without = step(replace(layout, recompute_full=1.0), work, eff=BOUND)
-    assert again.gemm - without.gemm == pytest.approx(10 * 8 * 1000 * 4 * (2 * 7_000 + 9_000) / MACHINE.memory_bandwidth)
-    assert training.cast_bytes("mxfp8") == 4.0 and training.cast_bytes("nvfp4") == 3.0 and training.cast_bytes("fp16") == 0.0
+    assert again.gemm - without.gemm == pytest.approx(
+        10 * 8 * 1000 * 4 * (2 * 7_000 + 9_000) / MACHINE.memory_bandwidth
+    )
+    assert (
+        training.cast_bytes("mxfp8") == 4.0
+        and training.cast_bytes("nvfp4") == 3.0
+        and training.cast_bytes("fp16") == 0.0
+    )
 
 
 @pytest.mark.independent

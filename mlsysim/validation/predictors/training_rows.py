@@ -314,7 +314,9 @@ def step_of(row: Row) -> Step:
         machine=machine,
         generation=generation_of(device),
         line=lineage(
-            device if device is not None else str(row.inputs.get("device") or ""), machine.peak_flops, machine.memory_bandwidth
+            device if device is not None else str(row.inputs.get("device") or ""),
+            machine.peak_flops,
+            machine.memory_bandwidth,
         ),
         precision=str(row.need("precision")),
         clock=clock,
