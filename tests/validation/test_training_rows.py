@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
