@@ -54,7 +54,7 @@ CHAPTER_OF = {
         ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"
     ),
     "mlsysim.serving_steps.equations": "14-step-model",
-    "mlsysim.experts": "16-mixture-of-experts",
+    "mlsysim.experts.equations": "16-mixture-of-experts",
     "mlsysim.serving.equations": "17-request-simulation",
     "mlsysim.hlo.losses": "23-limits",
     "mlsysim.network.equations": "21-network",
