@@ -4,7 +4,6 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mlsysim.results import Listed
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.predictors import Constants
@@ -12,15 +11,9 @@ from mlsysim.validation.scoring.domains import domains_left_out
 from mlsysim.validation.scoring.report import Report, Summary, fit, score, score_with
 from mlsysim.validation.scoring.tried import Tried, append
 
-__all__ = ["Leaving", "leave_out", "log_variant", "standard_error", "without_domains"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 @dataclass(frozen=True)
-class Leaving(Listed):
+class Leaving:
     """One way to predict a class: its error in the fit, without the row's source, and without the row's domain."""
 
     file: CaseFile

@@ -18,15 +18,12 @@ from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.equations import equation
 from mlsysim.errors import InputError
 from mlsysim.intervals import KNOWN, NEW, log_error
-from mlsysim.results import Listed
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
 from mlsysim.validation.scoring.domains import domain_of, ground, sources_of_parts
 from mlsysim.validation.scoring.leaving import Leaving, leave_out
 from mlsysim.validation.scoring.report import Report, fit, score_with
-
-__all__ = ["COUNTED", "POOLS", "Left", "LeftError", "Levels", "left_errors", "levels", "published", "wider_quantile"]
 
 # Classes of one kind whose sources are too few apart; each class says in which pool it stands.
 POOLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -45,10 +42,6 @@ COUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "scalar": {"phase": ("closed_form", "reference")},
     }
 )
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @equation("eq-two-levels", formula="max(sources, domains)", domain={"sources": "(-inf, inf)", "domains": "(-inf, inf)"})
@@ -79,7 +72,7 @@ def wider_quantile(sources: Num, domains: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class LeftError(Listed):
+class LeftError:
     """The log error of a row whose prediction had not seen its source, or not its domain."""
 
     id: str
@@ -89,7 +82,7 @@ class LeftError(Listed):
 
 
 @dataclass(frozen=True)
-class Left(Listed):
+class Left:
     """All such errors of a class: every row without its source, and the rows of every domain without it."""
 
     class_name: str
@@ -142,7 +135,7 @@ def _by(errors: Iterable[tuple[Any, float]]) -> GroupedErrors:
 
 
 @dataclass(frozen=True)
-class Levels(Listed):
+class Levels:
     """The quantiles of each level, None where the votes are too few, and how many rows and votes stand behind them."""
 
     known: tuple[float, float] | None
@@ -220,11 +213,11 @@ def held_sources(lefts: Sequence[Left]) -> dict[str, float]:
 
 def held_domains(lefts: Sequence[Left]) -> dict[str, float]:
     """Of every domain of the first class, the share of its rows in the new range that other domains make without them."""
-    own = lefts[0]
-    return {
-        label: mean([float(levels(lefts, without_domain=(own.class_name, label)).holds(NEW, e.error)) for e in errors])
-        for label, errors in own.domains.items()
-    }
+    own, held = lefts[0], {}
+    for label, errors in own.domains.items():
+        found = levels(lefts, without_domain=(own.class_name, label))
+        held[label] = mean([float(found.holds(NEW, e.error)) for e in errors])
+    return held
 
 
 @cache
@@ -261,9 +254,8 @@ def held_later(
     file, early, later = parts[0]
     name = file.case_class.name
     if not early or not later or lefts[0].class_name != name:
-        raise InputError(
-            f"{name}: nothing was published {'before' if not early else 'from'} {month} {'' if early else 'on'}"
-        )
+        when = f"before {month}" if not early else f"from {month} on"
+        raise InputError(f"{name}: nothing was published {when}")
     found, have = levels(lefts), sources_of_parts(name, early)
     report = score_with(replace(file, cases=later), fit(name, early))
     places = {c.id: domain_of(name, c.inputs) for c in later}
