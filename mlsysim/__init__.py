@@ -23,6 +23,7 @@ _SUBMODULES = (
     "doors",
     "energy",
     "equations",
+    "experts",
     "explore",
     "serving_steps",
     "flops",

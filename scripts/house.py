@@ -20,7 +20,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("what results share", {"results", "quantities"}),
     ("how wrong, what counts", {"intervals", "sensitivity"}),
     ("sourced facts", {"catalog"}),
-    ("one kernel, one model", {"efficiencies", "roofline", "kernels", "transformer"}),
+    ("one kernel, one model", {"efficiencies", "roofline", "kernels", "experts", "transformer"}),
     ("counting", {"flops", "kernel_times"}),
     ("bytes, messages", {"memory", "collectives"}),
     ("collectives on a machine", {"communication"}),

@@ -49,7 +49,7 @@ CHAPTER_OF = {
         ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"
     ),
     "mlsysim.serving_steps.equations": "14-step-model",
-    "mlsysim.serving_steps.experts": "16-mixture-of-experts",
+    "mlsysim.experts.equations": "16-mixture-of-experts",
     **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
     "mlsysim.hlo.losses": "23-limits",
     "mlsysim.network.equations": "21-network",

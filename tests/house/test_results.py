@@ -343,7 +343,7 @@ ROOMS = (
 INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
-    "SystolicArray", "Task", "TensorType", "Topology", "Product",
+    "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
 PARTS = {

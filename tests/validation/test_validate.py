@@ -166,9 +166,13 @@ def test_there_are_few_constants_and_all_are_physical() -> None:
         for key, value in values.items()
         if key != "rows"
     }
-    assert len(fitted) <= 10
+    allowed = {"gemm": 8, "attention": 8, "collective": 8, "memory": 3}
+    for name, most in allowed.items():
+        assert sum(key[0] == name for key in fitted) <= most, name
+    assert sum(key[0] in ("gemm", "attention") for key in fitted) <= 8  # kernels together
     for key, value in fitted.items():
-        assert 0 <= value <= (1e-4 if key[2].endswith("_s") else 1.0), key
+        largest = 1e-4 if key[2].endswith("_s") else 4e9 if key[0] == "memory" else 1.0  # s, byte, 1
+        assert 0 <= value <= largest, key
 
 
 # A prediction depends on the inputs and on nothing else
