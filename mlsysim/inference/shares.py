@@ -61,15 +61,6 @@ def vector_rate(device: Device | None, half_peak: Num, line: Sequence[str]) -> N
     return half_peak * kernel_shares(line).values["vector"]
 
 
-def _share_of_peak(balance: Num, peak: Num, bandwidth: Num) -> Num:
-    """Share of the peak that arithmetic reaches: 1 / (1 + ridge / balance).
-
-    As if every FLOP dragged 1/balance bytes that nothing hides: operands fetched again, epilogues, tiles that do not
-    fill. The further a device's peak has outgrown its memory, the smaller the share.
-    """
-    return 1.0 / (1.0 + peak / bandwidth / balance)
-
-
 def from_constants(
     peak: Num,
     half_peak: Num,
@@ -114,8 +105,6 @@ def from_constants(
     family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
     own = family.values if family is not None else {}
     memory = constants["shared memory"]["memory"] if shared_memory else k["memory"]
-    known = min(peak, bandwidth * 1e6)
-    half = known * half_peak / peak
     launches = {"eager": _EAGER_LAUNCH, "launched": software["launch_time"]}
     hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.said()}"
@@ -124,7 +113,7 @@ def from_constants(
         name=CALIBRATED,
         source=f"kernels as measured alone, software fitted by scripts/maintain/fit_constants.py{whose}{named}",
         gemm=own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"]),
-        attention=own.get("attention", _share_of_peak(constants["attention"]["balance"], half, bandwidth)),
+        attention=own.get("attention", k["attention"]),
         latent=k["latent"],
         memory=memory,
         cache=memory if shared_memory else k["cache"],
@@ -147,7 +136,7 @@ def from_constants(
     )
 
 
-_SOFTWARE = ("software", "attention", "shared memory")  # classes of constants that are no devices
+_SOFTWARE = ("software", "shared memory")  # classes of constants that are no devices
 
 
 def efficiencies_of(

@@ -204,7 +204,7 @@ class Pass(Result):
             if all_true(c.time == 0):
                 continue
             given = {"flops": c.flops, "bytes": c.bytes, "peak_flops": c.peak, "memory_bandwidth": c.bandwidth}
-            given |= {"efficiency": 1.0, "dispatch": 0.0}
+            given |= {"efficiency": 1.0, "dispatch": c.unpack_time}
             terms.append(Term(name, c.time, "eq-iron-law", given, self.binding == name))
         for x in self.cost.messages:
             if not all_true(x.time == 0):

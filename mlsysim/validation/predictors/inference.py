@@ -24,7 +24,6 @@ _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
-    ("attention", "balance"): (10.0, 1000.0, 150.0),
     ("software", "launch_time"): (1e-5, 1e-3, 2e-4),
     ("software", "link_latency"): (1e-6, 5e-5, 8e-6),
     ("software", "library_latency"): (1e-6, 1e-4, 8e-6),
