@@ -40,6 +40,8 @@ _EAGER_STEP = math.sqrt(3e-3 * 30e-3)
 # mode: norm, product, rotation, cache, attention, product, all-reduce, norm, product, activation, product, all-reduce.
 _EAGER_LAUNCH = 12.0 * math.sqrt(0.01e-3 * 0.1e-3)
 _EDGE_BANDWIDTH = 600e9  # byte/s; a device that nobody knows and that is slower shares its memory
+# Rows of a tile of grouped products, on which deepgemm2025 works.
+TILE = 128.0
 # Vector operations that make a number of a narrow weight: taking its zero point off, and multiplying with its scale.
 UNPACKED = 2.0
 
@@ -98,7 +100,8 @@ def from_constants(
         source = "measured products, STREAM and links, counted traffic and launches"
         prompts = {"prompt_launch_time": _EAGER_LAUNCH} if server.prompts == "eager" else {}
         return Efficiencies(
-            DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream, **sourced, **eager, **prompts
+            DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream,
+            grouped=share, grouped_memory=stream, latent_cache=stream, **sourced, **eager, **prompts
         )  # fmt: skip
     shares = kernel_shares(line)
     k, software = dict(shares.values), constants["software"]
@@ -109,10 +112,15 @@ def from_constants(
     hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.said()}"
     named = "" if server.known else f"; a server that the table does not have, as {MIDDLE.name}"
+    gemm = own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"])
     return Efficiencies(
         name=CALIBRATED,
         source=f"kernels as measured alone, software fitted by scripts/maintain/fit_constants.py{whose}{named}",
-        gemm=own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"]),
+        gemm=gemm,
+        grouped=min(gemm, k["grouped"]),
+        grouped_memory=memory if shared_memory else min(memory, k["grouped_memory"]),
+        latent_cache=memory if shared_memory else k["latent_memory"],
+        tile=TILE,
         attention=own.get("attention", k["attention"]),
         latent=k["latent"],
         memory=memory,

@@ -41,6 +41,10 @@ class Efficiencies:
     launch_time: Num = 0.0  # s per layer on the host, hidden as far as the device takes longer
     step_overhead: Num = 0.0  # s per pass: scheduler, sampling
     latent: Num = 1.0  # of the 16-bit peak, for decode attention on a latent cache
+    latent_cache: Num = 1.0  # of the memory bandwidth, for a latent cache
+    grouped: Num = 1.0  # of the peak, for grouped products of experts with many rows each
+    grouped_memory: Num = 1.0  # of the memory bandwidth, for the weights of experts
+    tile: Num = 0.0  # rows of a tile of grouped products, half of which is empty on average
     kernel_start: Num = 0.0  # s per product or small kernel of a layer, however little it works on
     grouped_start: Num = 0.0  # the same of a grouped product of experts
     attention_start: Num = 0.0  # the same of an attention kernel
@@ -224,16 +228,17 @@ class _Rank:
         compute, memory = roofline.compute_time(flops, rate), roofline.memory_time(bytes, width)
         return Component(flops, bytes, rate, width, compute, memory, unpack)
 
-    def weights(self, flops: Num, count: Num, element_bytes: Num) -> Component:
+    def weights(self, flops: Num, count: Num, element_bytes: Num, gemm: Num, memory: Num) -> Component:
         """Products with so many weights, each read once; what is narrower than the products is unpacked first."""
         m, e = self.machine, self.eff
         narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
-        rate, width = m.peak_flops * e.gemm, m.memory_bandwidth * e.memory
+        rate, width = m.peak_flops * gemm, m.memory_bandwidth * memory
         return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
 
     def matrices(self, params: Num, rows: Num, element_bytes: Num, times: Num, some: Num = 1.0) -> Component:
-        tp = self.split.tp
-        return self.weights(times * 2.0 * params * rows / tp, some * times * params / tp, element_bytes)
+        tp, e = self.split.tp, self.eff
+        count = times * params / tp
+        return self.weights(2.0 * count * rows, some * count, element_bytes, e.gemm, e.memory)
 
     def attention(self, pairs: Num, seen: Num, decode: Num, sequences: Num) -> Component:
         """Query-key pairs of all sequences, and one reading of the keys and values that they see, or several."""
@@ -248,7 +253,7 @@ class _Rank:
             n * 2.0 * pairs * w.heads * macs / s.tp,
             n * seen * w.kv_elements * s.kv_bytes / cut * readings,
             m.half_peak_flops * share,
-            m.memory_bandwidth * e.cache,
+            m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
         )
 
     def rest(self, tokens: Num, logits: Num, some: Num = 1.0) -> dict[str, Component]:
@@ -258,6 +263,8 @@ class _Rank:
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
         hit = experts_hit(maximum(1.0, w.n_experts), w.top_k, pool)
+        rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
+        filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
@@ -266,6 +273,8 @@ class _Rank:
                 n * w.moe * 2.0 * pool * w.top_k * w.expert_params / shards,
                 n * w.moe * hit * w.expert_params / shards,
                 s.expert_bytes,
+                e.grouped * filled,
+                e.grouped_memory,
             ),
             "head": self.matrices(w.head_params, logits, s.head_bytes, s.interleaved, some),
             "elementwise": self.component(
