@@ -23,8 +23,8 @@ _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
 _WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
 METHOD = (
-    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
-    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step with the same "
+    "step model; there requests wait and share steps, so its times differ."
 )
 
 

@@ -280,7 +280,7 @@ class StepModel(Result):
         Without a batch it is the step of one sequence that has 1,000 tokens.
 
         >>> from mlsysim.inference import deploy
-        >>> step = step_model(deploy("Llama-2-7B", "H100"))
+        >>> step = step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet")
         >>> step.explain(Batch.of(step.model, decodes=[458])).rows()[0][0]
         'qkv'
         """

@@ -11,6 +11,7 @@ from mlsysim.cli.arguments import (
     count,
     device_options,
     efficiencies_option,
+    server_option,
     pick_efficiencies,
     pick_machines,
     pick_model,
@@ -43,6 +44,7 @@ def _serve(args: argparse.Namespace) -> int:
         kv=args.kv,
         inter_bandwidth=args.inter_bandwidth,
         efficiencies=pick_efficiencies(args),
+        server=args.server,
         price=args.price,
         pue=args.pue,
     )
@@ -102,6 +104,7 @@ def add(commands: Commands) -> None:
         help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
     )
     efficiencies_option(p, "--calibrated")
+    server_option(p)
     p.add_argument("--rate", type=quantity("1/s"), help="size replicas for so many random requests per second")
     p.add_argument(
         "--prompt-variation",
