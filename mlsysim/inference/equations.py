@@ -439,7 +439,7 @@ def switched_all_reduce(
     >>> round(switched_all_reduce(1e6, 8, 300e9, 5e-6, 0.1, 0.8, 50e-6) * 1e6, 1)  # us; the long protocol alone takes 117.3
     68.3
 
-    Source: nvidia2026nccltuning, function ncclTopoTuneModel; latency and bandwidth by protocol; the two straight lines are ours.
+    Source: nccl2026tuning, function ncclTopoTuneModel; latency and bandwidth by protocol; the two straight lines are ours.
     """
     apart, part = minimum(1, ranks - 1), (ranks - 1) / ranks * bytes / bandwidth
     short = apart * latency + part / short_share
