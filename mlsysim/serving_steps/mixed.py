@@ -91,23 +91,22 @@ class MixedSteps:
 
     def time(self, batch: Batch) -> Num:
         """Seconds of a step, by a short cut for plain numbers: a count that was met before costs a look-up and three maxima."""
+        if not self._short:
+            return self.cost(batch).time
         try:
-            known = self._short and self._rest(batch)
-        except TypeError:  # arrays
+            device, host, launches = self._rest(batch)
+            full, near, prompts, answers = self._slopes
+            if batch.prefills:
+                pairs = (full * batch.prefill_pairs + near * batch.windowed_pairs) * prompts[0]
+                read = (full * batch.prefill_read + near * batch.windowed_read) * prompts[1]
+                device += pairs if pairs > read else read
+            if batch.decodes:
+                slope = answers[0] if answers[0] > answers[1] else answers[1]
+                device += (full * batch.context + near * batch.windowed_context) * slope
+            found = host + (device if device > launches else launches)
+            return found if 0.0 <= device < _INFINITE else self.cost(batch).time  # says what is wrong
+        except (TypeError, ValueError):  # arrays
             return self.cost(batch).time
-        if not known:
-            return self.cost(batch).time
-        device, host, launches = known
-        full, near, prompts, answers = self._slopes
-        if batch.prefills:
-            pairs = (full * batch.prefill_pairs + near * batch.windowed_pairs) * prompts[0]
-            read = (full * batch.prefill_read + near * batch.windowed_read) * prompts[1]
-            device += pairs if pairs > read else read
-        if batch.decodes:
-            slope = answers[0] if answers[0] > answers[1] else answers[1]
-            device += (full * batch.context + near * batch.windowed_context) * slope
-        found = host + (device if device > launches else launches)
-        return found if 0.0 <= device < _INFINITE else self.cost(batch).time  # says what is wrong
 
     def decoding(self, sequences: float) -> Callable[[float, float], float]:
         """Seconds of a step of so many answers and no prompt, by what they attend to; the rest is worked out once."""
