@@ -300,9 +300,7 @@ def host_overhead(
     return host + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
 
 
-@equation(
-    "eq-layer-starts", formula="kernels * kernel_start + grouped * grouped_start + attentions * attention_start"
-)
+@equation("eq-layer-starts", formula="kernels * kernel_start + grouped * grouped_start + attentions * attention_start")
 def layer_starts(
     kernels: Num, kernel_start: Num, grouped: Num, grouped_start: Num, attentions: Num, attention_start: Num
 ) -> Num:
@@ -364,7 +362,9 @@ def unpack_time(operations: Num, vector_flops: Num) -> Num:
     return operations / vector_flops
 
 
-@equation("eq-cache-readings", formula="1 + ungrouped * (group - 1)", domain={"group": AT_LEAST_ONE, "ungrouped": "[0, 1]"})
+@equation(
+    "eq-cache-readings", formula="1 + ungrouped * (group - 1)", domain={"group": AT_LEAST_ONE, "ungrouped": "[0, 1]"}
+)
 def cache_readings(group: Num, ungrouped: Num = 0.0) -> Num:
     """How often decode attention reads the cache of a key-value head.
 

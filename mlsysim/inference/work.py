@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mlsysim import catalog, collectives, roofline
-from mlsysim._numeric import Num, maximum, minimum, where
+from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
@@ -16,7 +16,9 @@ from mlsysim.results import Listed, Timed
 from mlsysim.transformer import parameter_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
-_NARROW = 0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
+_NARROW = (
+    0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class Efficiencies:
     grouped_start: Num = 0.0  # the same of a grouped product of experts
     attention_start: Num = 0.0  # the same of an attention kernel
     prompt_launch_time: Num = 0.0  # launch_time of a pass with prompts, which a captured graph does not hold
-    sequence_overhead: Num = 0.0  # s per sequence of a pass: its scheduling and sampling, where a host takes them in turn
+    sequence_overhead: Num = (
+        0.0  # s per sequence of a pass: its scheduling and sampling, where a host takes them in turn
+    )
     unpack_time: Num = 0.0  # s per weight that is narrower than the products: what makes it a number to multiply with
     ungrouped: Num = 0.0  # share of a group's other query heads that read the cache for themselves
     short_link: Num = 0.0  # of the link bandwidth, for the protocol of short messages; 0 where there is only one
@@ -85,7 +89,9 @@ class Work(Listed):
     top_k: Num = 0.0
     moe: Num = 0.0  # share of the layers with experts
     all_reduces: Num = 2.0  # tensor-parallel messages of a layer
-    kernels: Num = 9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
+    kernels: Num = (
+        9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
+    )
     grouped: Num = 0.0  # grouped products of a layer
 
 
@@ -277,9 +283,7 @@ class _Rank:
                 e.grouped_memory,
             ),
             "head": self.matrices(w.head_params, logits, s.head_bytes, s.interleaved, some),
-            "elementwise": self.component(
-                0.0 * passes, passes, m.peak_flops * e.gemm, m.memory_bandwidth * e.memory
-            ),
+            "elementwise": self.component(0.0 * passes, passes, m.peak_flops * e.gemm, m.memory_bandwidth * e.memory),
         }
 
     def layer_time(self, attentions: Num) -> Num:
@@ -320,10 +324,10 @@ def pass_cost(
     components = {"projections": rest.pop("projections"), "attention": core, **rest}
     parts = {name: c.time for name, c in components.items()}
     tensor, expert = _tensor_messages(w, s, m, e, tokens, n), _expert_messages(w, s, m, e, tokens, n, decode)
-    sent = sum(x.time for x in expert)
+    sent = sum((x.time for x in expert), 0.0 * tokens)
     busy = sum(parts.values())
     exposed = where(s.interleaved > 1, maximum(0.0, sent - busy), sent)
-    reduced = rank.exposed(sum(x.time for x in tensor), busy)
+    reduced = rank.exposed(sum((x.time for x in tensor), 0.0 * tokens), busy)
     count = (s.pp - 1.0) * s.interleaved
     given = {"bytes": count * tokens * w.hidden * ACTIVATION_BYTES, "bandwidth": m.pp_bandwidth * e.link}
     hops = Message("stage to stage", "eq-alpha-beta", given | {"latency": count * e.link_latency})
@@ -391,7 +395,8 @@ def mixed_cost(
     # a step with prompts sends tokens to experts as prompts do
     tensor = _tensor_messages(w, s, m, e, tokens, w.layers, some)
     expert = _expert_messages(w, s, m, e, tokens, w.layers * some, where(prompts > 0, 0.0, 1.0))
-    reduced, sent = rank.exposed(sum(x.time for x in tensor), busy), sum(x.time for x in expert)
+    reduced = rank.exposed(sum((x.time for x in tensor), 0.0 * tokens), busy)
+    sent = sum((x.time for x in expert), 0.0 * tokens)
     layers = some * w.layers
     layer = rank.layer_time((first + running) / maximum(some, 1e-30))
     launch = first * e.prompt_launch_time + (some - first) * e.launch_time
@@ -405,12 +410,16 @@ def _tensor_messages(
     w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, some: Num = 1.0
 ) -> tuple[Message, ...]:
     """All-reduces of a layer's results: direct, for decode messages are short; in two tiers when tp leaves a domain."""
+    if not is_array(s.tp) and s.tp <= 1:
+        return ()
     count = some * w.all_reduces * n
     bytes = w.all_reduces * n * tokens * w.hidden * ACTIVATION_BYTES
     given = {"short_share": where(e.short_link > 0, e.short_link, e.link), "long_share": e.link}
     given |= {"latency": count * e.link_latency, "switch_time": count * e.switch_time}
     inside = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
     across = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
+    if not is_array(s.tp) and s.tp == m.tp_inside:
+        return (Message("tp inside", "eq-switched-allreduce", inside | given),)
     return (
         Message("tp inside", "eq-switched-allreduce", inside | given),
         Message("tp across", "eq-switched-allreduce", across | given),
@@ -425,6 +434,8 @@ def _expert_messages(
     In a prompt a token crosses the network once per domain that needs it and is copied there; in a decode step every
     copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP).
     """
+    if not is_array(s.ep) and s.ep <= 1:
+        return ()
     count = n * w.moe * where(s.ep > 1, 1.0, 0.0)
     domains = s.ep / m.ep_inside
     others = (domains - 1.0) / domains

@@ -338,7 +338,7 @@ class StepModel(Result):
         if batch is not None:
             return self.terms(batch).to_dict()
         if self.mixed is not None:
-            known = {k: v for k, v in plain(vars(self.mixed.efficiencies)).items()}
+            known = dict(plain(vars(self.mixed.efficiencies)))
             return {"deployment": self.deployment.to_dict(), "efficiencies": known}
         rates = {f.name: plain(vars(getattr(self.rates, f.name))) for f in fields(self.rates)}
         return {"deployment": self.deployment.to_dict(), "rungs": dict(vars(self.rungs)), "rates": rates}
@@ -539,9 +539,14 @@ def step_model(
         checked("step_model", taken, "serving_steps.Rates or inference.Efficiencies")
     word = taken if isinstance(taken, str) else taken.name
     if rungs is None and word != DATASHEET:
-        own = taken
-        if isinstance(taken, str):
-            own = d.efficiencies if d.efficiencies.name == word else efficiencies_of(d.device, d.precision, word, d.server)
+        if isinstance(taken, Efficiencies):
+            own = taken
+        else:
+            own = (
+                d.efficiencies
+                if d.efficiencies.name == word
+                else efficiencies_of(d.device, d.precision, word, d.server)
+            )
         return StepModel(d, PRINTED, TIER_0, own.name, own.source, MixedSteps(d, own))
     if word == BOUND:
         return StepModel(d, PRINTED, rungs or TIER_0, BOUND)

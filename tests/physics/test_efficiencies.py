@@ -56,7 +56,19 @@ def test_the_bound_measures_nothing(room: Any) -> None:
     """Shares of 1 and costs of 0, by hand."""
     bound = room.efficiencies_of("H100", efficiencies="bound")
     assert bound is room.BOUND and bound.name == "bound"
-    shares = ("gemm", "head", "attention", "memory", "cache", "link", "replicated", "latent", "latent_cache", "grouped", "grouped_memory")
+    shares = (
+        "gemm",
+        "head",
+        "attention",
+        "memory",
+        "cache",
+        "link",
+        "replicated",
+        "latent",
+        "latent_cache",
+        "grouped",
+        "grouped_memory",
+    )
     free = {"optimizer_bytes": 30.0}  # counted, not measured
     for f in fields(bound):
         if f.name not in ("name", "source"):

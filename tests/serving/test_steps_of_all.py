@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import catalog, efficiencies, inference, serving
+from mlsysim import catalog, inference, serving
 from mlsysim.efficiencies import MIDDLE, kernel_shares, known_server, lineage, server_of, servers
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, decode_step, deploy, prefill
@@ -195,7 +195,9 @@ def test_a_library_takes_the_better_protocol() -> None:
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize(("generation", "device"), [("Hopper", "H100-SXM5-80GB"), ("Hopper, cut to 150 TFLOP/s", "H20")])
+@pytest.mark.parametrize(
+    ("generation", "device"), [("Hopper", "H100-SXM5-80GB"), ("Hopper, cut to 150 TFLOP/s", "H20")]
+)
 def test_shares_of_kernels_are_those_of_the_tables(generation: str, device: str) -> None:
     found, table = kernel_shares((generation, "any")).values, shipped_rates()
     own, latent = table[device], table[device if device == "H20" else "H800-SXM"]
@@ -218,8 +220,12 @@ def test_means_of_families_are_those_of_their_generations() -> None:
 
     three = of("Ampere", "products_16") * of("Hopper", "products_16") * of("Blackwell", "products_16")
     assert of("NVIDIA gpu", "products_16") == pytest.approx(three ** (1 / 3), abs=1e-3)
-    assert of("any", "products_16") == pytest.approx((of("NVIDIA gpu", "products_16") * of("CDNA 3", "products_16")) ** 0.5, abs=1e-3)
-    assert of("NVIDIA gpu", "products_8") == pytest.approx((of("Hopper", "products_8") * of("Blackwell", "products_8")) ** 0.5, abs=1e-3)
+    assert of("any", "products_16") == pytest.approx(
+        (of("NVIDIA gpu", "products_16") * of("CDNA 3", "products_16")) ** 0.5, abs=1e-3
+    )
+    assert of("NVIDIA gpu", "products_8") == pytest.approx(
+        (of("Hopper", "products_8") * of("Blackwell", "products_8")) ** 0.5, abs=1e-3
+    )
     assert of("any", "memory") == pytest.approx((of("Ampere", "memory") * of("Hopper", "memory")) ** 0.5, abs=1e-3)
 
 
@@ -283,6 +289,8 @@ def test_a_family_without_rows_has_no_constants_of_its_own() -> None:
     constants = {k: v for k, v in shipped_constants("inference").items() if k != "AWS accelerator"}
     row = {"layers": 32.0, "hidden": 4096.0, "ffn": 11008.0, "heads": 32.0, "vocab": 32000.0, "device": "Trainium1",
            "peak_flops": 190e12, "hbm_bandwidth": 820e9, "phase": "decode_step", "batch": 1.0, "framework": "NeuronX 2.18"}  # fmt: skip
-    general, own = (PREDICTORS["inference"].predict(row, c).predicted for c in (constants, shipped_constants("inference")))
+    general, own = (
+        PREDICTORS["inference"].predict(row, c).predicted for c in (constants, shipped_constants("inference"))
+    )
     assert general and own and general < own
     assert replace(MIDDLE, name="x").decode == "graph"

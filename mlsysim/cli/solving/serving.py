@@ -11,13 +11,13 @@ from mlsysim.cli.arguments import (
     count,
     device_options,
     efficiencies_option,
-    server_option,
     pick_efficiencies,
     pick_machines,
     pick_model,
     pick_slo,
     print_json,
     quantity,
+    server_option,
     slo_options,
 )
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN, serve

@@ -11,7 +11,6 @@ from mlsysim.cli.arguments import (
     count,
     device_options,
     efficiencies_option,
-    server_option,
     pick_efficiencies,
     pick_machines,
     pick_model,
@@ -19,6 +18,7 @@ from mlsysim.cli.arguments import (
     print_json,
     quantity,
     scale_options,
+    server_option,
     slo_options,
 )
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN

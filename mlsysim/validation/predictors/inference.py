@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import catalog, inference
+from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
-from mlsysim.inference.work import kernels_of
-from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
+from mlsysim.inference.work import kernels_of
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
