@@ -13,6 +13,7 @@ from mlsysim.catalog import Device, device, hardware
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.results import Listed
 
 ANY = "any"
 # A generation that carries on another with more of one format: its next of kin before the maker's other parts.
@@ -102,19 +103,20 @@ def lineage(of: Device | str | None, peak: float | None = None, bandwidth: float
     ('Hopper, cut to 150 TFLOP/s', ('CDNA 4', 'AMD gpu', 'gpu', 'any'), ('any',))
     """
     if isinstance(of, str):
+        name = of
         try:
-            of = device(of)
+            of = device(name)
         except UnknownNameError:
-            if about := _names().get(_plain(of)):
+            if about := _names().get(_plain(name)):
                 return _line(*about)
             of = _alike(peak, bandwidth)
     if of is None:
         return (ANY,)
     if not of.architecture:
         return _line(of.vendor or "another maker's", of.kind, "")
-    name = generation_name(of) if of.kind != "soc" else of.architecture
+    generation = generation_name(of) if of.kind != "soc" else of.architecture
     cut = generation_of(of)
-    return _line(of.vendor, of.kind, name, cut if cut.startswith(f"{name}, cut") else "")
+    return _line(of.vendor, of.kind, generation, cut if cut.startswith(f"{generation}, cut") else "")
 
 
 def _alike(peak: float | None, bandwidth: float | None) -> Device | None:
@@ -131,7 +133,7 @@ def _alike(peak: float | None, bandwidth: float | None) -> Device | None:
 
 
 @dataclass(frozen=True)
-class Pooled:
+class Pooled(Listed):
     """The constants that a device takes: those of the nearest relatives who have them, and whose they are."""
 
     values: Mapping[str, float]

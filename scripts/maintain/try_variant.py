@@ -33,13 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MlsysimError as error:
         print(f"try_variant: {error}", file=sys.stderr)
         return 2
-    s, inside = found.sources, found.inside
+    s, inside = found.sources.summary, found.inside
     print(f"{file.case_class.name}: {len(file.cases)} rows of {len(inside.groups)} sources, {found.count} constants")
     print(f"in the fit {inside.mape_mean_over_groups:.1%}, without the source {s.mape_mean_over_groups:.1%}, ", end="")
     print(f"without the domain {found.domain_error:.1%}; {s.supported} of {s.n} rows predicted")
     for name, g in sorted(s.groups.items(), key=lambda pair: -pair[1].mape):
         print(f"  source {name:<24} {g.n:>4} rows  {g.mape:>7.1%}  bias {g.bias or 0.0:>+7.1%}")
-    for name, d in sorted(found.domains.items(), key=lambda pair: -pair[1].mape_mean_over_groups):
+    for name, r in sorted(found.domains.items(), key=lambda pair: -pair[1].summary.mape_mean_over_groups):
+        d = r.summary
         print(
             f"  domain {name:<44} {d.n:>4} rows  {d.mape_mean_over_groups:>7.1%}  bias {d.bias_mean_over_groups or 0.0:>+7.1%}"
         )

@@ -1,26 +1,13 @@
 """Every registered equation has its chapter, its source, its notebook cell and its exercise; comments do not count."""
 
+import importlib
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 from made import executed, run
 
-from mlsysim import (  # noqa: F401  (importing registers)
-    capacity,
-    catalog,
-    classroom,
-    explore,
-    hlo,
-    kernels,
-    network,
-    reliability,
-    roofline,
-    serving,
-    serving_steps,
-    validation,
-)
+from mlsysim import catalog
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
@@ -44,11 +31,15 @@ CHAPTER_OF = {
     ),
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
-    "mlsysim.validation.metrics": "12-reality-checks",
+    **dict.fromkeys(("mlsysim.validation.metrics", "mlsysim.efficiencies.kin"), "12-reality-checks"),
     "mlsysim.validation.scoring.comparing": "22-case-studies",
     "mlsysim.serving_steps.claims.comparisons": "15-hypotheses",
     **dict.fromkeys(
-        (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.scoring.conformal")), "13-exploring-designs"
+        (
+            f"mlsysim.{m}"
+            for m in ("sensitivity", "intervals", "validation.scoring.conformal", "validation.scoring.ranges")
+        ),
+        "13-exploring-designs",
     ),
     **dict.fromkeys(
         ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"
@@ -62,6 +53,8 @@ CHAPTER_OF = {
     "mlsysim.hlo.estimators.systolic": "20-estimators",
 }
 SLUGS = sorted(set(CHAPTER_OF.values()))
+for module in CHAPTER_OF:  # importing registers
+    importlib.import_module(module)
 
 
 def labels_of(slug: str) -> set[str]:
@@ -139,6 +132,8 @@ def test_a_label_in_a_comment_or_in_code_does_not_count(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_cell_that_only_mentions_an_equation_does_not_count(tmp_path: Path) -> None:
     cells = ["from mlsysim import roofline", "# eq-iron-law\nroofline.iron_law", "roofline.ridge_point(1.0, 1.0);", "1"]
+    import nbformat
+
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c, id=f"c{i}") for i, c in enumerate(cells)])
     nbformat.write(notebook, tmp_path / "n.ipynb")
     called = run(tmp_path / "n.ipynb", tmp_path / "run").called

@@ -44,6 +44,7 @@ from mlsysim import (
 )
 from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
+from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
@@ -225,6 +226,7 @@ def of_validation() -> Iterator[Any]:
     yield next(iter(CLASSES.values()))
     yield scores.shipped_scores("training_step")
     yield HonestScore(0.1, None, 0.9, {"a": 0.1})
+    yield pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300"))
     yield next(iter(validation.measurements().values()))
     yield next(iter(validation.published_plans().values()))
     run = next(iter(validation.serving_runs().values()))
@@ -426,6 +428,7 @@ def test_no_public_result_is_missing_from_the_table() -> None:
     assert not without, "make it a Result, or name it among INPUTS or PARTS"
 
 
+@pytest.mark.slow
 def test_texts_are_short_and_no_dump_of_fields() -> None:
     for kind, things in samples().items():
         for thing in things:
@@ -437,12 +440,14 @@ def test_texts_are_short_and_no_dump_of_fields() -> None:
                 assert "nan" not in text.split() and "\t" not in text, text
 
 
+@pytest.mark.slow
 def test_html_is_well_formed_and_holds_the_text() -> None:
     for thing in every(Shown):
         root = ElementTree.fromstring(thing._repr_html_())
         assert "".join(root.itertext()).startswith(repr(thing).split("\n")[0])
 
 
+@pytest.mark.slow
 def test_numbers_survive_json_and_fit_a_table() -> None:
     for thing in every(Shown):
         found = thing.to_dict()
@@ -466,6 +471,7 @@ def test_numbers_survive_json_and_fit_a_table() -> None:
             )
 
 
+@pytest.mark.slow
 def test_what_has_a_shape_draws_with_matplotlib() -> None:
     import matplotlib as mpl
     import matplotlib.pyplot as plt

@@ -2,17 +2,21 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support import ROOT
 
 from mlsysim import catalog, efficiencies
 from mlsysim.efficiencies import lineage, parents, pooled, pooled_share
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.intervals import KNOWN, NEW
-from mlsysim.validation.cases import Case, read_cases
+from mlsysim.validation.cases import CLASSES, Case, CaseFile, read_cases
+from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.predictors.fitting import gauss_newton
-from mlsysim.validation.scoring import domains, leaving, tried
+from mlsysim.validation.reality.simple import roofline
+from mlsysim.validation.scoring import baselines, domains, leaving, scores, tried
 
 GEMM = "id,group,device,precision,m,n,k,measured_time_s\n"
 
@@ -144,8 +148,6 @@ def test_a_domain_is_known_when_another_source_saw_each_part() -> None:
 
 
 def test_every_class_has_domains() -> None:
-    from mlsysim.validation.cases import CLASSES
-
     for name in CLASSES:
         assert set(domains.domain_of(name, {})) == set(domains.PARTS)
     with pytest.raises(UnknownNameError):
@@ -198,3 +200,101 @@ def test_an_incomplete_log_is_an_error(tmp_path: Path) -> None:
 
 def test_the_room_says_what_it_has() -> None:
     assert {"lineage", "pooled", "pooled_share"} <= set(dir(efficiencies))
+
+
+# What is left out is left out
+
+
+def _products() -> CaseFile:
+    """Two generations in two sources, one in a third of its own."""
+    devices = [("A", "H100"), ("A", "A100"), ("B", "H100"), ("B", "A100"), ("C", "B200")]
+    rows = [
+        Case(
+            f"{g}{d}{i}",
+            g,
+            1e-4 * (i + 1),
+            0.1,
+            {"device": d, "precision": "bf16", "m": 4096.0, "n": 4096.0, "k": 4096.0},
+        )
+        for g, d in devices
+        for i in range(2)
+    ]
+    return CaseFile("x.csv", CLASSES["gemm"], tuple(rows))
+
+
+@pytest.mark.independent
+def test_a_domain_is_left_out_with_all_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[set[str]] = []
+
+    def fit(name: str, cases: Any) -> dict[str, dict[str, float]]:
+        fits.append({c.id for c in cases})
+        return {}
+
+    monkeypatch.setattr(leaving, "fit", fit)
+    found = leaving.without_domains(_products())
+    assert set(found) == {"generation: Ampere", "generation: Blackwell", "generation: Hopper"}
+    for (rows, _), seen in zip(found.values(), fits, strict=True):
+        assert not {c.id for c in rows} & seen and len(rows) + len(seen) == 10
+
+
+def test_every_way_to_leave_out_is_scored() -> None:
+    found = leaving.leave_out(_products())
+    assert found.domain_error == pytest.approx(sum(r.summary.mape_mean_over_groups for r in found.domains.values()) / 3)
+    assert found.count == sum(len(v) for k, v in found.constants.items() if not k.startswith("seen: "))
+    assert found.sources.summary.n == 10 and set(found.sources.summary.groups) == {"A", "B", "C"}
+
+
+@pytest.mark.independent
+def test_one_constant_per_generation_by_hand() -> None:
+    """Of the other source on the same device the median share; a generation that no other has takes that of all."""
+    file = _products()
+    ideal = {
+        d: roofline(
+            "gemm", {**baselines._filled({"device": d, "precision": "bf16", "m": 4096.0, "n": 4096.0, "k": 4096.0})}
+        )
+        for d in ("H100", "A100", "B200")
+    }
+    predicted = {r: ideal["H100"] / np.median([ideal["H100"] / 1e-4, ideal["H100"] / 2e-4]) for r in ("0", "1")}
+    mape = baselines.score_per_generation(file).groups
+    by_hand = np.mean([abs(predicted["0"] / 1e-4 - 1), abs(predicted["1"] / 2e-4 - 1)])
+    assert mape["A"].mape == pytest.approx(by_hand) == pytest.approx(mape["B"].mape)
+    others = [ideal[d] / t for d in ("H100", "A100") for t in (1e-4, 2e-4)] * 2
+    lone = ideal["B200"] / np.median(others)
+    assert mape["C"].mape == pytest.approx(np.mean([abs(lone / 1e-4 - 1), abs(lone / 2e-4 - 1)]))
+
+
+MOST_CONSTANTS = {
+    ("training_step",): 20,
+    ("inference",): 12,
+    ("collective",): 8,
+    ("gemm", "attention"): 8,
+    ("memory",): 3,
+}
+
+
+@pytest.mark.parametrize("names", MOST_CONSTANTS, ids=lambda names: names[0])
+def test_no_class_has_more_constants_than_it_may(names: tuple[str, ...]) -> None:
+    assert sum(scores.count_constants(shipped_constants(name)) for name in names) <= MOST_CONSTANTS[names]
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_every_sheet_says_what_the_constants_had_seen(name: str) -> None:
+    sheet = scores.shipped_scores(name)
+    assert sheet.fit.n <= sheet.rows and sheet.domains and sheet.groups
+    assert sheet.leave_one_domain_out == pytest.approx(
+        sum(s.mape for s in sheet.domains.values()) / len(sheet.domains), abs=1e-5
+    )
+    for group, (n, ours, simple) in sheet.worse.items():
+        assert n > 5 and simple < ours == pytest.approx(sheet.groups[group][1].mape)
+    assert scores.never_seen(name).half is not None
+    assert not set(scores.known_causes().get(name, {})) - set(sheet.groups)
+
+
+def test_the_readme_prints_the_shipped_errors() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in CLASSES:
+        sheet = scores.shipped_scores(name)
+        row = next(line for line in text.splitlines() if line.startswith(f"| {name.replace('_', ' ')} |"))
+        assert f"| {sheet.rows} ({len(sheet.groups)}) |" in row
+        for error in (sheet.fit.mape, sheet.leave_one_group_out.mape, sheet.leave_one_domain_out):
+            assert f" {100 * error:.1f} % |" in row

@@ -524,7 +524,19 @@ def test_the_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) ->
     out = json.loads(capsys.readouterr().out)
     assert set(out) == {"class", "mode", "rows", "summary"}
     assert (out["class"], out["mode"]) == ("gemm", "datasheet")
-    keys = {"id", "group", "measured", "predicted", "error", "supported", "reason", "assumptions"}
+    keys = {
+        "id",
+        "group",
+        "measured",
+        "predicted",
+        "error",
+        "supported",
+        "reason",
+        "assumptions",
+        "low",
+        "high",
+        "domain",
+    }
     assert all(set(r) == keys for r in out["rows"])
     assert set(out["summary"]) == {
         "n",
@@ -533,8 +545,10 @@ def test_the_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) ->
         "bias_mean_over_groups",
         "within_tolerance_mean_over_groups",
         "groups",
+        "coverage",
+        "median_width",
     }
-    assert all(set(g) == {"n", "mape", "bias", "within"} for g in out["summary"]["groups"].values())
+    assert all(set(g) == {"n", "mape", "bias", "within", "inside"} for g in out["summary"]["groups"].values())
     for r in out["rows"]:
         assert r["error"] == pytest.approx(r["predicted"] / r["measured"] - 1)
 

@@ -1,23 +1,64 @@
 """``mlsysim validate`` and ``grade``: the library against measurements, students against the library."""
 
 import argparse
+import statistics
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
-from mlsysim.files import check_writable
+
+if TYPE_CHECKING:
+    from mlsysim.validation.scoring import Report
 
 
 def _grade(args: argparse.Namespace) -> None:
-    from mlsysim.classroom.grading import grade_folder, write_csv  # instructors only: keep the other commands fast
+    from mlsysim.classroom import grading  # instructors only: keep the other commands fast
 
-    check_writable(args.output, "--output")
-    slug = Path(args.assignment).resolve().name
-    rows = grade_folder(slug, args.submissions, args.timeout, args.jobs, args.insecure)
-    write_csv(rows, args.output)
+    rows, alike = grading.grade(
+        Path(args.assignment).resolve().name,
+        args.submissions,
+        args.output,
+        timeout=args.timeout,
+        jobs=args.jobs,
+        insecure=args.insecure,
+        roster=args.roster,
+        due=args.due,
+        late_per_day=args.late_per_day,
+        late_days=args.late_days,
+        before=args.before,
+        import_to=args.import_to,
+        feedback=args.feedback,
+    )
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
+    if alike:
+        print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no date; write it as 2026-12-01T23:59+01:00") from None
+
+
+def _ranges(report: "Report") -> list[str]:
+    """How wide the 80 % ranges are in each domain, and how many of its rows lie inside."""
+    lines = []
+    for domain in ("known", "new"):
+        own = [r for r in report.rows if r.domain == domain and r.predicted and r.low and r.high]
+        if own:
+            low, high = (
+                statistics.median(getattr(r, end) / (r.predicted or 1.0) for r in own) for end in ("low", "high")
+            )
+            held = sum(bool(r.inside) for r in own)
+            lines.append(
+                f"80 % range, {domain} domain: x{low:.2f} to x{high:.2f} of the prediction; {held} of {len(own)} rows inside"
+            )
+    return lines
 
 
 def _validate(args: argparse.Namespace) -> None:
@@ -46,13 +87,18 @@ def _validate(args: argparse.Namespace) -> None:
         )
     print(f"{file.name}: class {report.case_class}, mode {report.mode}, {constants}")
     print(f"{s.supported} of {s.n} rows supported; a row without a prediction counts as 100 % wrong")
-    print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8}")
+    print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8} {'inside':>8}  domain")
     for name, g in s.groups.items():
-        print(f"{name[:28]:<28} {g.n:>5} {share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8}")
+        grounds = Counter(r.domain for r in report.rows if r.group == name and r.domain)
+        domain = ", ".join(f"{n} {word}" for word, n in sorted(grounds.items()))
+        figures = f"{share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8} {share(g.inside):>8}"
+        print(f"{name[:28]:<28} {g.n:>5} {figures}  {domain}".rstrip())
     print(
         f"{'mean over groups':<28} {s.n:>5} {share(s.mape_mean_over_groups):>8} "
-        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8}"
+        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8} {share(s.coverage):>8}"
     )
+    for line in _ranges(report):
+        print(line)
     for reason, n in Counter(r.reason for r in report.rows if not r.supported).most_common(5):
         print(f"unsupported: {n} rows: {reason}")
 
@@ -88,9 +134,30 @@ def add(commands: Commands) -> None:
 
     p = commands.add_parser("grade", help="grade a folder of submitted notebooks, each in a sandbox, into one CSV file")
     p.add_argument("assignment", metavar="ASSIGNMENT", help="as in exercises/01-iron-law")
-    p.add_argument("submissions", metavar="FOLDER", help="one STUDENT-ID.ipynb each")
+    p.add_argument(
+        "submissions",
+        metavar="FOLDER",
+        help="a download of Canvas, Moodle or Gradescope, unpacked, or one STUDENT-ID.ipynb each",
+    )
     p.add_argument("-o", "--output", required=True, metavar="FILE.csv", help="the table of grades")
     p.add_argument("--timeout", default=60.0, type=quantity("s"), help="for one submission (default: 60 s)")
     p.add_argument("--jobs", default=1, type=int, help="submissions run at a time (default: 1)")
+    p.add_argument(
+        "--roster", metavar="FILE.csv", help="the course's list, as its system exports it; who is missing gets a row"
+    )
+    p.add_argument(
+        "--due", type=_moment, metavar="DATE", help="when it was due, with its time zone: 2026-12-01T23:59+01:00"
+    )
+    p.add_argument(
+        "--late-per-day", type=float, default=0.1, help="share of the score that a day begun costs (default: 0.1)"
+    )
+    p.add_argument("--late-days", type=int, default=5, help="days after which nothing is left (default: 5)")
+    p.add_argument(
+        "--before", metavar="FILE.json", help="grades of an earlier run: the better points count, question by question"
+    )
+    p.add_argument(
+        "--import-to", choices=("canvas", "moodle", "gradescope"), help="also write that system's import file"
+    )
+    p.add_argument("--feedback", metavar="FOLDER", help="also write one page per student with the hints in full")
     p.add_argument("--insecure", action="store_true", help="without a sandbox, as yourself: trusted code only")
     p.set_defaults(run=_grade)

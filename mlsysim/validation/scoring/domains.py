@@ -9,25 +9,18 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.efficiencies import lineage
+from mlsysim.efficiencies.ground import DENSE, MIXTURE, PARTS, PHASES, stored_as, width_of
 from mlsysim.errors import unknown_name
 from mlsysim.intervals import KNOWN, NEW
 from mlsysim.validation.cases import Case
 
 __all__ = ["PARTS", "domain_of", "domains_left_out", "ground", "grounds", "sources_of_parts"]
 
-PARTS = ("generation", "kind", "precision", "phase")
 Domain = Mapping[str, str]  # the four parts; an empty one does not apply to the class
-_NARROW = {"fp8": "8-bit", "int8": "8-bit", "mxfp8": "8-bit in blocks"}
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def _width(precision: Any) -> str:
-    """16-bit, 8-bit, 8-bit in blocks or 4-bit: what a kernel of another width is another kernel for."""
-    text = str(precision or "bf16")
-    return _NARROW.get(text, "4-bit" if text in ("fp4", "nvfp4", "mxfp4", "int4") else "16-bit")
 
 
 def _generation(row: Mapping[str, Any]) -> str:
@@ -37,16 +30,11 @@ def _generation(row: Mapping[str, Any]) -> str:
 
 
 def _model(row: Mapping[str, Any]) -> str:
-    return "mixture" if row.get("n_experts") else "dense"
+    return MIXTURE if row.get("n_experts") else DENSE
 
 
 def _stored(row: Mapping[str, Any]) -> str:
-    bits = row.get("weight_bits") or 16.0
-    width = "16-bit" if bits > 12 else "8-bit" if bits > 6.5 else "4-bit"
-    return f"{width} weights, {_width(row.get('compute_precision'))} products"
-
-
-_PHASES = {"prefill": "prompt", "decode_step": "decoding", "end_to_end": "answer", "throughput_static": "answer"}
+    return f"{stored_as(row.get('weight_bits') or 16.0)} weights, {width_of(row.get('compute_precision'))} products"
 
 
 def _span(row: Mapping[str, Any]) -> str:
@@ -58,24 +46,24 @@ _PLACES: Mapping[str, Callable[[Mapping[str, Any]], tuple[str, str, str, str]]] 
     "training_step": lambda r: (
         _generation(r),
         _model(r),
-        _width(r.get("precision")),
+        width_of(r.get("precision")),
         str(r.get("task") or "pretrain"),
     ),
-    "inference": lambda r: (_generation(r), _model(r), _stored(r), _PHASES.get(str(r.get("phase")), "")),
+    "inference": lambda r: (_generation(r), _model(r), _stored(r), PHASES.get(str(r.get("phase")), "")),
     "gemm": lambda r: (
         _generation(r),
         "grouped" if (r.get("groups") or 1) > 1 else "plain",
-        _width(r.get("precision")),
+        width_of(r.get("precision")),
         "",
     ),
     "attention": lambda r: (
         _generation(r),
         str(r.get("kind") or ""),
-        _width(r.get("precision")),
+        width_of(r.get("precision")),
         str(r.get("phase") or ""),
     ),
     "collective": lambda r: (_generation(r), str(r.get("op") or ""), "", _span(r)),
-    "memory": lambda r: ("", str(r.get("kind") or ""), _width((r.get("inputs") or {}).get("precision")), ""),
+    "memory": lambda r: ("", str(r.get("kind") or ""), width_of((r.get("inputs") or {}).get("precision")), ""),
     "scalar": lambda r: ("", str(r.get("quantity") or ""), "", str(r.get("basis") or "")),
 }
 
@@ -101,7 +89,7 @@ def sources_of_parts(class_name: str, cases: Iterable[Case]) -> dict[str, dict[s
 
 
 def ground(domain: Domain, seen: Mapping[str, Mapping[str, set[str]]], own: str = "") -> str:
-    """``known domain`` when every part was seen in a source other than ``own``, else ``new domain``."""
+    """``known`` when every part was seen in a source other than ``own``, else ``new``."""
     return KNOWN if all(seen[part].get(value, set()) - {own} for part, value in domain.items()) else NEW
 
 

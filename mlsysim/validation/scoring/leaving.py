@@ -4,36 +4,28 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mlsysim.results import Listed
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.predictors import Constants
 from mlsysim.validation.scoring.domains import domains_left_out
-from mlsysim.validation.scoring.report import ScoredRow, Summary, fit, score, score_with
+from mlsysim.validation.scoring.report import Report, Summary, fit, score, score_with
 from mlsysim.validation.scoring.tried import Tried, append
-
-__all__ = ["Leaving", "leave_out", "log_variant", "standard_error", "without_domains"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @dataclass(frozen=True)
-class Leaving(Listed):
+class Leaving:
     """One way to predict a class: its error in the fit, without the row's source, and without the row's domain."""
 
     file: CaseFile
     constants: Constants
     inside: Summary
-    sources: Summary
-    rows: tuple[ScoredRow, ...]  # without their source
-    domains: Mapping[str, Summary]  # by the domain that was left out
+    sources: Report  # every row without its source
+    domains: Mapping[str, Report]  # by the domain that was left out
 
     @property
     def domain_error(self) -> float:
         """Mean over the domains that were left out of the error by group of their rows."""
-        return mean([s.mape_mean_over_groups for s in self.domains.values()]) if self.domains else float("nan")
+        return mean([s.summary.mape_mean_over_groups for s in self.domains.values()]) if self.domains else float("nan")
 
     @property
     def count(self) -> int:
@@ -55,10 +47,9 @@ def leave_out(file: CaseFile) -> Leaving:
     constants = fit(file.case_class.name, file.cases)
     left = score(file, "calibrated", leave_one_group_out=True)
     domains = {
-        name: score_with(replace(file, cases=rows), fitted).summary
-        for name, (rows, fitted) in without_domains(file).items()
+        name: score_with(replace(file, cases=rows), fitted) for name, (rows, fitted) in without_domains(file).items()
     }
-    return Leaving(file, constants, score_with(file, constants).summary, left.summary, left.rows, domains)
+    return Leaving(file, constants, score_with(file, constants).summary, left, domains)
 
 
 def log_variant(
@@ -90,7 +81,7 @@ def log_variant(
         rows=len(file.cases),
         groups=len(found.inside.groups),
         error=round(found.inside.mape_mean_over_groups, 4),
-        left_out_source=round(found.sources.mape_mean_over_groups, 4),
+        left_out_source=round(found.sources.summary.mape_mean_over_groups, 4),
         left_out_domain=round(found.domain_error, 4),
         kept=kept,
         why=why,

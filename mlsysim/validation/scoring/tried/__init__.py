@@ -9,9 +9,6 @@ from pathlib import Path
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import Listed
-
-__all__ = ["COLUMNS", "Tried", "append", "logged", "read_log"]
 
 COLUMNS = (
     "date",
@@ -31,12 +28,8 @@ _WORDS = {"yes": True, "no": False}
 FOLDER = Path(__file__).parent
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @dataclass(frozen=True)
-class Tried(Listed):
+class Tried:
     """One variant and what it scored; errors are fractions, means over groups (of a domain: over domains)."""
 
     date: str
@@ -100,7 +93,10 @@ def _line(cells: list[str], class_name: str, where: str) -> Tried:
         ) from why
     if min(counts) < 0 or not all(e >= 0 or math.isnan(e) for e in errors):
         raise InputError(f"{where}: counts and errors are zero or more (nan where nothing can be left out)")
-    return Tried(day, class_name, row["variant"], *counts, *errors, _WORDS[row["kept"]], row["why"])
+    constants, rows, groups = counts
+    inside, source, domain = errors
+    kept = _WORDS[row["kept"]]
+    return Tried(day, class_name, row["variant"], constants, rows, groups, inside, source, domain, kept, row["why"])
 
 
 def append(line: Tried, folder: Path = FOLDER) -> None:
