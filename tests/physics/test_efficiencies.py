@@ -38,7 +38,6 @@ def answer(device: Any = "H100", **options: Any) -> inference.Generation:
         inference.deploy,
         inference.efficiencies_of,
         explore.plan,
-        step_model,
     ],
 )
 def test_the_default_is_the_same_everywhere(solver: Callable[..., Any]) -> None:
@@ -57,7 +56,19 @@ def test_the_bound_measures_nothing(room: Any) -> None:
     """Shares of 1 and costs of 0, by hand."""
     bound = room.efficiencies_of("H100", efficiencies="bound")
     assert bound is room.BOUND and bound.name == "bound"
-    shares = ("gemm", "head", "attention", "memory", "cache", "link", "replicated")
+    shares = (
+        "gemm",
+        "head",
+        "attention",
+        "memory",
+        "cache",
+        "link",
+        "replicated",
+        "latent",
+        "latent_cache",
+        "grouped",
+        "grouped_memory",
+    )
     free = {"optimizer_bytes": 30.0}  # counted, not measured
     for f in fields(bound):
         if f.name not in ("name", "source"):
@@ -177,9 +188,8 @@ def test_every_result_says_which_it_used(word: str) -> None:
     ]
     for text in texts:
         assert f"Efficiencies: {word} (" in text
-    of_steps = "datasheet" if word == "calibrated" else word  # no constants of steps are fitted
-    assert f"Efficiencies: {of_steps} (" in str(steps.explain(Batch(decodes=1.0, context=100.0)))
-    assert ("asked for calibrated" in steps.rates_used) == (word == "calibrated")
+    assert f"Efficiencies: {word} (" in str(steps.explain(Batch(decodes=1.0, context=100.0)))
+    assert step_model(served).efficiencies == word  # of the deployment, unless said
     for found in (step(efficiencies=word).to_dict(), answer(efficiencies=word).to_dict()):
         assert found["efficiencies"] == word and (found["interval_s"] is not None) == (word == "calibrated")
     assert capacity.replica_of(served, input_len=1000, output_len=100).origins["step_time"].endswith(word)
@@ -204,7 +214,7 @@ def test_another_word_is_refused() -> None:
         with pytest.raises(InputError, match="neither one of calibrated, datasheet, bound nor"):
             solver(efficiencies=0.5)
     with pytest.raises(InputError, match=r"nor serving_steps.Rates"):
-        step_model(inference.deploy("Llama-3.1-8B", "H100"), efficiencies=inference.BOUND)  # type: ignore[arg-type]
+        step_model(inference.deploy("Llama-3.1-8B", "H100"), efficiencies=training.BOUND)  # type: ignore[arg-type]
 
 
 SERVE = ["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--input-len", "2000", "--output-len", "100"]
@@ -214,7 +224,7 @@ def test_serve_and_simulate_say_why_they_differ(capsys: pytest.CaptureFixture[st
     trace = tmp_path / "one.csv"
     trace.write_text("arrival_s,input_len,output_len\n0,2000,100\n")
     simulate = ["simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--trace", str(trace)]
-    for command, other, word in ((SERVE, "simulate", "calibrated"), (simulate, "serve", "datasheet")):
+    for command, other, word in ((SERVE, "simulate", "calibrated"), (simulate, "serve", "calibrated")):
         assert cli.main(command) == 0
         text = capsys.readouterr().out
         assert f"Efficiencies: {word} (" in text
