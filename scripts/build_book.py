@@ -70,11 +70,12 @@ def main() -> int:
         raise SystemExit("build_book: quarto is not on the PATH; install it, or use --renderer preview")
     start = time.perf_counter()
     step("scripts/make_book_parts.py")
-    step("scripts/make_sliders.py")
+    step("scripts/make_live.py", "--engine")
     if quarto:
         render_with_quarto(quarto, out)
     else:
         step("-m", "book._preview", "--out", str(out))
+    step("scripts/make_live.py", str(out))
     if not args.no_lab:
         step("scripts/build_lab.py", "--out", str(out / "lab"))
     step("-m", "book._preview.check_site", str(out), "--strip")

@@ -105,16 +105,6 @@ class Book(NamedTuple):
     used: list[str]
 
 
-def bundle(shared: Path) -> None:
-    """The chart library that the sliders load, which a fresh clone has not yet made; `make book` would."""
-
-    def make(stamp: Path) -> None:
-        subprocess.run([sys.executable, "scripts/make_sliders.py", "--bundle"], cwd=ROOT, check=True)
-        stamp.touch()
-
-    once(shared, "bundle", make)
-
-
 def wheel(shared: Path) -> Path:
     """Our wheel. Built before two processes could both find that it is missing."""
 
