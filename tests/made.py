@@ -125,7 +125,6 @@ def book(shared: Path) -> Book:
         sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
         from book._preview.__main__ import build_site
 
-        bundle(shared)
         folder.mkdir()
         build = build_site(ROOT, folder / "_site")
         assert build.problems == []

@@ -21,6 +21,7 @@ from mlsysim.errors import InputError
 
 MOST_TEXT = 20_000  # characters that a listing may show
 HINTS = 3
+NOT_HERE = ("numpy", "matplotlib", "pandas", "jax")  # a page brings the standard library and ours
 
 
 class _Bounded(StringIO):
@@ -188,6 +189,8 @@ def run(code: str, space: dict[str, Any]) -> dict[str, Any]:
 def _problem(problem: BaseException) -> str:
     if isinstance(problem, SyntaxError):
         return f"line {problem.lineno}: {problem.msg}"
+    if isinstance(problem, ModuleNotFoundError) and problem.name in NOT_HERE:
+        return f"this needs {problem.name}, which a page has not: open the chapter's notebook in the lab, in Colab or at home"
     step, line = problem.__traceback__, 0
     while step is not None:
         if step.tb_frame.f_code.co_filename == "<listing>":

@@ -1,9 +1,11 @@
 """Puts live views, listings, questions and numbers into the pages of a rendered site, whoever rendered it."""
 
+import contextlib
 import json
 import os
 import re
 import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -63,7 +65,8 @@ def chapter(slug: str) -> Chapter:
     space: dict[str, Any] = {"__name__": "__main__"}
     outputs = []
     for n, code in enumerate(listings((ROOT / "book" / f"{slug}.qmd").read_text(encoding="utf-8")), 1):
-        found = run(code, space)
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # what a listing writes is not ours
+            found = run(code, space)
         if found["error"]:
             raise LiveError(f"live: book/{slug}.qmd, listing {n}: {found['error']}")
         outputs.append(blocks.listing(n, found))
