@@ -17,9 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbclient import NotebookClient
-
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600  # of the clock, and ten times what a cell takes on a quiet machine
 SAME_COLOUR = 4 / 255  # processors round the edges of a line differently, by one or two steps of 255
@@ -93,6 +90,9 @@ def keep_pictures(notebook: Any, stored: Any) -> None:
 
 def execute(path: Path, startup: str = "") -> Any:
     """Run a notebook in a fresh kernel, in its own folder, and return it normalised; ``startup`` runs before its cells."""
+    import nbformat  # seconds to import, as nbclient: not for who only compares pictures
+    from nbclient import NotebookClient
+
     notebook, stored = nbformat.read(path, 4), nbformat.read(path, 4)
     environment = os.environ | {
         "MLSYSIM_STATIC": "1",
@@ -118,6 +118,8 @@ def execute(path: Path, startup: str = "") -> Any:
 
 
 def main() -> int:
+    import nbformat
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("notebooks", nargs="*", type=Path)

@@ -1,11 +1,13 @@
 """What test modules share: where the repository is, and how a missing tool is treated."""
 
 import fcntl
+import json
 import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,21 @@ def missing(reason: str) -> None:
     if os.environ.get("MLSYSIM_CI"):
         pytest.fail(f"{reason}, and MLSYSIM_CI is set")
     pytest.skip(reason)
+
+
+class Cell(dict[str, Any]):
+    """A cell of a notebook, or a part of one: its keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+def code_cells(path: Path) -> list[Any]:
+    """The code cells of a notebook as it is stored; nbformat, which takes seconds to import, is for writing one."""
+    cells = json.loads(path.read_text(encoding="utf-8"), object_hook=Cell)["cells"]
+    for cell in cells:
+        cell["source"] = "".join(cell["source"])
+    return [cell for cell in cells if cell.cell_type == "code"]
 
 
 def once(folder: Path, name: str, make: Callable[[Path], None]) -> Path:

@@ -97,6 +97,7 @@ def test_the_svg_is_well_formed_and_places_points_where_they_belong() -> None:
     assert "polyline" in Chart("x", "y", [Line([0, 1], [1, 2], "zero")], x_log=False).svg()
 
 
+@pytest.mark.slow
 def test_matplotlib_draws_the_same_data() -> None:
     import matplotlib as mpl
 

@@ -436,6 +436,7 @@ JSON = st.recursive(
 KEYS = sorted({key for c in CONFIGS.values() for key in c} | {"kv_n_heads", "layer_types", "moe_layers", "n_inner"})
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 @given(JSON)
 def test_any_json_value_gives_a_model_or_an_input_error(value: Any) -> None:

@@ -63,6 +63,7 @@ def test_every_option_reaches_the_solver() -> None:
     assert preset["efficiency"] == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -123,6 +124,7 @@ def test_a_device_of_your_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "My-Chip" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_version_and_help_name_the_distribution() -> None:
     assert run("--version").stdout.startswith("mlsysim 0.")
     assert "mlsysim-book" in run("--version").stdout
@@ -141,6 +143,7 @@ def test_models_lists_every_shape_with_its_exact_count() -> None:
     assert llama["published"]["parameters"]["value"] == llama["parameters"]
 
 
+@pytest.mark.slow
 def test_params_of_a_name_and_of_a_config_are_the_same(tmp_path: Path) -> None:
     named = json.loads(run("params", "--model", "gpt2", "--json").stdout)
     assert named["parameters"] == sum(named["parts"].values()) == named["active_parameters"] == 124_439_808
@@ -190,6 +193,7 @@ def test_collective_prints_its_equation_and_its_parts() -> None:
         assert part in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -237,6 +241,7 @@ SERVE = ["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--input-len", 
 HUGE = "1" + "0" * 400
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     "command",
@@ -258,6 +263,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -128,6 +128,7 @@ def by_hand(
     return None
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize(
     ("model", "device", "rate", "slo"),
@@ -167,6 +168,7 @@ def test_serve_s_cost_and_energy_are_price_and_power_over_tokens() -> None:
     assert free.bill.cost_rate is None and "no rental price" in str(free)
 
 
+@pytest.mark.slow
 @independent
 def test_what_changes_an_answer_is_asked_again() -> None:
     s = mlsysim.serve("Qwen3-32B", "B200", slo=SLO(ttft=0.5, itl=0.03), rate=20)
@@ -229,6 +231,7 @@ def test_what_does_not_fit_says_so_first_and_what_would() -> None:
     assert not mlsysim.serve("Llama-3.1-8B", "L4", input_len=most + 33, output_len=1, tp=1).fits
 
 
+@pytest.mark.slow
 def test_targets_that_nothing_meets_are_no_answer() -> None:
     s = mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(itl=1e-4), rate=5)
     assert s.fits and not s.answered and str(s).startswith("NO ANSWER: ") and "ITL of 100" in s.reason
@@ -244,6 +247,7 @@ def test_what_was_assumed_is_printed() -> None:
     assert "assumed" not in given
 
 
+@pytest.mark.slow
 def test_answers_are_short_and_go_into_json() -> None:
     answers = [
         mlsysim.serve("Qwen3-32B", "B200", slo=SLO(ttft=0.5, itl=0.03, e2e=9), rate=20),
@@ -424,6 +428,7 @@ def asked(*words: str) -> tuple[str, str, int]:
     return done.stdout, done.stderr, done.returncode
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("name", COMMANDS)
 def test_two_processes_and_a_store_answer_as_one(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -440,6 +445,7 @@ def test_two_processes_and_a_store_answer_as_one(name: str, tmp_path: Path, caps
     assert capsys.readouterr().out == alone.out
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_equals_one_that_was_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         *("simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "6", "--requests", "300", "--runs", "12"),
@@ -463,6 +469,7 @@ def test_a_killed_run_goes_on_and_equals_one_that_was_not(tmp_path: Path, capsys
     assert resumed == capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "says"),
     [
@@ -496,6 +503,7 @@ def test_a_store_holds_no_pickle(tmp_path: Path) -> None:
 # The command line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "first"),
     [
@@ -520,6 +528,7 @@ def test_no_answer_is_the_first_line_and_status_3(
     ]
 
 
+@pytest.mark.slow
 @independent
 def test_the_command_line_asks_the_doors(capsys: pytest.CaptureFixture[str]) -> None:
     words = [
@@ -568,6 +577,7 @@ def test_the_command_line_asks_the_doors(capsys: pytest.CaptureFixture[str]) -> 
     assert {k: found[k] for k in r.to_dict()} == json.loads(json.dumps(r.to_dict()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["serve", "train", "simulate"])
 def test_every_key_of_the_json_is_documented(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     asks = {

@@ -247,6 +247,7 @@ def test_the_name_of_a_sweep_follows_the_code(before: str, after: str | None, sa
     assert (made(before) == made(before if after is None else after)) is same
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_a_name_is_the_same_in_another_process() -> None:
     code = (

@@ -311,6 +311,7 @@ def test_any_loops_replay_as_they_are_scheduled(data: st.DataObject) -> None:
 # Replay
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 @pytest.mark.parametrize("split", ["linear", "dependency"])
 @pytest.mark.parametrize("name", PER_DEVICE)

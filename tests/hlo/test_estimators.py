@@ -239,6 +239,7 @@ def fake_interpreter(folder: Path, body: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -537,6 +538,7 @@ def _forge(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     pytest.fail("no whole-file entry")
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 @pytest.mark.parametrize(
     "change",
@@ -557,6 +559,7 @@ def test_totals_that_no_program_has_are_computed_again(change: dict[str, Any], t
     assert hlo.estimate(path, "H100", cache=tmp_path).from_cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_what_a_program_really_gives_passes_the_check(name: str, tmp_path: Path) -> None:
     for split in ("linear", "dependency"):

@@ -265,6 +265,7 @@ def test_without_jax_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
         export(Recipe("mlp"))
 
 
+@pytest.mark.slow
 def test_what_jax_refuses_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_jax()
     monkeypatch.setattr("mlsysim.hlo.export._SECONDS", 0.01)
@@ -372,6 +373,7 @@ def test_the_tutorials_own_estimate_has_nearly_the_same_work() -> None:
     assert 0.94 < ours / printed < 1
 
 
+@pytest.mark.slow
 @pytest.mark.published
 def test_the_compiled_sample_has_the_collectives_that_the_tutorial_counts() -> None:
     # hespas2026tutorial, Workload Analysis: 51 reduce_scatter and 12 all_gather in the optimised program, and 4 all_reduce,

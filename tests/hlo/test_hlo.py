@@ -312,6 +312,7 @@ def test_what_nothing_needs_is_not_counted() -> None:
     assert hlo.estimate(program, "H100").flops == 1000
 
 
+@pytest.mark.slow
 def test_a_program_that_calls_itself_or_explodes_is_refused() -> None:
     kind = TensorType("f32")
     once = Block((0,), (Op("func.call", (0,), (1,), {"callee": "main"}),), (1,))
@@ -374,6 +375,7 @@ def test_collectives_carry_their_sizes_and_groups() -> None:
 # Fusion and regions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_both_splits_and_both_fusions_hold_the_same_work(name: str) -> None:
     program = load(name)

@@ -35,6 +35,7 @@ def pair(step: str, target: str) -> tuple[Program, Program]:
     return hlo.read(REFERENCE / f"{names[0]}.mlir"), hlo.read(REFERENCE / f"{names[1]}.mlir")
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 @pytest.mark.parametrize("split", ["linear", "dependency"])
 @pytest.mark.parametrize(("step", "target"), PAIRS)

@@ -102,6 +102,7 @@ def test_the_count_of_every_reference_program_is_that_of_xla() -> None:
         assert result.transcendentals == transcendentals, path.name
 
 
+@pytest.mark.slow
 @needs_reference
 def test_every_reference_program_is_read_and_has_no_unknown_operation() -> None:
     paths = [p for p in sorted(REFERENCE.glob("*.mlir")) if "meshaxes" not in p.name or VERSION >= (0, 10)]
@@ -217,6 +218,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_text_is_refused_in_bounded_time_and_memory(name: str) -> None:
     text, says = HOSTILE[name]

@@ -155,6 +155,7 @@ def test_the_roofline_of_a_program_as_exported_is_no_lower_side() -> None:
     assert figure("tool-roofline-raw").value > figure("a100-llama3-100m").high
 
 
+@pytest.mark.slow
 def test_a_printed_deviation_widens_the_range_as_half_a_digit_does() -> None:
     digits = brackets()[0]
     assert digits.ends == pytest.approx((0.085, 0.095))

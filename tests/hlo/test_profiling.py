@@ -220,6 +220,7 @@ def product() -> Any:
         yield estimator, region
 
 
+@pytest.mark.slow
 def test_a_region_gets_a_positive_time_with_its_spread(product: Any) -> None:
     estimator, region = product
     assert isinstance(estimator, Estimator)
@@ -398,6 +399,7 @@ def test_sizes_and_efforts_are_bounded() -> None:
             ProfilingEstimator(extractor, **setting)
 
 
+@pytest.mark.slow
 def test_large_intermediate_values_are_refused() -> None:
     body = (
         "%b = stablehlo.broadcast_in_dim %a, dims = [0, 1] : (tensor<8x8xf32>) -> tensor<8x8x65536xf32>\n"
@@ -439,6 +441,7 @@ def test_a_worker_that_dies_or_hangs_is_an_error_and_the_next_request_starts_ano
         hasty.measure(sized(8))
 
 
+@pytest.mark.slow
 def test_a_platform_that_is_not_there_is_named() -> None:
     extractor, region = only_region(PRODUCT)
     with (

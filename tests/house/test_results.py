@@ -426,6 +426,7 @@ def test_no_public_result_is_missing_from_the_table() -> None:
     assert not without, "make it a Result, or name it among INPUTS or PARTS"
 
 
+@pytest.mark.slow
 def test_texts_are_short_and_no_dump_of_fields() -> None:
     for kind, things in samples().items():
         for thing in things:
@@ -437,12 +438,14 @@ def test_texts_are_short_and_no_dump_of_fields() -> None:
                 assert "nan" not in text.split() and "\t" not in text, text
 
 
+@pytest.mark.slow
 def test_html_is_well_formed_and_holds_the_text() -> None:
     for thing in every(Shown):
         root = ElementTree.fromstring(thing._repr_html_())
         assert "".join(root.itertext()).startswith(repr(thing).split("\n")[0])
 
 
+@pytest.mark.slow
 def test_numbers_survive_json_and_fit_a_table() -> None:
     for thing in every(Shown):
         found = thing.to_dict()
@@ -466,6 +469,7 @@ def test_numbers_survive_json_and_fit_a_table() -> None:
             )
 
 
+@pytest.mark.slow
 def test_what_has_a_shape_draws_with_matplotlib() -> None:
     import matplotlib as mpl
     import matplotlib.pyplot as plt

@@ -66,6 +66,7 @@ def test_what_cannot_be_read_is_refused_by_name(text: object, expected: str, say
     assert says in str(caught.value)
 
 
+@pytest.mark.slow
 @given(st.floats(1e-8, 1e17), st.sampled_from(["byte/s", "FLOP", "FLOP/s", "s", "W", "byte"]))
 def test_what_is_written_can_be_read_again(value: float, unit: str) -> None:
     if unit in ("byte/s", "FLOP", "FLOP/s", "byte") and value < 1:

@@ -14,6 +14,7 @@ from mlsysim.vocabulary import INSTEAD, WORDS
 
 # Another thing of that name, by place
 OTHER_THINGS = {
+    ("classroom/grading/download.py", "grade", "output"): "a file, as in every program",
     ("classroom/exercises/engine.py", "Exercise", "prompt"): "the text of a question",
     ("hlo/work/convolution.py", "valid_positions", "output"): "positions of a convolution's result",
     ("memory/fit.py", "peak_memory", "output"): "bytes of the loss",
@@ -97,11 +98,13 @@ def test_a_second_name_is_found(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_exception_is_still_needed(root: Path) -> None:
     there = set(arguments(root))
     assert [place for place in OTHER_THINGS if place not in there] == []
 
 
+@pytest.mark.slow
 def test_an_option_has_the_name_of_an_argument(root: Path) -> None:
     """What the command line asks for by a word, Python takes under the same word."""
     known = {name for file, _, name in arguments(root) if not file.startswith(("cli/", "classroom/exercises/"))}

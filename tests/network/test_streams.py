@@ -129,6 +129,7 @@ def test_a_wrong_program_is_named(tasks: list[Task], says: str) -> None:
         schedule(tasks)
 
 
+@pytest.mark.slow
 def test_many_tasks_are_scheduled_in_seconds() -> None:
     chain = [Task(f"c{i}", "compute", 1.0, (f"c{i - 1}",) if i else ()) for i in range(20_000)]
     sums = [Task(f"s{i}", "communication", 1.0, (f"c{i}",)) for i in range(20_000)]

@@ -466,6 +466,7 @@ def run_job(
         next_failure = clock + rng.expovariate(1 / mtbf)
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 @pytest.mark.parametrize(("dump", "factor", "restart", "lag"), GRID)
 def test_the_exact_form_agrees_with_the_simulation(dump: float, factor: float, restart: float, lag: float) -> None:

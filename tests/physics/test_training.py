@@ -815,6 +815,7 @@ def random_plans(n: int) -> dict[str, Any]:
     return {name: r.choice(np.array(c, float), n) for name, c in choices.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 def test_arrays_equal_the_scalar_path() -> None:
     plans = random_plans(1000)

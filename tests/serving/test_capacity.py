@@ -647,6 +647,7 @@ def test_results_explain_themselves_and_go_into_json() -> None:
 # The command line
 
 
+@pytest.mark.slow
 def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["serve", "--model", "Llama-3.1-70B", "--device", "H100", "--tp", "4", "--input-len", "1000"]
     arguments += ["--output-len", "200", "--rate", "50"]

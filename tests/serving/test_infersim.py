@@ -111,6 +111,7 @@ def off(ours: float, theirs: str, unit: float = 1.0) -> float:
     return abs(ours / value - 1) if value else abs(ours)
 
 
+@pytest.mark.slow
 @needs_reference
 @pytest.mark.published
 def test_work_of_every_run(runs: list[tuple[dict[str, str], Answer]]) -> None:

@@ -2,22 +2,42 @@
 
 import argparse
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
-from mlsysim.files import check_writable
 
 
 def _grade(args: argparse.Namespace) -> None:
-    from mlsysim.classroom.grading import grade_folder, write_csv  # instructors only: keep the other commands fast
+    from mlsysim.classroom import grading  # instructors only: keep the other commands fast
 
-    check_writable(args.output, "--output")
-    slug = Path(args.assignment).resolve().name
-    rows = grade_folder(slug, args.submissions, args.timeout, args.jobs, args.insecure)
-    write_csv(rows, args.output)
+    rows, alike = grading.grade(
+        Path(args.assignment).resolve().name,
+        args.submissions,
+        args.output,
+        timeout=args.timeout,
+        jobs=args.jobs,
+        insecure=args.insecure,
+        roster=args.roster,
+        due=args.due,
+        late_per_day=args.late_per_day,
+        late_days=args.late_days,
+        before=args.before,
+        import_to=args.import_to,
+        feedback=args.feedback,
+    )
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
+    if alike:
+        print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no date; write it as 2026-12-01T23:59+01:00") from None
 
 
 def _validate(args: argparse.Namespace) -> None:
@@ -84,9 +104,30 @@ def add(commands: Commands) -> None:
 
     p = commands.add_parser("grade", help="grade a folder of submitted notebooks, each in a sandbox, into one CSV file")
     p.add_argument("assignment", metavar="ASSIGNMENT", help="as in exercises/01-iron-law")
-    p.add_argument("submissions", metavar="FOLDER", help="one STUDENT-ID.ipynb each")
+    p.add_argument(
+        "submissions",
+        metavar="FOLDER",
+        help="a download of Canvas, Moodle or Gradescope, unpacked, or one STUDENT-ID.ipynb each",
+    )
     p.add_argument("-o", "--output", required=True, metavar="FILE.csv", help="the table of grades")
     p.add_argument("--timeout", default=60.0, type=quantity("s"), help="for one submission (default: 60 s)")
     p.add_argument("--jobs", default=1, type=int, help="submissions run at a time (default: 1)")
+    p.add_argument(
+        "--roster", metavar="FILE.csv", help="the course's list, as its system exports it; who is missing gets a row"
+    )
+    p.add_argument(
+        "--due", type=_moment, metavar="DATE", help="when it was due, with its time zone: 2026-12-01T23:59+01:00"
+    )
+    p.add_argument(
+        "--late-per-day", type=float, default=0.1, help="share of the score that a day begun costs (default: 0.1)"
+    )
+    p.add_argument("--late-days", type=int, default=5, help="days after which nothing is left (default: 5)")
+    p.add_argument(
+        "--before", metavar="FILE.json", help="grades of an earlier run: the better points count, question by question"
+    )
+    p.add_argument(
+        "--import-to", choices=("canvas", "moodle", "gradescope"), help="also write that system's import file"
+    )
+    p.add_argument("--feedback", metavar="FOLDER", help="also write one page per student with the hints in full")
     p.add_argument("--insecure", action="store_true", help="without a sandbox, as yourself: trusted code only")
     p.set_defaults(run=_grade)

@@ -1,0 +1,42 @@
+"""Grade what was handed in: each file in a sandbox of its own, each a row, and a page back for each student."""
+
+from mlsysim.classroom.grading.download import grade
+from mlsysim.classroom.grading.marks import Late, Likeness, Row, copies, grade_folder, merged, read_rows
+from mlsysim.classroom.grading.submissions import Student, Submission, collect, read_roster
+from mlsysim.classroom.grading.table import (
+    SYSTEMS,
+    feedback_page,
+    statistics,
+    write_csv,
+    write_feedback,
+    write_import,
+    write_json,
+    write_statistics,
+)
+
+__all__ = [
+    "SYSTEMS",
+    "Late",
+    "Likeness",
+    "Row",
+    "Student",
+    "Submission",
+    "collect",
+    "copies",
+    "feedback_page",
+    "grade",
+    "grade_folder",
+    "merged",
+    "read_roster",
+    "read_rows",
+    "statistics",
+    "write_csv",
+    "write_feedback",
+    "write_import",
+    "write_json",
+    "write_statistics",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,330 @@
+"""Marks: each submission run in its sandbox, its answers compared here, what is late, what is copied, what was graded before."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from mlsysim.classroom.exercises import Exercise, assignment, check, normalise_seed
+from mlsysim.classroom.grading.sandbox import Failure, check_sandbox, clean, execute
+from mlsysim.classroom.grading.submissions import (
+    Student,
+    Submission,
+    collect,
+    latest,
+    owner,
+    read_roster,
+    read_submission,
+)
+from mlsysim.errors import InputError
+
+MAX_JOBS = 64
+ALIKE = 0.97  # share of two notebooks' answers that is the same text, from which on a person should look
+_LEAST_TEXT = 80  # letters; shorter answers look alike by chance
+
+
+@dataclass(frozen=True)
+class Late:
+    """What lateness costs: a share of the score for each day begun, up to a number of days, then all of it."""
+
+    due: datetime
+    per_day: float = 0.1
+    days: int = 5
+
+    def __post_init__(self) -> None:
+        if self.due.tzinfo is None:
+            raise InputError(f"due = {self.due.isoformat()} has no time zone; write it as 2026-12-01T23:59+01:00")
+        if not 0 <= self.per_day <= 1 or not 0 <= self.days <= 365:
+            raise InputError(
+                f"late: {self.per_day:g} a day for {self.days} days; give a share in [0, 1] and 0 to 365 days"
+            )
+
+    def factor(self, at: datetime) -> float:
+        """What is left of a score that was handed in then.
+
+        >>> rule = Late(datetime(2026, 1, 1, tzinfo=UTC), 0.25, 2)
+        >>> [rule.factor(datetime(2026, 1, d, 12, tzinfo=UTC)) for d in (1, 2, 3)]
+        [0.75, 0.5, 0.0]
+        """
+        seconds = (at - self.due).total_seconds()
+        begun = max(0, -(-int(seconds) // 86_400)) if seconds > 0 else 0
+        return 0.0 if begun > self.days else max(0.0, 1.0 - self.per_day * begun)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a student is told about one question."""
+
+    correct: bool
+    slip: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of grades."""
+
+    student: str
+    score: float
+    max_score: int
+    points: Mapping[str, float]
+    status: str  # ok, seed-mismatch, timeout, crashed, too-large, not-a-notebook, unknown-student, replaced, missing
+    message: str
+    file: str = ""
+    late_days: int = 0
+    remarks: Mapping[str, Remark] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # code of the cells with the answers
+
+
+def _answers(exercises: Sequence[Exercise]) -> dict[str, str]:
+    return {e.id: f"answer_{e.id.partition('.')[2]}" for e in exercises}
+
+
+def _texts(code: Sequence[str], answers: Mapping[str, str]) -> dict[str, str]:
+    """The text of each answer's cell without spaces and comments: what two copies share."""
+    found = {}
+    for id, name in answers.items():
+        cells = [c for c in code if re.search(rf"^\s*{name}\s*=", c, re.M)]
+        found[id] = re.sub(r"\s+", "", re.sub(r"#.*", "", "".join(cells)))
+    return found
+
+
+def grade_one(
+    submission: Submission,
+    exercises: Sequence[Exercise],
+    roster: Sequence[Student] = (),
+    timeout: float = 60.0,
+    sandboxed: bool = True,
+) -> Row:
+    """Run one submission and compare its answers with the library's."""
+    full, answers = sum(e.points for e in exercises), _answers(exercises)
+    known = owner(submission, roster) if roster else None
+    student = known.id if known else submission.student
+    nothing = dict.fromkeys(answers, 0.0)
+    try:
+        code = read_submission(submission.path)
+        found = execute(code, ["STUDENT", *answers.values()], timeout, sandboxed)
+    except Failure as failure:
+        return Row(student, 0.0, full, nothing, failure.status, failure.message, submission.path.name)
+    values, notes, points, remarks = found["values"], [], {}, {}
+    try:
+        seed = normalise_seed(values.get("STUDENT"))
+    except InputError:
+        seed = ""
+    if roster and known is None:  # whose numbers it uses says whose it may be; a person decides
+        status = "unknown-student"
+        notes.append(
+            f"{clean(submission.name or submission.student)[:60]!r} is not one line of the roster; STUDENT is {clean(seed)[:60]!r}"
+        )
+    else:
+        mismatch = seed != normalise_seed(student[:200]) and not (submission.system != "folder" and not roster)
+        status = "seed-mismatch" if mismatch else "ok"
+        if mismatch:
+            notes.append(f"STUDENT is {clean(seed)[:60]!r}")
+        elif submission.system != "folder" and not roster:  # the course system's number; the id is the student's word
+            student = seed or student
+    for id, name in answers.items():
+        feedback = check(id, values.get(name), seed)
+        points[id] = float(feedback.points)
+        remarks[id] = Remark(bool(feedback), feedback.mistake or ("" if feedback else "wrong"), str(feedback.message))
+        if not feedback:
+            notes.append(f"{id} {feedback.mistake or 'wrong'}")
+    notes += [clean(e) for e in found.get("errors", [])[:3]] if isinstance(found.get("errors"), list) else []
+    score = sum(points.values())
+    texts = _texts(code, answers)
+    return Row(student, score, full, points, status, "; ".join(notes), submission.path.name, 0, remarks, texts)
+
+
+def grade_folder(
+    slug: str,
+    folder: str | Path,
+    timeout: float = 60.0,
+    jobs: int = 1,
+    insecure: bool = False,
+    roster: str | Path | None = None,
+    late: Late | None = None,
+    before: Sequence[Row] = (),
+) -> list[Row]:
+    """Grade every file of a download; nothing is passed over in silence: each file is a row.
+
+    Parameters
+    ----------
+    slug : str
+        The assignment, as in "01-iron-law".
+    folder : str or Path
+        As :func:`~mlsysim.classroom.grading.submissions.collect` reads it.
+    timeout : float, s
+        Wall and processor time for one submission.
+    jobs : int
+        Submissions run at a time.
+    insecure : bool
+        Run without a sandbox, as yourself. Only the time limit remains.
+    roster : str or Path, optional
+        CSV of the course: who is in it, and what the course system calls them. Students without a file get a row too.
+    late : Late, optional
+        Rule for what was handed in after a date, by the file's time or the system's word.
+    before : sequence of Row, optional
+        Grades given earlier: the better of both counts, question by question, and a student who handed nothing in this time
+        keeps them.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        No such folder, assignment or roster; a machine on which the sandbox does not work.
+    """
+    exercises = assignment(slug)
+    if not 0 < timeout <= 3600:
+        raise InputError(f"timeout = {timeout:g} is outside (0, 3600] s; 60 is enough for these notebooks")
+    if not 1 <= jobs <= MAX_JOBS:
+        raise InputError(f"jobs = {jobs} is outside [1, {MAX_JOBS}]; give the number of cores")
+    students = read_roster(roster) if roster is not None else []
+    current, replaced = latest(collect(folder))
+    check_sandbox(insecure)
+    with ThreadPoolExecutor(jobs) as pool:
+        rows = list(pool.map(lambda s: grade_one(s, exercises, students, timeout, not insecure), current))
+    if late is not None:
+        rows = [_after(row, s, late) for row, s in zip(rows, current, strict=True)]
+    rows = _one_each(rows)
+    full, nothing = sum(e.points for e in exercises), dict.fromkeys(_answers(exercises), 0.0)
+    for s in replaced:
+        known = owner(s, students)
+        rows.append(
+            Row(known.id if known else s.student, 0.0, full, nothing, "replaced", "a later attempt counts", s.path.name)
+        )
+    here = {row.student for row in rows}
+    rows += [Row(s.id, 0.0, full, nothing, "missing", "handed nothing in") for s in students if s.id not in here]
+    return merged(before, rows) if before else rows
+
+
+def _after(row: Row, submission: Submission, late: Late) -> Row:
+    at = datetime.fromtimestamp(os.lstat(submission.path).st_mtime, tz=UTC)
+    if submission.late is False or row.status not in ("ok", "seed-mismatch", "unknown-student"):
+        return row
+    factor = late.factor(at)
+    if submission.late and factor == 1.0:  # the system says late, and the download has lost the time: one day
+        factor = 1.0 - late.per_day
+    if factor == 1.0:
+        return row
+    days = max(1, -(-int((at - late.due).total_seconds()) // 86_400))
+    points = {id: p * factor for id, p in row.points.items()}
+    note = f"{days} day{'s' * (days > 1)} late: {factor:.0%} of {row.score:g}"
+    return replace(
+        row,
+        score=sum(points.values()),
+        points=points,
+        late_days=days,
+        message="; ".join(filter(None, (note, row.message))),
+    )
+
+
+def _one_each(rows: Sequence[Row]) -> list[Row]:
+    """Two files of one student: the better counts, the other keeps its row without points."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row.status == "ok" and (row.student not in best or row.score > best[row.student].score):
+            best[row.student] = row
+    done = []
+    for row in rows:
+        other = best.get(row.student)
+        if row.status == "ok" and other is not None and other is not row:
+            row = replace(
+                row,
+                score=0.0,
+                points=dict.fromkeys(row.points, 0.0),
+                status="replaced",
+                message=f"{other.file} of the same student counts",
+            )
+        done.append(row)
+    return done
+
+
+def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
+    """Grades of two times: the better points, question by question; who handed nothing in keeps the old ones."""
+    old = {r.student: r for r in before if r.status not in ("replaced", "missing")}
+    done = []
+    for row in now:
+        earlier = old.get(row.student)
+        if earlier is None or row.status in ("replaced", "unknown-student"):
+            done.append(row)
+            continue
+        points = {id: max(p, earlier.points.get(id, 0.0)) for id, p in row.points.items()}
+        kept = sum(points.values())
+        note = f"{kept - row.score:g} points kept from before" if kept > row.score else ""
+        status = earlier.status if row.status == "missing" else row.status
+        done.append(
+            replace(row, score=kept, points=points, status=status, message="; ".join(filter(None, (row.message, note))))
+        )
+    here = {r.student for r in now}
+    return done + [r for r in old.values() if r.student not in here]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Two submissions that a person should look at, and why."""
+
+    first: str
+    second: str
+    share: float  # of the text of the answers that is the same
+    why: str
+
+
+def copies(rows: Sequence[Row], least: float = ALIKE) -> list[Likeness]:
+    """Who may have copied: another's inputs, or another's text.
+
+    Answers are compared as text without spaces and comments. Two students who both write the shortest possible line look
+    alike, so only longer answers count, and a pair is a reason to look, never a verdict.
+    """
+    ran = [r for r in rows if r.texts]
+    found = [
+        Likeness(r.student, r.message.split("STUDENT is ")[1].split(";")[0].strip("'"), 1.0, "uses the other's inputs")
+        for r in ran
+        if r.status == "seed-mismatch" and "STUDENT is " in r.message
+    ]
+    joined = [(r, "\n".join(t for t in r.texts.values() if len(t) > 20)) for r in ran]
+    long = [(r, text) for r, text in joined if len(text) >= _LEAST_TEXT]
+    for i, (a, one) in enumerate(long):
+        for b, two in long[:i]:
+            if a.student == b.student:
+                continue
+            matcher = SequenceMatcher(None, one, two, autojunk=False)
+            if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
+                continue
+            share = matcher.ratio()
+            if share >= least:
+                found.append(Likeness(b.student, a.student, share, "the same text in the answers"))
+    return found
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """Grades as :func:`~mlsysim.classroom.grading.table.write_json` wrote them, for grading again.
+
+    Raises
+    ------
+    InputError
+        Another file.
+    """
+    try:
+        kept = json.loads(Path(path).read_text(encoding="utf-8"))
+        rows = [
+            Row(
+                str(r["student"]),
+                float(r["score"]),
+                int(r["max_score"]),
+                {str(k): float(v) for k, v in r["points"].items()},
+                str(r["status"]),
+                str(r["message"]),
+                str(r.get("file", "")),
+                int(r.get("late_days", 0)),
+            )
+            for r in kept["rows"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            f"before: {str(path)!r} is no file of grades; give the .json that grade wrote beside its CSV"
+        ) from None
+    return rows

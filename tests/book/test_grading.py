@@ -1,0 +1,397 @@
+"""Grading: what a submission may not do, whose file is whose, what is late, copied, graded again, and what comes out."""
+
+import csv
+import json
+import os
+import platform
+import socket
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxed import usable_sandbox
+from support import ROOT
+
+from mlsysim.classroom.grading import (
+    Late,
+    Row,
+    collect,
+    copies,
+    feedback_page,
+    merged,
+    read_roster,
+    read_rows,
+    statistics,
+    write_feedback,
+    write_import,
+    write_json,
+)
+from mlsysim.classroom.grading import (
+    sandbox as box,
+)
+from mlsysim.classroom.grading.marks import Remark
+from mlsysim.classroom.grading.submissions import latest, owner
+from mlsysim.errors import InputError
+
+ATTACKS = tomllib.loads((Path(__file__).parent / "attacks.toml").read_text(encoding="utf-8"))["attack"]
+SLUG = "01-iron-law"
+
+
+@pytest.fixture
+def sandbox() -> None:
+    usable_sandbox()
+
+
+def numbers() -> str:
+    """System calls by name, as libseccomp knows them on this machine."""
+    import pyseccomp
+
+    names = "add_key request_key keyctl shmget msgget ptrace process_vm_readv pidfd_getfd fsopen unshare clone clone3 setns open_by_handle_at"
+    names += " bpf perf_event_open io_uring_setup userfaultfd init_module personality"
+    native = pyseccomp.Arch.NATIVE
+    return "\n".join(f"{n.upper()} = {pyseccomp.resolve_syscall(native, n)}" for n in names.split())
+
+
+def probe(attacks: list[Mapping[str, Any]], given: Mapping[str, object]) -> dict[str, object]:
+    """Run attacks in one sandbox, a cell each, and give back what each found."""
+    head = "import ctypes, mlsysim, os, resource, signal, socket, subprocess, sys, time\n" + numbers()
+    head += "\nlibc = ctypes.CDLL(None, use_errno=True)\nsyscall = libc.syscall\n"
+    head += "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    cells = [head]
+    for i, attack in enumerate(attacks):
+        body = "\n".join("        " + line for line in attack["code"].split("; "))
+        cells.append(
+            f"def attack():\n    try:\n{body}\n    except BaseException as e:\n        return type(e).__name__\nfound_{i} = attack()"
+        )
+    values = box.execute(cells, [f"found_{i}" for i in range(len(attacks))], 300)["values"]
+    return {a["name"]: values[f"found_{i}"] for i, a in enumerate(attacks)}
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_what_a_submission_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(ATTACKS) >= 61
+    secret, outside = tmp_path / "in" / "zoe.ipynb", tmp_path / "written-by-a-submission"
+    secret.parent.mkdir()
+    secret.write_text("answer_1 = 42")
+    monkeypatch.setenv("COURSE_PASSWORD", "hunter2")
+    hidden = f"mlsysim-{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as quiet:
+        quiet.bind("\0" + hidden)
+        quiet.listen()
+        given = {
+            "SECRET": str(secret),
+            "OUTSIDE": str(outside),
+            "ROOT": str(ROOT),
+            "PORT": server.getsockname()[1],
+            "HIDDEN": hidden,
+        }
+        filling = [a for a in ATTACKS if a["name"].startswith(("fill", "many"))]
+        seen = probe([a for a in ATTACKS if a not in filling], given)
+        for attack in filling:  # each in a sandbox of its own, since the first would stand in the way of the next
+            seen |= probe([attack], given)
+    wrong = {a["name"]: seen[a["name"]] for a in ATTACKS if seen[a["name"]] not in a["allowed"]}
+    assert wrong == {}
+    assert not outside.exists()
+    assert not (ROOT / "mlsysim" / "written-by-a-submission").exists()
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_the_attacks_would_be_seen_without_a_sandbox(tmp_path: Path) -> None:
+    """Otherwise the list above could pass by itself: as oneself, many of them get what they ask for."""
+    names = (
+        "read the password file",
+        "put a key into the user's ring",
+        "a file in memory",
+        "see processes",
+        "a socket of the host without a name",
+    )
+    few = [a for a in ATTACKS if a["name"] in names]
+    code = [
+        f"import ctypes, os, socket\nlibc = ctypes.CDLL(None)\nsyscall = libc.syscall\nHIDDEN = 'x'\n{numbers()}",
+        *[
+            "def attack():\n    try:\n"
+            + "\n".join("        " + line for line in a["code"].split("; "))
+            + f"\n    except OSError as e:\n        return type(e).__name__\nfound_{i} = attack()"
+            for i, a in enumerate(few)
+        ],
+    ]
+    values = box.execute(code, [f"found_{i}" for i in range(len(few))], 300, sandboxed=False)["values"]
+    got = [a["name"] for i, a in enumerate(few) if values[f"found_{i}"] not in a["allowed"]]
+    assert {"read the password file", "a file in memory", "see processes"} <= set(got)
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_a_submission_leaves_nothing_to_the_next() -> None:
+    """The attack that scored 18 of 18: a text in the user's keyring, read by who is graded later."""
+    put = f"import ctypes\n{numbers()}\nlibc = ctypes.CDLL(None)\nfound = libc.syscall(ADD_KEY, b'user', b'gift', b'answer_1 = 42', 13, -4)"
+    get = f"import ctypes, os\n{numbers()}\nlibc = ctypes.CDLL(None)\nkey = libc.syscall(REQUEST_KEY, b'user', b'gift', None, 0)\nfound = key\nuser = os.getuid()"
+    first = box.execute([put], ["found"], 60)["values"]
+    second, third = (box.execute([get], ["found", "user"], 60)["values"] for _ in range(2))
+    assert first["found"] == second["found"] == -1
+    assert second["user"] != third["user"]
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_memory_counts_over_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of eight children stays below the limit of one process; together they do not."""
+    monkeypatch.setattr(box, "MAX_MEMORY", 600_000_000)
+    grow = "import os, time\nfor i in range(8):\n    if os.fork() == 0:\n        x = bytearray(os.urandom(1000)) * 150_000\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)"
+    with pytest.raises(box.Failure, match="GiB together"):
+        box.execute([grow], [], 60)
+    assert box.execute(["x = bytearray(100_000_000)\nfound = len(x)"], ["found"], 60)["values"]["found"] == 100_000_000
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_the_python_inside_is_the_one_outside() -> None:
+    code = "import platform, mlsysim, numpy\nversion = platform.python_version()\npackage = mlsysim.__version__\nother = numpy.__version__"
+    import numpy
+
+    import mlsysim
+
+    found = box.execute([code], ["version", "package", "other"], 60)["values"]
+    assert found == {"version": platform.python_version(), "package": mlsysim.__version__, "other": numpy.__version__}
+
+
+# Whose file it is
+
+
+def put(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"cells": []}', encoding="utf-8")
+    return folder
+
+
+def test_downloads_of_course_systems_are_read(tmp_path: Path) -> None:
+    canvas = put(
+        tmp_path / "canvas",
+        "doejane_LATE_123_456_student-1.ipynb",
+        "doejane_123_455_student.ipynb",
+        "roeric_77_9_01-iron-law.ipynb",
+    )
+    found = {(s.student, s.name, s.late, s.number) for s in collect(canvas)}
+    assert found == {("123", "doejane", True, 1), ("123", "doejane", False, 0), ("77", "roeric", False, 0)}
+    current, replaced = latest(collect(canvas))
+    assert ([s.number for s in current if s.student == "123"], [s.number for s in replaced]) == ([1], [0])
+    moodle = put(
+        tmp_path / "moodle",
+        "Jane Doe_1234_assignsubmission_file_/student.ipynb",
+        "Eric Roe_99_assignsubmission_file_/a.txt",
+    )
+    assert {(s.student, s.name, s.system) for s in collect(moodle)} == {
+        ("1234", "Jane Doe", "moodle"),
+        ("99", "Eric Roe", "moodle"),
+    }
+    scope = put(tmp_path / "scope", "submission_555/student.ipynb")
+    assert [(s.student, s.system) for s in collect(scope)] == [("555", "gradescope")]
+    plain = put(tmp_path / "plain", "jdoe.ipynb", ".hidden", "__MACOSX/x.ipynb", "deep/er/x.ipynb")
+    assert sorted(s.student for s in collect(plain)) == ["jdoe", "x"]
+
+
+def test_what_cannot_be_collected_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be listed"):
+        collect(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no file"):
+        collect(tmp_path / "empty")
+    with pytest.raises(InputError, match="folders deep"):
+        collect(put(tmp_path / "deep", "a/b/c/d/e/f.ipynb"))
+
+
+ROSTERS = {
+    "canvas": 'Student,ID,SIS User ID,SIS Login ID,Section\n    Points Possible,,,,\n"Doe, Jane",123,,jdoe,S\n"Roe, Eric",77,,eroe,S\n',
+    "moodle": "First name,Last name,ID number,Email address\nJane,Doe,jdoe,jane@u.example\nEric,Roe,eroe,eric@u.example\n",
+    "own": "student,name\njdoe,Jane Doe\neroe,Eric Roe\n",
+}
+
+
+@pytest.mark.parametrize("system", ROSTERS)
+def test_rosters_of_course_systems_are_read(system: str, tmp_path: Path) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_text(ROSTERS[system], encoding="utf-8")
+    roster = read_roster(path)
+    assert [s.id for s in roster] == ["jdoe", "eroe"]
+    moodle = collect(put(tmp_path / "in", "Jane Doe_1234_assignsubmission_file_/s.ipynb"))[0]
+    assert (found := owner(moodle, roster)) is not None
+    assert found.id == "jdoe"
+    stranger = collect(put(tmp_path / "other", "Jan Doe_1_assignsubmission_file_/s.ipynb"))[0]
+    assert owner(stranger, roster) is None
+    if system == "canvas":
+        assert owner(collect(put(tmp_path / "c", "doejane_123_1_student.ipynb"))[0], roster) == roster[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name,section\nJane,1\n", "no column of ids"),
+        ("student\njdoe\njdoe\n", "line 3: 'jdoe' stands there twice"),
+        ("student\n", "nobody"),
+    ],
+)
+def test_a_roster_that_cannot_be_used_is_said(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=says):
+        read_roster(path)
+
+
+# Late, again, alike
+
+
+def row(student: str, *points: float, status: str = "ok", **more: Any) -> Row:
+    given = {f"01.{i + 1}": p for i, p in enumerate(points)}
+    return Row(student, sum(points), 10, given, status, more.pop("message", ""), **more)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("hours", "left"), [(-1, 1.0), (0, 1.0), (1, 0.9), (24, 0.9), (25, 0.8), (119, 0.5), (121, 0.0)]
+)
+def test_lateness_costs_a_share_for_each_day_begun(hours: int, left: float) -> None:
+    due = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    at = datetime.fromtimestamp(due.timestamp() + 3600 * hours, tz=UTC)
+    assert Late(due, 0.1, 5).factor(at) == pytest.approx(left)
+
+
+def test_a_date_without_a_zone_is_refused() -> None:
+    with pytest.raises(InputError, match="no time zone"):
+        Late(datetime(2026, 11, 22))
+
+
+def test_grading_again_keeps_the_better_of_each_question() -> None:
+    before = [row("ada", 2, 0), row("bob", 1, 1), row("cy", 3, 3)]
+    now = [row("ada", 0, 3), row("bob", 2, 2), row("dee", 1, 0), row("cy", 0, 0, status="missing")]
+    found = {r.student: (r.points["01.1"], r.points["01.2"], r.status) for r in merged(before, now)}
+    assert found == {"ada": (2, 3, "ok"), "bob": (2, 2, "ok"), "cy": (3, 3, "ok"), "dee": (1, 0, "ok")}
+    assert "2 points kept from before" in next(r.message for r in merged(before, now) if r.student == "ada")
+
+
+def test_grades_survive_their_file(tmp_path: Path) -> None:
+    rows = [row("ada", 2, 1, remarks={"01.1": Remark(False, "half", "a hint")}), row("=1+1", 0, 0)]
+    write_json(rows, tmp_path / "g.json")
+    again = read_rows(tmp_path / "g.json")
+    assert [(r.student, r.points, r.status) for r in again] == [(r.student, r.points, r.status) for r in rows]
+    (tmp_path / "bad.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="no file of grades"):
+        read_rows(tmp_path / "bad.json")
+
+
+def test_copies_are_named_and_short_answers_are_not() -> None:
+    long = "flops=2*g['m']*g['n']*g['k'];rate=device.peak_flops['bf16']*g['efficiency'];answer_1=flops/rate"
+    other = "seconds=float(kernel_time(device,2*m*n*k,2*(m*k+k*n+m*n)).time);answer_1=round(seconds*1e6)/1e6"
+    rows = [
+        row("ada", 1, texts={"01.1": long}),
+        row("bob", 1, texts={"01.1": long}),
+        row("cy", 1, texts={"01.1": other}),
+        row("dee", 1, texts={"01.1": "answer_1=3"}),
+        row("eve", 1, texts={"01.1": "answer_1=3"}),
+    ]
+    assert [(c.first, c.second) for c in copies(rows)] == [("ada", "bob")]
+    stolen = row("fay", 1, status="seed-mismatch", message="STUDENT is 'ada'", texts={"01.1": other[::-1]})
+    assert [(c.first, c.second, c.why) for c in copies([rows[0], stolen])] == [
+        ("fay", "ada", "uses the other's inputs")
+    ]
+
+
+# What comes out
+
+
+@pytest.mark.parametrize(
+    ("system", "head", "first"),
+    [
+        ("canvas", "Student,ID,SIS User ID,SIS Login ID,Section,Chapter 1", "    Points Possible,,,,,10"),
+        ("moodle", "ID number,Email address,Chapter 1,Feedback comments", "jdoe,,3,"),
+        ("gradescope", "SID,Name,Total Score,Max Points", 'jdoe,"Doe, Jane",3,10'),
+    ],
+)
+def test_scores_in_each_system_s_own_format(system: str, head: str, first: str, tmp_path: Path) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_text(ROSTERS["canvas"], encoding="utf-8")
+    roster = read_roster(path)
+    write_import(
+        [row("jdoe", 2, 1), row("eroe", 0, 0, status="missing")], roster, tmp_path / "out.csv", system, "Chapter 1"
+    )
+    lines = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert (lines[0], lines[1]) == (head, first)
+    assert len(lines) == 3 + (system == "canvas")
+
+
+def test_an_import_of_strangers_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(ROSTERS["own"], encoding="utf-8")
+    with pytest.raises(InputError, match="no row is a student"):
+        write_import([row("zoe", 1)], read_roster(tmp_path / "r.csv"), tmp_path / "o.csv", "canvas", "x")
+    with pytest.raises(InputError, match="unknown; use one of canvas"):
+        write_import([row("jdoe", 1)], read_roster(tmp_path / "r.csv"), tmp_path / "o.csv", "blackboard", "x")
+
+
+def test_a_page_for_each_student_and_nothing_in_it_runs(tmp_path: Path) -> None:
+    evil = row(
+        "<script>x</script>", 0, remarks={"01.1": Remark(False, "half", "<img src=x onerror=alert(1)>")}, message="<b>"
+    )
+    page = feedback_page(evil, SLUG)
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;img" in page
+    paths = write_feedback(
+        [evil, row("../../up", 1), row("ada", 2), row("ada", 1), row("gone", 0, status="missing")],
+        tmp_path / "out",
+        SLUG,
+    )
+    assert [p.name for p in paths] == ["_script_x__script_.html", "______up.html", "ada.html", "ada-2.html"]
+    assert {p.parent for p in paths} == {tmp_path / "out"}
+
+
+def test_which_mistakes_were_made_how_often() -> None:
+    slips = {"a": ("half", False), "b": ("half", False), "c": ("", True), "d": ("bits", False)}
+    rows = [row(n, 1.0, remarks={"01.1": Remark(ok, slip, "")}) for n, (slip, ok) in slips.items()]
+    assert statistics(rows) == [{"question": "01.1", "answers": 4, "right": 0.25, "mistakes": {"half": 2, "bits": 1}}]
+
+
+@pytest.mark.slow
+def test_a_moodle_folder_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from mlsysim.cli import main
+
+    def notebook(student: str, answer: str = "...") -> str:
+        cells = [f"STUDENT = {student!r}", f"answer_1 = {answer}"]
+        return json.dumps({"cells": [{"cell_type": "code", "source": c} for c in cells]})
+
+    (tmp_path / "roster.csv").write_text(ROSTERS["moodle"], encoding="utf-8")
+    folder = tmp_path / "in"
+    for name, text in {
+        "Jane Doe_1_assignsubmission_file_": notebook("jdoe", "1.0"),
+        "Nobody Known_2_assignsubmission_file_": notebook("nk"),
+    }.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "student.ipynb").write_text(text, encoding="utf-8")
+    out = tmp_path / "grades.csv"
+    options = [
+        "--roster",
+        str(tmp_path / "roster.csv"),
+        "--import-to",
+        "moodle",
+        "--feedback",
+        str(tmp_path / "pages"),
+        "--insecure",
+        "--timeout",
+        "300 s",
+    ]
+    assert main(["grade", SLUG, str(folder), "-o", str(out), *options]) == 0
+    said = capsys.readouterr().out
+    with out.open(newline="", encoding="utf-8") as file:
+        status = {r["student"]: r["status"] for r in csv.DictReader(file)}
+    assert status == {"jdoe": "ok", "2": "unknown-student", "eroe": "missing"}
+    assert "1 missing, 1 ok, 1 unknown-student" in said
+    assert (tmp_path / "grades.moodle.csv").read_text(encoding="utf-8").startswith("ID number,")
+    assert (tmp_path / "grades.json").is_file()
+    assert "01.1" in (tmp_path / "grades.mistakes.csv").read_text(encoding="utf-8")
+    assert "01.1" in (tmp_path / "pages" / "jdoe.html").read_text(encoding="utf-8")
+    again = ["--before", str(tmp_path / "grades.json")]
+    assert main(["grade", SLUG, str(folder), "-o", str(tmp_path / "again.csv"), *options, *again]) == 0
