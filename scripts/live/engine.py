@@ -23,6 +23,9 @@ CACHE = LAB.parent / "live"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 SITE = "/lib/site"  # where the library lies in the worker's file system
 LEFT_OUT = (".dist-info/", "mlsysim/cli/")  # what no page asks for
+# Pyodide starts with 30 MiB; a snapshot of a larger memory needs that much before it is put back.
+RESTORE = "return Module.HEAP8.set(t),l}"
+GROWN = "return t.length>Module.HEAP8.length&&Module.growMemory(t.length),Module.HEAP8.set(t),l}"
 
 
 class Missing(Exception):
@@ -82,7 +85,7 @@ def make(imports: list[str]) -> str:
     unpacker = ROOT / "book" / "assets" / "live-unpack.js"
     before = prelude(imports)
     editor, snapshot = HERE / "editor.mjs", HERE / "snapshot.mjs"
-    parts = [str(source.parent), wheel.parent.name, before, *LEFT_OUT]
+    parts = [GROWN, str(source.parent), wheel.parent.name, before, *LEFT_OUT]
     parts += [p.read_text(encoding="utf-8") for p in (editor, snapshot, unpacker)]
     key = sha256("\0".join(parts).encode()).hexdigest()[:12]
     if (ENGINE / "made").is_file() and (ENGINE / "made").read_text() == key:
@@ -93,6 +96,10 @@ def make(imports: list[str]) -> str:
         made.mkdir(parents=True)
         for name in CORE:
             shutil.copyfile(source / "pyodide" / name, made / name)
+        loader = (made / "pyodide.asm.mjs").read_text(encoding="utf-8")
+        if loader.count(RESTORE) != 1:
+            raise Missing("this Pyodide restores its memory in another way: mend RESTORE in scripts/live/engine.py")
+        (made / "pyodide.asm.mjs").write_text(loader.replace(RESTORE, GROWN), encoding="utf-8")
         shutil.copyfile(unpacker, made / "unpack.js")
         (made / "library.bin").write_bytes(packed(wheel))
         (made / "prelude.py").write_text(before, encoding="utf-8")
