@@ -16,7 +16,7 @@ from mlsysim.errors import InputError
 
 Text = Callable[[float], str]
 WIDE, SHOWN, LEFT, RIGHT, FOOT = 360, 480, 56.0, 350.0, 38.0
-LETTER = 5.9  # the mean width of a letter of 11 units
+LETTER, BOLD = 5.9, 6.7  # the mean width of a letter of 11 units
 
 
 class Trace(NamedTuple):
@@ -135,7 +135,7 @@ class _Boxes:
         cost = 0.0
         for e, f, g, h in self.taken:
             if a < g and e < c and b < h and f < d:
-                cost += 400
+                cost += 60 if g - e == 12 else 5000  # a point, or other words
         for i, points in enumerate(self.points):
             hits = sum(a < x < c and b < y < d for x, y in points)
             cost += hits * (3 if i == own else 6)
@@ -174,6 +174,9 @@ class Curves(Small):
         values = [v for t in self.traces for v in _known(t.y)]
         if not values:
             raise InputError(f"Curves: {self.title}: no value can be drawn; give at least one trace with a finite value")
+        if y_log and max(values) > 0:  # what is not above zero leaves a gap
+            values = [v for v in values if v > 0]
+            self.traces = [t._replace(y=[v if v is not None and v > 0 else None for v in t.y]) for t in self.traces]
         wide = min(values) > 0 and max(values) > 20 * min(values)
         self.y_log = wide if y_log is None else y_log and min(values) > 0
 
@@ -198,7 +201,7 @@ class Curves(Small):
         for t in ticks:
             x, words = ax.place(t), self.x_text(t)
             half = LETTER * len(words) / 2
-            x = min(max(x, half), WIDE - half)
+            x = min(max(x, half), WIDE - half - 3)
             body.append(say(x, bottom + 15, words, "middle"))
         body.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, "middle", bold=True))
         here = ax.place(self.at)
@@ -224,7 +227,7 @@ class Curves(Small):
         boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
         for name, value in self.corners:
             if self.x[0] <= value <= self.x[-1]:
-                x, width = ax.place(value), LETTER * len(name)
+                x, width = ax.place(value), BOLD * len(name)
                 body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{PLAIN}" stroke-dasharray="6 4"/>')
                 start = x + 4 if x + width + 8 < RIGHT else x - 4 - width
                 a, b, c, d = min(
@@ -240,11 +243,11 @@ class Curves(Small):
 
     def _named(self, trace: Trace, line: list[tuple[float, float]], boxes: _Boxes, own: int) -> str:
         """The name beside its line, where nothing else is."""
-        width, best = LETTER * len(trace.label), None
+        width, best = BOLD * len(trace.label), None
         for place, share in enumerate((0.93, 0.07, 0.75, 0.5, 0.25)):
             x, y = line[round(share * (len(line) - 1))]
             start = min(max(x - width / 2, LEFT + 4), RIGHT - width)
-            for rank, dy in enumerate((-7, 16, -20, 29)):
+            for rank, dy in enumerate((-7, 16, -20, 29, -33)):
                 box = (start - 2, y + dy - 11, start + width + 2, y + dy + 3)
                 cost = boxes.cost(box, own) + place + 2.5 * rank
                 if best is None or cost < best[0]:
@@ -265,14 +268,18 @@ class Curves(Small):
 
 
 def _path(piece: Sequence[tuple[float, float]]) -> str:
-    """A path through points, without those that lie on the straight line between their neighbours."""
-    kept = [piece[0]]
-    for before, now, after in zip(piece, piece[1:], piece[2:], strict=False):
-        run, rise = after[0] - before[0], after[1] - before[1]
-        if abs((now[1] - before[1]) * run - (now[0] - before[0]) * rise) > 0.25 * abs(run):
-            kept.append(now)
-    kept += piece[-1:] if len(piece) > 1 else []
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in kept)
+    """A path through points, without those that lie on the straight line between the ones that stay."""
+    kept = {0, len(piece) - 1}
+    open_ends = [(0, len(piece) - 1)]
+    while open_ends:
+        a, b = open_ends.pop()
+        (x0, y0), (x1, y1) = piece[a], piece[b]
+        slope = (y1 - y0) / ((x1 - x0) or 1.0)
+        off, worst = max(((abs(y0 + slope * (piece[i][0] - x0) - piece[i][1]), i) for i in range(a + 1, b)), default=(0.0, 0))
+        if off > 0.4:
+            kept.add(worst)
+            open_ends += [(a, worst), (worst, b)]
+    return "M" + "L".join(f"{piece[i][0]:.1f} {piece[i][1]:.1f}" for i in sorted(kept))
 
 
 def _between(ends: tuple[float, float]) -> list[float]:
@@ -324,7 +331,7 @@ class Rows(Small):
         x = left
         for name, color in many:
             body.append(say(x, 30, name, color=color, bold=True))
-            x += 6.4 * len(name) + 12
+            x += BOLD * len(name) + 10
         for row, start in zip(self.rows, begins, strict=True):
             y = top + pitch * self.rows.index(row)
             body.append(say(left, y + 10, row.label))
@@ -338,7 +345,7 @@ class Rows(Small):
         if low < 0:
             body.append(f'<path d="M{zero:.1f} {top:g}V{bottom:g}" stroke="{INK}"/>')
         for name, value in self.limits:
-            x, width = zero + value * scale, LETTER * len(name)
+            x, width = zero + value * scale, BOLD * len(name)
             body.append(f'<path d="M{x:.1f} {top - 4:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="6 4"/>')
             body.append(say(min(max(x, left + width / 2), right - width / 2), top - 7, name, "middle", bold=True))
         return self.sheet(bottom + 6, body)
@@ -371,7 +378,7 @@ class Timeline(Small):
             x, words = axis.place(t), self.text(t)
             half = LETTER * len(words) / 2
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>')
-            body.append(say(min(max(x, half), WIDE - half), bottom + 14, words, "middle"))
+            body.append(say(min(max(x, half), WIDE - half - 3), bottom + 14, words, "middle"))
         body += [say(left, top + pitch * i + 12, name) for i, name in enumerate(lanes)]
         for s in self.spans:
             y, a, b = top + pitch * lanes.index(s.lane) + 16, axis.place(s.start), axis.place(s.end)
@@ -418,7 +425,7 @@ class Scatter(Small):
         for t in _few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else _between((ax.low, ax.high)), 5):
             words = self.x_text(t)
             half = LETTER * len(words) / 2
-            body.append(say(min(max(ax.place(t), half), WIDE - half), bottom + 15, words, "middle"))
+            body.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words, "middle"))
         body.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, "middle", bold=True))
         lines = []
         for _, tx, ty, color in self.trails:
@@ -427,7 +434,7 @@ class Scatter(Small):
         boxes = _Boxes(lines, top, bottom)
         boxes.taken += [(ax.place(d.x) - 6, ay.place(d.y) - 6, ax.place(d.x) + 6, ay.place(d.y) + 6) for d in self.dots]
         for d in self.dots:
-            x, y, width = ax.place(d.x), ay.place(d.y), LETTER * len(d.label)
+            x, y, width = ax.place(d.x), ay.place(d.y), BOLD * len(d.label)
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{d.color}"/>')
             if d.label:
                 spots = [(x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 18)]
