@@ -78,11 +78,17 @@ class Small(Drawing):
     always_svg = True
 
     def sheet(self, height: float, body: Sequence[str]) -> str:
-        return (
+        text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height:g}" width="{SHOWN}" role="img" '
             f'fill="{INK}" font-family="sans-serif" font-size="11"><title>{escape(self.title)}</title>'
             f'<rect width="100%" height="100%" fill="{PAPER}"/>{"".join(body)}</svg>'
         )
+        return text.replace('"', "'")  # a notebook would write a backslash before each (escape() leaves none in words)
+
+
+def gathered(kind: str, parts: Sequence[str]) -> str:
+    """Parts that share attributes, which stand once."""
+    return f"<g {kind}>{''.join(parts)}</g>" if parts else ""
 
 
 def say(x: float, y: float, words: str, anchor: str = "", color: str = "", bold: bool = False) -> str:
@@ -191,19 +197,24 @@ class Curves(Small):
         ax = _Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
         ay = _Axis(*ends, self.y_log, bottom, top)
         body = [say(4, 13, self.y_label, bold=True)]
+        grid: list[str] = []
+        names: list[str] = []
         for t in _few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else _between(ends), 7):
             y = ay.place(t)
-            body.append(f'<path d="M{LEFT:g} {y:.0f}H{RIGHT:g}" stroke="{GRID}"/>{say(LEFT - 5, y + 4, self.y_text(t), "end")}')
+            grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
+            names.append(say(LEFT - 5, y + 4, self.y_text(t)))
+        body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
         body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
         ticks = _few(ax.ticks(), 5)
         if self.x_log and len(ticks) < 2:
             ticks = _between((self.x[0], self.x[-1]))
+        below: list[str] = []
         for t in ticks:
             x, words = ax.place(t), self.x_text(t)
             half = LETTER * len(words) / 2
-            x = min(max(x, half), WIDE - half - 3)
-            body.append(say(x, bottom + 15, words, "middle"))
-        body.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, "middle", bold=True))
+            below.append(say(min(max(x, half), WIDE - half - 3), bottom + 15, words))
+        below.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, bold=True))
+        body.append(gathered('text-anchor="middle"', below))
         here = ax.place(self.at)
         body.append(f'<path d="M{here:.1f} {top:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="2 3"/>')
         lines, points = [], []
@@ -225,6 +236,7 @@ class Curves(Small):
                     body.append(f'<circle cx="{here:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{trace.color}"/>')
         boxes = _Boxes(lines, top, bottom)
         boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+        said: list[str] = []
         for name, value in self.corners:
             if self.x[0] <= value <= self.x[-1]:
                 x, width = ax.place(value), BOLD * len(name)
@@ -235,11 +247,11 @@ class Curves(Small):
                     key=lambda box: boxes.cost(box, -1),
                 )
                 boxes.taken.append((a, b, c, d))
-                body.append(_halo(start, d - 3, name, "", PLAIN))
+                said.append(_halo(start, d - 3, name, PLAIN))
         for i, trace in enumerate(self.traces):
             if lines[i]:
-                body.append(self._named(trace, lines[i], boxes, i))
-        return self.sheet(high, body)
+                said.append(self._named(trace, lines[i], boxes, i))
+        return self.sheet(high, [*body, gathered(_HALO, said)])
 
     def _named(self, trace: Trace, line: list[tuple[float, float]], boxes: _Boxes, own: int) -> str:
         """The name beside its line, where nothing else is."""
@@ -256,7 +268,7 @@ class Curves(Small):
             x, y = line[-1]
             best = (0.0, RIGHT - width, min(max(y, boxes.top + 12), boxes.bottom - 4))
         boxes.take(best[1], best[2], width)
-        return _halo(best[1], best[2], trace.label, "", trace.color)
+        return _halo(best[1], best[2], trace.label, trace.color)
 
     def paint(self, figure: Any) -> None:
         kept = [[(x, y) for x, y in zip(self.x, t.y, strict=True) if y is not None] for t in self.traces]
@@ -289,11 +301,12 @@ def _between(ends: tuple[float, float]) -> list[float]:
     return [v for v in every if ends[0] <= v <= ends[1] * (1 + 1e-9)]
 
 
-def _halo(x: float, y: float, words: str, anchor: str, color: str) -> str:
-    """Words that can be read on a line."""
-    wide = f'paint-order="stroke" stroke="{PAPER}" stroke-width="3" stroke-linejoin="round" font-weight="bold"'
-    end = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{x:.0f}" y="{y:.0f}"{end} fill="{color}" {wide}>{escape(words)}</text>'
+def _halo(x: float, y: float, words: str, color: str) -> str:
+    """Words that can be read on a line, among others in a group of :data:`_HALO`."""
+    return f'<text x="{x:.0f}" y="{y:.0f}" fill="{color}">{escape(words)}</text>'
+
+
+_HALO = f'paint-order="stroke" stroke="{PAPER}" stroke-width="3" stroke-linejoin="round" font-weight="bold"'
 
 
 class Rows(Small):
@@ -339,7 +352,7 @@ class Rows(Small):
             for part in row.parts:
                 width = part.value * scale
                 a, b = (x, width) if width >= 0 else (x + width, -width)
-                body.append(f'<rect x="{a:.1f}" y="{y + 14:g}" width="{max(b, 0.5):.1f}" height="12" fill="{part.color}"/>')
+                body.append(f'<path d="M{a:.1f} {y + 14:g}h{max(b, 0.5):.1f}v12h-{max(b, 0.5):.1f}z" fill="{part.color}"/>')
                 x += width
             body.append(say(max(x, zero) + 4, y + 24, row.text))
         if low < 0:
@@ -380,12 +393,15 @@ class Timeline(Small):
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>')
             body.append(say(min(max(x, half), WIDE - half - 3), bottom + 14, words, "middle"))
         body += [say(left, top + pitch * i + 12, name) for i, name in enumerate(lanes)]
+        runs: dict[str, list[str]] = {}
+        on_them: list[str] = []
         for s in self.spans:
             y, a, b = top + pitch * lanes.index(s.lane) + 16, axis.place(s.start), axis.place(s.end)
-            body.append(f'<rect x="{a:.1f}" y="{y:g}" width="{max(b - a - 0.6, 0.6):.1f}" height="15" fill="{s.color}"/>')
+            runs.setdefault(s.color, []).append(f"M{a:.1f} {y:g}h{max(b - a - 0.6, 0.6):.1f}v15h-{max(b - a - 0.6, 0.6):.1f}z")
             if s.text and 6.6 * len(s.text) < b - a - 4:
-                body.append(say((a + b) / 2, y + 11.5, s.text, "middle", PAPER, bold=True))
-        return self.sheet(bottom + 22, body)
+                on_them.append(say((a + b) / 2, y + 11.5, s.text, "middle", PAPER, bold=True))
+        body += [f'<path d="{"".join(paths)}" fill="{color}"/>' for color, paths in runs.items()]
+        return self.sheet(bottom + 22, body + on_them)
 
     def paint(self, figure: Any) -> None:
         Lanes([Span(s.lane, s.start, s.end, s.text) for s in self.spans], self.title).paint(figure)
@@ -418,21 +434,28 @@ class Scatter(Small):
         ax = _Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
         ay = _Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
         body = [say(4, 13, self.y_label, bold=True)]
+        grid: list[str] = []
+        names: list[str] = []
         for t in _few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else _between((ay.low, ay.high)), 6):
             y = ay.place(t)
-            body.append(f'<path d="M{LEFT:g} {y:.0f}H{RIGHT:g}" stroke="{GRID}"/>{say(LEFT - 5, y + 4, self.y_text(t), "end")}')
+            grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
+            names.append(say(LEFT - 5, y + 4, self.y_text(t)))
+        body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
         body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
+        below: list[str] = []
         for t in _few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else _between((ax.low, ax.high)), 5):
             words = self.x_text(t)
             half = LETTER * len(words) / 2
-            body.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words, "middle"))
-        body.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, "middle", bold=True))
+            below.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words))
+        below.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, bold=True))
+        body.append(gathered('text-anchor="middle"', below))
         lines = []
         for _, tx, ty, color in self.trails:
             lines.append([(ax.place(x), ay.place(y)) for x, y in zip(tx, ty, strict=True)])
             body.append(f'<path d="{_path(lines[-1])}" fill="none" stroke="{color}" stroke-width="2.2"/>')
         boxes = _Boxes(lines, top, bottom)
         boxes.taken += [(ax.place(d.x) - 6, ay.place(d.y) - 6, ax.place(d.x) + 6, ay.place(d.y) + 6) for d in self.dots]
+        said: list[str] = []
         for d in self.dots:
             x, y, width = ax.place(d.x), ay.place(d.y), BOLD * len(d.label)
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{d.color}"/>')
@@ -441,12 +464,12 @@ class Scatter(Small):
                 sx, sy = min(spots, key=lambda s: boxes.cost((s[0] - 2, s[1] - 11, s[0] + width + 2, s[1] + 3), -1))
                 sx = min(max(sx, LEFT + 3), RIGHT - width)
                 boxes.take(sx, sy, width)
-                body.append(_halo(sx, sy, d.label, "", d.color))
+                said.append(_halo(sx, sy, d.label, d.color))
         for (name, _, _, color), line in zip(self.trails, lines, strict=True):
             if name:
                 trace = Trace(name, (), color)
-                body.append(Curves._named(self, trace, line, boxes, -1))  # type: ignore[arg-type]
-        return self.sheet(high, body)
+                said.append(Curves._named(self, trace, line, boxes, -1))  # type: ignore[arg-type]
+        return self.sheet(high, [*body, gathered(_HALO, said)])
 
     def paint(self, figure: Any) -> None:
         lines = [Line(x, y, name, color) for name, x, y, color in self.trails]
