@@ -4,7 +4,7 @@ Drawings are data. matplotlib draws them where it is installed, plain SVG where 
 They are drawn on white; the book's dark mode inverts their lightness and keeps their hues (a test computes the contrasts).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
@@ -50,6 +50,7 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 2.0,
 }
 _moving: ContextVar[bool] = ContextVar("moving", default=False)
+_collected: ContextVar[Callable[[Any], None] | None] = ContextVar("collected", default=None)
 
 
 class Drawing:
@@ -183,8 +184,21 @@ def plotted(drawing: Drawing) -> Any:
     return figure
 
 
+@contextmanager
+def collected(take: Callable[[Any], None]) -> Iterator[None]:
+    """Whatever is displayed inside goes to ``take``, as a page that is no notebook wants it."""
+    token = _collected.set(take)
+    try:
+        yield
+    finally:
+        _collected.reset(token)
+
+
 def display(thing: Any) -> None:
     """Show a thing in a notebook; print it elsewhere."""
+    if (take := _collected.get()) is not None:
+        take(thing)
+        return
     try:
         from IPython.display import display as show
     except ImportError:
