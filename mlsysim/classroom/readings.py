@@ -10,7 +10,7 @@ from mlsysim.drawing.style import Drawing
 from mlsysim.errors import InputError
 
 Value = float | int | str | bool
-_PREFIXED = ("s", "byte", "FLOP", "W", "J", "kg", "L", "USD", "Hz")  # whose size `units.format` says by a prefix
+_PREFIXED = ("s", "byte", "FLOP", "W", "J", "kg", "L", "Hz")  # whose size `units.format` says by a prefix
 
 
 class Reading:

@@ -22,6 +22,8 @@ PALETTE = (
     "#8a6d00",
     "#555555",
 )  # after Okabe and Ito, darkened for contrast
+COMPUTE, NETWORK, MEMORY, ANSWER, OTHER, WAITING = PALETTE  # what a colour means: the same in plots and in drawings
+PLAIN = WAITING
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")  # told apart in grey
 SHADES = (1.0, 0.75, 0.45, 0.6, 0.3, 0.85)  # the same in an SVG, by opacity
 WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
@@ -53,6 +55,8 @@ _collected: ContextVar[Callable[[Any], None] | None] = ContextVar("collected", d
 
 class Drawing:
     """Something that can be drawn: ``svg()`` by the standard library alone, ``paint()`` on a matplotlib figure."""
+
+    always_svg = False  # whether a notebook shows it as we draw it, also where matplotlib is installed
 
     @property
     def height(self) -> float:
@@ -156,7 +160,7 @@ def matplotlib_figure(drawing: Drawing) -> Any:
 
 def draw(drawing: Drawing) -> None:
     """Show a drawing: a matplotlib figure in a notebook; an SVG where matplotlib is missing or a slider waits for it."""
-    display(drawing if _moving.get() else plotted(drawing))
+    display(drawing if drawing.always_svg or _moving.get() else plotted(drawing))
 
 
 @contextmanager
