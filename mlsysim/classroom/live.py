@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from html import escape
 from io import StringIO
+from types import MappingProxyType
 from typing import Any
 
 from mlsysim.classroom import exercises
@@ -163,6 +164,11 @@ def open_view(code: str) -> View:
     if len(made) != 1:
         raise InputError(f"the cells call explore {len(made)} times; give one call")
     return made[0]
+
+
+def read_only(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
+    """A mapping that cannot be changed, as the build ships one that takes long to make."""
+    return MappingProxyType(mapping)
 
 
 # Listings

@@ -1,13 +1,25 @@
 """From a notebook to its views: for each ``explore`` call the cells' statements that it needs, and no others."""
 
 import ast
+import base64
+import copyreg
+import io
 import json
+import pickle
 import symtable
-from collections.abc import Iterable, Sequence
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from mlsysim import classroom
+from mlsysim.classroom.live import read_only
+
+LONG = 0.1  # seconds of a processor that a statement may take before its value is shipped instead
+MOST = 300_000  # characters of such a value
 MUTATORS = {"append", "add", "extend", "insert", "update", "setdefault", "sort", "clear", "pop", "remove"}
 
 
@@ -52,11 +64,10 @@ def _binds(node: ast.stmt) -> frozenset[str]:
         return frozenset({node.name})
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return frozenset(a.asname or a.name.partition(".")[0] for a in node.names)
-    found = set()
+    table = symtable.symtable(ast.unparse(node), "<cell>", "exec")
+    found = {s.get_name() for s in table.get_symbols() if s.is_assigned()}
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-            found.add(inner.id)
-        elif isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Store):
+        if isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Store):
             found |= _base(inner)
         elif (
             isinstance(inner, ast.Call)
@@ -125,6 +136,55 @@ def views(notebook: dict[str, Any]) -> list[Found]:
         used = frozenset().union(*(p.uses for p in parts))
         made.append(Found(name, statement.cell, "\n\n".join(_only(p, used) for p in parts) + "\n"))
     return made
+
+
+def kept(found: Found) -> Found:
+    """The same view with what takes long at the top of its cells (a table of scores, a fit) as the build computed it.
+
+    Only values that are assigned to one name and can be pickled; functions stay code, so that the page computes what moves.
+    """
+    parts = statements({"cells": [{"cell_type": "code", "id": found.cell, "source": found.code}]})
+    space: dict[str, Any] = {"__name__": "__live__"}
+    classroom.explore, before = (lambda *_, **__: None), classroom.explore
+    done = []
+    try:
+        for part in parts:
+            start = time.process_time()
+            exec(compile(part.source, "<notebook>", "exec"), space)
+            long = time.process_time() - start > LONG
+            done.append(_value(part, space) if long and isinstance(part.node, ast.Assign) else part)
+    finally:
+        classroom.explore = before
+    (last,) = [p for p in done if _explores(p.node)]
+    wanted = [*needed(done[:-1], last.uses), last]
+    used = frozenset().union(*(p.uses for p in wanted))
+    return Found(found.name, found.cell, "\n\n".join(_only(p, used) for p in wanted) + "\n")
+
+
+def pickled(value: Any) -> bytes:
+    """A value as bytes, with the library's read-only mappings in it."""
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, 4)
+    pickler.dispatch_table = {**copyreg.dispatch_table, MappingProxyType: lambda m: (read_only, (dict(m),))}
+    pickler.dump(value)
+    return file.getvalue()
+
+
+def _value(part: Statement, space: Mapping[str, Any]) -> Statement:
+    """An assignment with its value written down, or the statement as it is."""
+    if len(part.binds) != 1:
+        return part
+    (name,) = part.binds
+    try:
+        made = pickled(space[name])
+        pickle.loads(made)
+    except Exception:  # what is made of the notebook's own classes stays code
+        return part
+    text = base64.b85encode(zlib.compress(made, 9)).decode()
+    if len(text) > MOST or b"__live__" in made:
+        return part
+    source = f"{name} = __import__('pickle').loads(__import__('zlib').decompress(__import__('base64').b85decode({text!r})))"
+    return Statement(source, part.binds, frozenset(), part.cell, ast.parse(source).body[0])
 
 
 def read(path: Path) -> list[Found]:

@@ -18,7 +18,7 @@ from mlsysim.classroom.live import open_view, run
 
 from . import blocks, numbers
 from .engine import CACHE, ROOT
-from .extract import Found, read
+from .extract import Found, kept, read
 
 HERE = re.compile(r'<div class="live-here" data-view="(\w+)">\s*</div>')
 QUESTIONS = re.compile(r'<div class="live-here" data-questions="[\w.]*">\s*</div>')
@@ -52,6 +52,7 @@ def listings(text: str) -> list[str]:
 
 def _view(found: Found) -> tuple[str, str]:
     try:
+        found = kept(found)
         opened = open_view(found.code)
         spec, shown = opened.spec(), opened.move({})
     except Exception as error:
