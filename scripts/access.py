@@ -25,7 +25,9 @@ FOLDING = re.compile(r'<div class="callout-header[^>]*data-bs-toggle="collapse"[
 NEIGHBOUR = re.compile(r'(<a href="[^"]*" class="pagination-link")\s+aria-label="[^"]*"')
 TOGGLE = re.compile(r'<a [^>]*role="navigation"[^>]*>')  # what folds a part of the menu is no landmark
 EMPTY_HEAD = re.compile(r"<th([^>]*)>\s*</th>")
-CRUMBS = re.compile(r'(<nav class="quarto-page-breadcrumbs"[^>]*) aria-label="breadcrumb"')  # in the bar of small windows
+CRUMBS = re.compile(
+    r'(<nav class="quarto-page-breadcrumbs"[^>]*) aria-label="breadcrumb"'
+)  # in the bar of small windows
 HEADING = re.compile(r"<h1\b(.*?)</h1>", re.S)
 
 
@@ -66,7 +68,7 @@ def mended(text: str, up: str) -> str:
     text = EMPTY_HEAD.sub(empty_head, text)
     text = CRUMBS.sub(r'\1 aria-label="where this page stands"', text)
     for start, name in NAMES.items():
-        text = re.sub(re.escape(start) + r'(?! aria-label)(?![^>]* aria-label=)', f'{start} aria-label="{name}"', text)
+        text = re.sub(re.escape(start) + r"(?! aria-label)(?![^>]* aria-label=)", f'{start} aria-label="{name}"', text)
     if SKIP not in text:
         text = re.sub(r"(<body[^>]*>)", rf"\1\n{SKIP}", text, count=1)
         text = text.replace('<main class="content', '<main tabindex="-1" class="content', 1)

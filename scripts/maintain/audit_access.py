@@ -17,13 +17,15 @@ import shutil
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, TABLE = ROOT / "book" / "access-audit.csv", ROOT / "book" / "_access-audit.qmd"
 AXE = Path(os.environ.get("MLSYSIM_AXE") or ROOT / "node_modules" / "axe-core" / "axe.min.js")
 IMPACTS = ("critical", "serious", "moderate", "minor")
 COLUMNS = ("audit", "build", "scheme", "width", "pages", *IMPACTS)
-SCHEMES, WIDTHS = ("light", "dark"), (1280, 390)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+WIDTHS = (1280, 390)
 # Both builds keep the reader's choice under a name of their own.
 CHOOSE = "s => { localStorage.setItem('theme', s); localStorage.setItem('quarto-color-scheme', s === 'dark' ? 'alternate' : 'default'); }"
 
@@ -76,7 +78,9 @@ def audited(site: Path, pages: list[str]) -> dict[tuple[str, int], Counter[str]]
                     page.wait_for_timeout(150)
                     for v in page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]:
                         found[scheme, width][v["impact"]] += len(v["nodes"])
-                        print(f"{path} {scheme} {width}: {v['impact']} {v['id']}, {len(v['nodes'])}: {v['nodes'][0]['html'][:140]}")
+                        print(
+                            f"{path} {scheme} {width}: {v['impact']} {v['id']}, {len(v['nodes'])}: {v['nodes'][0]['html'][:140]}"
+                        )
         server.shutdown()
     return found
 

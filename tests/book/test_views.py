@@ -12,7 +12,19 @@ import pytest
 from live import extract
 from made import NOTEBOOKS
 
-from mlsysim import capacity, catalog, collectives, cost, energy, flops, memory, reliability, roofline, transformer, units
+from mlsysim import (
+    capacity,
+    catalog,
+    collectives,
+    cost,
+    energy,
+    flops,
+    memory,
+    reliability,
+    roofline,
+    transformer,
+    units,
+)
 from mlsysim.classroom import Choice, LogSlider, Reading, Slider, sliders, views
 from mlsysim.classroom.readings import written
 from mlsysim.drawing.small import Curves, Dot, Row, Rows, Scatter, Small, Stretch, Timeline, Trace
@@ -130,7 +142,9 @@ def test_a_point_on_a_curve_is_the_number_beside_it(chapter: dict[str, Explored]
 def test_the_notebook_stores_what_the_view_says(chapter: dict[str, Explored], request: pytest.FixtureRequest) -> None:
     """So a page without JavaScript and a notebook on a website show the same numbers as the live one."""
     path = next(p for p in NOTEBOOKS if p.stem == request.node.callspec.id)
-    stored = ["".join(o.get("text", [])) for c in json.loads(path.read_text("utf-8"))["cells"] for o in c.get("outputs", [])]
+    stored = [
+        "".join(o.get("text", [])) for c in json.loads(path.read_text("utf-8"))["cells"] for o in c.get("outputs", [])
+    ]
     pictures = [
         "".join(o["data"]["image/svg+xml"])
         for c in json.loads(path.read_text("utf-8"))["cells"]
@@ -185,9 +199,13 @@ def test_numbers_of_views_are_the_library_s() -> None:
 
 @pytest.mark.slow
 @pytest.mark.independent
-@pytest.mark.parametrize(("devices", "link", "latency", "wide"), [(16, 3e9, 1e-5, 4), (128, 100e9, 1e-7, 2), (128, 25e9, 1e-4, 4)])
+@pytest.mark.parametrize(
+    ("devices", "link", "latency", "wide"), [(16, 3e9, 1e-5, 4), (128, 100e9, 1e-7, 2), (128, 25e9, 1e-4, 4)]
+)
 def test_a_step_rescheduled_for_a_slider_is_the_estimate(devices: int, link: float, latency: float, wide: int) -> None:
-    quick, whole = (f(devices, link, latency, gradient_bytes=wide) for f in (case_runs.scale_out_moved, case_runs.scale_out))
+    quick, whole = (
+        f(devices, link, latency, gradient_bytes=wide) for f in (case_runs.scale_out_moved, case_runs.scale_out)
+    )
     assert quick.total_s == pytest.approx(whole.total_s, rel=1e-9)
     assert quick.comm_s == pytest.approx(whole.comm_s, rel=1e-9)
     assert quick.exposed_s == pytest.approx(whole.exposed_comm_s, abs=1e-12)
@@ -205,7 +223,13 @@ def line_view(low: float, high: float) -> Any:
     def view(x: float, rate: float) -> list[Any]:
         if x > 1e3:
             raise InputError("too much")
-        return [views.line("link", x / rate, views.NETWORK), views.bound("allowed", 1.0), views.corner("here", 20.0, "byte"), ("rate", rate, "byte/s"), "Said."]
+        return [
+            views.line("link", x / rate, views.NETWORK),
+            views.bound("allowed", 1.0),
+            views.corner("here", 20.0, "byte"),
+            ("rate", rate, "byte/s"),
+            "Said.",
+        ]
 
     return view
 
@@ -218,7 +242,12 @@ def test_a_curve_asks_the_view_over_the_slider_s_range_and_leaves_gaps() -> None
     assert isinstance(drawn, Curves) and drawn.at == 10.0 and drawn.x_log and drawn.y_log
     assert (drawn.x[0], drawn.x[-1]) == (1.0, 1e4)
     assert all(y is None if x > 1e3 else y == x / 2 for x, y in zip(drawn.x, drawn.traces[0].y, strict=True))
-    assert reading.numbers() == [("link", 5.0, "s"), ("allowed", 1.0, "s"), ("here", 20.0, "byte"), ("rate", 2.0, "byte/s")]
+    assert reading.numbers() == [
+        ("link", 5.0, "s"),
+        ("allowed", 1.0, "s"),
+        ("here", 20.0, "byte"),
+        ("rate", 2.0, "byte/s"),
+    ]
     assert reading.note == "Said."
     assert drawn.corners == [("here", 20.0)]
     assert view.__name__ == "view"
@@ -229,7 +258,16 @@ def test_a_curve_asks_the_view_over_the_slider_s_range_and_leaves_gaps() -> None
 @pytest.mark.independent
 def test_curves_are_placed_where_they_belong() -> None:
     text = lambda v: f"{v:g}"  # noqa: E731
-    drawn = Curves("y", "x", [1.0, 10.0, 100.0], [Trace("up", [1.0, 10.0, 100.0]), Trace("none", [None, None, None])], 10.0, text, text, x_log=True)
+    drawn = Curves(
+        "y",
+        "x",
+        [1.0, 10.0, 100.0],
+        [Trace("up", [1.0, 10.0, 100.0]), Trace("none", [None, None, None])],
+        10.0,
+        text,
+        text,
+        x_log=True,
+    )
     root = ElementTree.fromstring(drawn.svg())
     (circle,) = root.iter(f"{SPACE}circle")
     assert float(circle.get("cx", 0)) == pytest.approx((56 + 350) / 2, abs=0.1)
@@ -243,7 +281,15 @@ def test_curves_are_placed_where_they_belong() -> None:
 
 @pytest.mark.independent
 def test_rows_spans_and_points_are_to_scale() -> None:
-    rows = Rows("time", [Row("a", (views.part("x", 1.0, "#000000"), views.part("y", 3.0, "#111111")), "4 s"), Row("b", (views.part("x", 2.0, "#000000"),), "2 s")], [("most", 5.0)], cascade=True)
+    rows = Rows(
+        "time",
+        [
+            Row("a", (views.part("x", 1.0, "#000000"), views.part("y", 3.0, "#111111")), "4 s"),
+            Row("b", (views.part("x", 2.0, "#000000"),), "2 s"),
+        ],
+        [("most", 5.0)],
+        cascade=True,
+    )
     pieces = [p.get("d", "") for p in ElementTree.fromstring(rows.svg()).iter(f"{SPACE}path") if p.get("fill")]
     widths = [float(re.search(r"h([\d.]+)v", d)[1]) for d in pieces]  # type: ignore[index]
     starts = [float(d[1:].split()[0]) for d in pieces]
@@ -251,7 +297,9 @@ def test_rows_spans_and_points_are_to_scale() -> None:
     assert starts[2] == pytest.approx(starts[1] + widths[1], abs=0.2)  # the second begins where the first ends
     spans = Timeline("when", [Stretch("a", 0.0, 1.0), Stretch("b", 1.0, 4.0, text="go")], lambda v: f"{v:g}")
     assert spans.svg().count("v15") == 2 and ">go<" in spans.svg()
-    points = Scatter("y", "x", [Dot("p", 1.0, 1.0), Dot("q", 2.0, 2.0)], str, str, [("roof", [1.0, 2.0], [1.0, 2.0], "#000000")])
+    points = Scatter(
+        "y", "x", [Dot("p", 1.0, 1.0), Dot("q", 2.0, 2.0)], str, str, [("roof", [1.0, 2.0], [1.0, 2.0], "#000000")]
+    )
     (p, q) = ElementTree.fromstring(points.svg()).iter(f"{SPACE}circle")
     assert float(p.get("cx", 0)) < float(q.get("cx", 0)) and float(p.get("cy", 0)) > float(q.get("cy", 0))
     for make in (lambda: Rows("r", []), lambda: Timeline("t", [], str)):
@@ -260,16 +308,32 @@ def test_rows_spans_and_points_are_to_scale() -> None:
 
 
 def test_bars_and_scatter_say_their_numbers_and_sum_their_pieces() -> None:
-    reading = views.bars("time", "s", views.row("a", views.part("x", 1.0, "#000"), views.part("y", 2.0, "#111")), views.bar("b", 4.0), views.bound("most", 5.0), ("share", 0.5, "%"), "Note.")
+    reading = views.bars(
+        "time",
+        "s",
+        views.row("a", views.part("x", 1.0, "#000"), views.part("y", 2.0, "#111")),
+        views.bar("b", 4.0),
+        views.bound("most", 5.0),
+        ("share", 0.5, "%"),
+        "Note.",
+    )
     assert reading.numbers() == [("a", 3.0, "s"), ("b", 4.0, "s"), ("most", 5.0, "s"), ("share", 0.5, "%")]
     assert reading.note == "Note."
-    found = views.scatter(("time", "s"), ("memory", "byte"), views.dot("best", 1e9, 2.0), views.trail("front", [1e9, 2e9], [2.0, 1.0]), ("n", 3, "1"))
+    found = views.scatter(
+        ("time", "s"),
+        ("memory", "byte"),
+        views.dot("best", 1e9, 2.0),
+        views.trail("front", [1e9, 2e9], [2.0, 1.0]),
+        ("n", 3, "1"),
+    )
     assert found.numbers() == [("n", 3, "1")]
     assert ">front<" in found.drawing.svg() and ">2 GB<" in found.drawing.svg()  # type: ignore[union-attr]
 
 
 def test_words_on_an_axis() -> None:
-    assert [views.axis_text(u)(v) for u, v in (("s", 0.002), ("%", -0.25), ("%", 12.0), ("tokens", 1e4), ("1", 1e20))] == ["2 ms", "−25 %", "1,200 %", "10 k", "10²⁰"]
+    assert [
+        views.axis_text(u)(v) for u, v in (("s", 0.002), ("%", -0.25), ("%", 12.0), ("tokens", 1e4), ("1", 1e20))
+    ] == ["2 ms", "−25 %", "1,200 %", "10 k", "10²⁰"]
     assert views.axis_name("rate", "FLOP/s") == "rate (FLOP/s)" and views.axis_name("time", "s") == "time"
     assert views.tens(4.2e23, "FLOP") == "4.20 × 10²³ FLOP"
     assert written(2.5, "USD") == "2.5 USD" and math.isclose(0.1 + 0.2, 0.3)
@@ -286,7 +350,12 @@ def test_small_pictures_are_never_drawn_by_matplotlib_in_a_notebook(monkeypatch:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    for picture in (drawn, line_view(1.0, 100.0)(10.0, rate=2.0).drawing, Timeline("t", [Stretch("a", 0.0, 1.0)], str), Scatter("y", "x", [Dot("p", 1.0, 1.0)], str, str)):
+    for picture in (
+        drawn,
+        line_view(1.0, 100.0)(10.0, rate=2.0).drawing,
+        Timeline("t", [Stretch("a", 0.0, 1.0)], str),
+        Scatter("y", "x", [Dot("p", 1.0, 1.0)], str, str),
+    ):
         assert style.matplotlib_figure(picture).axes  # for those who want a PNG
 
 
