@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from access import mend
+
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
 HARMLESS = re.compile(
@@ -56,6 +58,7 @@ def render_with_quarto(quarto: str, out: Path) -> None:
         text = page.read_text(encoding="utf-8")
         if (clean := UNASKED.sub("", text)) != text:
             page.write_text(clean, encoding="utf-8")
+    mend(out)
 
 
 def main() -> int:

@@ -49,7 +49,31 @@ def roofline_chart(
     return Chart("arithmetic intensity (FLOP/byte)", "attainable performance (TFLOP/s)", lines, marks, title)
 
 
-__all__ = ['ANSWER', 'COMPUTE', 'MEMORY', 'NETWORK', 'OTHER', 'WAITING', 'bar', 'bars', 'bound', 'corner', 'curve', 'dot', 'draw_bars', 'draw_swings', 'lanes', 'line', 'part', 'roofline_chart', 'row', 'scatter', 'span', 'tens', 'trail']
+__all__ = [
+    "ANSWER",
+    "COMPUTE",
+    "MEMORY",
+    "NETWORK",
+    "OTHER",
+    "WAITING",
+    "bar",
+    "bars",
+    "bound",
+    "corner",
+    "curve",
+    "dot",
+    "draw_bars",
+    "draw_swings",
+    "lanes",
+    "line",
+    "part",
+    "roofline_chart",
+    "row",
+    "scatter",
+    "span",
+    "tens",
+    "trail",
+]
 draw_bars = draw_swings = draw  # one function draws them all
 
 
@@ -189,14 +213,12 @@ def curve(
             xs = sorted({*grid, at})
             sweep = [here if x == at else asked({**values, name: x}) for x in xs]
             by_label = [
-                {i.label: i.value for i in items or () if isinstance(i, Shown) and i.kind != "corner"} for items in sweep
+                {i.label: i.value for i in items or () if isinstance(i, Shown) and i.kind != "corner"}
+                for items in sweep
             ]
             drawn = [i for i in here if isinstance(i, Shown) and i.kind != "corner"]
             corners = [i for i in here if isinstance(i, Shown) and i.kind == "corner" and _finite(i.value)]
-            traces = [
-                Trace(i.label, [m.get(i.label) for m in by_label], i.color, i.kind == "bound")
-                for i in drawn
-            ]
+            traces = [Trace(i.label, [m.get(i.label) for m in by_label], i.color, i.kind == "bound") for i in drawn]
             picture = Curves(
                 axis_name(quantity, unit),
                 axis_name(slider.words(name), slider.unit),
@@ -207,7 +229,7 @@ def curve(
                 axis_text(unit),
                 x_log=logarithmic,
                 y_log=log,
-                corners=[(c.label, c.value) for c in corners],
+                corners=[(c.label, c.value) for c in corners if c.value is not None],
             )
             numbers, note = _told(here)
             own = [(i.label, i.value, i.unit or unit) for i in here if isinstance(i, Shown) and i.value is not None]
@@ -268,7 +290,9 @@ def span(lane: str, start: float, end: float, color: str, text: str = "") -> Str
 def lanes(quantity: str, unit: str, *items: Item | Stretch) -> Reading:
     """What runs when; ``items`` from :func:`span`, ``(label, value, unit)`` and a sentence."""
     numbers, note = _told([i for i in items if not isinstance(i, Stretch)])
-    return Reading(Timeline(quantity, [i for i in items if isinstance(i, Stretch)], axis_text(unit)), *numbers, note=note)
+    return Reading(
+        Timeline(quantity, [i for i in items if isinstance(i, Stretch)], axis_text(unit)), *numbers, note=note
+    )
 
 
 def dot(label: str, x: float, y: float, color: str = ANSWER) -> Dot:
@@ -301,7 +325,7 @@ def scatter(
         [i for i in items if isinstance(i, Dot)],
         axis_text(x[1]),
         axis_text(y[1]),
-        [tuple(i) for i in items if isinstance(i, Trail)],
+        [(i.label, i.x, i.y, i.color) for i in items if isinstance(i, Trail)],
         x_log=x_log,
         y_log=y_log,
     )

@@ -3,6 +3,7 @@
 They are drawn 360 units wide, the width of a phone's column, so that no text falls below nine pixels there.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from html import escape
@@ -151,7 +152,7 @@ class _Boxes:
 def _dense(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Points along a line, close enough that no word slips between two of them."""
     found = list(line)
-    for (a, b), (c, d) in zip(line, line[1:], strict=False):
+    for (a, b), (c, d) in itertools.pairwise(line):
         n = int(max(abs(c - a), abs(d - b)) / 9)
         found += [(a + (c - a) * i / (n + 1), b + (d - b) * i / (n + 1)) for i in range(1, n + 1)]
     return found
@@ -179,7 +180,9 @@ class Curves(Small):
         self.title = f"{y_label} against {x_label}"
         values = [v for t in self.traces for v in _known(t.y)]
         if not values:
-            raise InputError(f"Curves: {self.title}: no value can be drawn; give at least one trace with a finite value")
+            raise InputError(
+                f"Curves: {self.title}: no value can be drawn; give at least one trace with a finite value"
+            )
         if y_log and max(values) > 0:  # what is not above zero leaves a gap
             values = [v for v in values if v > 0]
             self.traces = [t._replace(y=[v if v is not None and v > 0 else None for v in t.y]) for t in self.traces]
@@ -220,11 +223,11 @@ class Curves(Small):
         lines, points = [], []
         for trace in self.traces:
             pieces: list[list[tuple[float, float]]] = [[]]
-            for x, y in zip(self.x, trace.y, strict=True):
-                if y is None or not math.isfinite(y):
+            for at, value in zip(self.x, trace.y, strict=True):
+                if value is None or not math.isfinite(value):
                     pieces.append([])
                 else:
-                    pieces[-1].append((ax.place(x), ay.place(y)))
+                    pieces[-1].append((ax.place(at), ay.place(value)))
             lines.append([p for piece in pieces for p in piece])
             path = "".join(_path(piece) for piece in pieces if piece)
             dash = ' stroke-dasharray="6 4"' if trace.dashed else ""
@@ -243,7 +246,10 @@ class Curves(Small):
                 body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{PLAIN}" stroke-dasharray="6 4"/>')
                 start = x + 4 if x + width + 8 < RIGHT else x - 4 - width
                 a, b, c, d = min(
-                    ((start - 1, y - 11, start + width + 1, y + 3) for y in (bottom - 6, bottom - 22, top + 13, top + 29)),
+                    (
+                        (start - 1, y - 11, start + width + 1, y + 3)
+                        for y in (bottom - 6, bottom - 22, top + 13, top + 29)
+                    ),
                     key=lambda box: boxes.cost(box, -1),
                 )
                 boxes.taken.append((a, b, c, d))
@@ -287,7 +293,9 @@ def _path(piece: Sequence[tuple[float, float]]) -> str:
         a, b = open_ends.pop()
         (x0, y0), (x1, y1) = piece[a], piece[b]
         slope = (y1 - y0) / ((x1 - x0) or 1.0)
-        off, worst = max(((abs(y0 + slope * (piece[i][0] - x0) - piece[i][1]), i) for i in range(a + 1, b)), default=(0.0, 0))
+        off, worst = max(
+            ((abs(y0 + slope * (piece[i][0] - x0) - piece[i][1]), i) for i in range(a + 1, b)), default=(0.0, 0)
+        )
         if off > 0.4:
             kept.add(worst)
             open_ends += [(a, worst), (worst, b)]
@@ -352,7 +360,9 @@ class Rows(Small):
             for part in row.parts:
                 width = part.value * scale
                 a, b = (x, width) if width >= 0 else (x + width, -width)
-                body.append(f'<path d="M{a:.1f} {y + 14:g}h{max(b, 0.5):.1f}v12h-{max(b, 0.5):.1f}z" fill="{part.color}"/>')
+                body.append(
+                    f'<path d="M{a:.1f} {y + 14:g}h{max(b, 0.5):.1f}v12h-{max(b, 0.5):.1f}z" fill="{part.color}"/>'
+                )
                 x += width
             body.append(say(max(x, zero) + 4, y + 24, row.text))
         if low < 0:
@@ -397,7 +407,9 @@ class Timeline(Small):
         on_them: list[str] = []
         for s in self.spans:
             y, a, b = top + pitch * lanes.index(s.lane) + 16, axis.place(s.start), axis.place(s.end)
-            runs.setdefault(s.color, []).append(f"M{a:.1f} {y:g}h{max(b - a - 0.6, 0.6):.1f}v15h-{max(b - a - 0.6, 0.6):.1f}z")
+            runs.setdefault(s.color, []).append(
+                f"M{a:.1f} {y:g}h{max(b - a - 0.6, 0.6):.1f}v15h-{max(b - a - 0.6, 0.6):.1f}z"
+            )
             if s.text and 6.6 * len(s.text) < b - a - 4:
                 on_them.append(say((a + b) / 2, y + 11.5, s.text, "middle", PAPER, bold=True))
         body += [f'<path d="{"".join(paths)}" fill="{color}"/>' for color, paths in runs.items()]

@@ -194,7 +194,9 @@ def scale_out_moved(devices: int, link: float, latency: float = LATENCY, gradien
     weight = gradient_bytes / 2 * (per_byte + over_link / link)
     started = per_latency * latency
     seconds = {
-        id(r): fsum(weight * c.in_bytes + started for piece in r.pieces for c in (piece.parts or (piece,)))
+        id(r): fsum(
+            weight * c.in_bytes + started for p in r.pieces if isinstance(p, Collective) for c in p.parts or (p,)
+        )
         if r.kind == "comm"
         else computing[i]
         for i, r in enumerate(regions)
