@@ -82,10 +82,11 @@ class View {
     this.figure = root.querySelector(".live-figure");
     this.list = root.querySelector("dl");
     for (const input of this.inputs) {
-      input.disabled = !engineMade;
+      input.disabled = !engineMade || Boolean(root.dataset.needs);
       input.addEventListener("input", () => { this.readouts(); this.move(); });
       input.addEventListener("pointerdown", () => engine().catch(() => {}), { once: true });
     }
+    if (root.dataset.needs) { root.querySelector(".live-bar").hidden = true; return; }
     for (const item of root.querySelectorAll("[data-preset]")) item.addEventListener("click", () => this.set(JSON.parse(item.dataset.preset)));
     root.querySelector(".live-reset")?.addEventListener("click", () => { this.set({}); history.replaceState(null, "", location.pathname + location.search); });
     root.querySelector(".live-share")?.addEventListener("click", async () => {
@@ -121,6 +122,7 @@ class View {
   }
 
   async move() {
+    if (this.root.dataset.needs) return;
     this.wanted = this.positions();
     if (this.moving) return;
     this.moving = true;

@@ -11,7 +11,7 @@ from mlsysim.classroom.readings import digits, listed
 __all__ = ["as_html", "listing", "questions", "view"]
 
 
-def view(name: str, spec: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def view(name: str, spec: Mapping[str, Any], found: Mapping[str, Any], needs: str = "") -> str:
     """A view under its sliders, at their starting values."""
     controls = "".join(_control(name, n, s, found["texts"][n]) for n, s in spec["sliders"].items())
     presets = "".join(
@@ -21,13 +21,15 @@ def view(name: str, spec: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     bar = f'{presets}<button type="button" class="live-button live-reset">Reset</button><button type="button" class="live-button live-share">Copy the address</button>'
     figure = f'<figure class="live-figure">{found["figure"]}</figure>' if found.get("figure") else ""
     shown = f'<div class="live-shown">{found.get("shown", "")}</div>' if not found.get("figure") else ""
+    said = f"It needs {needs}, which a page has not: its sliders move in the notebook." if needs else found.get("error", "")
+    lacks = f' data-needs="{needs}"' if needs else ""
     objective = f' <span class="live-objective">({escape(spec["objective"].lower())})</span>' if spec["objective"] else ""
     return (
-        f'<section class="live-view" id="{name.replace("_", "-")}" data-live-view="{name}" data-state="static" aria-label="{escape(spec["title"])}">'
+        f'<section class="live-view" id="{name.replace("_", "-")}" data-live-view="{name}" data-state="static"{lacks} aria-label="{escape(spec["title"])}">'
         f'<p class="live-title">{escape(spec["title"])}{objective}</p>'
         f'<div class="live-controls">{controls}</div><div class="live-bar">{bar}</div>'
         f'<div class="live-reading">{figure}{shown}<dl>{listed(found.get("rows", []))}</dl><p class="note">{escape(found.get("note", ""))}</p></div>'
-        f'<p class="live-said">{escape(found.get("error", ""))}</p><p class="live-heard" role="status"></p></section>'
+        f'<p class="live-said">{escape(said)}</p><p class="live-heard" role="status"></p></section>'
     )
 
 

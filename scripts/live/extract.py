@@ -6,11 +6,14 @@ import copyreg
 import io
 import json
 import pickle
+import subprocess
 import symtable
+import sys
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +21,7 @@ from typing import Any
 from mlsysim import classroom
 from mlsysim.classroom.live import read_only
 
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 LONG = 0.1  # seconds of a processor that a statement may take before its value is shipped instead
 MOST = 300_000  # characters of such a value
 MUTATORS = {"append", "add", "extend", "insert", "update", "setdefault", "sort", "clear", "pop", "remove"}
@@ -138,6 +142,31 @@ def views(notebook: dict[str, Any]) -> list[Found]:
     return made
 
 
+@cache
+def needs_numpy() -> frozenset[str]:
+    """The imports of all notebooks' views that fail where NumPy is missing, as it is in a page."""
+    lines = sorted({n for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")) for f in read(path) for n in _imports(f.code)})
+    script = "import sys, json\nsys.modules['numpy'] = None\nfailed = []\nfor line in json.load(sys.stdin):\n    try:\n        exec(line, {})\n    except ImportError:\n        failed.append(line)\nprint(json.dumps(failed))"
+    done = subprocess.run([sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True, check=True)
+    return frozenset(json.loads(done.stdout))
+
+
+def _imports(code: str) -> list[str]:
+    """One import of one name per line."""
+    made = []
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Import):
+            made += [ast.unparse(ast.Import([a])) for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            made += [ast.unparse(ast.ImportFrom(node.module, [a], node.level)) for a in node.names]
+    return made
+
+
+def missing(code: str) -> list[str]:
+    """The imports of a view's program that a page does not have."""
+    return [line for line in _imports(code) if line in needs_numpy()]
+
+
 def kept(found: Found) -> Found:
     """The same view with what takes long at the top of its cells (a table of scores, a fit) as the build computed it.
 
@@ -147,11 +176,12 @@ def kept(found: Found) -> Found:
     space: dict[str, Any] = {"__name__": "__live__"}
     classroom.explore, before = (lambda *_, **__: None), classroom.explore
     done = []
+    absent = {n for line in missing(found.code) for n in _binds(ast.parse(line).body[0])}
     try:
         for part in parts:
             start = time.process_time()
             exec(compile(part.source, "<notebook>", "exec"), space)
-            long = time.process_time() - start > LONG
+            long = time.process_time() - start > LONG or bool(part.uses & absent)
             done.append(_value(part, space) if long and isinstance(part.node, ast.Assign) else part)
     finally:
         classroom.explore = before

@@ -18,7 +18,7 @@ from mlsysim.classroom.live import open_view, run
 
 from . import blocks, numbers
 from .engine import CACHE, ROOT
-from .extract import Found, kept, read
+from .extract import Found, kept, missing, read
 
 HERE = re.compile(r'<div class="live-here" data-view="(\w+)">\s*</div>')
 QUESTIONS = re.compile(r'<div class="live-here" data-questions="[\w.]*">\s*</div>')
@@ -57,7 +57,7 @@ def _view(found: Found) -> tuple[str, str]:
         spec, shown = opened.spec(), opened.move({})
     except Exception as error:
         raise LiveError(f"live: {found.name} (cell {found.cell}): {type(error).__name__}: {error}") from error
-    return found.code, blocks.view(found.name, spec, shown)
+    return found.code, blocks.view(found.name, spec, shown, "NumPy" if missing(found.code) else "")
 
 
 def chapter(slug: str) -> Chapter:
