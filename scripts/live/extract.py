@@ -183,6 +183,8 @@ def kept(found: Found) -> Found:
             exec(compile(part.source, "<notebook>", "exec"), space)
             long = time.process_time() - start > LONG or bool(part.uses & absent)
             done.append(_value(part, space) if long and isinstance(part.node, ast.Assign) else part)
+            if done[-1] is part and part.uses & absent:
+                absent |= part.binds  # what is made of it is not to be had either
     finally:
         classroom.explore = before
     (last,) = [p for p in done if _explores(p.node)]
