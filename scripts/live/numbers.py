@@ -49,7 +49,11 @@ class Module:
                 node = self.inner[node.id].value  # type: ignore[attr-defined]
             if not isinstance(node, ast.Dict):
                 return node
-            found = [v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant) and str(k.value) == key]
+            found = [
+                v
+                for k, v in zip(node.keys, node.values, strict=True)
+                if isinstance(k, ast.Constant) and str(k.value) == key
+            ]
             spread = [v for k, v in zip(node.keys, node.values, strict=True) if k is None]
             if not found and len(spread) == 1:
                 found = spread
@@ -127,7 +131,9 @@ def _calls() -> dict[str, list[str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 where = f"{path.relative_to(ROOT).as_posix()}::{node.name}"
-                first = any("independent" in ast.unparse(d) or "published" in ast.unparse(d) for d in node.decorator_list)
+                first = any(
+                    "independent" in ast.unparse(d) or "published" in ast.unparse(d) for d in node.decorator_list
+                )
                 for name in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | set(_names(node)):
                     found.setdefault(name, []).insert(0, where) if first else found.setdefault(name, []).append(where)
     return found
@@ -168,7 +174,12 @@ def origin(key: str) -> dict[str, Any]:
     home = module(name)
     node = home.expression(path)
     behind = home.behind(node)
-    called = {n.attr if isinstance(n, ast.Attribute) else n.id for part in (node, *behind) for n in ast.walk(part) if isinstance(n, (ast.Attribute, ast.Name))}
+    called = {
+        n.attr if isinstance(n, ast.Attribute) else n.id
+        for part in (node, *behind)
+        for n in ast.walk(part)
+        if isinstance(n, (ast.Attribute, ast.Name))
+    }
     found = [e for n in sorted(called) for e in _by_name().get(n, [])]
     tests = [t for e in found for t in _tests_of(e.label)]
     return {
@@ -176,7 +187,13 @@ def origin(key: str) -> dict[str, Any]:
         "inputs": [home.source(n) for n in behind[:8]],
         "file": f"scripts/chapter_numbers/{name}.py, line {node.lineno}",
         "equations": [
-            {"label": e.label, "name": e.qualified_name, "formula": e.formula, "source": f"{e.source}, {e.where}", "href": _places().get(e.label, "equations.html")}
+            {
+                "label": e.label,
+                "name": e.qualified_name,
+                "formula": e.formula,
+                "source": f"{e.source}, {e.where}",
+                "href": _places().get(e.label, "equations.html"),
+            }
             for e in found
         ],
         "sources": list(dict.fromkeys(s for part in (node, *behind) for s in _sources(part)))[:8],

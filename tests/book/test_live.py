@@ -28,7 +28,10 @@ EXAMPLE = {
         cell("import math, sys\nfrom mlsysim import units, catalog\nfrom mlsysim.classroom import Slider, explore"),
         cell("def unused(x):\n    return x\n\n\nfactor = 2\nTABLE = {}\nfor i in range(3):\n    TABLE[i] = factor * i"),
         cell("names = [catalog for catalog in 'ab']\nfactor = 3  # what a view below sees"),
-        cell('def view_it(n):\n    """Objective 1: it."""\n    print(math.sqrt(TABLE[1]) * n * factor)\n\n\nexplore(view_it, n=Slider(1, 0, 5, 1))', "view-it"),
+        cell(
+            'def view_it(n):\n    """Objective 1: it."""\n    print(math.sqrt(TABLE[1]) * n * factor)\n\n\nexplore(view_it, n=Slider(1, 0, 5, 1))',
+            "view-it",
+        ),
         cell("factor = 4"),
     ]
 }
@@ -94,7 +97,12 @@ def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
     much = live.run("print('x' * 50_000)", {})["shown"]
     assert len(much) < 21_000
     assert "30,001 more characters" in much
-    assert "figure" in live.run("from mlsysim.classroom import draw, roofline_chart\ndraw(roofline_chart([('H100', 'bf16', 1, 1)]))", {})["shown"]
+    assert (
+        "figure"
+        in live.run(
+            "from mlsysim.classroom import draw, roofline_chart\ndraw(roofline_chart([('H100', 'bf16', 1, 1)]))", {}
+        )["shown"]
+    )
 
 
 def test_an_impossible_position_is_a_sentence() -> None:
@@ -107,7 +115,12 @@ def test_an_impossible_position_is_a_sentence() -> None:
 
 @pytest.mark.independent
 def test_positions_presets_and_texts_of_a_spec() -> None:
-    view = live.View(lambda **_: None, {"more": {"x": 50}}, x=LogSlider(10, 1, 100, unit="tokens"), y=Slider(0.5, 0.0, 1.0, 0.25, unit="%"))
+    view = live.View(
+        lambda **_: None,
+        {"more": {"x": 50}},
+        x=LogSlider(10, 1, 100, unit="tokens"),
+        y=Slider(0.5, 0.0, 1.0, 0.25, unit="%"),
+    )
     spec = view.spec()
     assert spec["sliders"]["x"]["values"][spec["presets"]["more"]["x"]] == 50
     assert spec["sliders"]["y"] | {"n": 5, "low": 0.0, "step": 0.25, "position": 2} == spec["sliders"]["y"]
@@ -140,14 +153,20 @@ def test_the_file_that_is_handed_in_gives_the_points_that_the_page_promised() ->
 
 
 def test_every_number_of_the_prose_says_what_printed_it() -> None:
-    used = {k for p in (ROOT / "book").glob("*.qmd") for k in re.findall(r"\{\{< var ([\w.-]+) >\}\}", p.read_text(encoding="utf-8"))}
+    used = {
+        k
+        for p in (ROOT / "book").glob("*.qmd")
+        for k in re.findall(r"\{\{< var ([\w.-]+) >\}\}", p.read_text(encoding="utf-8"))
+    }
     assert len(used) > 500
     named = 0
     for key in sorted(used):
         found = numbers.origin(key)
         assert found["expression"], key
         assert found["tests"], key
-        ast.parse("(" + found["expression"].removesuffix(" …") + "\n)") if len(found["expression"]) < numbers.MOST else None
+        ast.parse("(" + found["expression"].removesuffix(" …") + "\n)") if len(
+            found["expression"]
+        ) < numbers.MOST else None
         named += bool(found["equations"] or found["sources"])
     assert named > len(used) / 2
     ridge = numbers.origin("iron.h100.ridge_bf16")
@@ -157,7 +176,11 @@ def test_every_number_of_the_prose_says_what_printed_it() -> None:
 
 
 def test_the_tests_named_for_numbers_exist() -> None:
-    for test in {t for key in ("iron.h100.ridge_bf16", "iron.gemm.work", "cost.choice.cheap_server") for t in numbers.origin(key)["tests"]}:
+    for test in {
+        t
+        for key in ("iron.h100.ridge_bf16", "iron.gemm.work", "cost.choice.cheap_server")
+        for t in numbers.origin(key)["tests"]
+    }:
         file, _, name = test.partition("::")
         file = file.partition(" ")[0]
         assert (ROOT / file).is_file(), test
