@@ -41,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path, nargs="?", help="the folder of the rendered site")
     parser.add_argument("--engine", action="store_true", help="make the engine alone")
+    parser.add_argument("--only", metavar="SLUG", help="run what one chapter shows; the others keep their places empty")
     asked = parser.parse_args()
     start = time.perf_counter()
     if asked.engine or asked.site is None:
@@ -48,7 +49,11 @@ def main() -> None:
         print(f"live: engine {made} in {time.perf_counter() - start:.0f} s")
         return
     made_file = asked.site / "book" / "assets" / "vendor" / "engine" / "made"
-    counts = pages.put(asked.site.resolve(), made_file.read_text() if made_file.is_file() else None)
+    counts = pages.put(
+        asked.site.resolve(),
+        made_file.read_text() if made_file.is_file() else None,
+        [asked.only] if asked.only else None,
+    )
     print(f"live: {', '.join(f'{n} {kind}' for kind, n in counts.items())} in {time.perf_counter() - start:.0f} s")
 
 

@@ -5,6 +5,7 @@ Heavy imports stand in the functions, since a child with a planted mistake impor
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -135,3 +136,16 @@ def book(shared: Path) -> Book:
     folder = once(shared, "book", make)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     return Book(folder / "_site", [(source, url) for source, url in facts["pages"]], facts["variables"], facts["used"])
+
+
+def live_book(shared: Path, only: str = "") -> Path:
+    """The preview's site with its pages made live: one chapter, or all of them."""
+
+    def make(folder: Path) -> None:
+        command = [sys.executable, "scripts/make_live.py"]
+        subprocess.run([*command, "--engine"], cwd=ROOT, check=True)
+        shutil.copytree(book(shared).site, folder)
+        shutil.copytree(ROOT / "book" / "assets", folder / "book" / "assets", dirs_exist_ok=True)
+        subprocess.run([*command, str(folder), *(["--only", only] if only else [])], cwd=ROOT, check=True)
+
+    return once(shared, f"live-{only or 'all'}", make)

@@ -268,7 +268,9 @@ def hint(id: str, stage: int, seed: str = "") -> str:
     *steps, _ = exercise.solution.replace("SEED", repr(seed)).splitlines()
     if len(steps) < 2:
         return f"<p>It is one line of code. {marked(exercise.nudge)}</p>"
-    return f'<p>One way begins so; the last step is yours.</p><pre class="live-text">{escape(chr(10).join(steps))}</pre>'
+    return (
+        f'<p>One way begins so; the last step is yours.</p><pre class="live-text">{escape(chr(10).join(steps))}</pre>'
+    )
 
 
 def handed_in(notebook: str, seed: str, answers: Mapping[str, str]) -> str:

@@ -21,9 +21,15 @@ def view(name: str, spec: Mapping[str, Any], found: Mapping[str, Any], needs: st
     bar = f'{presets}<button type="button" class="live-button live-reset">Reset</button><button type="button" class="live-button live-share">Copy the address</button>'
     figure = f'<figure class="live-figure">{found["figure"]}</figure>' if found.get("figure") else ""
     shown = f'<div class="live-shown">{found.get("shown", "")}</div>' if not found.get("figure") else ""
-    said = f"It needs {needs}, which a page has not: its sliders move in the notebook." if needs else found.get("error", "")
+    said = (
+        f"It needs {needs}, which a page has not: its sliders move in the notebook."
+        if needs
+        else found.get("error", "")
+    )
     lacks = f' data-needs="{needs}"' if needs else ""
-    objective = f' <span class="live-objective">({escape(spec["objective"].lower())})</span>' if spec["objective"] else ""
+    objective = (
+        f' <span class="live-objective">({escape(spec["objective"].lower())})</span>' if spec["objective"] else ""
+    )
     return (
         f'<section class="live-view" id="{name.replace("_", "-")}" data-live-view="{name}" data-state="static"{lacks} aria-label="{escape(spec["title"])}">'
         f'<p class="live-title">{escape(spec["title"])}{objective}</p>'
@@ -40,7 +46,9 @@ def _control(view: str, name: str, slider: Mapping[str, Any], text: str) -> str:
     label = escape(slider["label"][:1].upper() + slider["label"][1:])
     if slider["kind"] == "choice":
         values = escape(json.dumps([v if isinstance(v, (int, float, str)) else str(v) for v in slider["values"]]))
-        options = "".join(f"<option{' selected' * (i == start)}>{escape(t)}</option>" for i, t in enumerate(slider["texts"]))
+        options = "".join(
+            f"<option{' selected' * (i == start)}>{escape(t)}</option>" for i, t in enumerate(slider["texts"])
+        )
         return f'<div class="live-control"><label for="{id_}">{label}</label><select {common} data-values="{values}" autocomplete="off">{options}</select></div>'
     where = (
         f'data-values="{escape(json.dumps(slider["values"], separators=(",", ":")))}"'
@@ -67,7 +75,7 @@ def questions(slug: str, ids: list[str]) -> str:
     items = "".join(_question(question(id)) for id in ids)
     return (
         f'<section class="live-questions" data-chapter="{slug}" data-notebook="../exercises/{slug}/student.ipynb" aria-label="Questions">'
-        '<p>The numbers below are those of the public example. With your name in the field they become yours; the name and your answers stay in this browser.</p>'
+        "<p>The numbers below are those of the public example. With your name in the field they become yours; the name and your answers stay in this browser.</p>"
         f'<form class="live-name"><label>Your name or student id <input name="name" maxlength="200" autocomplete="off"></label><button class="live-button">Give me my numbers</button></form>'
         f'<div class="live-progress"><progress max="{len(ids)}" value="0" aria-label="Right answers of this chapter"></progress><span class="live-count"></span>'
         '<button type="button" class="live-button live-download">Download my answers</button></div>'
@@ -80,7 +88,7 @@ def _question(q: Mapping[str, Any]) -> str:
         options = "".join(f"<option>{escape(a)}</option>" for a in q["answers"])
         field = f'<select name="answer" autocomplete="off"><option value="">choose</option>{options}</select>'
     else:
-        field = f'<input name="answer" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false">'
+        field = '<input name="answer" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false">'
     unit = f" in {escape(q['unit'])}, or with a unit" if q["unit"] not in ("", "1") else ""
     points = f"{q['points']} point{'s' * (q['points'] > 1)}"
     return (

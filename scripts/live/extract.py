@@ -147,7 +147,9 @@ def needs_numpy() -> frozenset[str]:
     """The imports of all notebooks' views that fail where NumPy is missing, as it is in a page."""
     lines = sorted({n for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")) for f in read(path) for n in _imports(f.code)})
     script = "import sys, json\nsys.modules['numpy'] = None\nfailed = []\nfor line in json.load(sys.stdin):\n    try:\n        exec(line, {})\n    except ImportError:\n        failed.append(line)\nprint(json.dumps(failed))"
-    done = subprocess.run([sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True, check=True
+    )
     return frozenset(json.loads(done.stdout))
 
 
@@ -183,6 +185,8 @@ def kept(found: Found) -> Found:
             exec(compile(part.source, "<notebook>", "exec"), space)
             long = time.process_time() - start > LONG or bool(part.uses & absent)
             done.append(_value(part, space) if long and isinstance(part.node, ast.Assign) else part)
+            if done[-1] is part and part.uses & absent:
+                absent |= part.binds  # what is made of it is not to be had either
     finally:
         classroom.explore = before
     (last,) = [p for p in done if _explores(p.node)]
@@ -213,7 +217,9 @@ def _value(part: Statement, space: Mapping[str, Any]) -> Statement:
     text = base64.b85encode(zlib.compress(made, 9)).decode()
     if len(text) > MOST or b"__live__" in made:
         return part
-    source = f"{name} = __import__('pickle').loads(__import__('zlib').decompress(__import__('base64').b85decode({text!r})))"
+    source = (
+        f"{name} = __import__('pickle').loads(__import__('zlib').decompress(__import__('base64').b85decode({text!r})))"
+    )
     return Statement(source, part.binds, frozenset(), part.cell, ast.parse(source).body[0])
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import re
 import tomllib
@@ -16,7 +17,7 @@ from mlsysim import catalog, equations, validation
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "scripts" / "chapter_numbers"
 MOST = 700  # characters of one piece of code
-FRESH = "tests/book/test_preview.py::test_generated_parts_of_the_book_are_fresh"
+FRESH = "scripts/make_book_parts.py prints it anew at every build"
 Definitions = dict[str, ast.stmt]
 
 
@@ -48,7 +49,11 @@ class Module:
                 node = self.inner[node.id].value  # type: ignore[attr-defined]
             if not isinstance(node, ast.Dict):
                 return node
-            found = [v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant) and str(k.value) == key]
+            found = [
+                v
+                for k, v in zip(node.keys, node.values, strict=True)
+                if isinstance(k, ast.Constant) and str(k.value) == key
+            ]
             spread = [v for k, v in zip(node.keys, node.values, strict=True) if k is None]
             if not found and len(spread) == 1:
                 found = spread
@@ -119,23 +124,32 @@ def _mutations() -> list[dict[str, Any]]:
 
 
 @cache
+def _calls() -> dict[str, list[str]]:
+    """The tests that call a function of some name, marked as independent or published first."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                where = f"{path.relative_to(ROOT).as_posix()}::{node.name}"
+                first = any(
+                    "independent" in ast.unparse(d) or "published" in ast.unparse(d) for d in node.decorator_list
+                )
+                for name in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | set(_names(node)):
+                    found.setdefault(name, []).insert(0, where) if first else found.setdefault(name, []).append(where)
+    return found
+
+
+@cache
 def _tests_of(label: str) -> tuple[str, ...]:
     """The tests that notice a mistake planted in an equation's function."""
     equation = equations.lookup(label)
-    code = equation.function.__code__ if hasattr(equation.function, "__code__") else None
-    inner = getattr(equation.function, "__wrapped__", equation.function)
-    code = inner.__code__ if hasattr(inner, "__code__") else code
-    if code is None:
-        return ()
-    path = Path(code.co_filename)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    end = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
-    text = "\n".join(lines[code.co_firstlineno - 1 : end + 3])
+    function = inspect.unwrap(equation.function)
+    path, text = Path(inspect.getfile(function)), inspect.getsource(function)
     made = []
     for row in _mutations():
         if path.as_posix().endswith(row["file"]) and row["old"].split("\n")[0] in text:
             made += row["tests"] if isinstance(row["tests"], list) else [row["tests"]]
-    return tuple(dict.fromkeys(made))
+    return tuple(dict.fromkeys([*made, *_calls().get(equation.name, [])[:2]]))
 
 
 def _sources(node: ast.AST) -> Iterator[str]:
@@ -160,7 +174,12 @@ def origin(key: str) -> dict[str, Any]:
     home = module(name)
     node = home.expression(path)
     behind = home.behind(node)
-    called = {n.attr if isinstance(n, ast.Attribute) else n.id for part in (node, *behind) for n in ast.walk(part) if isinstance(n, (ast.Attribute, ast.Name))}
+    called = {
+        n.attr if isinstance(n, ast.Attribute) else n.id
+        for part in (node, *behind)
+        for n in ast.walk(part)
+        if isinstance(n, (ast.Attribute, ast.Name))
+    }
     found = [e for n in sorted(called) for e in _by_name().get(n, [])]
     tests = [t for e in found for t in _tests_of(e.label)]
     return {
@@ -168,7 +187,13 @@ def origin(key: str) -> dict[str, Any]:
         "inputs": [home.source(n) for n in behind[:8]],
         "file": f"scripts/chapter_numbers/{name}.py, line {node.lineno}",
         "equations": [
-            {"label": e.label, "name": e.qualified_name, "formula": e.formula, "source": f"{e.source}, {e.where}", "href": _places().get(e.label, "equations.html")}
+            {
+                "label": e.label,
+                "name": e.qualified_name,
+                "formula": e.formula,
+                "source": f"{e.source}, {e.where}",
+                "href": _places().get(e.label, "equations.html"),
+            }
             for e in found
         ],
         "sources": list(dict.fromkeys(s for part in (node, *behind) for s in _sources(part)))[:8],

@@ -75,7 +75,11 @@ def chapter(slug: str) -> Chapter:
 
 
 def _digest(slug: str) -> str:
-    files = [ROOT / "notebooks" / f"{slug}.ipynb", ROOT / "book" / f"{slug}.qmd", *sorted((ROOT / "scripts/live").glob("*.py"))]
+    files = [
+        ROOT / "notebooks" / f"{slug}.ipynb",
+        ROOT / "book" / f"{slug}.qmd",
+        *sorted((ROOT / "scripts/live").glob("*.py")),
+    ]
     files += [p for p in sorted((ROOT / "mlsysim").rglob("*")) if p.is_file() and p.suffix != ".pyc"]
     total = sha256()
     for file in files:
@@ -128,7 +132,9 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
         text = _listings(page.stem, text, found["listings"], counts)
         text, n = QUESTIONS.subn(lambda _: found["questions"], text)
         if n != 1:
-            raise LiveError(f"live: book/{page.stem}.qmd has {n} places for its questions; give one ::: {{.live-here questions=\"all\"}} :::")
+            raise LiveError(
+                f'live: book/{page.stem}.qmd has {n} places for its questions; give one ::: {{.live-here questions="all"}} :::'
+            )
         counts["questions"] = found["questions"].count("data-question=")
         known["views"] = {name: code for name, (code, _) in found["views"].items()}
     keys = set(PRINTED.findall(text))
@@ -153,7 +159,7 @@ def _views(slug: str, text: str, views: dict[str, list[str]], counts: dict[str, 
     placed = HERE.findall(text)
     for wrong in sorted(set(placed) ^ set(views)) + [n for n in set(placed) if placed.count(n) > 1]:
         what = "is no view of its notebook, or stands twice" if wrong in placed else "has no place in the text"
-        raise LiveError(f"live: book/{slug}.qmd: {wrong} {what}; write ::: {{.live-here view=\"{wrong}\"}} :::")
+        raise LiveError(f'live: book/{slug}.qmd: {wrong} {what}; write ::: {{.live-here view="{wrong}"}} :::')
     counts["views"] = len(placed)
     return HERE.sub(lambda m: views[m[1]][1], text)
 
