@@ -18,14 +18,22 @@ from mlsysim.results import Explanation, Input, Report, Result, Term, labelled, 
 from mlsysim.tables import table
 
 __all__ = [
+    "KNOWN",
+    "NEW",
     "ErrorQuantiles",
     "Interval",
+    "checks",
+    "class_names",
     "error_quantiles",
     "interval",
     "interval_end",
     "log_error",
     "refusals",
+    "seen",
+    "unseen",
 ]
+
+KNOWN, NEW = "known", "new"  # domain of a prediction: every part of it was seen in other sources, or not
 
 
 def __dir__() -> list[str]:
@@ -89,14 +97,25 @@ class ErrorQuantiles(Result):
     """Quantiles of the natural logarithm of predicted over measured, of one class of predictions."""
 
     class_name: str
+    domain: str  # known: each part was seen in other sources; new: a part was not
     pool: tuple[str, ...]  # classes whose errors stand behind them
     nominal: float  # share of new measurements that the range should hold
     low: float
     high: float
-    groups: int
+    groups: int  # sources, or domains that were left out whole
     rows: int
     coverage: float  # share that it did hold, each group judged by the others
     date: str
+
+    @property
+    def votes(self) -> str:
+        """What has one vote each: a source on known ground, a left-out domain on new ground."""
+        return f"{self.groups} {'sources' if self.domain == KNOWN else 'domains left out whole'}"
+
+    @property
+    def width(self) -> float:
+        """The ends are as far apart as x/width and x width."""
+        return float(interval_end(1.0, (self.low - self.high) / 2.0))
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -106,9 +125,10 @@ class ErrorQuantiles(Result):
     def summary(self) -> list[str]:
         low, high = self.factors
         return labelled(
-            f"{self.class_name}: {self.nominal:.0%} of new measurements between x{low:.2f} and x{high:.2f} of a prediction",
-            ("held", f"{self.coverage:.0%} of the measurements, each source judged by the others"),
-            ("counted", f"{self.rows} rows of {self.groups} sources, {self.date}"),
+            f"{self.class_name}, {self.domain} domain: {self.nominal:.0%} of new measurements between x{low:.2f} and x{high:.2f} of a "
+            "prediction",
+            ("held", f"{self.coverage:.0%} of the measurements, each group judged by the others"),
+            ("counted", f"{self.rows} rows of {self.votes}, {self.date}"),
             ("pool", ", ".join(self.pool)),
         )
 
@@ -130,6 +150,17 @@ class Interval(Result):
     low: Num
     high: Num
     quantiles: ErrorQuantiles
+    missing: tuple[str, ...] = ()  # parts of the domain that no source has, in words
+
+    @property
+    def domain(self) -> str:
+        """``known`` or ``new``."""
+        return self.quantiles.domain
+
+    @property
+    def where(self) -> str:
+        """Which domain it is in, and why, in words."""
+        return f"{self.domain} domain" + (f": no source has {' or '.join(self.missing)}" if self.missing else "")
 
     @property
     def ends(self) -> tuple[Num, Num]:
@@ -146,7 +177,7 @@ class Interval(Result):
         q = self.quantiles
         return (
             f"{units.format(self.low, unit, 3)} to {units.format(self.high, unit, 3)}, where {q.nominal:.0%} of measurements are "
-            f"expected ({q.rows} rows of {q.groups} sources)"
+            f"expected ({self.where}; {q.rows} rows of {q.votes})"
         )
 
     def explain(self) -> Explanation:
@@ -166,6 +197,8 @@ class Interval(Result):
             "value": plain(self.value),
             "low": plain(self.low),
             "high": plain(self.high),
+            "domain": self.domain,
+            "missing": list(self.missing),
             "quantiles": self.quantiles.to_dict(),
         }
 
@@ -173,38 +206,100 @@ class Interval(Result):
         q = self.quantiles
         return (
             f"{q.nominal:.0%} of measurements are expected between x{self.low / self.value:.2f} and "
-            f"x{self.high / self.value:.2f} of the prediction ({q.class_name}: {q.rows} rows of {q.groups} sources"
+            f"x{self.high / self.value:.2f} of the prediction ({q.class_name}, {self.where}; {q.rows} rows of {q.votes}"
             f"{', pooled' if len(q.pool) > 1 else ''}; held {q.coverage:.0%} of the left-out ones, {q.date})"
         )
 
 
-def _read() -> dict[str, Any]:
+@cache
+def _file() -> Mapping[str, Any]:
     import tomllib
 
-    return tomllib.loads(Path(__file__).with_name("intervals.toml").read_text(encoding="utf-8"))
-
-
-def _quantiles(name: str, pool: list[str], **entry: Any) -> ErrorQuantiles:
-    return ErrorQuantiles(name, tuple(pool), **entry)
+    text = Path(__file__).with_name("intervals.toml").read_text(encoding="utf-8")
+    return MappingProxyType(tomllib.loads(text))
 
 
 @cache
-def error_quantiles() -> Mapping[str, ErrorQuantiles]:
-    """Every class that has quantiles, by name."""
-    known = {name: entry for name, entry in _read().items() if "refused" not in entry}
-    return MappingProxyType({name: _quantiles(name, **entry) for name, entry in known.items()})
+def error_quantiles(domain: str = KNOWN) -> Mapping[str, ErrorQuantiles]:
+    """Every class that has quantiles in a known or in a new domain, by name.
+
+    >>> old, new = error_quantiles()["training_step"], error_quantiles("new")["training_step"]
+    >>> new.low <= old.low < old.high <= new.high
+    True
+    """
+    if domain not in (KNOWN, NEW):
+        raise unknown_name("kind of domain", domain, (KNOWN, NEW))
+    found = {name: _quantiles(name, domain, domain) for name, entry in _file().items() if domain in entry}
+    return MappingProxyType(found)
+
+
+def _quantiles(name: str, domain: str, level: str) -> ErrorQuantiles:
+    entry, own = _file()[name], _file()[name][level]
+    shared = {key: entry[key] for key in ("nominal", "date")}
+    return ErrorQuantiles(name, domain, tuple(own["pool"]), **shared, **_numbers(own))
+
+
+def _numbers(level: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: level[key] for key in ("low", "high", "groups", "rows", "coverage")}
+
+
+@cache
+def class_names() -> tuple[str, ...]:
+    """The classes that have a range."""
+    return tuple(name for name in _file() if name not in refusals())
 
 
 @cache
 def refusals() -> Mapping[str, str]:
     """Classes for which no range is given, and why."""
-    return MappingProxyType({name: entry["refused"] for name, entry in _read().items() if "refused" in entry})
+    return MappingProxyType({name: entry["refused"] for name, entry in _file().items() if "refused" in entry})
 
 
-def interval(class_name: str, predicted: Num) -> Interval:
+def checks(class_name: str) -> Mapping[str, Any]:
+    """How the ranges of a class did where they could fail: shares held of left-out sources, of left-out domains, and later.
+
+    >>> 0.5 < checks("training_step")["coverage_domains"] <= 1.0
+    True
+    """
+    if class_name not in class_names():
+        raise unknown_name("class with intervals", class_name, class_names())
+    return MappingProxyType({key: value for key, value in _file()[class_name].items() if not isinstance(value, dict)})
+
+
+@cache
+def seen(class_name: str) -> Mapping[str, tuple[str, ...]]:
+    """What the sources behind a class have: generations, kinds of model, precisions, phases.
+
+    >>> "Hopper" in seen("training_step")["generation"]
+    True
+    """
+    if class_name not in _file():
+        raise unknown_name("class with intervals", class_name, _file())
+    return MappingProxyType({part: tuple(values) for part, values in _file()[class_name].get("seen", {}).items()})
+
+
+def unseen(class_name: str, place: Mapping[str, str]) -> tuple[str, ...]:
+    """The parts of a domain that no source behind a class has, in words; none on known ground.
+
+    >>> place = {"generation": "Volta", "kind": "dense", "precision": "16-bit", "phase": "pretrain"}
+    >>> unseen("training_step", place)
+    ("generation 'Volta'",)
+    """
+    have = seen(class_name)
+    return tuple(f"{part} {value!r}" for part, value in place.items() if value not in have.get(part, (value,)))
+
+
+def _counted(class_name: str, place: Mapping[str, str]) -> bool:
+    """Whether it is arithmetic on what is given, which has errors of its own."""
+    alone = _file()[class_name].get("counted", {}).get("places", {})
+    return any(place.get(part) in values for part, values in alone.items())
+
+
+def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = None) -> Interval:
     """The range in which a measurement of a predicted quantity is expected.
 
-    Formula: eq-interval at the upper and at the lower quantile of eq-log-error over published measurements.
+    Formula: eq-interval at the upper and at the lower quantile of eq-log-error over published measurements: on known ground
+    over sources that were left out, on new ground over whole domains that were (eq-two-levels).
 
     Parameters
     ----------
@@ -212,6 +307,9 @@ def interval(class_name: str, predicted: Num) -> Interval:
         Class of the prediction, as in ``training_step``.
     predicted : float or array
         A prediction of that class by the calibrated model; greater than zero.
+    place : mapping, optional
+        Where it lies: ``generation``, ``kind``, ``precision`` and ``phase``, as :func:`seen` lists them. A place with a part that no source has is on new
+        ground, and so is one that nobody names.
 
     Raises
     ------
@@ -226,7 +324,11 @@ def interval(class_name: str, predicted: Num) -> Interval:
     """
     if class_name in refusals():
         raise InputError(f"interval: class {class_name!r} has none: {refusals()[class_name]}")
-    if class_name not in error_quantiles():
-        raise unknown_name("class with intervals", class_name, error_quantiles())
-    q = error_quantiles()[class_name]
-    return Interval(predicted, interval_end(predicted, q.high), interval_end(predicted, q.low), q)
+    if class_name not in _file():
+        raise unknown_name("class with intervals", class_name, class_names())
+    missing = ("a place that nobody named",) if place is None else unseen(class_name, place)
+    if place and not missing and _counted(class_name, place):
+        q = _quantiles(class_name, KNOWN, "counted")
+    else:
+        q = (error_quantiles(NEW if missing else KNOWN).get(class_name)) or error_quantiles(NEW)[class_name]
+    return Interval(predicted, interval_end(predicted, q.high), interval_end(predicted, q.low), q, missing)

@@ -230,7 +230,7 @@ def attention_parameters(m: Model) -> int:
         return queries + latent + expand + m.heads * v_dim * m.hidden
     q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
     biases = m.qkv_bias * (q + 2 * kv) + m.output_bias * m.hidden
-    return int(attention_matrices(m.hidden, m.heads, m.kv_heads, m.head_dim)) + biases
+    return int(attention_matrices(m.hidden, m.heads, m.kv_heads, m.head_dim)) + biases + m.attention_sinks * m.heads
 
 
 def mlp_parameters(m: Model, width: int) -> int:

@@ -8,6 +8,7 @@ A second run changes nothing: cell ids are counted, and no time is written down.
 """
 
 import argparse
+import ast
 import json
 import re
 import shutil
@@ -123,10 +124,25 @@ def student(slug: str) -> str:
     return _notebook(slug, cells)
 
 
+def named(code: str, name: str) -> str:
+    """Code that assigns ``answer``, with the question's own name for it, wherever in it that stands."""
+    lines = code.splitlines()
+    places = [
+        (node.lineno - 1, node.col_offset)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Name) and node.id == "answer"
+    ]
+    for line, column in sorted(places, reverse=True):
+        raw = lines[line].encode()  # columns count bytes
+        lines[line] = (raw[:column] + name.encode() + raw[column + len("answer") :]).decode()
+    return "\n".join(lines)
+
+
 def _solution(exercise: Exercise) -> str:
-    *steps, last = exercise.solution.replace("SEED", "STUDENT").splitlines()
-    steps = ["# BEGIN SOLUTION NO PROMPT", *steps, "# END SOLUTION"] if steps else []
-    return "\n".join([*steps, last.replace("answer =", f"{answer_name(exercise)} =", 1) + "  # SOLUTION"])
+    """All of a solution for the instructor; one line to fill in for the student."""
+    name = answer_name(exercise)
+    code = named(exercise.solution.replace("SEED", "STUDENT"), name)
+    return f'# BEGIN SOLUTION NO PROMPT\n{code}\n# END SOLUTION\n"""; # BEGIN PROMPT\n{name} = ...\n"""; # END PROMPT'
 
 
 def _hidden_test(exercise: Exercise) -> str:

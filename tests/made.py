@@ -84,8 +84,8 @@ def executed(path: Path, shared: Path) -> Executed:
     return Executed(text, {cell: set(labels) for cell, labels in called.items()}, cpu_s)
 
 
-def left_out(shared: Path, cases: Path) -> Any:
-    """The calibrated score of a case file with each group left out of the fit once: every group is one fit."""
+def left_out(shared: Path, *cases: Path) -> Any:
+    """The calibrated score of case files with each group left out of the fit once: every group is one fit."""
 
     def make(file: Path) -> None:
         from mlsysim.validation import scoring
@@ -94,7 +94,7 @@ def left_out(shared: Path, cases: Path) -> Any:
         report = scoring.score(read_cases(cases), "calibrated", leave_one_group_out=True)
         file.write_bytes(pickle.dumps(report))
 
-    return pickle.loads(once(shared, f"left-out-{cases.name}", make).read_bytes())
+    return pickle.loads(once(shared, f"left-out-{len(cases)}-{cases[0].name}", make).read_bytes())
 
 
 class Book(NamedTuple):

@@ -86,7 +86,7 @@ class _Config:
                 self.fail(other, f"contradicts {used[0]} = {_short(self.raw[used[0]])}; keep one of them")
         return used[0] if used else None
 
-    def size(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+    def size(self, *keys: str, default: int | None = None, least: int = 1, most: int = _MAX_SIZE) -> int:
         """A whole number under any of its names."""
         key = self._given(keys)
         if key is None:
@@ -96,8 +96,8 @@ class _Config:
         value = self.raw[key]
         if type(value) is not int:
             self.fail(key, "must be a whole number")
-        if not least <= value <= _MAX_SIZE:
-            self.fail(key, f"must lie in [{least}, {_MAX_SIZE:,}]")
+        if not least <= value <= most:
+            self.fail(key, f"must lie in [{least}, {most:,}]")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -560,6 +560,207 @@ def _mpt(c: _Config) -> _Shape:
     }
 
 
+def _granite(c: _Config) -> _Shape:
+    return _llama(c) | {"tied_embeddings": c.flag("tie_word_embeddings", False)}
+
+
+def _phi(c: _Config) -> _Shape:
+    s = c.base()
+    c.must_be("qk_layernorm", False, "a norm on queries and keys")
+    return (
+        s
+        | _PLAIN
+        | _biases(True)
+        | {
+            "kv_heads": c.kv_heads(s["heads"]),
+            "head_dim": c.head_dim(s["hidden"], s["heads"]),
+            "ffn": c.size("intermediate_size"),
+            "norms_per_layer": 1,
+            "parallel_block": True,
+            "head_bias": True,
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+        }
+    )
+
+
+def _phi3(c: _Config) -> _Shape:
+    s = _llama(c) | {"tied_embeddings": c.flag("tie_word_embeddings", False)}
+    window = c.size("sliding_window", default=0)
+    reaches = window and window < c.size("max_position_embeddings", default=0)  # a window as long as the text is none
+    return s | (_window(s["layers"], window, s["layers"]) if reaches else {})
+
+
+def _gemma3_text(c: _Config) -> _Shape:
+    # Gemma3TextConfig: 26 layers of 2304, 8 heads and 4 KV heads of 256, MLP 9216, vocabulary 262,208 when absent
+    layers, hidden = c.size("num_hidden_layers", default=26), c.size("hidden_size", default=2304)
+    heads = c.size("num_attention_heads", default=8)
+    every = c.size("sliding_window_pattern", default=6)
+    return {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": c.kv_heads(heads, default=4),
+        "head_dim": c.size("head_dim", default=256),
+        "ffn": c.size("intermediate_size", default=9216),
+        "vocab": c.size("vocab_size", default=262_208),
+        "norms_per_layer": 4,
+        "qk_norm": "head",
+        "tied_embeddings": c.flag("tie_word_embeddings", True),
+    } | _window(layers, c.size("sliding_window", default=4096), c.windowed_layers(layers, layers - layers // every))
+
+
+def _gpt_oss(c: _Config) -> _Shape:
+    s = c.base()
+    experts = c.size("num_local_experts", "num_experts")
+    return (
+        s
+        | {
+            "kv_heads": c.kv_heads(s["heads"], default=8),
+            "head_dim": c.size("head_dim", default=64),
+            "ffn": 0,
+            "n_experts": experts,
+            "top_k": c.top_k(experts),
+            "moe_ffn": c.size("intermediate_size"),
+            **_biases(True),
+            "router_bias": True,
+            "attention_sinks": True,
+            "tied_embeddings": c.flag("tie_word_embeddings", False),
+        }
+        | _window(s["layers"], c.size("sliding_window", default=128), c.windowed_layers(s["layers"], s["layers"] // 2))
+    )
+
+
+def _vision(hidden: int, ffn: int, layers: int, patch: int, positions: int) -> int:
+    """Parameters of a tower of plain layers with biases and layer norms: SigLIP and what was made from it."""
+    layer = 4 * (hidden * hidden + hidden) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
+    return patch * hidden + hidden + positions * hidden + layers * layer
+
+
+def _tower(c: _Config, *names: str, **defaults: int) -> list[int]:
+    inner = c.inner("vision_config")
+    return [inner.size(name, default=defaults.get(name)) for name in names]
+
+
+def _nested(c: _Config, read: Callable[[_Config], _Shape]) -> _Shape:
+    """The text part, which newer multimodal configs keep in ``text_config`` and older ones beside the rest."""
+    text = c.inner("text_config") if c.has("text_config") else c
+    shape = read(text)
+    if c.has("text_config") and c.has("tie_word_embeddings") and not text.has("tie_word_embeddings"):
+        shape |= {"tied_embeddings": c.flag("tie_word_embeddings", False)}
+    return shape
+
+
+def _gemma3(c: _Config) -> _Shape:
+    s = _nested(c, _gemma3_text)
+    siglip = {
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_hidden_layers": 27,
+        "patch_size": 14,
+        "image_size": 896,
+    }
+    h, f, layers, patch, image = _tower(c, *siglip, **siglip)
+    tower = _vision(h, f, layers, 3 * patch**2, (image // patch) ** 2) + 2 * h
+    return s | {"tower_parameters": tower + h + h * s["hidden"]}
+
+
+def _mistral3(c: _Config) -> _Shape:
+    s = _nested(c, lambda text: _mistral(text) | {"attn_window": 0, "n_windowed_layers": 0})
+    pixtral = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14}
+    h, f, layers, patch = _tower(c, *pixtral, **pixtral)
+    merge = c.size("spatial_merge_size", default=2) ** 2
+    tower = 3 * patch**2 * h + h + layers * (4 * h * h + 3 * h * f + 2 * h)
+    return s | {"tower_parameters": tower + h + merge * h * h + h * s["hidden"] + s["hidden"] ** 2}
+
+
+def _qwen2_5_vl(c: _Config) -> _Shape:
+    s = _nested(c, _qwen2)
+    given = {"hidden_size": 1280, "intermediate_size": 3420, "depth": 32, "patch_size": 14, "spatial_merge_size": 2}
+    h, f, layers, patch, side = _tower(c, *given, **given)
+    wide = h * side**2
+    layer = 4 * (h * h + h) + 3 * h * f + 2 * f + h + 2 * h
+    merger = h + wide * wide + wide + wide * s["hidden"] + s["hidden"]
+    return s | {"tower_parameters": 3 * 2 * patch**2 * h + layers * layer + merger}
+
+
+def _qwen3_vl(c: _Config) -> _Shape:
+    s = _nested(c, _qwen3)
+    given = {"hidden_size": 1152, "intermediate_size": 4304, "depth": 27, "patch_size": 16, "spatial_merge_size": 2}
+    h, f, layers, patch, side = _tower(c, *given, **given)
+    (places,) = _tower(c, "num_position_embeddings", num_position_embeddings=2304)
+    taken = c.inner("vision_config").raw.get("deepstack_visual_indexes") or []
+    wide = h * side**2
+    merger = wide * wide + wide + wide * s["hidden"] + s["hidden"]
+    mergers = 2 * h + merger + len(taken) * (2 * wide + merger)
+    return s | {"tower_parameters": _vision(h, f, layers, 3 * 2 * patch**2, places) + mergers}
+
+
+def _kimi_vl(c: _Config) -> _Shape:
+    s = _nested(c, _deepseek_v3)
+    given = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14}
+    given |= {"init_pos_emb_height": 64, "init_pos_emb_width": 64}
+    h, f, layers, patch, high, wide = _tower(c, *given, **given)
+    both = 4 * h
+    tower = _vision(h, f, layers, 3 * patch**2, high * wide) + 2 * h
+    return s | {"tower_parameters": tower + 2 * h + both * both + both + both * s["hidden"] + s["hidden"]}
+
+
+_UNROTATED = {"bloom", "gpt2", "mpt", "opt"}  # families without rotary positions
+_GEMMA_3 = {"gemma3", "gemma3_text"}  # a second table for the layers with a window
+_MAX_ROWS = 10**8  # positions; the longest context in use is ten million
+_QUANTISED = {
+    ("float", 8): "fp8",
+    ("int", 8): "int8",
+    ("int", 4): "int4",
+    ("float", 4): "nvfp4",
+}
+
+
+def _rotary(c: _Config, kind: str, shape: _Shape) -> _Shape:
+    """Rows and width of the tables of sines and cosines that a server makes."""
+    text = c.inner("text_config") if c.has("text_config") else c
+    if kind in _UNROTATED or shape.get("learned_positions"):
+        return {}
+    # Gemma3TextConfig: 131,072 positions when absent
+    rows = text.size("max_position_embeddings", default=131_072 if kind in _GEMMA_3 else 0, least=0, most=_MAX_ROWS)
+    scaling = text.inner("rope_scaling") if text.has("rope_scaling") else None
+    if scaling is not None and rows:
+        factor: Any = scaling.raw.get("factor")
+        way = scaling.text("rope_type") or scaling.text("type")
+        if way in ("linear", "dynamic", "yarn") and type(factor) in (int, float) and 1 <= factor <= _MAX_SIZE:
+            first = scaling.size("original_max_position_embeddings", default=rows) if way == "yarn" else rows
+            rows = round(first * factor) + (rows if kind in _GEMMA_3 else 0)
+    elif kind in _GEMMA_3:
+        rows *= 2
+    rows = min(rows, _MAX_ROWS)
+    share = text.raw.get("partial_rotary_factor", text.raw.get("rotary_pct"))
+    part = round(share * shape["head_dim"]) if type(share) is float and 0 < share < 1 else 0
+    return ({"rotary_rows": rows} if rows else {}) | ({"rotary_dim": part} if part else {})
+
+
+def _stored(c: _Config) -> str:
+    """The number format of the checkpoint's matrices; a method that this module does not know stands as it is called."""
+    text = c.inner("text_config") if c.has("text_config") else c
+    holder = c if c.has("quantization_config") else text
+    if not holder.has("quantization_config"):
+        return ""
+    q = holder.inner("quantization_config")
+    method = q.text("quant_method", q.text("quant_algo"))[:40]
+    if method == "fp8":
+        return "fp8-block" if q.has("weight_block_size") else "fp8"
+    if method in ("gptq", "awq", "auto-round"):
+        return _QUANTISED.get(("int", q.size("bits", "w_bit", default=4)), method)
+    if method == "modelopt":
+        return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(q.text("quant_algo"), method)
+    if method == "compressed-tensors":
+        groups = q.inner("config_groups")
+        for name in groups.raw:
+            weights = groups.inner(name).inner("weights")
+            form = _QUANTISED.get((weights.text("type"), weights.size("num_bits", default=8)), method)
+            return "fp8-block" if form == "fp8" and weights.text("strategy") == "block" else form
+    return {"mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}.get(method, method)
+
+
 _READERS: dict[str, Callable[[_Config], _Shape]] = {
     "bloom": _bloom,
     "deepseek_v2": _deepseek,
@@ -567,19 +768,30 @@ _READERS: dict[str, Callable[[_Config], _Shape]] = {
     "falcon": _falcon,
     "gemma": _gemma,
     "gemma2": _gemma2,
+    "gemma3": _gemma3,
+    "gemma3_text": _gemma3_text,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
+    "gpt_oss": _gpt_oss,
+    "granite": _granite,
+    "kimi_k2": _deepseek_v3,
+    "kimi_vl": _kimi_vl,
     "llama": _llama,
     "llama4": _llama4,
     "llama4_text": _llama4,
     "mistral": _mistral,
+    "mistral3": _mistral3,
     "mixtral": _mixtral,
     "mpt": _mpt,
     "opt": _opt,
+    "phi": _phi,
+    "phi3": _phi3,
     "qwen2": _qwen2,
+    "qwen2_5_vl": _qwen2_5_vl,
     "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_vl": _qwen3_vl,
 }
 FAMILIES = tuple(_READERS)
 
@@ -626,6 +838,7 @@ def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
     if kind not in _READERS:
         raise InputError(f"{file}: {unknown_name('model_type', kind, FAMILIES)}; write the shape as TOML instead")
     shape = _READERS[kind](c)
+    shape |= _rotary(c, kind, shape) | {"stored": _stored(c)}
     try:
         return Model(name=_name(c, file), family=kind, source=file, where="read by from_hf_config", **shape)
     except InputError as error:

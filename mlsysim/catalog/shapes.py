@@ -15,6 +15,7 @@ from mlsysim.results import Report, Result, plain
 
 _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
+_MOST = {"tower_parameters": 10**11, "rotary_rows": 10**8}  # of any other size: ten million
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,12 @@ class Model(Result):
     moe_every: int = 1  # every n-th of the remaining layers is a mixture of experts
     attn_window: int = 0  # tokens a sliding-window layer looks back
     n_windowed_layers: int = 0
+    attention_sinks: bool = False  # a learned score per head that takes no value (gpt-oss)
     parallel_block: bool = False  # attention and MLP read the same input (no effect on counts of matrices)
+    tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
+    rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
+    rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
+    stored: str = ""  # number format in which the weights are published; empty: 16-bit
     aliases: tuple[str, ...] = ()
     family: str = ""
     estimated: bool = False  # a closed model whose shape is inferred; shown wherever it is used
@@ -138,7 +144,8 @@ def check_shape(m: Model) -> None:
         value = getattr(m, one.name)
         if one.type in ("int", int):
             need(isinstance(value, int) and not isinstance(value, bool), one.name, "must be a whole number")
-            need(0 <= value <= 10**7, one.name, "must lie in [0, 10,000,000]")
+            most = _MOST.get(one.name, 10**7)
+            need(0 <= value <= most, one.name, f"must lie in [0, {most:,}]")
     for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab"):
         need(getattr(m, name) >= 1, name, "must be at least 1")
     need(m.heads % m.kv_heads == 0, "kv_heads", f"must divide heads = {m.heads}")
@@ -210,6 +217,8 @@ def models() -> Mapping[str, Model]:
 def model(name: "str | Model") -> Model:
     """The model of that name or alias; spelling ignores case, blanks and underscores.
 
+    Of a name with its owner before it, as a hub writes it, the part behind the last slash has to be known.
+
     Raises
     ------
     UnknownNameError
@@ -220,6 +229,8 @@ def model(name: "str | Model") -> Model:
     if (mine := kept.find("model", name)) is not None:
         return mine  # type: ignore[no-any-return]
     found = shelf()
+    if isinstance(name, str) and "/" in name and kept.fold(name) not in found.names:
+        name = name.rpartition("/")[2] or name
     if not isinstance(name, str) or kept.fold(name) not in found.names:
         raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", found.aliases)
     return found[found.names[kept.fold(name)]]

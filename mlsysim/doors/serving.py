@@ -141,7 +141,10 @@ class Served(Result):
         """The answers where times are as short and as long as past errors allow; None where nobody counted those."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (_answer(self.question, float(f)) for f in intervals.interval("inference", 1.0).ends)
+        short, long = (
+            _answer(self.question, float(f))
+            for f in intervals.interval("inference", 1.0, self.deployment.place("answer")).ends
+        )
         return short, long
 
     @property

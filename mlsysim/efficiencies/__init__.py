@@ -13,7 +13,20 @@ Every solver that has the choice takes it as ``efficiencies``: one of the words,
 ran on) takes the datasheet's instead and says so. ``mlsysim.validation`` fits and scores; this room only reads what it wrote.
 """
 
-from mlsysim.efficiencies.kin import Same, clock_of, family_of, generation_name, generation_of, measured_kin
+from mlsysim.efficiencies.kin import (
+    Pooled,
+    Same,
+    clock_of,
+    family_of,
+    generation_name,
+    generation_of,
+    kin_words,
+    lineage,
+    measured_kin,
+    parents,
+    pooled,
+    pooled_share,
+)
 from mlsysim.efficiencies.shipped import Constants, measured_share, shipped
 from mlsysim.efficiencies.words import (
     BOUND,
@@ -40,6 +53,7 @@ __all__ = [
     "OWN_SOURCE",
     "WORDS",
     "Constants",
+    "Pooled",
     "Same",
     "checked",
     "clock_of",
@@ -47,9 +61,14 @@ __all__ = [
     "generation_name",
     "generation_of",
     "has_range",
+    "kin_words",
+    "lineage",
     "measured_kin",
     "measured_share",
     "own",
+    "parents",
+    "pooled",
+    "pooled_share",
     "said",
     "shipped",
 ]

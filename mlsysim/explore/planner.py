@@ -13,6 +13,7 @@ from mlsysim import catalog, intervals, training, units
 from mlsysim._renamed import renamed
 from mlsysim.catalog import Cluster, Machines, Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
+from mlsysim.efficiencies.ground import training_place
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
@@ -173,6 +174,7 @@ class PlanSearch(Result):
     capacity: float
     sequence_parallel: bool = True
     efficiencies: Efficiencies = BOUND
+    precision: str = "bf16"
 
     def summary(self) -> list[str]:
         what = f"{self.model.name} on {catalog.where(self.cluster)}"
@@ -374,7 +376,9 @@ class PlanSearch(Result):
         """The range in which the first plan's measured step is expected; None without calibrated efficiencies."""
         if not has_range(self.efficiencies.name):
             return None
-        return intervals.interval("training_step", self.best()["time"][0].item())
+        device = catalog.where(self.cluster).device
+        place = training_place(device, bool(self.model.n_experts), self.precision, "pretrain")
+        return intervals.interval("training_step", self.best()["time"][0].item(), place)
 
     def alike(self) -> int:
         """How many plans that fit lie inside the range of the first one: the model cannot say which of them is fastest."""
@@ -537,7 +541,9 @@ def plan(
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
     room = machines.device.usable_memory if capacity is None else capacity
-    return PlanSearch(m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, reached)
+    return PlanSearch(
+        m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, reached, precision
+    )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
 from mlsysim.catalog import Cluster, Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT, said
+from mlsysim.efficiencies.ground import serving_place
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
@@ -132,6 +133,16 @@ class Deployment(Result):
             "efficiencies": self.efficiencies.name,
         }
         return dict(plain(found))
+
+    def place(self, phase: str) -> Mapping[str, str]:
+        """Where an answer lies, for its range: generation, kind of model, precision and phase.
+
+        >>> deploy("Llama-3.1-8B", "H100").place("decoding")["precision"]
+        '16-bit weights, 16-bit products'
+        """
+        mixture, s = bool(self.model.n_experts), self.split
+        bits = 8.0 * (s.expert_bytes if mixture else s.weight_bytes)
+        return serving_place(self.device, mixture, bits, self.precision, phase)
 
     @property
     def devices(self) -> int:

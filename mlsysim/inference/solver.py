@@ -7,6 +7,7 @@ from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim._renamed import attributes
 from mlsysim.efficiencies import has_range
+from mlsysim.efficiencies.ground import PHASES
 from mlsysim.equations import AT_LEAST_ONE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
@@ -28,27 +29,27 @@ METHOD = (
 )
 
 
-def _interval(deployment: Deployment, predicted: Num) -> Interval:
+def _interval(deployment: Deployment, predicted: Num, phase: str) -> Interval:
     name = deployment.efficiencies.name
     if not has_range(name):
         raise InputError(
             f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
             'deploy with efficiencies="calibrated"'
         )
-    return intervals.interval("inference", predicted)
+    return intervals.interval("inference", predicted, deployment.place(PHASES[phase]))
 
 
-def _outlook(deployment: Deployment, predicted: Num) -> list[str]:
+def _outlook(deployment: Deployment, predicted: Num, phase: str) -> list[str]:
     """How wrong one time may be, where that is known."""
     known = has_range(deployment.efficiencies.name) and not is_array(predicted)
-    return [f"range: {_interval(deployment, predicted)}"] if known else []
+    return [f"range: {_interval(deployment, predicted, phase)}"] if known else []
 
 
-def _range(deployment: Deployment, predicted: Num) -> str:
+def _range(deployment: Deployment, predicted: Num, phase: str) -> str:
     """Where a measurement is expected, or why nobody knows."""
     if not has_range(deployment.efficiencies.name):
         return "none: errors of past predictions were counted with calibrated efficiencies only"
-    found = _interval(deployment, predicted)
+    found = _interval(deployment, predicted, phase)
     if is_array(predicted):
         return f"from {shown(found.low.min(), 's')} to {shown(found.high.max(), 's')} over the array"
     return found.words("s")
@@ -72,8 +73,8 @@ def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
     return reason if fits else f"{reason.upper()[:13] + reason[13:]}; no real server takes these times"
 
 
-def _ends(deployment: Deployment, predicted: Num) -> tuple[Num, Num] | None:
-    return _interval(deployment, predicted).ends if has_range(deployment.efficiencies.name) else None
+def _ends(deployment: Deployment, predicted: Num, phase: str) -> tuple[Num, Num] | None:
+    return _interval(deployment, predicted, phase).ends if has_range(deployment.efficiencies.name) else None
 
 
 @attributes(past="cached_len")
@@ -168,7 +169,7 @@ class Pass(Result):
         InputError
             With other than calibrated efficiencies, whose errors nobody has counted.
         """
-        return _interval(self.deployment, self.time)
+        return _interval(self.deployment, self.time, self.phase)
 
     @property
     def _parts(self) -> dict[str, Num]:
@@ -181,7 +182,7 @@ class Pass(Result):
         return labelled(
             f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, "
             f"{self.bound}-bound{first}{unfit(self.fits)}",
-            ("range", _range(d, self.time)),
+            ("range", _range(d, self.time, self.phase)),
             ("work", work),
             ("binds", f"{self.binding.replace('_', ' ')}, the largest term{first}"),
             ("terms", largest(self._parts, 6)),
@@ -214,7 +215,7 @@ class Pass(Result):
         shown = sum(t.value for t in terms)
         what = "prompt pass" if self.phase == "prefill" else "decode step"
         notes = [f"one {what}: {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]
-        notes += _outlook(d, self.time)
+        notes += _outlook(d, self.time, self.phase)
         if not all_true(abs(self.time - shown) <= 1e-9 * self.time):
             difference = units.format(_first(self.time - shown), "s")
             notes.append(f"waiting of later micro-batches, less messages that interleaving hides: {difference}")
@@ -250,7 +251,7 @@ class Pass(Result):
         found = {
             "time_s": self.time,
             "efficiencies": self.deployment.efficiencies.name,
-            "interval_s": _ends(self.deployment, self.time),
+            "interval_s": _ends(self.deployment, self.time, self.phase),
             "terms_s": {name: getattr(self.terms, name) for name in TERMS},
             "binding": self.binding,
             "bound": self.bound,
@@ -429,7 +430,7 @@ class Generation(Result):
         InputError
             With other than calibrated efficiencies, whose errors nobody has counted.
         """
-        return _interval(self.prefill.deployment, self.e2e)
+        return _interval(self.prefill.deployment, self.e2e, "end_to_end")
 
     def summary(self) -> list[str]:
         d, p, s = self.prefill.deployment, self.prefill, self.decode
@@ -437,7 +438,7 @@ class Generation(Result):
         return labelled(
             f"{d.model.name} on {d.devices} x {d.device.name}: first token after {shown(self.ttft, 's')}, then one every "
             f"{shown(self.itl, 's')}; {shown(self.e2e, 's')} in all{unfit(self.fits)}",
-            ("range", _range(d, self.e2e)),
+            ("range", _range(d, self.e2e, "end_to_end")),
             ("work", work),
             ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
             ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
@@ -468,12 +469,12 @@ class Generation(Result):
             for t in x.terms
         ]
         d = self.prefill.deployment
-        of_step = (*_outlook(d, self.decode.time), self.decode.verdict)
+        of_step = (*_outlook(d, self.decode.time, self.decode.phase), self.decode.verdict)
         return Explanation(
             title=f"{d.model.name} on {d.devices} x {d.device.name}, prompt and answer: {self.verdict}",
             terms=(*named, Term("end to end", self.e2e, "eq-request-latency", given)),
             inputs=(Input("output tokens", self.output_len, "1"), *first.inputs),
-            notes=(*_outlook(d, self.e2e), *(n for n in step.notes if n not in of_step), METHOD),
+            notes=(*_outlook(d, self.e2e, "end_to_end"), *(n for n in step.notes if n not in of_step), METHOD),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -489,7 +490,7 @@ class Generation(Result):
             "ttft_s": self.ttft,
             "itl_s": self.itl,
             "e2e_s": self.e2e,
-            "interval_s": _ends(d, self.e2e),
+            "interval_s": _ends(d, self.e2e, "end_to_end"),
             "e2e_per_token_s": self.e2e_per_token,
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_device": self.tokens_per_s_per_device,

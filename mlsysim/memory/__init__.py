@@ -1,4 +1,4 @@
-"""Memory: model state and its sharding, activations, key-value cache, checkpoints, and whether it all fits."""
+"""Memory: model state and its sharding, activations, key-value cache, checkpoints, what a server holds, whether it all fits."""
 
 from mlsysim.memory.activations import (
     LOGIT_BYTES,
@@ -26,6 +26,17 @@ from mlsysim.memory.fit import (
     peak_memory,
     training_memory,
 )
+from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
+from mlsysim.memory.serving import (
+    ENGINES,
+    RELEASE,
+    ServerMemory,
+    ServerRelease,
+    checkpoint,
+    release,
+    server_limits,
+    server_memory,
+)
 from mlsysim.memory.states import (
     RECIPES,
     Recipe,
@@ -40,14 +51,18 @@ from mlsysim.memory.states import (
 )
 
 __all__ = [
+    "ENGINES",
     "GATHERED",
     "LEFT_OUT",
     "LOGIT_BYTES",
     "RECIPES",
     "RECOMPUTE",
+    "RELEASE",
     "SHARDINGS",
     "ModelState",
     "Recipe",
+    "ServerMemory",
+    "ServerRelease",
     "TrainingMemory",
     "activation_memory",
     "activation_memory_full",
@@ -56,7 +71,9 @@ __all__ = [
     "activation_memory_selective",
     "activation_memory_sp",
     "activation_memory_tp",
+    "activation_reserve",
     "block_activations",
+    "checkpoint",
     "checkpoint_bytes",
     "gathered_units",
     "hsdp",
@@ -70,6 +87,13 @@ __all__ = [
     "output_activations",
     "peak_memory",
     "recipe",
+    "release",
+    "server_limits",
+    "server_memory",
+    "server_pool",
+    "server_tokens",
+    "server_weights",
+    "static_workspace",
     "training_memory",
     "training_state",
     "zero_1",

@@ -3,10 +3,10 @@
 :func:`simulate` plays requests on a step model; what :mod:`mlsysim.capacity` takes for granted, it does.
 """
 
+from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
 from mlsysim.serving.equations import (
-    activation_reserve,
     overload_wait,
     prompt_computed,
     prompt_steps,

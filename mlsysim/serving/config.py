@@ -4,18 +4,16 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from mlsysim import memory
 from mlsysim._numeric import Num
-from mlsysim.capacity import USABLE, kv_budget
+from mlsysim.capacity import USABLE
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
-from mlsysim.serving.equations import activation_reserve
+from mlsysim.memory.serving import BLOCK_TOKENS, LARGE_LIMITS
 from mlsysim.serving_steps import Batch
 
-# vLLM 0.11, EngineArgs, for its OpenAI API server: devices with at least so much memory, A100 excepted, and the others
-_LARGE = 70 * 2**30
-_DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
-BLOCK_TOKENS = 16  # vLLM's default block_size
+ENGINE_VERSION = "0.11.0"  # of vLLM: the release whose scheduler this is
 
 
 class StepTimes(Protocol):
@@ -47,7 +45,9 @@ class Config:
     kv_blocks : int, optional
         Blocks of cache, as a server prints them; from the memory of the device unless given.
     reserve : float, byte, optional
-        Activations and workspaces on each device; eq-activation-reserve unless given.
+        What each device holds beside weights and cache; by ``memory.server_memory`` unless given.
+    engine_version : str
+        The release of vLLM that says what it holds.
     """
 
     max_num_batched_tokens: int | None = None
@@ -58,6 +58,7 @@ class Config:
     max_model_len: int | None = None
     kv_blocks: int | None = None
     reserve: float | None = None
+    engine_version: str = ENGINE_VERSION
 
     def __post_init__(self) -> None:
         for name in ("max_num_batched_tokens", "max_num_seqs", "block_tokens", "max_model_len", "kv_blocks"):
@@ -113,10 +114,7 @@ def limits(config: Config, steps: StepTimes) -> Limits:
         Weights that leave no room for cache; a step model without a deployment and without ``kv_blocks``.
     """
     deployment: Deployment | None = getattr(steps, "deployment", None)
-    large = deployment is None or (
-        deployment.device.usable_memory >= _LARGE and "a100" not in deployment.device.name.casefold()
-    )
-    tokens, sequences = _DEFAULTS[large]
+    tokens, sequences = LARGE_LIMITS if deployment is None else memory.server_limits(deployment.device)
     if config.max_num_batched_tokens is not None:
         tokens = config.max_num_batched_tokens
     elif config.max_num_seqs is not None:
@@ -148,31 +146,40 @@ def device_memory(device: Device) -> float:
     return device.usable_memory
 
 
-def reserve_of(config: Config, deployment: Deployment, tokens: int, sequences: int) -> float:
-    """Bytes on each device that a server keeps for activations."""
-    if config.reserve is not None:
-        return config.reserve
-    m, tp = deployment.model, deployment.split.tp
-    wide = m.ffn or m.moe_ffn * m.top_k
-    return float(activation_reserve(float(tokens), float(m.hidden), wide / tp, float(sequences), m.vocab / tp))
+def server_of(config: Config, deployment: Deployment, tokens: int, sequences: int) -> memory.ServerMemory:
+    """What the server of a deployment holds on each device, and what that leaves for cache."""
+    d = deployment
+    if d.split.dp > 1:
+        raise InputError(f"serving: dp = {d.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
+    return memory.server_memory(
+        d.model,
+        d.device,
+        engine_version=config.engine_version,
+        tp=int(d.split.tp),
+        pp=int(d.split.pp),
+        ep=int(d.split.ep),
+        weights=d.weights,
+        experts=d.experts if d.experts != d.weights else None,
+        kv=d.kv,
+        max_num_batched_tokens=tokens,
+        max_num_seqs=sequences,
+        gpu_memory_utilization=config.gpu_memory_utilization,
+        block_tokens=config.block_tokens,
+        activations=config.reserve,
+        runtime=None if config.reserve is None else 0.0,
+    )
 
 
 def kv_blocks(config: Config, deployment: Deployment, tokens: int, sequences: int) -> int:
-    """Blocks of cache that the memory of the fullest device holds beside the weights and the activations.
+    """Blocks of cache that the memory of the fullest device holds beside all else: ``memory.server_memory`` says how many.
 
     Every layer counts in full, those with a sliding window too.
     """
-    if deployment.split.dp > 1:
-        raise InputError(f"serving: dp = {deployment.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
-    d = deployment
-    reserve = reserve_of(config, d, tokens, sequences)
-    memory, share, m = device_memory(d.device), config.gpu_memory_utilization, d.model
-    block = d.token_bytes / min(d.split.tp, d.work.kv_shards) * config.block_tokens
-    fits = d.weight_memory <= share * memory - reserve
-    blocks = int(kv_budget(memory, d.weight_memory, 1.0, share, reserve) // block) if fits else 0
-    if blocks < 1:
+    held = server_of(config, deployment, tokens, sequences)
+    if held.blocks < 1:
         raise InputError(
-            f"serving: {d.weight_memory / 1e9:.1f} GB of weights and {reserve / 1e9:.1f} GB of activations for {m.name} leave no room for "
-            f"cache in {config.gpu_memory_utilization:.0%} of a {d.device.name}; use more devices or smaller weights"
+            f"serving: {held.weight_memory / 1e9:.1f} GB of weights and {held.activations / 1e9:.1f} GB of activations for "
+            f"{held.model.name} leave no room for cache in {config.gpu_memory_utilization:.0%} of a {held.device.name}; "
+            "use more devices or smaller weights"
         )
-    return blocks
+    return held.blocks

@@ -73,48 +73,6 @@ def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -
 
 
 @equation(
-    "eq-activation-reserve",
-    formula="element_bytes * tokens * (2 * hidden + 3 * ffn) + 2 * logit_bytes * sequences * vocab",
-    domain={"element_bytes": POSITIVE, "logit_bytes": POSITIVE},
-)
-def activation_reserve(
-    tokens: Num, hidden: Num, ffn: Num, sequences: Num, vocab: Num, element_bytes: Num = 2.0, logit_bytes: Num = 4.0
-) -> Num:
-    """Memory that a server keeps free on a device for the activations of its largest step.
-
-    Formula: R = e T (2 h + 3 f) + 2 e_l S V.
-
-    Parameters
-    ----------
-    tokens : float or array, 1
-        Token budget of a step.
-    hidden : float or array, 1
-        Width of the model.
-    ffn : float or array, 1
-        Width of its MLP on one device.
-    sequences : float or array, 1
-        Sequences that may run at a time, each with logits.
-    vocab : float or array, 1
-        Vocabulary on one device.
-    element_bytes, logit_bytes : float or array, byte
-        Size of one activation, and of one logit.
-
-    Returns
-    -------
-    float or array, byte
-
-    Assumptions: one element each for the residual, the layer's input, gate, up and their product; logits twice. A
-    real server measures this by a trial step, and adds what its libraries take.
-
-    >>> activation_reserve(8192.0, 4096.0, 14336.0, 256.0, 128256.0) / 1e9
-    1.101529088
-
-    Source: vllm2025engine, Worker.determine_available_memory; the trial step; the count is chapter 17's.
-    """
-    return element_bytes * tokens * (2 * hidden + 3 * ffn) + 2 * logit_bytes * sequences * vocab
-
-
-@equation(
     "eq-saturation-rate",
     formula="min(running / steps, (budget - running) / tokens) / step_time",
     domain={"steps": POSITIVE, "tokens": POSITIVE, "step_time": POSITIVE},

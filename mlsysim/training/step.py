@@ -10,6 +10,7 @@ from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
+from mlsysim.efficiencies.ground import training_place
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
@@ -165,7 +166,8 @@ class TrainingStep(Result):
                 f"interval: the errors of past predictions were counted with calibrated efficiencies, not with "
                 f'{self.efficiencies.name!r} ones; pass efficiencies="calibrated"'
             )
-        return intervals.interval("training_step", self.time)
+        place = training_place(self.device, bool(self.model.n_experts), self.asked.precision, self.task)
+        return intervals.interval("training_step", self.time, place)
 
     def elasticities(self) -> dict[str, float]:
         """Per cent that the step gets longer when a rate of the machine grows by a per cent; one plan at a time."""

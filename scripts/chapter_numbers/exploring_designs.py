@@ -153,6 +153,8 @@ def numbers() -> dict[str, Any]:
     q = intervals.error_quantiles()["training_step"]
     pool = intervals.error_quantiles()["gemm"]
     serving = intervals.error_quantiles()["inference"]
+    far = {name: intervals.error_quantiles("new")[name] for name in ("training_step", "inference", "gemm")}
+    checked = intervals.checks("training_step")
     low, high = q.factors
     seventy = plan("Llama-3.1-70B", catalog.cluster("DGX-H100", 8), global_batch=256, seq=8192, efficiencies=h100)
     by_hand = Plan(tp=8, dp=8, recompute="full")
@@ -188,6 +190,25 @@ def numbers() -> dict[str, Any]:
             "inference_high": f"{serving.factors[1]:.2f}",
             "inference_held": _share(serving.coverage, 0),
             "needed": str(MIN_GROUPS),
+            "new": {
+                name: {
+                    "low": f"{n.factors[0]:.2f}",
+                    "high": f"{n.factors[1]:.2f}",
+                    "domains": str(n.groups),
+                    "held": _share(n.coverage, 0),
+                }
+                for name, n in far.items()
+            },
+            "sources_held": _share(checked["coverage_sources"], 0),
+            "domains_held": _share(checked["coverage_domains"], 0),
+            "later": {
+                name: {
+                    "month": intervals.checks(name)["later"],
+                    "held": _share(intervals.checks(name)["coverage_later"], 0),
+                    "sources": str(intervals.checks(name)["sources_later"]),
+                }
+                for name in ("training_step", "inference")
+            },
             **_ranks(q.groups),
             "unseen": {name: _unseen(name) for name in ("training_step", "inference")},
             "llama_low": f"{bound.interval().low:.2f}",

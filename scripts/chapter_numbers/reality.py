@@ -3,11 +3,15 @@
 from typing import Any
 
 from mlsysim import catalog, intervals, parallelism, units, validation
+from mlsysim.efficiencies import pooled_share
 from mlsysim.validation import reality
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.reality import ClassCheck, simple
+from mlsysim.validation.scoring.scores import never_seen, shipped_scores
+from mlsysim.validation.scoring.tried import logged, read_log
 from mlsysim.validation.studies import peers
 
+TIMED = ("gemm", "attention", "collective", "training_step", "inference")
 FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2608"}
 
 
@@ -110,6 +114,60 @@ def _peers() -> dict[str, Any]:
     }
 
 
+def _grounds(name: str) -> dict[str, str]:
+    """A class in the fit, without its source, without its domain, and on rows that nobody here had seen."""
+    sheet, blind = shipped_scores(name), never_seen(name)
+    domains = {label: s.mape for label, s in sheet.domains.items()}
+    worst = max(domains, key=lambda label: domains[label])
+    sources = {group: honest.mape for group, (_, honest) in sheet.groups.items()}
+    far = max(sources, key=lambda group: sources[group])
+    return {
+        "rows": str(sheet.rows),
+        "sources": str(len(sources)),
+        "constants": str(sheet.constants),
+        "fit": share(sheet.fit.mape),
+        "source": share(sheet.leave_one_group_out.mape),
+        "domain": share(sheet.leave_one_domain_out),
+        "first": share(blind.first),
+        "half": share(blind.half),
+        "held": share(blind.held),
+        "printed": share(blind.printed),
+        "worst_domain": worst.split(": ", 1)[1],
+        "worst_domain_error": share(domains[worst]),
+        "worst_source": far,
+        "worst_source_error": share(sources[far]),
+        "per_generation": share(sheet.per_generation),
+    }
+
+
+def _strangers() -> dict[str, str]:
+    """What strangers found of mixtures of experts and of new generations in the first edition."""
+    blind = never_seen("training_step")
+    low, high = (f"{100 * error:.0f}" for error in blind.mixtures)
+    return {"mixtures": f"{low} to {high} %", "generations": share(blind.new_generations)}
+
+
+def _worse() -> dict[str, str]:
+    """Groups of more than five rows in which one constant per generation errs less than we do."""
+    groups = {n: len(shipped_scores(n).groups) for n in TIMED}
+    many = {n: sum(plain.n > 5 for plain, _ in shipped_scores(n).groups.values()) for n in TIMED}
+    worse = {n: len(shipped_scores(n).worse) for n in TIMED}
+    return {"groups": str(sum(many.values())), "worse": str(sum(worse.values())), "all": str(sum(groups.values()))}
+
+
+def _pooling() -> dict[str, str]:
+    """The worked numbers of partial pooling: a generation with few sources, and a family."""
+    own, family, strength = 0.8, 0.6, 2.0
+    given = {"own": f"{own:g}", "family": f"{family:g}", "strength": f"{strength:g}"}
+    return given | {f"with_{n}": f"{pooled_share(own, family, n, strength):.2f}" for n in (0, 1, 10)}
+
+
+def _tried() -> dict[str, str]:
+    logs = {name: read_log(name) for name in logged()}
+    lines = [line for log in logs.values() for line in log]
+    return {"variants": str(len(lines)), "kept": str(sum(line.kept for line in lines))}
+
+
 def numbers() -> dict[str, Any]:
     checks = {c.name: c for c in reality.check_all()}
     rows = [r.row for c in checks.values() for r in c.rows]
@@ -125,6 +183,7 @@ def numbers() -> dict[str, Any]:
             "rows": str(training.summary.n),
             "inside": share(training.inside.mape_mean_over_groups if training.inside else None),
             **_unseen(training),
+            **_apart(training),
             "datasheet": _datasheet("training_step"),
             **_beside_simple("training_step"),
         },
@@ -136,6 +195,10 @@ def numbers() -> dict[str, Any]:
         },
         "gemm": {"honest": share(reality.honest("gemm").mape), "datasheet": _datasheet("gemm")},
         "collective": {"honest": share(reality.honest("collective").mape)},
+        "grounds": {name: _grounds(name) for name in CLASSES} | _strangers(),
+        "generations": _worse(),
+        "pooling": _pooling(),
+        "tried": _tried(),
         "memory": {"rows": str(checks["memory"].summary.n)},
         "fresh": {key: share(training.summary.groups[group].bias, True) for key, group in FRESH.items()},
         "claim": _claim(checks["inference"]),

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from mlsysim import capacity, catalog, inference, serving, units
+from mlsysim import capacity, catalog, inference, memory, serving, units
 from mlsysim.serving_steps import Batch, step_model
+from mlsysim.validation.measured.memory_checks import server_starts
 
 _PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs
 
@@ -29,11 +30,29 @@ def numbers() -> dict[str, Any]:
     for key, (name, printed) in _PRINTED.items():
         d = inference.deploy(name, "H100")
         config = serving.Config(max_num_batched_tokens=4096, max_num_seqs=256)
-        reserve = serving.activation_reserve(4096, d.model.hidden, d.model.ffn, 256, d.model.vocab)
+        held = serving.config.server_of(config, d, 4096, 256)
+        reserve = held.activations + held.runtime
         decimal = capacity.kv_budget(80e9, d.weight_memory, 1.0, 0.9, reserve) // (16 * d.token_bytes)
         blocks[key] = {"error": units.percent(serving.kv_blocks(config, d, 4096, 256) / printed - 1)}
         if key == "coder":
             blocks[key]["lost"] = units.percent(1 - decimal / printed, 0, signed=False)
+
+    worst = dict.fromkeys(("weights", "activation", "kv"), 0.0)
+    for start in server_starts().values():
+        for name, error in start.errors.items():
+            part = name.partition("_")[0]
+            if name != "kv_pool_bytes" and part in worst:
+                worst[part] = max(worst[part], abs(error))
+    peaks = [
+        memory.server_memory("Qwen3-14B", "H100", engine_version=v, max_num_seqs=1024).activations
+        for v in ("0.16.0", "0.17.0")
+    ]
+    held_by = {
+        "weights": units.percent(worst["weights"], 1, signed=False),
+        "activations": units.percent(worst["activation"], 0, signed=False),
+        "tokens": units.percent(worst["kv"], 1, signed=False),
+        "sorted": units.format(peaks[0] - peaks[1], "byte", 2),
+    }
 
     trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")
     server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4))
@@ -105,6 +124,7 @@ def numbers() -> dict[str, Any]:
     return {
         "stall": stall,
         "blocks": blocks,
+        "held": held_by,
         "service": {
             "places": f"{places}",
             "closed": f"{best.rate:.1f}",

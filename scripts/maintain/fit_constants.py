@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fit the constants of one class of cases to a case file, and write the file that ships with the package.
+"""Fit the constants of one class of cases to one or several case files, and write the file that ships with the package.
 
-scripts/maintain/fit_constants.py CASES.csv [--class NAME] [--output FILE.toml]
-scripts/maintain/fit_constants.py CASES.csv --scores        scores the shipped constants instead and writes the score file
+scripts/maintain/fit_constants.py CASES.csv [MORE.csv ...] [--class NAME] [--output FILE.toml]
+scripts/maintain/fit_constants.py CASES.csv [MORE.csv ...] --scores        scores the shipped constants instead and writes the score file
 """
 
 import argparse
@@ -14,8 +14,10 @@ from pathlib import Path
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.validation.cases import CaseFile, read_cases
 from mlsysim.validation.predictors import PREDICTORS, READ_BY_SOLVERS, Constants
+from mlsysim.validation.reality.simple import ROOFLINES
 from mlsysim.validation.scoring import fit, scores
-from mlsysim.validation.scoring.baselines import score_baselines
+from mlsysim.validation.scoring.baselines import score_baselines, score_per_generation
+from mlsysim.validation.scoring.leaving import Leaving, leave_out
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mlsysim"
 SCORES = PACKAGE / "validation" / "scoring" / "sheets"
@@ -45,17 +47,30 @@ def baseline_errors(file: CaseFile) -> dict[str, float]:
     return {name: summary.mape_mean_over_groups for name, summary in beside.items()}
 
 
-def write_scores(file: CaseFile, date: datetime.date) -> Path:
-    """Score a class and write the sheet that the book prints; fit its constants first."""
+def write_scores(found: Leaving, date: datetime.date) -> Path:
+    """Write the sheet of a class that the book prints; fit its constants first."""
+    file = found.file
     path = SCORES / f"{file.case_class.name}.toml"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(scores.as_toml(scores.measure(file, baseline_errors(file), date)), encoding="utf-8")
+    generations = score_per_generation(file) if file.case_class.name in ROOFLINES else None
+    sheet = scores.measure(found, baseline_errors(file), date, generations)
+    path.write_text(scores.as_toml(sheet), encoding="utf-8")
     return path
 
 
+def write_constants(file: CaseFile, date: datetime.date, output: Path | None = None) -> tuple[Path, Constants]:
+    """Fit the constants of a class and write the file that ships."""
+    name = file.case_class.name
+    constants = fit(name, file.cases)
+    folder = PACKAGE / ("efficiencies" if name in READ_BY_SOLVERS else "validation/predictors/constants")
+    path = output or folder / f"{name}.toml"
+    path.write_text(as_toml(file, constants, date), encoding="utf-8")
+    return path, constants
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to a case file.")
-    parser.add_argument("cases", help="a case file, as in gemm.open.csv")
+    parser = argparse.ArgumentParser(description="Fit the constants of one class of cases to case files.")
+    parser.add_argument("cases", nargs="+", help="a case file, as in gemm.open.csv, or several of one class")
     parser.add_argument("--class", dest="class_name", help="class of its rows (default: from the header)")
     parser.add_argument("--output", type=Path, help="where to write (default: the package's own file)")
     parser.add_argument("--scores", action="store_true", help="write the score file instead of the constants")
@@ -66,15 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in PREDICTORS:
             raise InputError(f"{file.name}: class {name} has no predictor, so there is nothing to fit")
         if args.scores:
-            print(f"{write_scores(file, datetime.date.today()).name}: scores of {len(file.cases)} rows")
+            print(f"{write_scores(leave_out(file), datetime.date.today()).name}: scores of {len(file.cases)} rows")
             return 0
-        constants = fit(name, file.cases)
+        output, constants = write_constants(file, datetime.date.today(), args.output)
     except MlsysimError as error:
         print(f"fit_constants: {error}", file=sys.stderr)
         return 2
-    folder = PACKAGE / ("efficiencies" if name in READ_BY_SOLVERS else "validation/predictors/constants")
-    output = args.output or folder / f"{name}.toml"
-    output.write_text(as_toml(file, constants, datetime.date.today()), encoding="utf-8")
     print(f"{output.name}: {len(constants)} entries fitted to {len(file.cases)} rows")
     return 0
 

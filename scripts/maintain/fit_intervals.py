@@ -1,104 +1,102 @@
 #!/usr/bin/env python3
-"""Write the quantiles of past errors that ``mlsysim.intervals`` reads: every class scored with each source left out.
+"""Write the quantiles of past errors that ``mlsysim.intervals`` reads: every class scored with sources and with domains left out.
 
-scripts/maintain/fit_intervals.py FOLDER_OF_CASES [--output FILE.toml]
+scripts/maintain/fit_intervals.py FOLDER_OF_CASES [FOLDER ...] [--output FILE.toml]
 """
 
 import argparse
 import datetime
 import math
-import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlsysim.errors import InputError, MlsysimError
-from mlsysim.intervals import interval_end
+from mlsysim.errors import MlsysimError
+from mlsysim.intervals import KNOWN, NEW, interval_end
 from mlsysim.validation.cases import CaseFile, read_cases
-from mlsysim.validation.scoring import score
-from mlsysim.validation.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
+from mlsysim.validation.scoring.leaving import leave_out
+from mlsysim.validation.scoring.ranges import POOLS, Left, entry, held_later, left_errors
 
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"
-# Classes of one kind whose sources are too few apart; each class says in which pool it stands.
-POOLS: Mapping[str, tuple[str, ...]] = {
-    "training_step": ("training_step",),
-    "inference": ("inference",),
-    "memory": ("memory",),
-    "scalar": ("scalar",),
-    **dict.fromkeys(("gemm", "attention", "collective"), ("attention", "collective", "gemm")),
-}
-# Rows that somebody measured; the others are arithmetic, and ours agrees with it.
-MEASURED: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    "memory": lambda inputs: inputs.get("kind") in ("training_peak", "inference_total", "checkpoint"),
-    "scalar": lambda inputs: inputs.get("basis") == "empirical",
-}
+# Classes with enough sources on either side of a month are checked in time order too: fitted before it, judged from it on.
+LATER = {"training_step": "2025-01", "inference": "2025-01"}
+_BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."
 
 
-def measured(file: CaseFile) -> CaseFile:
-    """The measured rows of a file."""
-    keep = MEASURED.get(file.case_class.name)
-    return file if keep is None else replace(file, cases=tuple(c for c in file.cases if keep(c.inputs)))
+def files_of(folders: Sequence[Path]) -> dict[str, CaseFile]:
+    """The open rows of every class, of all folders together."""
+    return {name: read_cases([folder / f"{name}.open.csv" for folder in folders], name) for name in POOLS}
 
 
-def as_toml(errors: Mapping[str, GroupedErrors], date: datetime.date) -> str:
-    """The text of the file: quantiles per class, or the reason why there are none."""
-    lines = ["# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."]
-    for name, pool in sorted(POOLS.items()):
-        pooled = GroupedErrors(tuple(g for member in pool for g in errors[member].groups))
-        lines += ["", f"[{name}]"]
-        k = len(pooled.groups)
-        try:
-            if k < MIN_GROUPS:
-                raise InputError(f"{k} sources, and {MIN_GROUPS} are needed")
-            low, high = pooled.quantiles()
-            coverage = pooled.coverage()
-        except InputError as why:
-            lines.append(f'refused = "{why}"')
-            continue
-        lines += [
-            f"pool = {list(pool)!r}".replace("'", '"'),
-            f"nominal = {NOMINAL}",
-            f"low = {low:.4g}",
-            f"high = {high:.4g}",
-            f"groups = {k}",
-            f"rows = {pooled.rows}",
-            f"coverage = {coverage:.3g}",
-            f'date = "{date.isoformat()}"',
-        ]
+def pool_of(name: str, lefts: Mapping[str, Left]) -> list[Left]:
+    """A class, and after it the others of its pool."""
+    return [lefts[name], *(lefts[other] for other in POOLS[name] if other != name)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else "nan"
+    if isinstance(value, list):
+        return "[" + ", ".join(f'"{v}"' for v in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _block(head: str, values: Mapping[str, Any]) -> list[str]:
+    plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
+    lines = ["", f"[{head}]", *(f"{k} = {_value(v)}" for k, v in plain.items())]
+    for k, v in values.items():
+        if isinstance(v, dict):
+            lines += _block(f"{head}.{k}", v)
+    return lines
+
+
+def as_toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """The text of the file: both levels of each class, what its sources have, and how the checks went; or why there are none."""
+    lines = [_BEFORE]
+    for name, values in sorted(entries.items()):
+        lines += _block(name, values)
     return "\n".join(lines) + "\n"
 
 
-def summary(name: str, errors: GroupedErrors) -> str:
-    """What the range of a class is, and how wide it is when a source is left out."""
-    head = f"{name}: {errors.rows} rows of {len(errors.groups)} sources"
-    if len(errors.groups) < MIN_GROUPS:
-        return head
-    low, high = errors.quantiles()
-    width = statistics.median(b - a for a, b in errors.left_out())
-    return (
-        f"{head}, x{interval_end(1.0, high):.2f} to x{interval_end(1.0, low):.2f}; without a source the ends are "
-        f"typically x{math.exp(width):.2f} apart and hold {errors.coverage():.0%} of it"
-    )
+def summary(name: str, values: Mapping[str, Any]) -> str:
+    """What the ranges of a class are, and how the checks went."""
+    if "refused" in values:
+        return f"{name}: none, {values['refused']}"
+    parts = []
+    for level in (KNOWN, NEW, "counted"):
+        if found := values.get(level):
+            low, high = (interval_end(1.0, found[end]) for end in ("high", "low"))
+            parts.append(f"{level} x{low:.2f} to x{high:.2f} ({found['rows']} rows, {found['groups']} votes)")
+    checks = {"sources": "coverage_sources", "domains": "coverage_domains", "later": "coverage_later"}
+    held = ", ".join(f"{what} {values[key]:.0%}" for what, key in checks.items() if key in values)
+    return f"{name}: {'; '.join(parts)}; held of left-out {held}"
+
+
+def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: datetime.date) -> dict[str, Any]:
+    """Every class's entry."""
+    found = {}
+    for name in POOLS:
+        month = LATER.get(name)
+        later = (month, held_later([files[name]], month)) if month else None
+        found[name] = entry(pool_of(name, lefts), date, later)
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the quantiles that intervals are made of.")
-    parser.add_argument("folder", type=Path, help="with one CLASS.open.csv for every class")
+    parser.add_argument("folders", type=Path, nargs="+", help="each with one CLASS.open.csv for every class")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args(argv)
     try:
-        errors = {}
-        for name in POOLS:
-            file = measured(read_cases(args.folder / f"{name}.open.csv", name))
-            scored = [score(file, "calibrated", leave_one_group_out=True)] if file.cases else []
-            errors[name] = GroupedErrors.of(*scored)
-            print(summary(name, errors[name]))
+        files = files_of(args.folders)
+        entries = entries_of(files, {n: left_errors(leave_out(f)) for n, f in files.items()}, datetime.date.today())
     except MlsysimError as error:
         print(f"fit_intervals: {error}", file=sys.stderr)
         return 2
-    args.output.write_text(as_toml(errors, datetime.date.today()), encoding="utf-8")
+    for name, values in entries.items():
+        print(summary(name, values))
+    args.output.write_text(as_toml(entries), encoding="utf-8")
     return 0
 
 

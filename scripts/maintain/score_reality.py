@@ -8,6 +8,7 @@ Run it after scripts/maintain/fit_constants.py or a change of a model; then scri
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlsysim.validation.cases import CLASSES
@@ -16,10 +17,10 @@ from mlsysim.validation.reality.leave_one_out import as_toml, measure
 FILE = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "reality" / "honest.toml"
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
+    check = parser.parse_args(argv).check
     text = as_toml({name: measure(name) for name in CLASSES})
     stale = not FILE.exists() or FILE.read_text(encoding="utf-8") != text
     if stale and not check:

@@ -196,8 +196,85 @@ CONFIGS: dict[str, Config] = {
         "learned_pos_emb": True,
         "attn_config": ALIBI,
     },
+    "Granite-3.3-8B": {"model_type": "granite", **sizes(40, 4096, 32, 49159, num_key_value_heads=8, intermediate_size=12800), "tie_word_embeddings": True, "max_position_embeddings": 131072},
+    "Phi-2": {"model_type": "phi", **sizes(32, 2560, 32, 51200, num_key_value_heads=32, intermediate_size=10240), "partial_rotary_factor": 0.4, "max_position_embeddings": 2048, "qk_layernorm": False},
+    "Phi-4": {"model_type": "phi3", **sizes(40, 5120, 40, 100352, num_key_value_heads=10, intermediate_size=17920), "max_position_embeddings": 16384, "sliding_window": None},
+    "Phi-4-mini": {"model_type": "phi3", **sizes(32, 3072, 24, 200064, num_key_value_heads=8, intermediate_size=8192), "max_position_embeddings": 131072, "sliding_window": 262144, "partial_rotary_factor": 0.75, "tie_word_embeddings": True},
+    "Gemma-3-1b": {"model_type": "gemma3_text", **sizes(26, 1152, 4, 262144, num_key_value_heads=1, head_dim=256, intermediate_size=6912), "sliding_window": 512, "sliding_window_pattern": 6, "max_position_embeddings": 32768},
+    "Gemma-3-27b": {
+        "model_type": "gemma3",
+        "text_config": {
+            "model_type": "gemma3_text",
+            **sizes(62, 5376, 32, 262208, num_key_value_heads=16, head_dim=128, intermediate_size=21504),
+            "sliding_window": 1024,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        },
+        "vision_config": {"hidden_size": 1152, "image_size": 896, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14},
+    },
+    "gpt-oss-20B": {
+        "model_type": "gpt_oss",
+        **sizes(24, 2880, 64, 201088, num_key_value_heads=8, head_dim=64, intermediate_size=2880),
+        "num_local_experts": 32,
+        "num_experts_per_tok": 4,
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 12,
+        "max_position_embeddings": 131072,
+        "rope_scaling": {"factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn"},
+        "quantization_config": {"quant_method": "mxfp4"},
+        "tie_word_embeddings": False,
+    },
+    "Kimi-K2": {
+        "model_type": "kimi_k2",
+        **sizes(61, 7168, 64, 163840, num_key_value_heads=64, intermediate_size=18432, q_lora_rank=1536),
+        **MLA,
+        "n_routed_experts": 384,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 1,
+        "moe_intermediate_size": 2048,
+        "max_position_embeddings": 131072,
+        "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    },
+    "Kimi-VL-A3B": {
+        "model_type": "kimi_vl",
+        "text_config": {
+            "model_type": "deepseek_v3",
+            **sizes(27, 2048, 16, 163840, num_key_value_heads=16, intermediate_size=11264, q_lora_rank=None),
+            **MLA,
+            **EXPERTS,
+            "n_routed_experts": 64,
+            "moe_intermediate_size": 1408,
+            "max_position_embeddings": 131072,
+        },
+        "vision_config": {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64},
+    },
+    "Mistral-Small-3.1-24B": {
+        "model_type": "mistral3",
+        "spatial_merge_size": 2,
+        "text_config": {"model_type": "mistral", **sizes(40, 5120, 32, 131072, num_key_value_heads=8, head_dim=128, intermediate_size=32768, sliding_window=None), "max_position_embeddings": 131072},
+        "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14},
+    },
+    "Qwen2.5-VL-7B": {
+        "model_type": "qwen2_5_vl",
+        **sizes(28, 3584, 28, 152064, num_key_value_heads=4, intermediate_size=18944),
+        "use_sliding_window": False,
+        "max_position_embeddings": 128000,
+        "vision_config": {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "patch_size": 14, "spatial_merge_size": 2},
+    },
+    "Qwen3-VL-8B": {
+        "model_type": "qwen3_vl",
+        "tie_word_embeddings": False,
+        "text_config": {"model_type": "qwen3_vl_text", **sizes(36, 4096, 32, 151936, num_key_value_heads=8, head_dim=128, intermediate_size=12288), "max_position_embeddings": 262144},
+        "vision_config": {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, "spatial_merge_size": 2, "num_position_embeddings": 2304, "deepstack_visual_indexes": [8, 16, 24]},
+    },
 }  # fmt: skip
 NOT_SHAPE = ("name", "aliases", "family", "notes", "source", "where", "published", "estimated")
+SERVED = (
+    "tower_parameters",
+    "rotary_rows",
+    "rotary_dim",
+    "stored",
+)  # of the checkpoint as a server loads it; tested below
 LLAMA = CONFIGS["Llama-3.1-8B"]
 
 
@@ -206,11 +283,61 @@ LLAMA = CONFIGS["Llama-3.1-8B"]
 def test_a_config_gives_the_shape_and_the_published_count_of_the_catalogue(name: str) -> None:
     read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
     for f in fields(known):
-        if f.name not in NOT_SHAPE:
+        if f.name not in (*NOT_SHAPE, *SERVED):
             assert getattr(read, f.name) == getattr(known, f.name), f.name
     published = known.published["parameters"]
     if "rounded" not in published.transform:
         assert parameter_count(read).total == published.value
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(
+    "name", [n for n, c in CONFIGS.items() if catalog.model(n).tower_parameters and "vision_config" in c]
+)
+def test_a_tower_beside_the_text_is_that_of_the_catalogue(name: str) -> None:
+    read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
+    off = 27 * 64 if name == "Kimi-VL-A3B" else 0  # rotary frequencies that the layers store
+    assert read.tower_parameters + off == known.tower_parameters
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(
+    "name", [n for n, c in CONFIGS.items() if "position" in str(c) and n not in ("GPT-2-124M", "GPT-2-1.5B")]
+)
+def test_rotary_tables_are_those_of_the_catalogue(name: str) -> None:
+    read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
+    assert (read.rotary_rows, read.rotary_dim) == (known.rotary_rows, known.rotary_dim)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("how", "stored"),
+    [
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, "fp8"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8-block"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "fbgemm_fp8"}, "fp8"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 8, "strategy": "channel"}}}}, "fp8"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 8, "strategy": "block"}}}}, "fp8-block"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 8}}}}, "int8"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 4}}}}, "int4"),
+        ({"quant_method": "something"}, "something"),
+    ],
+)  # fmt: skip
+def test_the_format_of_a_checkpoint_is_read(how: Config, stored: str) -> None:
+    assert from_hf_config(LLAMA | {"quantization_config": how}).stored == stored
+    assert from_hf_config(LLAMA).stored == ""
+
+
+@pytest.mark.independent
+def test_a_context_of_ten_million_positions_is_read() -> None:
+    assert from_hf_config(LLAMA | {"max_position_embeddings": 10_485_760}).rotary_rows == 10_485_760
+    with pytest.raises(InputError, match="max_position_embeddings"):
+        from_hf_config(LLAMA | {"max_position_embeddings": 10**9})
 
 
 @pytest.mark.independent

@@ -187,6 +187,32 @@ def test_collective_knows_nodes() -> None:
     assert data["bandwidth_time_s"] == flat["bandwidth_time_s"]
 
 
+def test_collective_leaves_the_choice_to_the_library_of_a_node() -> None:
+    asked = ["collective", "--op", "all_reduce", "--node", "P5", "--ranks", "16", "--bytes", "1 MB"]
+    data = json.loads(run(*asked, "--json").stdout)
+    assert data["protocol"] == data["candidates"][0]["protocol"] and data["protocol"].startswith("efa-tree")
+    assert data["time_s"] == pytest.approx(sum(v for k, v in data.items() if k.endswith("_time_s")), rel=1e-12)
+    ring = json.loads(run(*asked, "--algorithm", "ring", "--efficiencies", "datasheet", "--json").stdout)
+    assert all("ring" in c["protocol"] for c in ring["candidates"])
+    assert "eq-chunked-transfer" in run(*asked).stdout
+    for change, says in (
+        (["--bandwidth", "50"], "--bandwidth does not go with --node"),
+        (["--latency", "5 us"], "do not go with --node"),
+        (["--ranks", "12"], "fills no whole number of them"),
+        (["--ranks", "2.5"], "must be a whole number"),
+        (["--algorithm", "rings"], "did you mean 'ring'"),
+        (["--efficiencies", "bounds"], "did you mean 'bound'"),
+        (["--node", "P55"], "did you mean"),
+    ):
+        done = run(*asked, *change)
+        assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, change
+    for missing, says in (("--bandwidth", "give --bandwidth"), ("--algorithm", "give --algorithm")):
+        given = [*COLLECTIVE, "--bandwidth", "50"]
+        at = given.index(missing)
+        assert says in run(*given[:at], *given[at + 2 :]).stderr
+    assert "goes with --node" in run(*COLLECTIVE, "--bandwidth", "50", "--efficiencies", "bound").stderr
+
+
 def test_collective_prints_its_equation_and_its_parts() -> None:
     text = run(*COLLECTIVE, "--bandwidth", "50").stdout
     for part in ("eq-ring-allreduce", "bandwidth-bound", "50 GB/s", "given by the caller"):
@@ -383,3 +409,61 @@ def _raising(error: BaseException) -> Callable[..., NoReturn]:
         raise error
 
     return function
+
+
+SERVE = ["memory", "--serve", "--model", "Llama-3.1-8B", "--device", "H100"]
+
+
+@pytest.mark.published
+def test_what_a_server_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--engine vllm --engine-version 0.19.0 --tp 2 --max-model-len 8192 --max-num-batched-tokens 8192"
+    more = "--max-num-seqs 1024 --gpu-memory-utilization 0.95 --json"
+    assert cli.main([*SERVE, *options.split(), *more.split()]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # planner2026starts, v0.19.0/logs/meta-llama-llama-3-1-8b---h100-80gb--tp2pp1dp1--8192.log
+    for name, gib, off in (
+        ("weights_bytes", 7.51, 0.01),
+        ("activation_bytes", 1.89, 0.05),
+        ("non_torch_bytes", 2.07, 0.01),
+        ("kv_pool_bytes", 63.76, 0.02),
+    ):
+        assert found[name] / 2**30 == pytest.approx(gib, rel=off), name
+    assert found["kv_tokens"] == pytest.approx(1_044_688, rel=0.02)
+    assert found["graphs_bytes"] > 0
+
+
+@pytest.mark.independent
+def test_options_of_a_server_and_of_training_are_kept_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for argv, message in (
+        ([*SERVE, "--seq", "10"], "--seq belongs to training"),
+        ([*MEMORY, "--engine", "vllm"], "add --serve"),
+        (["memory", "--model", "Llama-3.1-8B", "--device", "H100"], "--seq is missing"),
+        (["memory", "--serve", "--device", "H100"], "--model"),
+    ):
+        assert cli.main(argv) == 2
+        assert message in capsys.readouterr().err
+    assert cli.main([*SERVE, "--weights", "fp8", "--no-graphs"]) == 0
+    assert "eq-server-weights" in capsys.readouterr().out
+    assert cli.main(["memory", "--serve", "--model", "Llama-3.1-70B", "--device", "H100"]) == 3
+    assert "DOES NOT FIT" in capsys.readouterr().out
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "hidden_size": 4096,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "intermediate_size": 14336,
+                "vocab_size": 128256,
+                "max_position_embeddings": 131072,
+                "quantization_config": {"quant_method": "fp8"},
+            }
+        )
+    )
+    assert cli.main(["memory", "--serve", "--config", str(config), "--device", "H100", "--json"]) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert cli.main([*SERVE, "--weights", "fp8", "--json"]) == 0
+    named = json.loads(capsys.readouterr().out)
+    assert read["weights"] == "fp8" and read["kv_tokens"] == named["kv_tokens"]

@@ -148,7 +148,9 @@ def test_serve_finds_what_a_loop_over_layouts_and_replicas_finds(
     assert (s.devices, s.deployment.split.tp) == best and s.answered and s.fits
     assert s.devices == s.replicas * s.deployment.devices
     low, high = s.devices_range or (0, 0)
-    for end, factor in zip((low, high), intervals.interval("inference", 1.0).ends, strict=True):
+    for end, factor in zip(
+        (low, high), intervals.interval("inference", 1.0, s.deployment.place("answer")).ends, strict=True
+    ):
         found = {tp: by_hand(model, device, tp, rate, slo, lens, float(factor)) for tp in (1, 2, 4, 8)}
         assert end == min((n * tp for tp, n in found.items() if n is not None), default=None)
 
@@ -308,7 +310,7 @@ def test_train_is_the_best_plan_of_the_search_and_its_step() -> None:
     assert t.time_to_train == pytest.approx(steps * step.time)
     assert t.to_dict()["cost_usd"] == pytest.approx(16 * 2.0 / 3600 * steps * step.time)
     assert t.to_dict()["energy_j"] == pytest.approx(16 * 700 * steps * step.time)
-    low, high = intervals.interval("training_step", step.time).ends
+    low, high = step.interval().ends
     assert t.range == pytest.approx((low, high))
     narrow = dict(t.changes)["fp8 instead of bf16"]
     again = mlsysim.train("Llama-3.1-8B", "2 x DGX-H100", global_batch=256, seq=4096, precision="fp8")

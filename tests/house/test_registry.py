@@ -19,7 +19,11 @@ CHAPTER_OF = {
     "mlsysim.flops.work": "02-counting",
     "mlsysim.flops.conventions": "02-counting",
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
-    "mlsysim.collectives": "04-communication",
+    "mlsysim.collectives.messages": "04-communication",
+    "mlsysim.collectives.rings": "04-communication",
+    "mlsysim.collectives.trees": "04-communication",
+    "mlsysim.collectives.switches": "04-communication",
+    "mlsysim.collectives.spreading": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
     "mlsysim.training.equations": "06-training-step",
     **dict.fromkeys(
@@ -31,18 +35,22 @@ CHAPTER_OF = {
     ),
     **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
     **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
-    "mlsysim.validation.metrics": "12-reality-checks",
+    **dict.fromkeys(("mlsysim.validation.metrics", "mlsysim.efficiencies.kin"), "12-reality-checks"),
     "mlsysim.validation.scoring.comparing": "22-case-studies",
     "mlsysim.serving_steps.claims.comparisons": "15-hypotheses",
     **dict.fromkeys(
-        (f"mlsysim.{m}" for m in ("sensitivity", "intervals", "validation.scoring.conformal")), "13-exploring-designs"
+        (
+            f"mlsysim.{m}"
+            for m in ("sensitivity", "intervals", "validation.scoring.conformal", "validation.scoring.ranges")
+        ),
+        "13-exploring-designs",
     ),
     **dict.fromkeys(
         ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"
     ),
     "mlsysim.serving_steps.equations": "14-step-model",
     "mlsysim.serving_steps.experts": "16-mixture-of-experts",
-    "mlsysim.serving.equations": "17-request-simulation",
+    **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
     "mlsysim.hlo.losses": "23-limits",
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",

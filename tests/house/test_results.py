@@ -31,6 +31,7 @@ from mlsysim import (
     hlo,
     inference,
     intervals,
+    kernel_times,
     memory,
     network,
     parallelism,
@@ -44,6 +45,7 @@ from mlsysim import (
 )
 from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
+from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
@@ -225,6 +227,7 @@ def of_validation() -> Iterator[Any]:
     yield next(iter(CLASSES.values()))
     yield scores.shipped_scores("training_step")
     yield HonestScore(0.1, None, 0.9, {"a": 0.1})
+    yield pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300"))
     yield next(iter(validation.measurements().values()))
     yield next(iter(validation.published_plans().values()))
     run = next(iter(validation.serving_runs().values()))
@@ -233,6 +236,7 @@ def of_validation() -> Iterator[Any]:
     yield validation.serving_checks()[0]
     yield validation.check(next(n for n, m in validation.measurements().items() if m.kind == "gemm"))
     yield memory_checks.memory_checks()[0]
+    yield memory_checks.server_start("gemma-2-9b")
     yield collective_checks.check_collective("azure-a100-8g")
     yield collective_checks.check_nodes("bekman-b200-4-nodes-16g")
     yield network_checks.compared()
@@ -253,8 +257,13 @@ def of_validation() -> Iterator[Any]:
 def of_solvers() -> Iterator[Any]:
     for work in (1e12, np.logspace(9, 13, 20)):
         yield roofline.kernel_time("H100", work, 1e9)
+        yield kernel_times.product_time(
+            work / 1e9, 4096.0, 4096.0, 989.5e12, 3.35e12, multiprocessors=132, sharpness=3.0
+        )
     for size in (1e9, np.logspace(3, 9, 12)):
         yield communication.collective("all_reduce", "ring", size, 8, 50e9, 5e-7)
+    over_nodes = communication.library_time("all_reduce", 1e8, communication.wires("P5", 16))
+    yield from (over_nodes, over_nodes.candidates[0], over_nodes.wires, over_nodes.cost)
     yield transformer.parameter_count("Llama-2-7B")
     for length in (4096, A([4096.0, 8192.0])):
         yield flops.training_flops_per_token("Llama-2-7B", seq=length, causal=True)
@@ -262,6 +271,9 @@ def of_solvers() -> Iterator[Any]:
         yield memory.model_state_memory(7.5e9, "zero-fp16", "zero2", ranks=ranks)
     for tp in (2, A([1, 2, 4, 8])):
         yield memory.training_memory("Llama-2-7B", "H100", seq=4096, tp=tp, dp=4)
+    yield memory.server_memory("Llama-3.1-8B", "H100")
+    yield memory.server_memory("Llama-3.1-70B", "H100", pp=2)
+    yield memory.release("vllm", "0.17.0")
     for word in ("bound", "calibrated"):
         yield step(efficiencies=word)
         yield step(plan={"tp": A([1, 2, 4]), "dp": 2}, efficiencies=word)

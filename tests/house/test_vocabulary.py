@@ -33,6 +33,7 @@ ALONE = {
     "form": "to_json or the text",
     "length_variation": "variation of serving.lengths, twice",
     "rule": "a set of prices by name",
+    "serve": "server_memory instead of training_memory",
     "scalesim_python": "python of ScaleSimEstimator",
 }
 

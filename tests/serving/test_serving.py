@@ -233,9 +233,6 @@ def test_the_equations_by_hand() -> None:
     assert serving.overload_wait(12.0, 10.0, 600.0) == pytest.approx(1200 / 10)  # 1200 in front of it
     assert serving.overload_wait(8.0, 10.0, 600.0) == 0
     assert serving.sample_quantile(3.25, 8.0, 16.0) == 10.0
-    # 2 bytes x 10 tokens x (2 x 3 + 3 x 5) and two float32 for each of 7 x 11 logits
-    assert serving.activation_reserve(10.0, 3.0, 5.0, 7.0, 11.0) == 420 + 616
-    assert serving.activation_reserve(10.0, 3.0, 5.0, 7.0, 11.0, element_bytes=1.0, logit_bytes=2.0) == 210 + 308
 
 
 # Load and routing
@@ -313,7 +310,7 @@ def test_memory_is_what_the_driver_reports() -> None:
 
 
 @published
-@pytest.mark.parametrize(("name", "printed", "off"), [("Llama-2-7B", 7438, 0.006), ("CodeLlama-34B", 2537, 0.031)])
+@pytest.mark.parametrize(("name", "printed", "off"), [("Llama-2-7B", 7438, 0.001), ("CodeLlama-34B", 2537, 0.002)])
 def test_blocks_that_a_server_printed(name: str, printed: int, off: float) -> None:
     """num_gpu_blocks in the logs of vLLM 0.11.0 on an H100: inference-sim, eval/ground_truth/*-train-1 and -prefill-*."""
     config = Config(max_num_batched_tokens=4096, max_num_seqs=256)
@@ -326,12 +323,15 @@ def test_blocks_are_what_the_memory_leaves() -> None:
     memory, model = 79.11 * 2**30, catalog.model("Llama-2-7B")
     found = serving.limits(Config(reserve=0.0, gpu_memory_utilization=0.8), MODELS["Llama-2-7B"]).blocks
     block = 2 * 32 * 32 * 128 * 2 * 16  # keys and values, layers, heads, width, bytes, tokens
-    weights = 2 * 6_738_415_616
+    tables = 2 * 4096 * 128  # sines and cosines, on every rank as the norms are
+    weights = 2 * 6_738_415_616 + tables
     assert found == (0.8 * memory - weights) // block
     half = serving.limits(Config(reserve=0.0, gpu_memory_utilization=0.8), step_model(deploy(model, "H100", tp=2)))
-    assert half.blocks == (0.8 * memory - weights / 2) // (block / 2)
+    copied = 2 * 65 * 4096 + tables
+    assert half.blocks == (0.8 * memory - (weights + copied) / 2) // (block / 2)
     less = serving.limits(Config(gpu_memory_utilization=0.8), MODELS["Llama-2-7B"]).blocks
-    kept = 8192 * 2 * (2 * 4096 + 3 * 11008) + 1024 * 32000 * 8
+    layers, drawing = 2 * 8192 * (4 * 4096 + 3 * 11008), 2 * 8192 * 2 * 4096 + 1024 * 32000 * 38  # vLLM 0.11 sorts
+    kept = 2**25 + max(layers, drawing) + 0.13 * 2**30  # workspace, trial step, runtime
     assert less == (0.8 * memory - weights - kept) // block
     with pytest.raises(InputError, match="no room"):
         serving.limits(Config(), step_model(deploy("Llama-3.1-70B", "H100")))

@@ -18,7 +18,7 @@ from mlsysim.errors import InputError
 _FOLDER = Path(__file__).parent / "chapters"
 SLUGS = tuple(sorted(path.stem for path in _FOLDER.glob("[0-9]*.toml")))
 _NEEDED = ("title", "objective", "points", "unit", "prompt", "nudge", "solution", "inputs", "mistakes")
-_MAY = ("answers", "tolerance", "reference", "computed", "not_shown")
+_MAY = ("answers", "tolerance", "whole", "reference", "computed", "not_shown")
 
 Objectives = tuple[tuple[str, str], ...]
 
@@ -79,6 +79,7 @@ def _exercise(slug: str, id: str, row: Mapping[str, Any], objectives: Mapping[st
         nudge=_folded(row["nudge"]),
         solution=row["solution"] if drawn in row["solution"] else drawn + row["solution"],
         tolerance=row.get("tolerance", 0.01),
+        whole=row.get("whole", False),
         answers=tuple(row.get("answers", ())),
     )
 

@@ -5,14 +5,16 @@ Plain Python: the same code checks an answer in Jupyter, in Colab, in the browse
 
 import hashlib
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from types import EllipsisType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 from mlsysim import units
+from mlsysim.classroom.exercises import answers
 from mlsysim.errors import InputError
 from mlsysim.tables import Table, table
 
@@ -122,6 +124,7 @@ class Exercise:
     solution: str
     tolerance: float = 0.01
     answers: tuple[str, ...] = ()  # the words to choose from; empty for a number
+    whole: bool = False  # the answer is a count, and no other number is near enough
     derive: Callable[[Mapping[str, Any]], Mapping[str, Given | None]] = field(default=lambda chosen: {})  # None hides
 
     def draw(self, seed: object = "") -> Inputs:
@@ -201,7 +204,7 @@ def grade(exercise: Exercise, answer: object, g: Inputs) -> Feedback:
     try:
         got = _read(exercise, answer)
     except InputError as error:
-        return Feedback(exercise.id, False, str(error), "not-read" if _given(answer) else "no-answer")
+        return Feedback(exercise.id, False, str(error), "not-read" if answers.is_given(answer) else "no-answer")
     expected = exercise.solve(g)
     if _same(exercise, got, expected):
         shown = expected if isinstance(expected, str) else units.format(expected, exercise.unit)
@@ -209,7 +212,7 @@ def grade(exercise: Exercise, answer: object, g: Inputs) -> Feedback:
     for mistake in exercise.mistakes:
         if any(_same(exercise, got, way(g)) for way in mistake.ways):
             return Feedback(exercise.id, False, f"Not yet. {mistake.hint.format_map(g.texts())}", mistake.name)
-    generic = None if isinstance(got, str) or isinstance(expected, str) else _generic(got, expected, exercise)
+    generic = None if isinstance(got, str) or isinstance(expected, str) else _generic(got, expected, exercise, g)
     name, hint = generic or (None, exercise.nudge.format_map(g.texts()))
     return Feedback(exercise.id, False, f"Not yet. {hint}", name)
 
@@ -217,93 +220,117 @@ def grade(exercise: Exercise, answer: object, g: Inputs) -> Feedback:
 def _same(exercise: Exercise, a: Answer, b: Answer) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return a == b
+    if exercise.whole:  # a count is right or wrong; what is left is the rounding of floats
+        return abs(a - b) <= 1e-9 * abs(b)
     return close(a, b, exercise.tolerance)
-
-
-def _given(answer: object) -> bool:
-    return not (
-        answer is None or isinstance(answer, EllipsisType) or (isinstance(answer, str) and not answer.strip(" .…"))
-    )
 
 
 def _read(exercise: Exercise, answer: object) -> Answer:
     """An answer as a float in base units or as one of the words; an InputError says how to write it."""
-    wanted = " or ".join(map(repr, exercise.answers)) or "a number" + _in_unit(exercise.unit)
-    if not _given(answer):
+    share = "fraction" in exercise.prompt
+    wanted = " or ".join(map(repr, exercise.answers)) or answers.forms(exercise.unit, share)
+    if not answers.is_given(answer):
         raise InputError(f"No answer yet: give {wanted}.")
     if exercise.answers:
         word = answer.strip().casefold().removesuffix("bound").rstrip(" -") if isinstance(answer, str) else ""
         if word not in exercise.answers:
-            raise InputError(f"{_shown(answer)} is not one of the choices: give {wanted}.")
+            raise InputError(f"{answers.said(answer)} is not one of the choices: give {wanted}.")
         return word
-    if isinstance(answer, str):
-        return units.parse(answer, exercise.unit, "answer")
-    try:
-        if isinstance(answer, (bool, bytes, bytearray)):
-            raise TypeError
-        value = float(answer)  # type: ignore[arg-type]  # whatever has a float value will do, as NumPy's scalars
-    except OverflowError:
-        value = math.inf
-    except Exception:  # an answer may be any object; its conversion may fail in any way
-        raise InputError(f"{_shown(answer)} is not a number: give {wanted}.") from None
-    if not math.isfinite(value):
-        raise InputError(f"{value} is not a finite number: give {wanted}.")
-    return value * units.unit(exercise.unit).factor
+    return answers.read(answer, exercise.unit, f"{exercise.title} {exercise.prompt}")
 
 
-def _shown(answer: object) -> str:
-    if isinstance(answer, str):
-        return repr(answer if len(answer) <= 40 else answer[:40] + "…")
-    if isinstance(answer, (bool, int, float)):
-        return "a very large number" if isinstance(answer, int) and answer.bit_length() > 256 else repr(answer)
-    return f"a value of type {type(answer).__name__}"
+def _generic(got: float, expected: float, exercise: Exercise, g: Inputs) -> tuple[str, str] | None:
+    """A hint for slips that every exercise shares; an exercise's own mistakes are looked at first.
 
-
-def _in_unit(unit: str) -> str:
-    if unit == "1":
-        return " without a unit"
-    example = {"s": "3.5 ms", "FLOP/s": "120 TFLOP/s", "byte": "12 GB", "byte/s": "1.2 TB/s"}.get(unit)
-    return f" in {unit}" + (f", or text with a unit as in '{example}'" if example else "")
-
-
-def _generic(got: float, expected: float, exercise: Exercise) -> tuple[str, str] | None:
-    """A hint for slips that every exercise shares; an exercise's own mistakes are looked at first."""
+    A factor alone proves nothing: a hint is given only where the units of the question and the inputs allow its cause, and
+    where the answer is the right one times that factor to a few digits.
+    """
+    named = {exercise.unit, *(i.unit for i in g.given.values())}
+    dimensions = {base for unit in named if unit not in ("", "%") for base, _ in units.unit(unit).dimension}
+    of_answer = {base for base, _ in units.unit(exercise.unit).dimension}
+    text = exercise.solution + exercise.nudge
 
     def like(factor: float) -> bool:
-        return close(got, expected * factor, exercise.tolerance)
+        return close(got, expected * factor, _SHARP)
+
+    def either(factor: float) -> bool:
+        return like(factor) or like(1.0 / factor)
 
     if like(-1):
         return "sign", "The size is right and the sign is not."
-    if close(got * expected, 1, exercise.tolerance):
+    if (
+        exercise.unit in ("1", "FLOP/byte", "1/s")
+        and not 0.9 < abs(expected) < 1.1
+        and close(got * expected, 1, _SHARP)
+    ):
         return "reciprocal", "Your answer is upside down: one over it would be right. Check what is divided by what."
-    for power in (1, 2, 3, 4, 5):
-        if like(1000.0**power) or like(1000.0**-power):
-            return (
-                "unit-slip",
-                f"The digits are right, the power of ten is not. The answer is read "
-                f"as{_in_unit(exercise.unit) or ' a number'}; mind ms for s, and tera for giga.",
-            )
-    if exercise.unit == "1" and (like(100) or like(0.01)):
-        return "percent", "Your answer is off by 100: 25 % is 0.25. Write the fraction, or text as in '25 %'."
-    for power in (1, 2, 3, 4):
-        if like(1.024**power) or like(1.024**-power):
-            return (
-                "binary-prefix",
-                "Close: it differs as powers of 1024 differ from powers of 1000. Peaks and bandwidths are quoted in "
-                "powers of 1000.",
-            )
-    if like(2) or like(0.5):
+    if exercise.unit == "byte" and like(2.0**-30):
         return (
-            "factor-2",
-            "Off by a factor of two. Candidates: a multiply-add is two FLOP; a bf16 number is two bytes; a peak with "
-            "2:4 sparsity is twice the dense one; a link's two-way figure is twice the one-way one.",
+            "bare-gibibytes",
+            "Your number is right in GiB. A number alone is read as bytes: write the unit behind it.",
         )
-    if like(8) or like(0.125):
-        return "bits", "Off by a factor of eight: look for bits taken as bytes."
-    if close(got, expected, 5 * exercise.tolerance):
+    if exercise.unit in _BARE and like(1.0 / _BARE[exercise.unit][0]):
+        name = _BARE[exercise.unit][1]
+        return (
+            "bare-number",
+            f"Your number is right in {name}. A number alone is read in base units: write {name} behind it.",
+        )
+    if exercise.unit != "1" or max(abs(got), abs(expected)) >= 1e6:
+        for power in (1, 2, 3, 4, 5):
+            if either(1000.0**power):
+                return (
+                    "unit-slip",
+                    "The digits are right, the power of ten is not. A number alone is read in base units; mind ms for s, and tera for "
+                    "giga.",
+                )
+    if exercise.unit == "1" and abs(expected) <= 1.0 and (like(100) or like(0.01)):
+        return "percent", "Your answer is off by 100: 25 % is 0.25. Write the fraction, or text as in '25 %'."
+    if "byte" in dimensions:
+        for power in (1, 2, 3, 4):
+            if either(1.024**power):
+                return (
+                    "binary-prefix",
+                    "Close: it differs as powers of 1024 differ from powers of 1000. Bandwidths, files and most capacities are "
+                    "quoted in powers of 1000.",
+                )
+        if either(8.0):
+            return "bits", "Off by a factor of eight: look for bits taken as bytes, or bytes as bits."
+    if "s" in of_answer | dimensions:
+        for factor, what in (
+            (60.0, "minutes and seconds, or hours and minutes"),
+            (3600.0, "hours and seconds"),
+            (24.0, "days and hours"),
+            (86_400.0, "days and seconds"),
+        ):
+            if either(factor):
+                return "time-unit", f"Off by a factor of {factor:,.0f}: look for {what} taken for each other."
+    if _LOGARITHM.search(text):
+        for factor, what in ((math.log(10), "e and 10"), (math.log(2), "e and 2"), (math.log2(10), "2 and 10")):
+            if either(factor):
+                return "base", f"Off by the ratio of two logarithms: look for {what} as the base."
+    if either(2.0):
+        return "factor-2", _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions)
+    if any(close(got, _rounded(expected, digits), 1e-9) for digits in (1, 2)):
         return (
             "rounding",
-            f"Close, but not within {100 * exercise.tolerance:g} %. Carry more digits, and take peaks and bandwidths "
-            "from the catalogue.",
+            f"Rounded too far: it must be within {100 * exercise.tolerance:g} %. Carry more digits.",
         )
     return None
+
+
+_SHARP = 0.002  # how near a slip's factor must be: a tenth of what parts 1.024 from the tolerance of most answers
+_LOGARITHM = re.compile(r"\b(?:log|ln|exp|quantile)|logarithm|\be\^", re.I)
+_FACTOR_TWO = (
+    "Off by exactly a factor of two: look for something counted once that comes twice, or twice that comes once. "
+)
+_TWICE = {
+    "FLOP": "A multiply-add is two FLOP; a peak with 2:4 sparsity is twice the dense one.",
+    "byte": "A bf16 number is two bytes; keys and values are two; a link's two-way figure is twice the one-way one.",
+}
+_BARE = {
+    "byte": (1e9, "GB"), "byte/s": (1e9, "GB/s"), "FLOP": (1e12, "TFLOP"), "FLOP/s": (1e12, "TFLOP/s"), "s": (1e-3, "ms"),
+}  # fmt: skip
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits - 1}e}")

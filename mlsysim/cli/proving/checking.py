@@ -1,12 +1,17 @@
 """``mlsysim validate`` and ``grade``: the library against measurements, students against the library."""
 
 import argparse
+import statistics
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
+
+if TYPE_CHECKING:
+    from mlsysim.validation.scoring import Report
 
 
 def _grade(args: argparse.Namespace) -> None:
@@ -40,6 +45,22 @@ def _moment(text: str) -> datetime:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no date; write it as 2026-12-01T23:59+01:00") from None
 
 
+def _ranges(report: "Report") -> list[str]:
+    """How wide the 80 % ranges are in each domain, and how many of its rows lie inside."""
+    lines = []
+    for domain in ("known", "new"):
+        own = [r for r in report.rows if r.domain == domain and r.predicted and r.low and r.high]
+        if own:
+            low, high = (
+                statistics.median(getattr(r, end) / (r.predicted or 1.0) for r in own) for end in ("low", "high")
+            )
+            held = sum(bool(r.inside) for r in own)
+            lines.append(
+                f"80 % range, {domain} domain: x{low:.2f} to x{high:.2f} of the prediction; {held} of {len(own)} rows inside"
+            )
+    return lines
+
+
 def _validate(args: argparse.Namespace) -> None:
     from mlsysim.cli.proving import reality  # keeps the other commands fast
     from mlsysim.validation import cases, scoring
@@ -66,13 +87,18 @@ def _validate(args: argparse.Namespace) -> None:
         )
     print(f"{file.name}: class {report.case_class}, mode {report.mode}, {constants}")
     print(f"{s.supported} of {s.n} rows supported; a row without a prediction counts as 100 % wrong")
-    print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8}")
+    print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8} {'inside':>8}  domain")
     for name, g in s.groups.items():
-        print(f"{name[:28]:<28} {g.n:>5} {share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8}")
+        grounds = Counter(r.domain for r in report.rows if r.group == name and r.domain)
+        domain = ", ".join(f"{n} {word}" for word, n in sorted(grounds.items()))
+        figures = f"{share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8} {share(g.inside):>8}"
+        print(f"{name[:28]:<28} {g.n:>5} {figures}  {domain}".rstrip())
     print(
         f"{'mean over groups':<28} {s.n:>5} {share(s.mape_mean_over_groups):>8} "
-        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8}"
+        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8} {share(s.coverage):>8}"
     )
+    for line in _ranges(report):
+        print(line)
     for reason, n in Counter(r.reason for r in report.rows if not r.supported).most_common(5):
         print(f"unsupported: {n} rows: {reason}")
 
@@ -81,7 +107,11 @@ def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser("validate", help="predict published measurements and score the predictions")
     p.add_argument(
-        "--cases", metavar="FILE.csv", help="measurements of your own, one per row (default: those that ship with us)"
+        "--cases",
+        action="append",
+        metavar="FILE.csv",
+        help="measurements of your own, one per row; may be given again for more rows of one class "
+        "(default: those that ship with us)",
     )
     p.add_argument(
         "--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header, or all)"

@@ -24,6 +24,7 @@ from mlsysim.cli.arguments import (
 )
 from mlsysim.doors.training import SEQ, train
 from mlsysim.errors import InputError
+from mlsysim.memory.serving import FORMATS as WEIGHT_FORMATS
 from mlsysim.parallelism import Plan
 
 _DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")  # 1 unless given
@@ -96,7 +97,68 @@ def _train(args: argparse.Namespace) -> int:
     return 0 if found.answered else NO_ANSWER
 
 
-def _memory(args: argparse.Namespace) -> None:
+_SERVED = (
+    "engine",
+    "engine_version",
+    "weights",
+    "dtype",
+    "kv",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "gpu_memory_utilization",
+    "block_tokens",
+)
+_TRAINED = (
+    "seq",
+    "devices",
+    "global_batch",
+    "recipe",
+    "capacity",
+    "sharding",
+    "recompute",
+    "micro_batch",
+    "cp",
+    "task",
+)
+
+
+def _served(args: argparse.Namespace) -> int:
+    """What a server holds on each device."""
+    for name in _TRAINED:
+        if getattr(args, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')} belongs to training; leave it out with --serve")
+    options = {n: getattr(args, n) for n in _SERVED if getattr(args, n) is not None}
+    result = memory.server_memory(
+        pick_model(args.model) if args.model.endswith(".json") else args.model,
+        pick_device(args.device, args.device_file),
+        tp=args.tp or 1,
+        pp=args.pp or 1,
+        ep=args.ep or 1,
+        graphs=args.graphs,
+        **options,
+    )
+    if args.json:
+        print_json(result.to_dict())
+    else:
+        print(result.explain() if result.fits else f"DOES NOT FIT: {result.reason}\n{result.explain()}")
+    return 0 if result.fits else NO_ANSWER
+
+
+def _memory(args: argparse.Namespace) -> int:
+    if (args.model is None) == (args.config is None):
+        raise InputError("give either --model, a name or the path of a config.json, or --config and that path")
+    if args.model is None:
+        if not args.config.endswith(".json"):
+            raise InputError(f"--config {args.config[:60]!r} must be the path of a file that ends in .json")
+        args.model = args.config
+    if args.serve:
+        return _served(args)
+    for name in _SERVED:
+        if getattr(args, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')} belongs to a server; add --serve")
+    if args.seq is None:
+        raise InputError("--seq is missing: tokens per sequence; or add --serve for what a server holds")
     model = pick_model(args.model)
     result = training.training_memory(
         model,
@@ -114,12 +176,13 @@ def _memory(args: argparse.Namespace) -> None:
         print_json(result.to_dict())
     else:
         print(result.explain() if result.fits else f"DOES NOT FIT: {result.reason}\n{result.explain()}")
+    return 0
 
 
-def _plan_options() -> Parser:
+def _plan_options(required: bool = True) -> Parser:
     """Parent of the commands that take a plan."""
     p = Parser(add_help=False)
-    p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
+    p.add_argument("--model", required=required, help="name or alias, or the path of a config.json")
     for name, text in (
         ("tp", "tensor-parallel ranks"),
         ("pp", "pipeline stages"),
@@ -188,14 +251,17 @@ def add(commands: Commands) -> None:
 
     p = commands.add_parser(
         "memory",
-        parents=[device_options(), _plan_options()],
-        help="memory that training needs on the fullest device, by part, and whether it fits",
-        epilog="JSON: total_bytes = weights_bytes + gradients_bytes + optimizer_bytes + gathered_bytes + "
+        parents=[device_options(), _plan_options(required=False)],
+        help="memory that training needs on the fullest device, by part, or that a server holds (--serve); whether it fits",
+        epilog="With --serve, JSON: weights_bytes, activation_bytes, non_torch_bytes (driver, collectives), graphs_bytes (on top of the share), "
+        "kv_pool_bytes, all of a device of the first pipeline stage; kv_tokens and kv_blocks of the stage with the fewest; stages, "
+        "requested_bytes, fits, reason, release_since, and the options. Exit status 3: it does not fit. Training, JSON: total_bytes = weights_bytes + gradients_bytes + optimizer_bytes + gathered_bytes + "
         "activations_bytes + passing_bytes (the larger of the loss and a recomputed layer), capacity_bytes, fits, reason, "
         "stage (the heavier pipeline stage), recipe, and the plan.",
     )
     p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument("--seq", required=True, type=count, help="tokens per sequence")
+    p.add_argument("--config", metavar="FILE.json", help="a model's config.json, in place of --model")
+    p.add_argument("--seq", type=count, help="tokens per sequence; training needs it")
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: dp = 1)")
     p.add_argument("--global-batch", type=count, help="sequences per step (default: enough to fill the pipeline)")
     recipes = ", ".join(memory.RECIPES)
@@ -213,4 +279,25 @@ def add(commands: Commands) -> None:
     )
     p.was(unfused_attention="no-fused-attention")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
+    p.add_argument("--serve", action="store_true", help="what a server holds, with the options below")
+    p.add_argument("--engine", choices=memory.ENGINES, help="(default: vllm)")
+    p.add_argument("--engine-version", help=f"its release (default: {memory.RELEASE})")
+    p.add_argument(
+        "--weights", help=f"how the matrices are stored: {', '.join(WEIGHT_FORMATS)} (default: as published)"
+    )
+    p.add_argument("--dtype", help="what is computed in: bf16 (default), fp16, fp32")
+    p.add_argument("--kv", help="number format of the cache (default: the dtype)")
+    p.add_argument("--max-model-len", type=count, help="longest sequence, which must fit")
+    p.add_argument(
+        "--max-num-batched-tokens", type=count, help="tokens of a step (default: the engine's for the device)"
+    )
+    p.add_argument("--max-num-seqs", type=count, help="sequences that run at a time (default: the engine's)")
+    p.add_argument("--gpu-memory-utilization", type=float, help="share of memory taken (default: 0.9)")
+    p.add_argument("--block-tokens", type=count, help="tokens in a block of cache (default: 16)")
+    p.add_argument(
+        "--graphs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="steps are captured as graphs (default), or not, as with the server's --enforce-eager",
+    )
     p.set_defaults(run=_memory)

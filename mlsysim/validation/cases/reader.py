@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -137,22 +138,58 @@ def recognise(header: Sequence[str], file: str) -> CaseClass:
     return found[0]
 
 
-def read_cases(path: str | Path, class_name: str | None = None) -> CaseFile:
-    """Read a case file of bounded size; every error names the file, the line and the column.
+def read_cases(path: str | Path | Sequence[str | Path], class_name: str | None = None) -> CaseFile:
+    """Read a case file of bounded size, or several of one class; every error names the file, the line and the column.
 
     Parameters
     ----------
-    path : str or Path
-        A CSV file with a header.
+    path : str, Path, or a sequence of them
+        A CSV file with a header; of several, the rows of all, whose ids must differ. A group that stands in more than one
+        file is one source.
     class_name : str, optional
         The class of its rows; recognised from the header unless given.
 
     Raises
     ------
     InputError, UnknownNameError
-        A file that is not what it should be; a class that does not exist.
+        A file that is not what it should be; files of different classes, or with an id in common; a class that does not exist.
     """
-    path = Path(path)
+    if isinstance(path, (str, Path)):
+        return _read_one(Path(path), class_name)
+    if not path:
+        raise InputError("read_cases: no file is given; name at least one, as in gemm.open.csv")
+    return join_cases([_read_one(Path(p), class_name) for p in path], [Path(p).parent.name for p in path])
+
+
+def join_cases(files: Sequence[CaseFile], folders: Sequence[str] = ()) -> CaseFile:
+    """The rows of several files of one class as one file; an id may stand in one of them only.
+
+    Parameters
+    ----------
+    files : sequence of CaseFile
+        At least one.
+    folders : sequence of str
+        The folder of each, for the joined name where two files have one name.
+    """
+    first = files[0]
+    if len(files) == 1:
+        return first
+    where: dict[str, str] = {}
+    alike = len({file.name for file in files}) < len(files)
+    names = [f"{folder}/{f.name}" if alike and folder else f.name for f, folder in zip_longest(files, folders)]
+    for file, name in zip(files, names, strict=True):
+        if file.case_class != first.case_class:
+            raise InputError(
+                f"{name} holds rows of class {file.case_class.name} and {names[0]} of {first.case_class.name}; "
+                "read files of one class together"
+            )
+        for case in file.cases:
+            if where.setdefault(case.id, name) is not name:
+                raise InputError(f"{name}: id {case.id[:60]!r} stands in {where[case.id]} too; a row counts once")
+    return CaseFile(" + ".join(names), first.case_class, tuple(c for file in files for c in file.cases))
+
+
+def _read_one(path: Path, class_name: str | None) -> CaseFile:
     if class_name is not None and class_name not in CLASSES:
         raise unknown_name("class of cases", class_name, CLASSES)
     text = read_text(path, MAX_FILE_BYTES, "the path of a CSV file", "split it")

@@ -19,6 +19,15 @@ def log_loss(predicted: float, measured: float) -> float:
     return math.log(predicted / measured) ** 2
 
 
+def log_size(predicted: float, measured: float) -> float:
+    """Size of the log error: an outlier counts once, not squared.
+
+    >>> log_size(2.0, 1.0) == log_size(1.0, 2.0)
+    True
+    """
+    return abs(math.log(predicted / measured))
+
+
 def votes(groups: Sequence[Hashable]) -> list[float]:
     """Weight of each row such that every group has one vote, however many rows it brings.
 
@@ -62,6 +71,8 @@ def gauss_newton(
     groups: Sequence[Hashable],
     soft: float = 0.1,
     pull: float = 0.05,
+    ties: Sequence[tuple[int, int]] = (),
+    strength: float = 1.0,
 ) -> list[float]:
     """Constants that make the log errors of many rows small, to three digits; needs NumPy.
 
@@ -78,6 +89,10 @@ def gauss_newton(
         Which rows belong together.
     soft, pull : float
         Log error from which a row counts linearly; width of the pull to the start, in logits.
+    ties : sequence of pairs
+        Constants that belong together, as a generation's and its family's: the first is drawn to the second.
+    strength : float
+        How many sources a tie counts as: its squared log ratio is added that many times, which is eq-pooled-share.
     """
     import numpy as np
 
@@ -92,9 +107,15 @@ def gauss_newton(
     def residuals(z: Any) -> Any:
         return log_errors(values(z))
 
+    first, second = (np.array([pair[i] for pair in ties], dtype=int) for i in (0, 1))
+
+    def apart(z: Any) -> Any:
+        logs = np.log(values(z))
+        return strength**0.5 * (logs[first] - logs[second])
+
     def loss(z: Any) -> float:
         robust = 2.0 * soft**2 * (np.sqrt(1.0 + (residuals(z) / soft) ** 2) - 1.0)
-        return float(np.sum(weight**2 * robust) + np.sum((pull * (z - origin)) ** 2))
+        return float(np.sum(weight**2 * robust) + np.sum((pull * (z - origin)) ** 2) + np.sum(apart(z) ** 2))
 
     z, damping, now = origin, 1e-2, loss(origin)
     unit = np.eye(len(z))
@@ -103,9 +124,14 @@ def gauss_newton(
         w = weight * (1.0 + (r / soft) ** 2) ** -0.25
         jacobian = np.stack([(residuals(z + 1e-4 * u) - r) / 1e-4 for u in unit], axis=1) * w[:, None]
         gradient = jacobian.T @ (r * w) + pull**2 * (z - origin)
+        curvature = jacobian.T @ jacobian
+        if ties:
+            d = apart(z)
+            bound = np.stack([(apart(z + 1e-4 * u) - d) / 1e-4 for u in unit], axis=1)
+            gradient, curvature = gradient + bound.T @ d, curvature + bound.T @ bound
         gain = 0.0
         while damping < 1e6:
-            move = -np.linalg.solve(jacobian.T @ jacobian + (pull**2 + damping) * unit, gradient)
+            move = -np.linalg.solve(curvature + (pull**2 + damping) * unit, gradient)
             new = z + np.clip(move, -2.0, 2.0)
             if loss(new) < now:
                 gain, z, damping = now - loss(new), new, damping / 5.0

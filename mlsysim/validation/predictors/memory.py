@@ -1,8 +1,10 @@
 """Class memory: parameters, model state, activations, caches and checkpoints by closed form, and two measured peaks.
 
-Only one number is fitted: what a serving process holds beside weights and cache, as a share of both.
+Only one number is fitted: what a process on a phone holds beside its weights. What a server's runtime holds is a sourced
+figure of another server's log, and its buffers are counted.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,9 +12,10 @@ from mlsysim import memory, transformer
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
-from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
+from mlsysim.validation.predictors.fitting import votes
 
-_MIN_ROWS = 2
+_PRINTED_GB = 1e9 / 2**30  # what is printed as GB was 2^30 bytes, and the row counts 1e9 for it
+_ON_DEVICE = 1e9  # bytes that a process on a phone holds beside its weights, before any row is seen
 _SHARDINGS = {
     None: "none",
     "none": "none",
@@ -141,7 +144,9 @@ def _checkpoint(row: Row, constants: Constants) -> float:
     if optimizer == "none":
         master = 0.0
     row.assume("bytes per parameter", (4.0 if precision == "fp32" else 2.0) + master + sum(moments), "weights + state")
-    return float(memory.checkpoint_bytes(row.number("params"), 4.0 if precision == "fp32" else 2.0, master, *moments))
+    row.assume("unit", "GiB", "what tools of a file system print as GB, which the rows took for 1e9 bytes")
+    size = memory.checkpoint_bytes(row.number("params"), 4.0 if precision == "fp32" else 2.0, master, *moments)
+    return float(size) * _PRINTED_GB
 
 
 def _training_peak(row: Row, constants: Constants) -> float:
@@ -156,8 +161,9 @@ def _training_peak(row: Row, constants: Constants) -> float:
     loss = "unfused" if sharded else "one-copy"  # PyTorch's cross entropy, or Megatron's over a split vocabulary
     row.assume("recipe", f"{recipe}, loss {loss}", "usual for this sharding")
     degree: dict[str, Any] = {name: row.number_or(name, 1.0) for name in ("tp", "pp", "cp", "dp")}
-    micro = row.number_or("micro_batch", row.optional("batch_per_dp_rank", 1.0))
-    batch = row.optional("batch_per_dp_rank", micro)
+    batch = row.optional("batch_per_dp_rank", row.optional("micro_batch", 1.0))
+    # A pipeline of which nothing else is said is given as many micro-batches as it has stages.
+    micro = row.number_or("micro_batch", max(1.0, batch // degree["pp"]), "as many micro-batches as stages")
     capacity = Sourced(row.optional("hbm_bytes", 1.0), "byte", "the row")
     return float(
         memory.training_memory(
@@ -177,30 +183,34 @@ def _training_peak(row: Row, constants: Constants) -> float:
     )
 
 
-def _resident(row: Row) -> float:
-    """Weights and cache of a serving process, all devices together."""
+def _inference_total(row: Row, constants: Constants) -> float:
+    """A serving process, all devices together: weights, cache, buffers, and what the runtime holds besides."""
     if row.has("weight_bytes"):
         weights = row.number("weight_bytes")
     else:
         weights = row.number("params") * row.number_or("weight_dtype_bytes", 2.0)
     if not row.has("layers"):
-        row.assume("KV cache", 0.0, "the row gives no shape")
-        return weights
-    tokens = row.number("input_len") + row.number_or("output_len", 0.0)
-    size, batch = row.number_or("kv_dtype_bytes", 2.0), row.number_or("batch", 1.0)
-    layers = row.number("layers")
+        return weights + _on_device(row, constants)
+    prompt, size, batch = row.number("input_len"), row.number_or("kv_dtype_bytes", 2.0), row.number_or("batch", 1.0)
+    tokens, layers = prompt + row.number_or("output_len", 0.0), row.number("layers")
     if row.has("kv_lora_rank"):
         rope = row.number("rope_dim" if row.has("rope_dim") else "qk_rope_head_dim")
-        return weights + float(memory.kv_cache_mla(layers, batch, tokens, row.number("kv_lora_rank"), rope, size))
-    cache = memory.kv_cache(layers, batch, tokens, row.number("kv_heads"), row.number("head_dim"), size)
-    return weights + float(cache)
+        cache = memory.kv_cache_mla(layers, batch, tokens, row.number("kv_lora_rank"), rope, size)
+    else:
+        cache = memory.kv_cache(layers, batch, tokens, row.number("kv_heads"), row.number("head_dim"), size)
+    hidden = row.number("hidden")
+    heads = row.optional("heads", hidden / row.number_or("head_dim", 128.0))
+    runtime = memory.release().runtime_parallel
+    row.assume("runtime", runtime, "driver and collectives, as a server's start-up log prints them")
+    return float(weights + cache + memory.static_workspace(batch, prompt, hidden, heads) + runtime)
 
 
-def _inference_total(row: Row, constants: Constants) -> float:
-    own = constants.get("serving process", {}).get("workspace_share")
+def _on_device(row: Row, constants: Constants) -> float:
+    """What a process of a phone or a laptop holds beside its weights, in however many bits these are."""
+    own = constants.get("serving process", {}).get("on_device")
     if own is None:
-        row.assume("workspace_share", 0.0, "the bound: weights and cache only")
-    return _resident(row) * (1.0 + (own or 0.0))
+        row.assume("on_device", _ON_DEVICE, "bytes beside the weights, before any row is seen")
+    return _ON_DEVICE if own is None else own
 
 
 _KINDS: Mapping[str, Callable[[Row, Constants], float]] = {
@@ -228,21 +238,20 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """The share of workspace in a serving process."""
-    own = [
-        (_resident(Row(inputs["inputs"])), measured, group)
+    """What a process without a shape holds beside its weights; a gigabyte has one vote, as each group."""
+    beside = [
+        (math.log(over), group)
         for inputs, measured, group in rows
         if inputs["kind"] == "inference_total"
+        and not (row := Row(inputs["inputs"])).has("layers")
+        and row.has("weight_bytes")
+        and (over := measured - row.number("weight_bytes")) > 0
     ]
-    if len(own) < _MIN_ROWS:
+    if not beside:
         return {}
-
-    weighted = [(r, t, v) for (r, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
-
-    def loss(c: Mapping[str, float]) -> float:
-        return sum(vote * log_loss(resident * (1 + c["workspace_share"]), t) for resident, t, vote in weighted)
-
-    return {"serving process": coordinate_descent(loss, {"workspace_share": steps(0.0, 1.0, 0.01)})}
+    shares = votes([g for _, g in beside])
+    mean = (math.log(_ON_DEVICE) + sum(v * x for v, (x, _) in zip(shares, beside, strict=True))) / (1 + sum(shares))
+    return {"serving process": {"on_device": float(f"{math.exp(mean):.3g}")}}
 
 
-PREDICTOR = Predictor(predict, fit)
+PREDICTOR = Predictor(predict, fit, "log mean with a start of one vote; every group of rows has one vote")

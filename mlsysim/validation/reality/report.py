@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim.catalog.sourced import shipped_toml
-from mlsysim.intervals import interval, refusals
+from mlsysim.intervals import refusals
 from mlsysim.results import Listed, Shown, plain
 from mlsysim.results import Report as Tables
 from mlsysim.validation.cases import CLASSES
@@ -79,10 +79,7 @@ class ClassCheck(Shown):
         return found
 
     def _within(self, r: CheckedRow) -> bool:
-        if not r.score.supported or r.score.predicted is None:
-            return False
-        expected = interval(self.name, r.score.predicted)
-        return bool(expected.low <= r.score.measured <= expected.high)
+        return bool(r.score.inside)
 
     def _lines(self) -> list[str]:
         first, *rest = score_lines(f"{self.name}, {self.mode}", self.summary)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import flops
+from mlsysim.errors import MlsysimError
 from mlsysim.parallelism import bubble_ratio
 from mlsysim.results import Listed
 from mlsysim.training import FLASH_BACKWARD
@@ -20,6 +21,7 @@ from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.predictors.base import Row, Unsupported
 from mlsysim.validation.predictors.training_rows import Step, step_of
 from mlsysim.validation.scoring import ScoredRow, Summary, summarise
+from mlsysim.validation.scoring.domains import domain_of
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,61 @@ def score_baseline(baseline: Baseline, file: CaseFile) -> Summary:
         error = float(signed_error(predicted, case.measured))
         scored[case.id] = ScoredRow(case.id, case.group, case.measured, predicted, error, True, "", ())
     rows = [scored[case.id] for case in file.cases]
+    return summarise(rows, [case.tolerance for case in file.cases])
+
+
+def _filled(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's inputs with what an empty cell means for a roofline, the catalogue's peaks among it."""
+    row = {name: value for name, value in inputs.items() if value is not None}
+    device = Row(inputs).device
+    if device is not None:
+        precision = row.get("precision") or row.get("compute_precision") or "bf16"
+        if device.has(f"peak_flops.{precision}"):
+            row.setdefault("peak_flops", device.peak_flops[precision])
+        row.setdefault("hbm_bandwidth", device.memory_bandwidth)
+        if device.has("scale_up_bandwidth"):
+            row.setdefault("intra_node_bandwidth", device.scale_up_bandwidth)
+    if "heads" in row:
+        row.setdefault("head_dim", row["hidden"] / row["heads"])
+        row.setdefault("kv_heads", row["heads"])
+    if "params" in row:
+        row.setdefault("active_params", row["params"])
+    if "head_dim" in row:
+        row.setdefault("v_head_dim", row["head_dim"])
+    for name, value in (("groups", 1.0), ("ranks_per_node", row.get("n_ranks")), ("batch", 1.0), ("n_devices", 1.0)):
+        row.setdefault(name, value)
+    row.setdefault("inter_node_bandwidth", row.get("intra_node_bandwidth"))
+    return row
+
+
+def score_per_generation(file: CaseFile) -> Summary:
+    """The datasheet's roofline over one constant per device generation, the median of its rows in other groups.
+
+    A generation that no other group has takes the median of all other rows, and 1 where there are none. A row whose cells do not make a roofline has no
+    prediction, and counts as 100 % wrong.
+    """
+    from mlsysim.validation.reality.simple import roofline
+
+    name = file.case_class.name
+    ideals: dict[str, float] = {}
+    for case in file.cases:
+        try:
+            ideals[case.id] = roofline(name, _filled(case.inputs))
+        except (KeyError, TypeError, ValueError, MlsysimError):
+            continue
+    places = {case.id: domain_of(name, case.inputs)["generation"] for case in file.cases}
+    rows = []
+    for case in file.cases:
+        if not (ideal := ideals.get(case.id)):
+            rows.append(ScoredRow(case.id, case.group, case.measured, None, None, False, "no roofline", ()))
+            continue
+        others = [c for c in file.cases if c.group != case.group and ideals.get(c.id)]
+        alike = [c for c in others if places[c.id] == places[case.id]]
+        kin = alike or others
+        share = _efficiency([(ideals[c.id], c.measured) for c in kin]) if kin else 1.0
+        predicted = ideal / share
+        error = float(signed_error(predicted, case.measured))
+        rows.append(ScoredRow(case.id, case.group, case.measured, predicted, error, True, "", ()))
     return summarise(rows, [case.tolerance for case in file.cases])
 
 

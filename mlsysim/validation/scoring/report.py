@@ -1,12 +1,14 @@
 """The one way to score predictions that tests, the book and the command line share."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim.errors import MlsysimError
+from mlsysim.intervals import NEW, class_names, interval
 from mlsysim.results import Listed, Shown, labelled, plain
 from mlsysim.results import Report as Tables
 from mlsysim.tables import table
@@ -14,6 +16,7 @@ from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.metrics import signed_error as signed_error
 from mlsysim.validation.predictors import PREDICTORS, Constants, Prediction, shipped_constants
+from mlsysim.validation.scoring.domains import domain_of, grounds
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -34,6 +37,16 @@ class ScoredRow(Listed):
     supported: bool
     reason: str
     assumptions: tuple[str, ...]
+    low: float | None = None  # ends of the 80 % range; None where nobody knows one
+    high: float | None = None
+    domain: str = ""  # known, new; empty where there is no range
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measurement lies in its range; None without one. A row without a prediction is in no range."""
+        if not self.supported:
+            return False
+        return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
 
     def _title(self) -> str:
         if self.error is None or self.predicted is None:
@@ -49,6 +62,7 @@ class GroupScore(Listed):
     mape: float
     bias: float | None
     within: float
+    inside: float | None = None  # share in their 80 % range, of rows that have one
 
     def _title(self) -> str:
         return f"{units.percent(self.mape, signed=False)} mean absolute error over {self.n} rows"
@@ -64,6 +78,8 @@ class Summary(Listed):
     bias_mean_over_groups: float | None
     within_tolerance_mean_over_groups: float
     groups: Mapping[str, GroupScore]
+    coverage: float | None = None  # share of a group in their 80 % ranges, mean over groups
+    median_width: float | None = None  # over rows: 1.35 says the ends lie as far apart as x/1.35 and x1.35
 
     def summary(self) -> list[str]:
         return score_lines("score", self)
@@ -112,6 +128,7 @@ def summarise(rows: Sequence[ScoredRow], tolerances: Sequence[float | None]) -> 
     without a tolerance is within it only when it is exact.
     """
     groups: dict[str, GroupScore] = {}
+    ranged = any(row.low is not None for row in rows)
     for group in sorted({row.group for row in rows}):
         own = [(r, t or 0.0) for r, t in zip(rows, tolerances, strict=True) if r.group == group]
         groups[group] = GroupScore(
@@ -119,6 +136,7 @@ def summarise(rows: Sequence[ScoredRow], tolerances: Sequence[float | None]) -> 
             mape=mean([UNSUPPORTED_ERROR if r.error is None else abs(r.error) for r, _ in own]),
             bias=_mean_of_some([r.error for r, _ in own]),
             within=mean([float(r.error is not None and abs(r.error) <= t) for r, t in own]),
+            inside=_mean_of_some([None if r.inside is None else float(r.inside) for r, _ in own]) if ranged else None,
         )
     return Summary(
         n=len(rows),
@@ -127,7 +145,14 @@ def summarise(rows: Sequence[ScoredRow], tolerances: Sequence[float | None]) -> 
         bias_mean_over_groups=_mean_of_some([g.bias for g in groups.values()]),
         within_tolerance_mean_over_groups=mean([g.within for g in groups.values()]),
         groups=groups,
+        coverage=_mean_of_some([g.inside for g in groups.values()]),
+        median_width=_median_width(rows),
     )
+
+
+def _median_width(rows: Sequence[ScoredRow]) -> float | None:
+    widths = [math.sqrt(r.high / r.low) for r in rows if r.high is not None and r.low]
+    return statistics.median(widths) if widths else None
 
 
 def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) -> Prediction:
@@ -177,7 +202,23 @@ def score(file: CaseFile, mode: str = "calibrated", leave_one_group_out: bool = 
             fitted[group] = fit(name, [c for c in file.cases if c.group != group])
         else:
             fitted[group] = shipped_constants(name)
-    return _report(file, mode, fitted)
+    report = _report(file, mode, fitted)
+    if mode == "datasheet":
+        return report
+    new = [g == NEW for g in grounds(name, file.cases)] if leave_one_group_out else [False] * len(file.cases)
+    rows = tuple(with_range(name, case, row, far) for case, row, far in zip(file.cases, report.rows, new, strict=True))
+    return replace(report, rows=rows, summary=summarise(rows, [c.tolerance for c in file.cases]))
+
+
+def with_range(class_name: str, case: Case, row: ScoredRow, new: bool = False) -> ScoredRow:
+    """A scored row with its 80 % range and the domain it lies in; unchanged where no range can be given.
+
+    ``new`` puts it on new ground whatever our sources have: for a row whose own source is the only one that knows its place.
+    """
+    if row.predicted is None or row.predicted <= 0 or class_name not in class_names():
+        return row
+    found = interval(class_name, row.predicted, None if new else domain_of(class_name, case.inputs))
+    return replace(row, low=float(found.low), high=float(found.high), domain=found.domain)
 
 
 def score_with(file: CaseFile, constants: Constants) -> Report:
@@ -209,8 +250,15 @@ def score_lines(title: str, s: Summary) -> list[str]:
             "within",
             f"{units.percent(s.within_tolerance_mean_over_groups, signed=False)} of the rows in their tolerance",
         ),
+        ("ranges", _range_line(s)),
         ("furthest", ", ".join(f"{name} {units.percent(g.mape, signed=False)} ({g.n} rows)" for name, g in worst)),
     )
+
+
+def _range_line(s: Summary) -> str:
+    if s.coverage is None:
+        return ""
+    return f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x/{s.median_width or 1.0:.2f} to x{s.median_width or 1.0:.2f}"
 
 
 def score_chart(title: str, s: Summary) -> "Drawing | None":

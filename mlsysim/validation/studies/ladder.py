@@ -15,6 +15,7 @@ from mlsysim._numeric import Num
 from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, deploy, request_latency
+from mlsysim.memory.serving import BLOCK_TOKENS
 from mlsysim.results import Listed
 from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, blended_step, step_model
 from mlsysim.validation.measured.serving_runs import METRICS, ServingRun, serving_runs
@@ -161,7 +162,7 @@ def _alone(run: ServingRun, model: StepModel, steps: serving.StepTimes) -> Itera
         (round(run.input_len), run.output_len, run.cached_len)
     ]
     for prompt, output, prefix in asked:
-        cached_len = min(prefix, prompt - 1) // serving.config.BLOCK_TOKENS * serving.config.BLOCK_TOKENS
+        cached_len = min(prefix, prompt - 1) // BLOCK_TOKENS * BLOCK_TOKENS
         ttft, itl = alone(steps, prompt, output, cached_len, budget)
         e2e = float(request_latency(ttft, output, itl))
         yield {"ttft": ttft, "itl": itl if output > 1 else None, "e2e": e2e, "e2e_per_token": e2e / output}
@@ -232,7 +233,7 @@ def requests_of(run: ServingRun, seed: int = 0) -> tuple[serving.Request, ...]:
 
 def config_of(run: ServingRun) -> serving.Config:
     """The server's options, and its cache where its log tells it."""
-    block = serving.config.BLOCK_TOKENS
+    block = BLOCK_TOKENS
     return serving.Config(
         max_num_batched_tokens=run.max_num_batched_tokens,
         max_num_seqs=run.max_num_seqs,

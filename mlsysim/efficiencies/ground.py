@@ -1,0 +1,60 @@
+"""Where a prediction lies: the words for device generation, kind of model, precision and phase.
+
+Fits, checks and solvers place a row, a case or an answer with the same words, so that a range can say whether other
+sources have seen each of the four.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlsysim.catalog import Device
+from mlsysim.efficiencies.kin import lineage
+
+PARTS = ("generation", "kind", "precision", "phase")
+DENSE, MIXTURE = "dense", "mixture"
+PHASES = {"prefill": "prompt", "decode_step": "decoding", "end_to_end": "answer", "throughput_static": "answer"}
+_IN_BLOCKS = ("mxfp8", "mxfp6", "mxfp4", "nvfp4")
+_FOUR = ("fp4", "mxfp4", "nvfp4", "int4")
+_EIGHT = ("fp8", "int8", "mxfp8", "fp6", "mxfp6")
+
+
+def width_of(precision: Any) -> str:
+    """What a kernel of another width is another kernel for: 16-bit, 8-bit, 8-bit in blocks or 4-bit.
+
+    >>> width_of("bf16"), width_of("mxfp8"), width_of(None)
+    ('16-bit', '8-bit in blocks', '16-bit')
+    """
+    text = str(precision or "bf16")
+    if text in _FOUR:
+        return "4-bit"
+    return ("8-bit in blocks" if text in _IN_BLOCKS else "8-bit") if text in _EIGHT else "16-bit"
+
+
+def stored_as(bits: float) -> str:
+    """The width of weights by their mean bits, scale factors counted.
+
+    >>> stored_as(16), stored_as(8.5), stored_as(4.25)
+    ('16-bit', '8-bit', '4-bit')
+    """
+    return "16-bit" if bits > 12 else "8-bit" if bits > 6.5 else "4-bit"
+
+
+def place(generation: str = "", kind: str = "", precision: str = "", phase: str = "") -> Mapping[str, str]:
+    """The four parts of a domain; an empty one does not apply."""
+    return dict(zip(PARTS, (generation, kind, precision, phase), strict=True))
+
+
+def training_place(device: Device, mixture: bool, precision: str, task: str) -> Mapping[str, str]:
+    """Where a training step lies.
+
+    >>> from mlsysim import catalog
+    >>> training_place(catalog.device("H100"), False, "fp8", "pretrain")
+    {'generation': 'Hopper', 'kind': 'dense', 'precision': '8-bit', 'phase': 'pretrain'}
+    """
+    return place(lineage(device)[0], MIXTURE if mixture else DENSE, width_of(precision), task)
+
+
+def serving_place(device: Device, mixture: bool, weight_bits: float, precision: str, phase: str) -> Mapping[str, str]:
+    """Where a pass or an answer of inference lies; the phase is ``prompt``, ``decoding`` or ``answer``."""
+    width = f"{stored_as(weight_bits)} weights, {width_of(precision)} products"
+    return place(lineage(device)[0], MIXTURE if mixture else DENSE, width, phase)

@@ -1,0 +1,689 @@
+"""What a server holds, by component and release: weights, activations, runtime, graphs, the pool of the cache and its tokens."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from mlsysim import catalog, transformer, units
+from mlsysim.catalog import Device, Model
+from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
+from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+ENGINES = ("vllm",)
+RELEASE = "0.19.0"
+BLOCK_TOKENS = 16  # vLLM's default block_size
+_PADDING = 64  # rows that vocabularies are filled up to
+_LARGE = 70 * 2**30  # vLLM's EngineArgs: devices with so much memory, A100 excepted, have larger defaults
+LARGE_LIMITS, _SMALL_LIMITS = (8192, 1024), (2048, 256)
+_GROUPED = 1.25  # kinds of layers that differ in number by less than this share the longer group
+_WORKSPACE = 2**25  # of the matrix library on Hopper, bytes
+_RELEASE_UNITS = {
+    "float_tensors": "1",
+    "runtime_alone": "byte",
+    "runtime_pipeline": "byte",
+    "runtime_parallel": "byte",
+    "runtime_rank": "byte",
+    "graph_fixed": "byte",
+    "graph_layer": "byte",
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a checkpoint stores the matrices of its layers."""
+
+    bits: float  # of one number
+    shared_bits: float = 0.0  # scale and zero point of a group
+    group: int = 1
+    experts_only: bool = False  # attention and dense matrices stay 16-bit
+    multiple: tuple[int, int] = (1, 1)  # what an expert's width on a device and the hidden size are filled up to
+
+    @property
+    def element_bytes(self) -> float:
+        return (self.bits + self.shared_bits / self.group) / 8
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "bf16": Format(16),
+        "fp16": Format(16),
+        "fp32": Format(32),
+        "fp8": Format(8),
+        "fp8-block": Format(8, 32, 128 * 128),
+        "int8": Format(8),
+        "int4": Format(
+            4, 16 + 4, 128
+        ),  # groups of 128 with a 16-bit scale and a packed zero point, as GPTQ and AWQ store them
+        "int4-g128": Format(4, 16 + 16, 128),
+        "int4-g32": Format(4, 16 + 16, 32),
+        "fp4": Format(4),
+        "mxfp4": Format(4, 8, 32, experts_only=True, multiple=(128, 256)),
+        "mxfp8": Format(8, 8, 32),
+        "nvfp4": Format(4, 8, 16),
+    }
+)
+# What checkpoints and servers call them.
+_ALSO = {
+    "none": "bf16",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+    "w8a8": "int8",
+    "w8a16": "int8",
+    "w4a16": "int4",
+    "gptq": "int4",
+    "gptq-marlin": "int4",
+    "awq": "int4",
+    "awq-marlin": "int4",
+    "fp8-dynamic": "fp8",
+    "fbgemm-fp8": "fp8",
+    "modelopt-fp4": "nvfp4",
+}
+# Published checkpoints are called by the model's name and one of these; the format follows from it.
+SUFFIXES = MappingProxyType(
+    {
+        "-fp8-dynamic": "fp8",
+        "-fp8-block": "fp8-block",
+        "-fp8": "fp8",
+        "-fp8-kv": "fp8",
+        "-quantized.w8a8": "int8",
+        "-quantized.w8a16": "int8",
+        "-quantized.w4a16": "int4",
+        "-awq": "int4",
+        "-awq-int4": "int4",
+        "-gptq": "int4",
+        "-gptq-int4": "int4",
+        "-gptq-int8": "int8",
+        "-nvfp4": "nvfp4",
+    }
+)
+KV_FORMATS = MappingProxyType({"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8-e4m3": 1.0, "fp8-e5m2": 1.0})
+
+
+def checkpoint(name: Model | str) -> tuple[Model, str]:
+    """A model and the format that its checkpoint's name or its catalogue entry says; empty when neither does.
+
+    >>> found, stored = checkpoint("Qwen2.5-7B-Instruct-FP8-dynamic")
+    >>> found.name, stored
+    ('Qwen2.5-7B', 'fp8')
+    """
+    try:
+        found = catalog.model(name)
+        return found, found.stored
+    except KeyError:
+        if isinstance(name, str):
+            for suffix, stored in SUFFIXES.items():
+                if name.lower().endswith(suffix) and (known := _known(name[: -len(suffix)])) is not None:
+                    return known, stored
+        raise
+
+
+def _known(name: str) -> Model | None:
+    try:
+        return catalog.model(name)
+    except KeyError:
+        return None
+
+
+def weight_format(name: str) -> tuple[str, Format]:
+    """The canonical name of a format of weights, and the format.
+
+    >>> weight_format("w4a16")[0]
+    'int4'
+    """
+    folded = name.lower().replace("_", "-") if isinstance(name, str) else ""
+    folded = _ALSO.get(folded, folded)
+    if folded not in FORMATS:
+        raise unknown_name("number format of weights", name, FORMATS)
+    return folded, FORMATS[folded]
+
+
+@dataclass(frozen=True)
+class ServerRelease(Listed):
+    """What one release of an engine holds beside weights, activations and cache, each figure with its source."""
+
+    engine: str
+    version: str  # that was asked for
+    since: str  # the release whose figures these are
+    figures: Mapping[str, Sourced]
+    notes: tuple[str, ...] = ()
+    newer: bool = False  # than any release that was measured
+
+    def __getattr__(self, name: str) -> float:
+        if name in _RELEASE_UNITS:
+            return float(self.figures[name].value)
+        raise AttributeError(name)
+
+    def runtime(self, tp: int, pp: int) -> float:
+        """Bytes outside the tensors on one device."""
+        if tp > 1:
+            return self.runtime_parallel + self.runtime_rank * (tp - 2)
+        return self.runtime_pipeline if pp > 1 else self.runtime_alone
+
+
+@cache
+def _releases(engine: str) -> tuple[tuple[str, Mapping[str, Sourced]], ...]:
+    """Releases in order; what one does not say is as before it, or as the first after it that does."""
+    known: dict[str, Sourced] = {}
+    found = []
+    raw = shipped_toml(__package__, "releases.toml")[engine]
+    for entry in raw:
+        where = f"releases.toml: {engine} {entry['from']}"
+        given = {
+            k: sourced(v, _RELEASE_UNITS[k], f"{where}, {k}", "releases.toml") for k, v in entry.items() if k != "from"
+        }
+        known = known | given
+        found.append((str(entry["from"]), known))
+    return tuple((since, MappingProxyType(found[-1][1] | figures)) for since, figures in found)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.removeprefix("v").split(".")
+    try:
+        return tuple(int(part) for part in parts[:3])
+    except ValueError:
+        raise InputError(f"engine_version = {version[:20]!r} is not a release; give numbers, as in {RELEASE}") from None
+
+
+def release(engine: str = "vllm", version: str = RELEASE) -> ServerRelease:
+    """The figures of an engine's release: of the last one before it that somebody measured.
+
+    >>> release("vllm", "0.16.2").since
+    '0.15.0'
+    """
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+    asked, known = _numbers(str(version)), _releases(engine)
+    before = [entry for entry in known if _numbers(entry[0]) <= asked]
+    since, figures = before[-1] if before else known[0]
+    notes: tuple[str, ...] = ()
+    if not before:
+        notes = (f"{engine} {version} is older than any release that was measured; the figures are those of {since}.",)
+    elif asked[:2] > _numbers(RELEASE)[:2]:
+        notes = (
+            f"{engine} {version} is newer than any release that was measured ({RELEASE}); it may hold something else.",
+        )
+    return ServerRelease(engine, str(version), since, figures, notes, bool(before and notes))
+
+
+def server_limits(device: Device) -> tuple[int, int]:
+    """Tokens of a step and sequences that run at a time when a server is not told: vLLM's defaults for its API server.
+
+    >>> server_limits(catalog.device("H100"))
+    (8192, 1024)
+    """
+    large = device.usable_memory >= _LARGE and not device.name.startswith("A100")
+    return LARGE_LIMITS if large else _SMALL_LIMITS
+
+
+def stage_layers(layers: int, pp: int) -> tuple[int, ...]:
+    """Layers of every pipeline stage: what is left over goes to the last stages but one.
+
+    >>> stage_layers(62, 4)
+    (15, 16, 16, 15)
+    """
+    each, rest = divmod(layers, pp)
+    found = [each] * pp
+    for i in range(2, rest + 2):
+        found[-i] += 1
+    return tuple(found)
+
+
+def cache_groups(m: Model, layers: int) -> tuple[int, int]:
+    """Layers of a group, and how many groups: one group unless some layers have a sliding window and others none.
+
+    >>> cache_groups(catalog.model("Gemma-3-27b"), 62)
+    (10, 7)
+    """
+    windowed = round(m.n_windowed_layers * layers / m.layers)
+    if not 0 < windowed < layers:
+        return layers, 1
+    fewer, more = sorted((windowed, layers - windowed))
+    size = more if more < fewer * _GROUPED else fewer
+    return size, math.ceil(fewer / size) + math.ceil(more / size)
+
+
+def layer_cache_bytes(m: Model, tp: int, element_bytes: float) -> float:
+    """Cache of one token in one layer on one device; latent attention, and heads that are too few, are copied."""
+    if m.is_mla:
+        return (m.kv_lora_rank + m.qk_rope_head_dim) * element_bytes
+    return 2 * max(1.0, m.kv_heads / tp) * m.head_dim * element_bytes
+
+
+def _filled(size: float, multiple: int) -> float:
+    return math.ceil(size / multiple) * multiple
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Parameters of a stage by what becomes of them."""
+
+    quantised: float
+    quantised_bytes: float
+    whole: float
+    copied: float
+
+
+def _stage_weights(
+    m: Model, f: Format, of_experts: Format, layers: int, first: bool, last: bool, tp: int, ep: int
+) -> _Split:
+    count = transformer.parameter_count(m)
+    part = layers / m.layers
+    vocab = _filled(m.vocab, _PADDING) * (m.embedding_width or m.hidden)
+    attention, dense = count.attention * part, (count.dense_mlp + count.shared_experts) * part
+    experts = count.experts * part
+    if experts:
+        width, hidden = of_experts.multiple
+        share = m.moe_ffn if ep > 1 else m.moe_ffn / tp
+        experts *= _filled(share, width) / share * _filled(m.hidden, hidden) / m.hidden
+        experts *= tp / ep if ep > 1 else 1.0  # whole experts on ep devices instead of slices on tp
+    copied = (count.norms + count.router) * part + m.rotary_rows * (
+        m.rotary_dim or (m.qk_rope_head_dim if m.is_mla else m.head_dim)
+    )
+    whole = vocab * (first + (last and (not m.tied_embeddings or not first)))
+    whole += count.positions * first + m.tower_parameters * first
+    if (
+        m.is_mla
+    ):  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
+        down = m.hidden * (m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim) * layers
+        attention += down * (tp - 1)
+        whole += m.kv_lora_rank * m.heads * (m.head_dim + (m.v_head_dim or m.head_dim)) * layers
+    elif tp > m.kv_heads:  # every rank has a head at least
+        attention += 2 * m.hidden * m.head_dim * (tp - m.kv_heads) * layers
+    if f.experts_only:
+        return _Split(experts, f.element_bytes, whole + attention + dense, copied)
+    quantised = attention + dense + experts
+    mean = ((attention + dense) * f.element_bytes + experts * of_experts.element_bytes) / quantised
+    return _Split(quantised, mean, whole, copied)
+
+
+@dataclass(frozen=True)
+class ServerMemory(Result):
+    """What :func:`server_memory` returns: bytes on a device of the first pipeline stage, as a server logs them."""
+
+    model: Model
+    device: Device
+    release: ServerRelease
+    weights: str  # number format
+    kv: str
+    given: Mapping[str, Any]
+    terms: tuple[Term, ...]  # of the first stage
+    stages: tuple[Mapping[str, float], ...]
+    graphs: float
+    kv_tokens: int  # of the stage that holds fewest
+    notes: tuple[str, ...] = ()
+
+    def _value(self, name: str) -> float:
+        return float(next(t.value for t in self.terms if t.name == name))
+
+    @property
+    def weight_memory(self) -> float:
+        return self._value("weights")
+
+    @property
+    def activations(self) -> float:
+        return self._value("activations")
+
+    @property
+    def runtime(self) -> float:
+        """What stands outside the tensors: the driver's context, buffers of the collectives."""
+        return self.stages[0]["non_torch_bytes"]
+
+    @property
+    def kv_pool(self) -> float:
+        """Bytes for cache; negative when nothing is left for it."""
+        return self.stages[0]["kv_pool_bytes"]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of cache that one sequence after the other can fill."""
+        return self.kv_tokens // int(self.given["block_tokens"])
+
+    @property
+    def fits(self) -> bool:
+        """Whether the weights fit and a sequence of the longest length has its cache."""
+        return self.kv_tokens >= max(1, self.given["max_model_len"] or 1)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What a device holds, in the order in which a server takes it."""
+        return {
+            "weights": self.weight_memory,
+            "activations": self.activations,
+            "runtime": self.runtime,
+            "cache": max(0.0, self.kv_pool),
+            "graphs": self.graphs,
+        }
+
+    @property
+    def reason(self) -> str:
+        if self.fits:
+            return f"fits: {self.kv_tokens:,} tokens of cache"
+        if min(s["kv_pool_bytes"] for s in self.stages) <= 0:
+            held = units.format(self.weight_memory + self.activations + self.runtime, "byte")
+            share = units.format(self.given["gpu_memory_utilization"] * self.device.usable_memory, "byte")
+            return f"does not fit: {held} of {share} are taken before any cache; use more devices or smaller weights"
+        return f"does not fit: the cache holds {self.kv_tokens:,} tokens, and a sequence may have {self.given['max_model_len']:,}"
+
+    def summary(self) -> list[str]:
+        g = self.given
+        split = ", ".join(f"{n} {g[n]}" for n in ("tp", "pp", "ep") if g[n] != 1) or "one device"
+        return labelled(
+            f"{self.model.name} on {g['tp'] * g['pp']} x {self.device.name} under {self.release.engine} "
+            f"{self.release.version}: {self.reason}",
+            ("per device", largest({k: v for k, v in self.parts.items() if v})),
+            ("formats", f"weights {self.weights}, cache {self.kv}"),
+            ("split", split + ("; figures of the first stage, tokens of the smallest" if g["pp"] > 1 else "")),
+            ("limits", f"{g['max_num_batched_tokens']:,} tokens a step, {g['max_num_seqs']:,} sequences"),
+            ("release", f"figures since {self.release.since}"),
+            ("notes", " ".join(self.notes)),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """What a device holds, as a stack, against its memory."""
+        from mlsysim.drawing import shapes
+
+        title = f"{self.model.name} under {self.release.engine} {self.release.version}"
+        return shapes.stack(title, {"device": self.parts}, "memory", "byte", (self.device.usable_memory, "capacity"))
+
+    def explain(self) -> Explanation:
+        """Every term with its equation and the numbers in it, and where the figures of the release come from."""
+        figures = [Input(n.replace("_", " "), f.value, f.unit, str(f)) for n, f in self.release.figures.items()]
+        inputs = [Input("capacity", self.device.usable_memory, "byte", self.device.origin("usable_memory")), *figures]
+        lines = ("Captured graphs come on top of the server's share of the memory.", *self.notes)
+        return Explanation(self.summary()[0], self.terms, inputs, lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON; bytes are those of a device of the first stage."""
+        found = {
+            "model": self.model.name,
+            "device": self.device.name,
+            "engine": self.release.engine,
+            "engine_version": self.release.version,
+            "release_since": self.release.since,
+            "weights": self.weights,
+            "kv": self.kv,
+            **dict(self.given),
+            "requested_bytes": self.given["gpu_memory_utilization"] * self.device.usable_memory,
+            "weights_bytes": self.weight_memory,
+            "activation_bytes": self.activations,
+            "non_torch_bytes": self.runtime,
+            "graphs_bytes": self.graphs,
+            "kv_pool_bytes": self.kv_pool,
+            "kv_tokens": self.kv_tokens,
+            "kv_blocks": self.blocks,
+            "fits": self.fits,
+            "reason": self.reason,
+            "stages": [dict(s) for s in self.stages],
+            "notes": list(self.notes),
+        }
+        return dict(plain(found))
+
+
+def server_memory(
+    model: Model | str,
+    device: Device | str,
+    *,
+    engine: str = "vllm",
+    engine_version: str = RELEASE,
+    tp: int = 1,
+    pp: int = 1,
+    ep: int = 1,
+    weights: str | None = None,
+    experts: str | None = None,
+    dtype: str = "bf16",
+    kv: str = "auto",
+    max_model_len: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    max_num_seqs: int | None = None,
+    gpu_memory_utilization: float = 0.9,
+    block_tokens: int = BLOCK_TOKENS,
+    graphs: bool = True,
+    activations: float | None = None,
+    runtime: float | None = None,
+) -> ServerMemory:
+    """What a server of a language model holds on each device, and how many tokens of cache that leaves.
+
+    Formula: eq-server-weights, eq-activation-reserve, eq-server-pool and eq-server-tokens, stage by stage.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or the name of one of its published checkpoints ("...-FP8-dynamic").
+    device : Device or str
+    engine, engine_version : str
+        The server and its release.
+    tp, pp, ep : int
+        Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced).
+    weights : str, optional
+        How the checkpoint stores the matrices, from ``FORMATS``; as the checkpoint is published unless given. Embedding,
+        head, norms, routers and towers stay 16-bit.
+    experts : str, optional
+        The same for the experts, where they differ from the other matrices.
+    dtype : str
+        bf16, fp16 or fp32: what is computed in.
+    kv : str
+        Number format of the cache; ``auto``: the dtype.
+    max_model_len : int, optional
+        Longest sequence; it must fit.
+    max_num_batched_tokens, max_num_seqs : int, optional
+        Tokens of a step and sequences that run at a time; the engine's defaults for the device unless given.
+    gpu_memory_utilization : float
+        Share of the memory that the server takes.
+    block_tokens : int
+        Tokens in a block of cache.
+    graphs : bool
+        Whether steps are captured as graphs; False is what ``--enforce-eager`` does.
+    activations, runtime : float, byte, optional
+        The peak of the trial step and what stands outside the tensors, where they are known; by eq-activation-reserve and
+        from the release unless given.
+
+    Returns
+    -------
+    ServerMemory
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown model, device, engine or format.
+
+    >>> r = server_memory("Llama-3.1-8B", "H100", gpu_memory_utilization=0.95)
+    >>> round(r.weight_memory / 2**30, 2), round(r.kv_tokens / 1000)  # the log says 14.99 GiB and 476,016 tokens
+    (14.99, 475)
+
+    Source: vllm2025engine, planner2026starts.
+    """
+    m, stored = checkpoint(model)
+    d, found = catalog.where(device).device, release(engine, engine_version)
+    whole_numbers: tuple[tuple[str, int | None], ...] = (
+        ("tp", tp),
+        ("pp", pp),
+        ("ep", ep),
+        ("block_tokens", block_tokens),
+        ("max_model_len", max_model_len),
+        ("max_num_batched_tokens", max_num_batched_tokens),
+        ("max_num_seqs", max_num_seqs),
+    )
+    for option, value in whole_numbers:
+        if value is not None:
+            _whole(option, value)
+    if not 0 < gpu_memory_utilization <= 1:
+        raise InputError(
+            f"server_memory: gpu_memory_utilization = {gpu_memory_utilization!r} must lie above 0 and up to 1"
+        )
+    if pp > m.layers:
+        raise InputError(f"server_memory: pp = {pp} must not exceed the {m.layers} layers of {m.name}")
+    if m.heads % tp:
+        raise InputError(f"server_memory: tp = {tp} must divide the {m.heads} heads of {m.name}; choose a divisor")
+    if ep > 1 and (not m.is_moe or m.n_experts % ep):
+        raise InputError(
+            f"server_memory: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts"
+        )
+    dtype, computed = weight_format(dtype)
+    if dtype not in ("bf16", "fp16", "fp32"):
+        raise InputError(
+            f"server_memory: dtype = {dtype!r} must be bf16, fp16 or fp32; quantised weights are told by weights="
+        )
+    element = computed.element_bytes
+    name, form = weight_format(weights or stored or dtype)
+    if name in ("bf16", "fp16", "fp32"):
+        form = computed
+    of_experts = form if experts is None else weight_format(experts)[1]
+    if experts is not None and form.experts_only:
+        form = computed
+    if form.experts_only and not m.is_moe:
+        raise InputError(
+            f"server_memory: weights = {name!r} stores experts only, and {m.name} has none; take another format"
+        )
+    cached = dtype if kv == "auto" else kv.lower().replace("_", "-")
+    if cached not in KV_FORMATS:
+        raise unknown_name("number format of the cache", kv, ("auto", *KV_FORMATS))
+    tokens, sequences = server_limits(d)
+    if max_num_batched_tokens is not None:
+        tokens = max_num_batched_tokens
+    elif max_num_seqs is not None:
+        tokens = max(tokens, max_num_seqs)
+    sequences = min(sequences, tokens) if max_num_seqs is None else max_num_seqs
+
+    if runtime is None:
+        runtime = found.runtime(tp, pp)
+    logit = 4.0 * found.float_tensors + (element if element < 4 else 0.0)
+    layer_bytes = layer_cache_bytes(m, tp, KV_FORMATS[cached])
+    terms: list[tuple[Term, ...]] = []
+    stages: list[Mapping[str, float]] = []
+    counts = stage_layers(m.layers, pp)
+    for i, layers in enumerate(counts):
+        first, last = i == 0, i == pp - 1
+        split = _stage_weights(m, form, of_experts, layers, first, last, tp, ep)
+        held = {
+            "quantised": split.quantised,
+            "quantised_bytes": split.quantised_bytes,
+            "whole": split.whole,
+            "copied": split.copied,
+            "tp": tp,
+            "element_bytes": element,
+        }
+        weighs = Term("weights", server_weights(**held), "eq-server-weights", held)
+        step = _step(m, tokens, sequences if last else 0, tp, pp, element, logit, first)
+        peak = Term("activations", activation_reserve(**step), "eq-activation-reserve", step)
+        if activations is not None:
+            peak = Term("activations", activations, "eq-activation-reserve", {})
+        room = {
+            "capacity": d.usable_memory,
+            "usable": gpu_memory_utilization,
+            "weights": weighs.value,
+            "activations": peak.value,
+            "runtime": runtime,
+        }
+        taken = float(weighs.value + peak.value + runtime)
+        full = taken > gpu_memory_utilization * d.usable_memory
+        pool = gpu_memory_utilization * d.usable_memory - taken if full else float(server_pool(**room))
+        size, groups = cache_groups(m, layers)
+        blocks = {
+            "pool": max(0.0, pool),
+            "layer_bytes": layer_bytes,
+            "group_layers": size,
+            "groups": groups,
+            "block_tokens": block_tokens,
+        }
+        holds = server_tokens(**blocks)
+        found_terms: tuple[Term, ...] = (weighs, peak)
+        if not full:
+            found_terms += (
+                Term("pool", pool, "eq-server-pool", room),
+                Term("tokens", holds, "eq-server-tokens", blocks),
+            )
+        terms.append(found_terms)
+        stages.append(
+            MappingProxyType(
+                {
+                    "layers": layers,
+                    "weights_bytes": float(weighs.value),
+                    "activation_bytes": float(peak.value),
+                    "non_torch_bytes": runtime,
+                    "graphs_bytes": (found.graph_fixed + found.graph_layer * layers) * graphs,
+                    "kv_pool_bytes": pool,
+                    "kv_tokens": int(holds),
+                }
+            )
+        )
+    notes = list(found.notes)
+    if m.attn_window and cache_groups(m, counts[0])[1] > 1:
+        notes.append(
+            "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
+        )
+    if m.tower_parameters:
+        notes.append(f"A tower of {m.tower_parameters / 1e6:,.0f} M parameters for images is loaded too.")
+    if not m.rotary_rows and not m.learned_positions:
+        notes.append("The tables of rotary sines and cosines are left out: the entry does not say how long they are.")
+    if found.newer:
+        warnings.warn(found.notes[0], stacklevel=2)
+    return ServerMemory(
+        model=m,
+        device=d,
+        release=found,
+        weights=name,
+        kv=cached,
+        given=MappingProxyType(
+            {
+                "tp": tp,
+                "pp": pp,
+                "ep": ep,
+                "dtype": dtype,
+                "max_model_len": max_model_len,
+                "max_num_batched_tokens": tokens,
+                "max_num_seqs": sequences,
+                "gpu_memory_utilization": gpu_memory_utilization,
+                "block_tokens": block_tokens,
+            }
+        ),
+        terms=terms[0],
+        stages=tuple(stages),
+        graphs=stages[0]["graphs_bytes"],
+        kv_tokens=int(min(s["kv_tokens"] for s in stages)),
+        notes=tuple(notes),
+    )
+
+
+def _step(
+    m: Model, tokens: int, sequences: int, tp: int, pp: int, element: float, logit: float, first: bool
+) -> dict[str, float]:
+    """Arguments of eq-activation-reserve for a stage; only the last one draws tokens."""
+    dense = (3 if m.gated_mlp else 2) * m.ffn / tp if m.ffn else 0.0
+    kept = 0.0
+    if m.is_moe:  # of every expert that a token meets: the wider of gate with up and the output, and their product
+        each = m.moe_ffn / tp
+        kept = m.top_k * (max((1 + m.gated_mlp) * each, float(m.hidden)) + each)
+        shared = (2 + m.gated_mlp) * m.n_shared_experts * (m.shared_ffn or m.moe_ffn) / tp
+        moved = 2 * m.top_k * m.hidden  # copies of a token for its experts, and what they give back
+        dense = max(dense if m.n_dense_layers or m.moe_every > 1 else 0.0, kept + moved + shared)
+    received = 2 * (not first)  # rows of the width: residual and output of the stage before
+    sent = 2 * (pp > 1)
+    images = (m.tower_parameters > 0) * first  # as many as tokens
+    return {
+        "tokens": tokens,
+        "hidden": m.hidden,
+        "wide": dense + sent * m.hidden,
+        "sequences": sequences,
+        "vocab": m.vocab,
+        "logit_bytes": logit,
+        "kept": kept + (received + images) * m.hidden,
+        "fixed": _WORKSPACE,
+        "element_bytes": element,
+    }
+
+
+def _whole(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"server_memory: {name} = {value!r} must be a whole number of at least 1")

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Score a class as the code now predicts it, with sources and domains left out, and log it.
+
+scripts/maintain/try_variant.py CASES.csv [MORE.csv ...]                                only prints
+scripts/maintain/try_variant.py CASES.csv [MORE.csv ...] --log "what" --why "why" [--kept]   appends to scoring/tried/CLASS.csv
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from mlsysim.errors import MlsysimError
+from mlsysim.validation.cases import read_cases
+from mlsysim.validation.scoring.leaving import leave_out, log_variant
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Score a class with sources and domains left out, and log it.")
+    parser.add_argument("cases", nargs="+", help="case files of one class")
+    parser.add_argument("--log", metavar="VARIANT", help="what was changed, in a few words; appends a line to the log")
+    parser.add_argument("--why", default="", help="why it stays or goes")
+    parser.add_argument("--kept", action="store_true", help="it stays")
+    args = parser.parse_args(argv)
+    try:
+        file = read_cases(args.cases)
+        if args.log:
+            if not args.why:
+                parser.error("--log needs --why: why it stays or goes")
+            line = log_variant(file, args.log, args.kept, args.why)
+            print(", ".join(line.cells()))
+            return 0
+        found = leave_out(file)
+    except MlsysimError as error:
+        print(f"try_variant: {error}", file=sys.stderr)
+        return 2
+    s, inside = found.sources.summary, found.inside
+    print(f"{file.case_class.name}: {len(file.cases)} rows of {len(inside.groups)} sources, {found.count} constants")
+    print(f"in the fit {inside.mape_mean_over_groups:.1%}, without the source {s.mape_mean_over_groups:.1%}, ", end="")
+    print(f"without the domain {found.domain_error:.1%}; {s.supported} of {s.n} rows predicted")
+    for name, g in sorted(s.groups.items(), key=lambda pair: -pair[1].mape):
+        print(f"  source {name:<24} {g.n:>4} rows  {g.mape:>7.1%}  bias {g.bias or 0.0:>+7.1%}")
+    for name, r in sorted(found.domains.items(), key=lambda pair: -pair[1].summary.mape_mean_over_groups):
+        d = r.summary
+        print(
+            f"  domain {name:<44} {d.n:>4} rows  {d.mape_mean_over_groups:>7.1%}  bias {d.bias_mean_over_groups or 0.0:>+7.1%}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
