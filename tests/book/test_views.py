@@ -36,7 +36,7 @@ PHONE, COLUMN, SMALLEST = 390, 340, 9.0  # px: a phone, what its margins leave o
 # Sliders whose values have no unit: pure numbers, and names that say what is counted.
 BARE = re.compile(
     r"coefficient|correlation|PUE|over|dimension|\(m\)|\(n\)|\(k\)|rows|columns|constants|noise|error in the fit|times|parts|"
-    r"parallel|stages|channels|groups|dilation|counter|while below|in steps|seed|at a time|degree|log error"
+    r"parallel|stages|channels|groups|dilation|counter|while below|in steps|seed|at a time|degree|log error|sharpness"
 )
 
 
