@@ -110,10 +110,10 @@ def _leaving() -> float:
 def _ranks(groups: int) -> dict[str, str]:
     """What the rule holds of a new source when every source has one row, and what leaving one out then prints for any data."""
     one_row = GroupedErrors(tuple((float(i),) for i in range(1, groups + 1)))
-    low, high = one_row.quantiles()
+    _, high = one_row.quantiles()
     halved = (0.1 * (groups + 1) - 0.5) // 1 + 1  # the error at which half a vote and the votes below it pass a tenth
     return {
-        "exact": _share((high - low) / (groups + 1), 0),
+        "exact": _share(high / (groups + 1), 0),
         "halved": _share((groups + 1 - 2 * halved) / (groups + 1), 0),
         "identity": _share(one_row.coverage(), 0),
     }
