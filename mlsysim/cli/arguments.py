@@ -186,6 +186,16 @@ def print_json(value: Any) -> None:
     print(to_json(value))
 
 
+def server_option(p: Parser) -> None:
+    """``--server``: whose software runs the steps."""
+    p.add_argument(
+        "--server",
+        default="",
+        metavar="NAME",
+        help='whose software runs it, as in "vLLM 0.11" or "TensorRT-LLM 0.6.1" (default: a current server)',
+    )
+
+
 def efficiencies_option(p: Parser, old: str = "") -> None:
     """``--efficiencies``, and the option that it replaces: ``--mode`` with the same words, or the flag ``--calibrated``."""
     means = "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())

@@ -48,6 +48,7 @@ class Question(Listed):
     inter_bandwidth: float | None
     output_variation: float
     prompt_variation: float
+    server: str = ""
 
     @property
     def device(self) -> Device:
@@ -334,6 +335,7 @@ def _deployed(q: Question, tp: int, pp: int) -> Deployment:
         kv=q.kv,
         inter_bandwidth=q.inter_bandwidth,
         efficiencies=q.efficiencies,
+        server=q.server,
     )
 
 
@@ -614,6 +616,7 @@ def serve(
     inter_bandwidth: float | None = None,
     output_variation: float = 0.0,
     prompt_variation: float | None = None,
+    server: str = "",
 ) -> Served:
     """How many devices serve a model, in which layout, at what cost, and what would change the answer.
 
@@ -647,6 +650,8 @@ def serve(
         Between domains, per device, one way.
     output_variation, prompt_variation : float, 1
         Standard deviation over mean of the lengths of answers (0 unless given) and of the times of prompts (1 unless given).
+    server : str
+        Whose software runs it, as in ``inference.deploy``; a current server unless given.
 
     Returns
     -------
@@ -697,6 +702,7 @@ def serve(
         inter_bandwidth=inter_bandwidth,
         output_variation=output_variation,
         prompt_variation=1.0 if prompt_variation is None else prompt_variation,
+        server=server,
     )
     if q.sized and prompt_variation is None:
         taken.add("prompts whose time varies by 1 (standard deviation over mean)")

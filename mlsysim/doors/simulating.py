@@ -63,6 +63,7 @@ class Run:
     slo: SLO | None
     calibration: Calibration | None
     inter_bandwidth: float | None
+    server: str = ""
 
     def steps(self) -> StepModel:
         """The step times of one replica."""
@@ -75,6 +76,7 @@ class Run:
             weights=self.weights,
             kv=self.kv,
             inter_bandwidth=self.inter_bandwidth,
+            server=self.server,
         )
         return step_model(deployment, efficiencies=self.efficiencies)
 
@@ -369,6 +371,7 @@ def simulate(
     price: "str | float | Price | None" = None,
     pue: float = 1.0,
     inter_bandwidth: float | None = None,
+    server: str = "",
     store: str | Path | None = None,
     client: Any = None,
     progress: bool = False,
@@ -394,8 +397,8 @@ def simulate(
         Servers of the same kind, 1 unless given or unless the device has a number; how requests are shared.
     tp, ep : int
         Split of a server; tp is the smallest that leaves room for cache unless given.
-    precision, weights, kv, efficiencies, inter_bandwidth : optional
-        As in :func:`mlsysim.serve`; efficiencies of kernels (``serving_steps.step_model``).
+    precision, weights, kv, efficiencies, inter_bandwidth, server : optional
+        As in :func:`mlsysim.serve`, and the same step model; ``datasheet`` is taken kernel by kernel (``serving_steps.step_model``).
     arrival_variation, length_variation : float, 1
         Spread of the gaps between random requests (1 is Poisson) and of the lengths.
     seed, runs, seeds : int, int, sequence of int
@@ -479,6 +482,7 @@ def simulate(
         slo=slo,
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
         inter_bandwidth=inter_bandwidth,
+        server=server,
     )
     most = min(machines.domain, machines.count or machines.domain)
     tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]

@@ -27,7 +27,8 @@ from mlsysim.efficiencies.kin import (
     pooled,
     pooled_share,
 )
-from mlsysim.efficiencies.shipped import Constants, measured_share, shipped
+from mlsysim.efficiencies.servers import MIDDLE, Server, known_server, server_of, servers
+from mlsysim.efficiencies.shipped import Constants, kernel_shares, measured_share, shipped
 from mlsysim.efficiencies.words import (
     BOUND,
     CALIBRATED,
@@ -49,19 +50,23 @@ __all__ = [
     "DATASHEET",
     "DEFAULT",
     "MEANINGS",
+    "MIDDLE",
     "OWN",
     "OWN_SOURCE",
     "WORDS",
     "Constants",
     "Pooled",
     "Same",
+    "Server",
     "checked",
     "clock_of",
     "family_of",
     "generation_name",
     "generation_of",
     "has_range",
+    "kernel_shares",
     "kin_words",
+    "known_server",
     "lineage",
     "measured_kin",
     "measured_share",
@@ -70,6 +75,8 @@ __all__ = [
     "pooled",
     "pooled_share",
     "said",
+    "server_of",
+    "servers",
     "shipped",
 ]
 

@@ -1,12 +1,12 @@
 """The figures that ship: constants that ``mlsysim.validation`` fitted, and shares of printed rates that others measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog.sourced import shipped_toml
-from mlsysim.efficiencies.kin import measured_kin
+from mlsysim.efficiencies.kin import Pooled, measured_kin, pooled
 
 # Fitted constants: class of devices, rows or software -> name -> value. Empty where nothing is fitted.
 Constants = Mapping[str, Mapping[str, float]]
@@ -21,8 +21,8 @@ def _file(name: str) -> Mapping[str, Any]:
 def shipped(class_name: str) -> Constants:
     """The fitted constants of a class of predictions, ``training_step`` or ``inference``.
 
-    >>> sorted(shipped("inference"))
-    ['balance', 'graph', 'launched', 'shared memory']
+    >>> "shared memory" in shipped("inference")
+    True
     """
     return MappingProxyType(_file(class_name)["constants"])
 
@@ -34,3 +34,22 @@ def measured_share(kind: str, generation: str) -> float:
     True
     """
     return float(_file("measured")[measured_kin(generation)][kind])
+
+
+@cache
+def _kernels() -> Constants:
+    table = _file("kernels")
+    return {name: {kind: float(f["value"]) for kind, f in figures.items()} for name, figures in table.items()}
+
+
+def kernel_shares(line: Sequence[str]) -> Pooled:
+    """What kernels of a device sustain, each figure from the nearest relatives that have it, and whose they are.
+
+    Shares of printed rates and seconds, by the names of ``kernels.toml``; measured with no server around, fitted to none.
+
+    >>> kernel_shares(("Hopper", "NVIDIA gpu", "gpu", "any")).values["products_16"]
+    0.722
+    >>> kernel_shares(("a generation of its own", "any")).said()
+    'constants of all devices: no row ran on a generation of its own'
+    """
+    return pooled(_kernels(), line) or Pooled({}, "", tuple(line))

@@ -5,15 +5,19 @@
 
 from mlsysim.inference.deployment import FORMATS, Deployment, deploy, format_bytes
 from mlsysim.inference.equations import (
+    cache_readings,
     decode_batch_crossover,
     decode_bytes,
     experts_hit,
     host_overhead,
     inter_token_latency,
+    layer_starts,
     prefill_flops,
     quantised_bits,
     request_latency,
+    switched_all_reduce,
     time_to_first_token,
+    unpack_time,
 )
 from mlsysim.inference.shares import efficiencies_of
 from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
@@ -37,6 +41,7 @@ __all__ = [
     "Split",
     "Terms",
     "Work",
+    "cache_readings",
     "chunked_prefill_bytes",
     "decode_batch_crossover",
     "decode_bytes",
@@ -49,6 +54,7 @@ __all__ = [
     "host_overhead",
     "inter_token_latency",
     "kv_transfer_time",
+    "layer_starts",
     "pass_cost",
     "prefill",
     "prefill_flops",
@@ -57,7 +63,9 @@ __all__ = [
     "request_latency",
     "speculative_speedup",
     "speculative_tokens",
+    "switched_all_reduce",
     "time_to_first_token",
+    "unpack_time",
     "work_of",
 ]
 

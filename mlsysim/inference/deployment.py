@@ -69,6 +69,7 @@ class Deployment(Result):
     experts: str
     kv: str
     block_tokens: int
+    server: str = ""  # whose software runs it; a current server unless said
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @property
@@ -238,6 +239,7 @@ def deploy(
     domain: int | None = None,
     interleaved: int = 1,
     block_tokens: int = BLOCK_TOKENS,
+    server: str = "",
 ) -> Deployment:
     """Put a model on devices of one kind.
 
@@ -265,6 +267,9 @@ def deploy(
         2 when the server runs two micro-batches so that the messages of one hide behind the products of the other.
     block_tokens : int
         Tokens in a block of paged cache.
+    server : str
+        Whose software runs it, as in ``"vLLM 0.11"`` or ``"FasterTransformer"``: how kernels reach the device. A current server
+        unless given; a name that ``mlsysim.efficiencies.servers()`` does not have warns and is one.
 
     Raises
     ------
@@ -343,11 +348,12 @@ def deploy(
             ep_inside=float(min(ep, ep_room)),
             pp_bandwidth=(inter if lies.leaves["pp"] else intra) or unused,
         ),
-        efficiencies=efficiencies_of(d, precision, efficiencies),
+        efficiencies=efficiencies_of(d, precision, efficiencies, server),
         precision=precision,
         weights=weights,
         experts=experts,
         kv=kv,
         block_tokens=block_tokens,
+        server=server,
         origins=MappingProxyType(origins),
     )

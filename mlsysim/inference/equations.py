@@ -2,8 +2,8 @@
 
 import math
 
-from mlsysim._numeric import Num, maximum, where
-from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
+from mlsysim._numeric import Num, maximum, minimum, where
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
 
 @equation(
@@ -250,14 +250,22 @@ def decode_batch_crossover(
 
 
 @equation(
-    "eq-host-overhead", formula="step_overhead + layers * layer_overhead + max(0, layers * launch_time - device_time)"
+    "eq-host-overhead",
+    formula="step_overhead + sequences * sequence_overhead + layers * layer_overhead"
+    " + max(0, layers * launch_time - device_time)",
 )
 def host_overhead(
-    layers: Num, layer_overhead: Num, step_overhead: Num = 0.0, launch_time: Num = 0.0, device_time: Num = 0.0
+    layers: Num,
+    layer_overhead: Num,
+    step_overhead: Num = 0.0,
+    launch_time: Num = 0.0,
+    device_time: Num = 0.0,
+    sequences: Num = 0.0,
+    sequence_overhead: Num = 0.0,
 ) -> Num:
-    """What a pass takes beyond its work: a part per pass, a part per layer, and launches that the device waits for.
+    """What a pass takes beyond its work: a part per pass, sequence and layer, and launches that the device waits for.
 
-    Formula: T = t_step + L t_layer + max(0, L t_launch - T_device).
+    Formula: T = t_step + b t_seq + L t_layer + max(0, L t_launch - T_device).
 
     Parameters
     ----------
@@ -272,6 +280,10 @@ def host_overhead(
         is the faster of the two; a captured graph needs none.
     device_time : float or array, s
         Time of the pass on the device, its kernels' starts and tails included.
+    sequences : float or array, 1
+        Sequences b of the pass.
+    sequence_overhead : float or array, s
+        What the host does for each of them in turn: choosing it, sampling its token, handing it on.
 
     Returns
     -------
@@ -284,7 +296,155 @@ def host_overhead(
 
     Source: rooflinepage2026, sec. 1, dispatch; that launches run ahead and count layers is derived in the chapter.
     """
-    return step_overhead + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
+    host = step_overhead + sequences * sequence_overhead
+    return host + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
+
+
+@equation("eq-layer-starts", formula="kernels * kernel_start + grouped * grouped_start + attentions * attention_start")
+def layer_starts(
+    kernels: Num, kernel_start: Num, grouped: Num, grouped_start: Num, attentions: Num, attention_start: Num
+) -> Num:
+    """What the kernels of one layer take to start and to end, however little they work on.
+
+    Formula: t_layer = k t_k + g t_g + a t_a.
+
+    Parameters
+    ----------
+    kernels : float or array, 1
+        Kernels k of the layer: products, norms, the rotation, the write into the cache, the activation.
+    kernel_start : float or array, s
+        Time of such a kernel with the smallest work of its table.
+    grouped : float or array, 1
+        Grouped products g of experts.
+    grouped_start : float or array, s
+    attentions : float or array, 1
+        Attention kernels a: one, or two where prompts and answers share a step.
+    attention_start : float or array, s
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: one kernel after the other, and no start hides behind the kernel before.
+
+    >>> round(layer_starts(9, 4e-6, 0, 0.0, 1, 17e-6) * 1e6)  # us
+    53
+
+    Source: tam2026, H2; it asks for a cost per step; that it counts kernels is derived in the chapter.
+    """
+    return kernels * kernel_start + grouped * grouped_start + attentions * attention_start
+
+
+@equation("eq-unpack", formula="operations / vector_flops", domain={"vector_flops": POSITIVE})
+def unpack_time(operations: Num, vector_flops: Num) -> Num:
+    """Time to make a number of a stored weight that is narrower than the product's operands.
+
+    Formula: t_unpack = f / V.
+
+    Parameters
+    ----------
+    operations : float or array, FLOP
+        Vector operations f per weight: taking the zero point off and multiplying with the scale are two.
+    vector_flops : float or array, FLOP/s
+        Rate V of the vector units, which the products' units do not help.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: nothing hides it, and the weight is unpacked once for the whole batch.
+
+    >>> unpack_time(2.0, 19.5e12) * 7e9 < 1e-3  # seven billion weights on an A100
+    True
+
+    Source: lin2024awq, sec. 4.2; dequantisation by vector units; the count is derived in the chapter.
+    """
+    return operations / vector_flops
+
+
+@equation(
+    "eq-cache-readings", formula="1 + ungrouped * (group - 1)", domain={"group": AT_LEAST_ONE, "ungrouped": "[0, 1]"}
+)
+def cache_readings(group: Num, ungrouped: Num = 0.0) -> Num:
+    """How often decode attention reads the cache of a key-value head.
+
+    Formula: r = 1 + u (g - 1).
+
+    Parameters
+    ----------
+    group : float or array, 1
+        Query heads g of a device that share the key-value head.
+    ungrouped : float or array, 1
+        Share u of the others that read it again: 0 for kernels that work on a group together.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: what one head has read is found in the cache of the chip by a share 1 - u of the others.
+
+    >>> cache_readings(8.0), cache_readings(8.0, 1.0)
+    (1.0, 8.0)
+
+    Source: ainslie2023gqa, sec. 2.2; sharing saves reading only where the kernel shares it.
+    """
+    return 1 + ungrouped * (group - 1)
+
+
+@equation(
+    "eq-switched-allreduce",
+    formula="2 * min(min(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / (short_share * bandwidth),"
+    " min(1, ranks - 1) * (latency + switch_time) + (ranks - 1) / ranks * bytes / (long_share * bandwidth))",
+    domain={
+        "ranks": AT_LEAST_ONE,
+        "bandwidth": POSITIVE,
+        "short_share": FRACTION,
+        "long_share": FRACTION,
+    },
+)
+def switched_all_reduce(
+    bytes: Num,
+    ranks: Num,
+    bandwidth: Num,
+    latency: Num = 0.0,
+    short_share: Num = 1.0,
+    long_share: Num = 1.0,
+    switch_time: Num = 0.0,
+) -> Num:
+    """All-reduce of a library with two protocols: one that starts at once, and one that moves bytes faster.
+
+    Formula: T = 2 min(alpha + (N - 1)/N M/(x_s BW), alpha + t_switch + (N - 1)/N M/(x_l BW)) (nothing for N = 1).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one of the two steps, whatever its size.
+    short_share, long_share : float or array, 1
+        Share of the bandwidth that each protocol reaches.
+    switch_time : float or array, s
+        What the faster protocol takes more to start a step.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: the library knows the better of the two for every size; both send the bytes of eq-direct-allreduce.
+
+    >>> round(switched_all_reduce(1e6, 8, 300e9, 5e-6, 0.1, 0.8, 50e-6) * 1e6, 1)  # us; the long protocol alone takes 117.3
+    68.3
+
+    Source: nccl2026tuning, function ncclTopoTuneModel; latency and bandwidth by protocol; the two straight lines are ours.
+    """
+    apart, part = minimum(1, ranks - 1), (ranks - 1) / ranks * bytes / bandwidth
+    short = apart * latency + part / short_share
+    long = apart * (latency + switch_time) + part / long_share
+    return 2 * minimum(short, long)
 
 
 @equation("eq-request-latency", formula="ttft + (output_len - 1) * itl", domain={"output_len": AT_LEAST_ONE})

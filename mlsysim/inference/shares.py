@@ -1,6 +1,7 @@
 """Efficiencies of a forward pass: calibrated, from the datasheet, or the bound, for any device and any way to launch."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,13 +13,19 @@ from mlsysim.efficiencies import (
     CALIBRATED,
     DATASHEET,
     DEFAULT,
+    MIDDLE,
     Constants,
     Same,
+    Server,
     checked,
-    generation_name,
+    kernel_shares,
+    lineage,
     measured_share,
+    pooled,
+    server_of,
     shipped,
 )
+from mlsysim.inference.equations import unpack_time
 from mlsysim.inference.work import BOUND as ALL_PRINTED
 from mlsysim.inference.work import Efficiencies
 
@@ -32,36 +39,28 @@ _EAGER_STEP = math.sqrt(3e-3 * 30e-3)
 # reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for the kernels of a layer in eager
 # mode: norm, product, rotation, cache, attention, product, all-reduce, norm, product, activation, product, all-reduce.
 _EAGER_LAUNCH = 12.0 * math.sqrt(0.01e-3 * 0.1e-3)
-# How a framework brings kernels to the device: eager Python, a C++ host one by one, or (all others) a captured graph.
-_EAGER = ("vllm-2023", "transformers", "huggingface")
-_LAUNCHED = ("fastertransformer", "deepspeed")
-_EDGE_BANDWIDTH = 600e9  # byte/s; a device that the catalogue does not know and that is slower shares its memory
+_EDGE_BANDWIDTH = 600e9  # byte/s; a device that nobody knows and that is slower shares its memory
+# Rows of a tile of grouped products, on which deepgemm2025 works.
+TILE = 128.0
+# Vector operations that make a number of a narrow weight: taking its zero point off, and multiplying with its scale.
+UNPACKED = 2.0
 
 
-def host_of(framework: str) -> str:
-    """How a framework launches: ``eager``, ``launched`` or ``graph``.
-
-    >>> host_of("vllm-2023"), host_of("TensorRT-LLM")
-    ('eager', 'graph')
-    """
-    name = framework.lower()
-    if any(word in name for word in _EAGER):
-        return "eager"
-    return "launched" if any(word in name for word in _LAUNCHED) else "graph"
+def shares_memory(device: Device | None, bandwidth: float, line: Sequence[str] = ()) -> bool:
+    """Whether processor and accelerator use one memory: by kind, else by bandwidth where nobody knows the device."""
+    if device is not None:
+        return device.kind in _SHARING
+    return any(kind in line for kind in _SHARING) if len(line) > 1 else bandwidth < _EDGE_BANDWIDTH
 
 
-def shares_memory(device: Device | None, name: str, bandwidth: float) -> bool:
-    """Whether processor and accelerator use one memory: by kind, else by maker, else by bandwidth."""
-    return device.kind in ("soc", "cpu") if device else name.startswith("Apple") or bandwidth < _EDGE_BANDWIDTH
+_SHARING = ("soc", "cpu")
 
 
-def _share_of_peak(balance: Num, peak: Num, bandwidth: Num) -> Num:
-    """Share of the peak that arithmetic reaches: 1 / (1 + ridge / balance).
-
-    As if every FLOP dragged 1/balance bytes that nothing hides: operands fetched again, epilogues, tiles that do not
-    fill. The further a device's peak has outgrown its memory, the smaller the share.
-    """
-    return 1.0 / (1.0 + peak / bandwidth / balance)
+def vector_rate(device: Device | None, half_peak: Num, line: Sequence[str]) -> Num:
+    """FLOP/s of the vector units: the catalogue's, else the share of the 16-bit rate that its relatives have."""
+    if device is not None and device.has("vector_flops.fp32"):
+        return device.vector_flops["fp32"]
+    return half_peak * kernel_shares(line).values["vector"]
 
 
 def from_constants(
@@ -69,10 +68,11 @@ def from_constants(
     half_peak: Num,
     bandwidth: Num,
     *,
-    generation: str,
-    host: str,
+    line: Sequence[str],
+    server: Server,
     shared_memory: bool,
     sharded: bool,
+    vector_flops: Num,
     constants: Constants,
 ) -> Efficiencies:
     """Sourced and counted values, and the constants of a device's classes; without constants the datasheet's.
@@ -81,43 +81,70 @@ def from_constants(
     ----------
     peak, half_peak, bandwidth : float or array, FLOP/s and byte/s
         Of the products' precision, of the 16-bit formats, of the memory.
-    generation : str
-        As of ``efficiencies.generation_name``.
-    host : str
-        As of :func:`host_of`.
+    line : sequence of str
+        As of ``efficiencies.lineage``.
+    server : Server
+        As of ``efficiencies.server_of``.
     shared_memory, sharded : bool
         Whether a processor uses the same memory; whether activations are cut like the weights, as TPU compilers do.
+    vector_flops : float or array, FLOP/s
+        Of the vector units.
     constants : Constants
         None for the datasheet.
     """
-    stream = measured_share("memory", generation)
-    eager = host == "eager"
-    sourced: dict[str, Any] = {
-        "elementwise": PASSES,
-        "replicated": 0.0 if sharded else REPLICATED,
-        "link": LINK,
-        "launch_time": _EAGER_LAUNCH if eager else 0.0,
-        "step_overhead": _EAGER_STEP if eager else 0.0,
-    }
+    eager = {"launch_time": _EAGER_LAUNCH, "step_overhead": _EAGER_STEP} if server.decode == "eager" else {}
+    sourced: dict[str, Any] = {"elementwise": PASSES, "replicated": 0.0 if sharded else REPLICATED, "link": LINK}
     if not constants:
-        share = measured_share("gemm", generation)
+        generation = next((name for name in line if name in ("Ampere", "Hopper")), "")
+        share, stream = measured_share("gemm", generation), measured_share("memory", generation)
         source = "measured products, STREAM and links, counted traffic and launches"
-        return Efficiencies(DATASHEET, source, gemm=share, attention=share, memory=stream, cache=stream, **sourced)
-    balance, shared = constants["balance"], shared_memory
-    memory = constants["shared memory"]["memory"] if shared else stream
-    software = constants["graph" if host == "graph" else "launched"]
-    known = min(peak, bandwidth * 1e6)
+        prompts = {"prompt_launch_time": _EAGER_LAUNCH} if server.prompts == "eager" else {}
+        return Efficiencies(
+            DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream,
+            grouped=share, grouped_memory=stream, latent_cache=stream, **sourced, **eager, **prompts
+        )  # fmt: skip
+    shares = kernel_shares(line)
+    k, software = dict(shares.values), constants["software"]
+    family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
+    own = family.values if family is not None else {}
+    memory = constants["shared memory"]["memory"] if shared_memory else k["memory"]
+    launches = {"eager": _EAGER_LAUNCH, "launched": software["launch_time"]}
+    hosted = server.decode in ("eager", "launched")
+    whose = "" if shares.own else f"; {shares.said()}"
+    named = "" if server.known else f"; a server that the table does not have, as {MIDDLE.name}"
+    gemm = own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"])
     return Efficiencies(
         name=CALIBRATED,
-        source="seven constants, fitted by scripts/maintain/fit_constants.py",
-        gemm=_share_of_peak(balance["products"], known, bandwidth),
-        attention=_share_of_peak(balance["attention"], known * half_peak / peak, bandwidth),
+        source=f"kernels as measured alone, software fitted by scripts/maintain/fit_constants.py{whose}{named}",
+        gemm=gemm,
+        grouped=min(gemm, k["grouped"]),
+        grouped_memory=memory if shared_memory else min(memory, k["grouped_memory"]),
+        latent_cache=memory if shared_memory else k["latent_memory"],
+        tile=TILE,
+        attention=own.get("attention", k["attention"]),
+        latent=k["latent"],
         memory=memory,
-        cache=memory,
-        link_latency=software["link_latency"],
-        layer_overhead=0.0 if shared else software["layer_overhead"],
+        cache=memory if shared_memory else k["cache"],
+        link_latency=software["library_latency" if hosted else "link_latency"],
+        short_link=software["short_link"],
+        switch_time=software["switch_time"],
+        layer_overhead=own.get("layer_overhead", 0.0),
+        kernel_start=0.0 if "layer_overhead" in own else k["start"],
+        grouped_start=0.0 if "layer_overhead" in own else k["grouped_start"],
+        attention_start=0.0 if "layer_overhead" in own else k["attention_start"],
+        launch_time=launches.get(server.decode, 0.0),
+        prompt_launch_time=launches.get(server.prompts, 0.0),
+        step_overhead=_EAGER_STEP if server.decode == "eager" else 0.0,
+        sequence_overhead=software["sequence_overhead"] if server.decode == "eager" else 0.0,
+        unpack_time=unpack_time(UNPACKED, vector_flops),
+        ungrouped=0.0 if server.grouped else software["ungrouped"],
+        overlap=1.0 if sharded else 0.0,
+        spread=1.0 if sharded else 0.0,
         **sourced,
     )
+
+
+_SOFTWARE = ("software", "shared memory")  # classes of constants that are no devices
 
 
 def efficiencies_of(
@@ -135,7 +162,7 @@ def efficiencies_of(
         ``calibrated``, ``datasheet`` or ``bound``; your own pass through. The calibrated constants hold for any device: how
         far arithmetic stays behind the peak follows from how far the peak has outgrown the memory.
     framework : str
-        What launches the kernels, as in ``vllm-2023``; a captured graph unless given.
+        The server that launches the kernels, as in ``"TensorRT-LLM 0.5"``; a current one unless given. An unknown name warns.
 
     Raises
     ------
@@ -148,21 +175,22 @@ def efficiencies_of(
     if isinstance(efficiencies, Efficiencies):
         return efficiencies
     word = checked("deploy", efficiencies, "inference.Efficiencies")
-    return ALL_PRINTED if word == BOUND else _of(Same(catalog.device(device)), precision, word, host_of(framework))
+    return ALL_PRINTED if word == BOUND else _of(Same(catalog.device(device)), precision, word, server_of(framework))
 
 
 @lru_cache(maxsize=256)
-def _of(key: Same, precision: str, word: str, host: str) -> Efficiencies:
-    d = key.device
-    peak = d.peak_flops[precision]
+def _of(key: Same, precision: str, word: str, server: Server) -> Efficiencies:
+    d, line = key.device, lineage(key.device)
+    half = half_peak(d, precision)
     return from_constants(
-        peak,
-        half_peak(d, precision),
+        d.peak_flops[precision],
+        half,
         d.memory_bandwidth,
-        generation=generation_name(d),
-        host=host,
-        shared_memory=shares_memory(d, d.name, d.memory_bandwidth),
+        line=line,
+        server=server,
+        shared_memory=shares_memory(d, d.memory_bandwidth),
         sharded=d.kind == "tpu",
+        vector_flops=vector_rate(d, half, line),
         constants={} if word == DATASHEET else shipped("inference"),
     )
 

@@ -24,8 +24,8 @@ _CACHED = Domain.of("[0, inf)")
 TERMS = tuple(f.name for f in fields(Terms))
 _WORDS = {"prefill": "prompt pass", "decode_step": "decode step"}
 METHOD = (
-    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step, kernel by "
-    "kernel at measured kernel rates, where requests wait and share steps, so its times differ."
+    "Method: closed forms of one static batch that nothing queues for. 'simulate' runs a server step after step with the same "
+    "step model; there requests wait and share steps, so its times differ."
 )
 
 
@@ -205,7 +205,7 @@ class Pass(Result):
             if all_true(c.time == 0):
                 continue
             given = {"flops": c.flops, "bytes": c.bytes, "peak_flops": c.peak, "memory_bandwidth": c.bandwidth}
-            given |= {"efficiency": 1.0, "dispatch": 0.0}
+            given |= {"efficiency": 1.0, "dispatch": c.unpack_time}
             terms.append(Term(name, c.time, "eq-iron-law", given, self.binding == name))
         for x in self.cost.messages:
             if not all_true(x.time == 0):

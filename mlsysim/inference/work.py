@@ -8,14 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mlsysim import catalog, collectives, roofline
-from mlsysim._numeric import Num, maximum, minimum, where
+from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
-from mlsysim.inference.equations import experts_hit, host_overhead
+from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.results import Listed, Timed
 from mlsysim.transformer import parameter_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
+_NARROW = (
+    0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,24 @@ class Efficiencies:
     layer_overhead: Num = 0.0  # s per layer on the device: kernel start and tail
     launch_time: Num = 0.0  # s per layer on the host, hidden as far as the device takes longer
     step_overhead: Num = 0.0  # s per pass: scheduler, sampling
+    latent: Num = 1.0  # of the 16-bit peak, for decode attention on a latent cache
+    latent_cache: Num = 1.0  # of the memory bandwidth, for a latent cache
+    grouped: Num = 1.0  # of the peak, for grouped products of experts with many rows each
+    grouped_memory: Num = 1.0  # of the memory bandwidth, for the weights of experts
+    tile: Num = 0.0  # rows of a tile of grouped products, half of which is empty on average
+    kernel_start: Num = 0.0  # s per product or small kernel of a layer, however little it works on
+    grouped_start: Num = 0.0  # the same of a grouped product of experts
+    attention_start: Num = 0.0  # the same of an attention kernel
+    prompt_launch_time: Num = 0.0  # launch_time of a pass with prompts, which a captured graph does not hold
+    sequence_overhead: Num = (
+        0.0  # s per sequence of a pass: its scheduling and sampling, where a host takes them in turn
+    )
+    unpack_time: Num = 0.0  # s per weight that is narrower than the products: what makes it a number to multiply with
+    ungrouped: Num = 0.0  # share of a group's other query heads that read the cache for themselves
+    short_link: Num = 0.0  # of the link bandwidth, for the protocol of short messages; 0 where there is only one
+    switch_time: Num = 0.0  # s per step of a message that the protocol of long ones takes more to start
+    overlap: Num = 0.0  # share of the products' time that tensor-parallel messages hide behind
+    spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
 
     def __post_init__(self) -> None:
         own(self)
@@ -68,6 +89,10 @@ class Work(Listed):
     top_k: Num = 0.0
     moe: Num = 0.0  # share of the layers with experts
     all_reduces: Num = 2.0  # tensor-parallel messages of a layer
+    kernels: Num = (
+        9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
+    )
+    grouped: Num = 0.0  # grouped products of a layer
 
 
 @dataclass(frozen=True)
@@ -127,14 +152,15 @@ class Component(Listed):
     bandwidth: Num
     compute_time: Num
     memory_time: Num
+    unpack_time: Num = 0.0  # of narrow weights, which neither hides
 
     @property
     def time(self) -> Num:
-        return maximum(self.compute_time, self.memory_time)
+        return maximum(self.compute_time, self.memory_time) + self.unpack_time
 
 
 _MESSAGES: dict[str, Callable[..., Num]] = {
-    "eq-direct-allreduce": collectives.direct_all_reduce,
+    "eq-switched-allreduce": switched_all_reduce,
     "eq-moe-dispatch": collectives.moe_dispatch,
     "eq-alpha-beta": collectives.transfer_time,
 }
@@ -194,6 +220,83 @@ def _pairs(tokens: Num, window: Num) -> Num:
     return seen * tokens - seen * (seen - 1) / 2
 
 
+@dataclass(frozen=True)
+class _Rank:
+    """What one micro-batch asks of one tensor-parallel rank: every kernel of a pass but attention, and the messages."""
+
+    work: Work
+    split: Split
+    machine: Machine
+    eff: Efficiencies
+    runs: Num  # of a layer: layers times interleaved micro-batches
+
+    def component(self, flops: Num, bytes: Num, rate: Num, width: Num, unpack: Num = 0.0) -> Component:
+        compute, memory = roofline.compute_time(flops, rate), roofline.memory_time(bytes, width)
+        return Component(flops, bytes, rate, width, compute, memory, unpack)
+
+    def weights(self, flops: Num, count: Num, element_bytes: Num, gemm: Num, memory: Num) -> Component:
+        """Products with so many weights, each read once; what is narrower than the products is unpacked first."""
+        m, e = self.machine, self.eff
+        narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
+        rate, width = m.peak_flops * gemm, m.memory_bandwidth * memory
+        return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
+
+    def matrices(self, params: Num, rows: Num, element_bytes: Num, times: Num, some: Num = 1.0) -> Component:
+        tp, e = self.split.tp, self.eff
+        count = times * params / tp
+        return self.weights(2.0 * count * rows, some * count, element_bytes, e.gemm, e.memory)
+
+    def attention(self, pairs: Num, seen: Num, decode: Num, sequences: Num) -> Component:
+        """Query-key pairs of all sequences, and one reading of the keys and values that they see, or several."""
+        w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
+        macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
+        latent = where(decode > 0, where(w.absorbed_macs > w.key_value_macs, 1.0, 0.0), 0.0)
+        share = e.attention + latent * (e.latent - e.attention)
+        cut = minimum(s.tp, w.kv_shards + e.spread * maximum(0.0, sequences - w.kv_shards))
+        group = where(latent > 0, 1.0, maximum(1.0, w.heads / maximum(s.tp, w.kv_shards)))
+        readings = where(decode > 0, cache_readings(group, e.ungrouped), 1.0)
+        return self.component(
+            n * 2.0 * pairs * w.heads * macs / s.tp,
+            n * seen * w.kv_elements * s.kv_bytes / cut * readings,
+            m.half_peak_flops * share,
+            m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
+        )
+
+    def rest(self, tokens: Num, logits: Num, some: Num = 1.0) -> dict[str, Component]:
+        """All components but attention: products, experts, and the traffic between them. ``some``: 0 for an empty batch."""
+        w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
+        # the tokens of all replicas that share one set of experts
+        shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
+        pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
+        hit = experts_hit(maximum(1.0, w.n_experts), w.top_k, pool)
+        rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
+        filled = rows / (rows + minimum(rows, e.tile / 2.0))
+        passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
+        return {
+            "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
+            "mlp": self.matrices(w.dense_params, tokens, s.weight_bytes, n, some),
+            "experts": self.weights(
+                n * w.moe * 2.0 * pool * w.top_k * w.expert_params / shards,
+                n * w.moe * hit * w.expert_params / shards,
+                s.expert_bytes,
+                e.grouped * filled,
+                e.grouped_memory,
+            ),
+            "head": self.matrices(w.head_params, logits, s.head_bytes, s.interleaved, some),
+            "elementwise": self.component(0.0 * passes, passes, m.peak_flops * e.gemm, m.memory_bandwidth * e.memory),
+        }
+
+    def layer_time(self, attentions: Num) -> Num:
+        """What a layer takes beside its work: starts and tails of its kernels."""
+        w, e = self.work, self.eff
+        starts = layer_starts(w.kernels, e.kernel_start, w.grouped, e.grouped_start, attentions, e.attention_start)
+        return e.layer_overhead + starts
+
+    def exposed(self, messages: Num, busy: Num) -> Num:
+        """What tensor-parallel messages add to the products."""
+        return maximum(0.0, messages - self.eff.overlap * busy)
+
+
 def pass_cost(
     work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, cached_len: Num, decode: Num
 ) -> PassCost:
@@ -209,57 +312,30 @@ def pass_cost(
     b = per_rank / micro / s.interleaved  # sequences that one replica takes through a layer together
     tokens = b * new
     n = layers * s.interleaved
-    bandwidth, peak = m.memory_bandwidth * e.memory, m.peak_flops * e.gemm
-
-    def component(flops: Num, bytes: Num, rate: Num = peak, width: Num = bandwidth) -> Component:
-        compute, memory = roofline.compute_time(flops, rate), roofline.memory_time(bytes, width)
-        return Component(flops, bytes, rate, width, compute, memory)
-
-    def matrices(params: Num, rows: Num, element_bytes: Num, times: Num) -> Component:
-        return component(times * 2.0 * params * rows / s.tp, times * params * element_bytes / s.tp)
-
+    rank = _Rank(w, s, m, e, n)
     # Attention: pairs of queries and keys, and one reading of keys and values
     end = cached_len + new
     full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
     pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
     seen = end + w.windowed * (minimum(end, window) - end)
-    macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
-    core = component(
-        n * 2.0 * b * pairs * w.heads * macs / s.tp,
-        n * b * seen * w.kv_elements * s.kv_bytes / minimum(s.tp, w.kv_shards),
-        m.half_peak_flops * e.attention,
-        m.memory_bandwidth * e.cache,
-    )
-    # Experts: the tokens of all replicas that share one set of them
-    shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
-    pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-    hit = experts_hit(maximum(1.0, w.n_experts), w.top_k, pool)
-    experts = component(
-        n * w.moe * 2.0 * pool * w.top_k * w.expert_params / shards,
-        n * w.moe * hit * w.expert_params * s.expert_bytes / shards,
-    )
-    passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
-    components = {
-        "projections": matrices(w.attention_params, tokens, s.weight_bytes, n),
-        "attention": core,
-        "mlp": matrices(w.dense_params, tokens, s.weight_bytes, n),
-        "experts": experts,
-        "head": matrices(w.head_params, where(decode > 0, tokens, b), s.head_bytes, s.interleaved),
-        "elementwise": component(0.0 * passes, passes),
-    }
+    rest = rank.rest(tokens, where(decode > 0, tokens, b))
+    core = rank.attention(b * pairs, b * seen, decode, b)
+    components = {"projections": rest.pop("projections"), "attention": core, **rest}
     parts = {name: c.time for name, c in components.items()}
     tensor, expert = _tensor_messages(w, s, m, e, tokens, n), _expert_messages(w, s, m, e, tokens, n, decode)
-    sent = sum(x.time for x in expert)
+    sent = sum((x.time for x in expert), 0.0 * tokens)
     busy = sum(parts.values())
     exposed = where(s.interleaved > 1, maximum(0.0, sent - busy), sent)
-    reduced = sum(x.time for x in tensor)
+    reduced = rank.exposed(sum((x.time for x in tensor), 0.0 * tokens), busy)
     count = (s.pp - 1.0) * s.interleaved
     given = {"bytes": count * tokens * w.hidden * ACTIVATION_BYTES, "bandwidth": m.pp_bandwidth * e.link}
     hops = Message("stage to stage", "eq-alpha-beta", given | {"latency": count * e.link_latency})
-    device = busy + exposed + reduced + hops.time + n * e.layer_overhead
-    starts = {"layers": n, "layer_overhead": e.layer_overhead, "step_overhead": e.step_overhead}
-    starts |= {"launch_time": e.launch_time, "device_time": device}
+    layer = rank.layer_time(1.0)
+    device = busy + exposed + reduced + hops.time + n * layer
+    starts = {"layers": n, "layer_overhead": layer, "step_overhead": e.step_overhead}
+    starts |= {"launch_time": where(decode > 0, e.launch_time, e.prompt_launch_time), "device_time": device}
+    starts |= {"sequences": per_rank, "sequence_overhead": e.sequence_overhead}
     overhead = host_overhead(**starts)
     # The last of several micro-batches of a prompt starts when the others have left the first stage.
     stage = (busy + exposed + reduced + overhead) / s.pp
@@ -274,16 +350,79 @@ def pass_cost(
     return PassCost(terms, components, (*tensor, *expert, hops), micro / s.pp, starts)
 
 
-def _tensor_messages(w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num) -> tuple[Message, ...]:
+@dataclass(frozen=True)
+class MixedCost(Listed):
+    """A step of a server, which prompts and answers share: seconds by term, and what stands behind them."""
+
+    components: dict[str, Component]  # attention of prompts and of answers apart
+    messages: tuple[Message, ...]
+    reduced: Num  # tensor-parallel messages, as far as nothing hides them
+    sent: Num  # tokens to their experts and back
+    starts: dict[str, Num]  # arguments of the overhead
+    overhead: Num
+
+    @property
+    def time(self) -> Num:
+        return sum(c.time for c in self.components.values()) + self.reduced + self.sent + self.overhead
+
+
+def mixed_cost(
+    work: Work,
+    split: Split,
+    machine: Machine,
+    eff: Efficiencies,
+    *,
+    tokens: Num,
+    sequences: Num,
+    prompts: Num,
+    pairs: Num,
+    read: Num,
+    decodes: Num,
+    seen: Num,
+) -> MixedCost:
+    """Time of a step in which prompts and answers share the products: what :func:`pass_cost` is, for any mixture of both.
+
+    ``tokens`` rows of the products and ``sequences`` rows of logits; ``pairs`` and ``read`` of the prompts' attention, and
+    what the decoding sequences have ``seen``, averaged over layers with and without a window. One stage, one replica.
+    """
+    w, s, m, e = work, split, machine, eff
+    rank = _Rank(w, s, m, e, w.layers)
+    some, first, running = minimum(1.0, tokens), minimum(1.0, prompts), minimum(1.0, decodes)
+    components = rank.rest(tokens, sequences, some)
+    components["prefill_attention"] = rank.attention(pairs, read, 0.0, prompts)
+    components["decode_attention"] = rank.attention(seen, seen, 1.0, decodes)
+    busy = sum(c.time for c in components.values())
+    # a step with prompts sends tokens to experts as prompts do
+    tensor = _tensor_messages(w, s, m, e, tokens, w.layers, some)
+    expert = _expert_messages(w, s, m, e, tokens, w.layers * some, where(prompts > 0, 0.0, 1.0))
+    reduced = rank.exposed(sum((x.time for x in tensor), 0.0 * tokens), busy)
+    sent = sum((x.time for x in expert), 0.0 * tokens)
+    layers = some * w.layers
+    layer = rank.layer_time((first + running) / maximum(some, 1e-30))
+    launch = first * e.prompt_launch_time + (some - first) * e.launch_time
+    starts = {"layers": layers, "layer_overhead": layer, "step_overhead": some * e.step_overhead}
+    starts |= {"launch_time": launch, "device_time": busy + reduced + sent + layers * layer}
+    starts |= {"sequences": sequences, "sequence_overhead": e.sequence_overhead}
+    return MixedCost(components, (*tensor, *expert), reduced, sent, starts, host_overhead(**starts))
+
+
+def _tensor_messages(
+    w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, some: Num = 1.0
+) -> tuple[Message, ...]:
     """All-reduces of a layer's results: direct, for decode messages are short; in two tiers when tp leaves a domain."""
-    count = w.all_reduces * n
-    bytes = count * tokens * w.hidden * ACTIVATION_BYTES
-    given = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth * e.link}
-    outer = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth * e.link}
-    latency = {"latency": count * e.link_latency}
+    if not is_array(s.tp) and s.tp <= 1:
+        return ()
+    count = some * w.all_reduces * n
+    bytes = w.all_reduces * n * tokens * w.hidden * ACTIVATION_BYTES
+    given = {"short_share": where(e.short_link > 0, e.short_link, e.link), "long_share": e.link}
+    given |= {"latency": count * e.link_latency, "switch_time": count * e.switch_time}
+    inside = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
+    across = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
+    if not is_array(s.tp) and s.tp == m.tp_inside:
+        return (Message("tp inside", "eq-switched-allreduce", inside | given),)
     return (
-        Message("tp inside", "eq-direct-allreduce", given | latency),
-        Message("tp across", "eq-direct-allreduce", outer | latency),
+        Message("tp inside", "eq-switched-allreduce", inside | given),
+        Message("tp across", "eq-switched-allreduce", across | given),
     )
 
 
@@ -295,6 +434,8 @@ def _expert_messages(
     In a prompt a token crosses the network once per domain that needs it and is copied there; in a decode step every
     copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP).
     """
+    if not is_array(s.ep) and s.ep <= 1:
+        return ()
     count = n * w.moe * where(s.ep > 1, 1.0, 0.0)
     domains = s.ep / m.ep_inside
     others = (domains - 1.0) / domains
@@ -341,4 +482,19 @@ def work_of(model: Model | str) -> Work:
         top_k=m.top_k,
         moe=m.n_moe_layers / m.layers,
         all_reduces=1.0 if m.parallel_block else 2.0,
+        kernels=kernels_of(m.is_mla, bool(m.q_lora_rank), m.n_moe_layers / m.layers, m.n_shared_experts > 0),
+        grouped=2.0 * m.n_moe_layers / m.layers,
     )
+
+
+def kernels_of(latent: bool, query_rank: bool, moe: float, shared: bool) -> float:
+    """Kernels of a layer, averaged over unlike ones, without attention and grouped products.
+
+    Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
+    or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
+
+    >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
+    (9.0, 13.0)
+    """
+    attention = (4.0 + query_rank) if latent else 2.0
+    return attention + 5.0 + (1.0 - moe) * 2.0 + moe * (1.0 + 2.0 * shared)

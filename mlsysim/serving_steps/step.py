@@ -12,15 +12,16 @@ from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
-from mlsysim.efficiencies import BOUND, CALIBRATED, DATASHEET, DEFAULT, OWN, OWN_SOURCE, checked, said
+from mlsysim.efficiencies import BOUND, DATASHEET, OWN, OWN_SOURCE, checked, said
 from mlsysim.errors import InputError
-from mlsysim.inference import Deployment
+from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
 from mlsysim.serving_steps.experts import grouped_share
+from mlsysim.serving_steps.mixed import MixedSteps
 from mlsysim.serving_steps.products import Product, layer_products
 from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates
 from mlsysim.serving_steps.rungs import (
@@ -58,6 +59,7 @@ class StepModel(Result):
         OWN  # which of the words the rates stand for; the bound has no measured link and no counted traffic
     )
     source: str = OWN_SOURCE
+    mixed: MixedSteps | None = None  # the one model of passes, where the step is not taken kernel by kernel
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
     _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
@@ -66,6 +68,8 @@ class StepModel(Result):
     def words(self) -> str:
         """Whose steps these are, and on what their rates rest, in a line."""
         d = self.deployment
+        if self.mixed is not None:
+            return f"{d.model.name} on {d.devices} x {d.device.name}, {d.precision}: the model of passes, {self.efficiencies}"
         origins = {getattr(self.rates, f.name).origin for f in fields(self.rates)}
         own = any(not origin.startswith("not measured") for origin in origins)
         rates = f"measured rates of kernels, {'of this device' if own else 'of other devices'}"
@@ -76,6 +80,8 @@ class StepModel(Result):
     def summary(self) -> list[str]:
         one = Batch.of(self.model, decodes=[float(_TOKENS)])
         prompt = Batch.of(self.model, prefills=[(float(_TOKENS), 0.0)])
+        if self.mixed is not None:
+            return self._summary_of_passes(one, prompt)
         d, rates = self.deployment, {f.name: getattr(self.rates, f.name) for f in fields(self.rates)}
         own = [name.replace("_", " ") for name, r in rates.items() if not r.origin.startswith("not measured")]
         return labelled(
@@ -86,6 +92,18 @@ class StepModel(Result):
             ("efficiencies", "measured rates of kernels (mlsysim.serving_steps.rates)"),
             ("measured here", ", ".join(own) or "none: rates of other devices"),
             ("rungs", ", ".join(f"{n} {v}" for n, v in vars(self.rungs).items())),
+            ("memory", "; ".join(self._room(one)).removeprefix("memory ")),
+            ("ask it", "time(batch), terms(batch), explain(batch); serving.simulate(it, requests)"),
+        )
+
+    def _summary_of_passes(self, one: Batch, prompt: Batch) -> list[str]:
+        d = self.deployment
+        return labelled(
+            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.time(one), 's')} for a token of one sequence after "
+            f"{_TOKENS:,} tokens, {shown(self.time(prompt), 's')} for a prompt of {_TOKENS:,}",
+            ("binds", f"one sequence: {largest(vars(self.terms(one)), 3)}"),
+            ("", f"a prompt: {largest(vars(self.terms(prompt)), 3)}"),
+            ("efficiencies", f"{self.efficiencies}: {self.source}"),
             ("memory", "; ".join(self._room(one)).removeprefix("memory ")),
             ("ask it", "time(batch), terms(batch), explain(batch); serving.simulate(it, requests)"),
         )
@@ -117,6 +135,8 @@ class StepModel(Result):
         The products depend on the two counts of rows alone, and attention is proportional to pairs and to what is
         read; so a count that was met before costs a look-up and two maxima.
         """
+        if self.mixed is not None:
+            return self.mixed.time(batch)
         if not self._short:
             return self.terms(batch).time
         try:
@@ -155,6 +175,9 @@ class StepModel(Result):
         >>> model.decoding(2.0)(800.0, 800.0) == model.time(Batch(decodes=2.0, context=800.0, windowed_context=800.0))
         True
         """
+
+        if self.mixed is not None:
+            return self.mixed.decoding(sequences)
 
         def long(context: float, windowed: float) -> float:
             return float(self.time(Batch(decodes=sequences, context=context, windowed_context=windowed)))
@@ -200,6 +223,8 @@ class StepModel(Result):
 
     def terms(self, batch: Batch) -> StepTerms:
         """The same by term. Where the ladder takes one maximum for a step, only its ``overhead`` and rest are told."""
+        if self.mixed is not None:
+            return self.mixed.terms(batch)
         if self.rungs.mixing == "additive":
             return self._joint(batch)
         prompts = replace(batch, decodes=0.0, context=0.0, windowed_context=0.0)
@@ -235,7 +260,18 @@ class StepModel(Result):
         return self.memory(batch) <= self.deployment.device.usable_memory
 
     def kernels(self, batch: Batch) -> tuple[Kernel, ...]:
-        """Every kernel of a step, messages left out."""
+        """Every kernel of a step, messages left out; for steps that are taken kernel by kernel.
+
+        Raises
+        ------
+        InputError
+            A model of passes, which has components instead.
+        """
+        if self.mixed is not None:
+            raise InputError(
+                "kernels: this model takes a step by components; ask explain(batch), or step_model(deployment, "
+                'efficiencies="datasheet") for single kernels'
+            )
         return (*self._row_kernels(batch.tokens, batch.sequences), *self._attention_kernels(batch))
 
     def explain(self, batch: Batch | None = None) -> Explanation:
@@ -244,11 +280,13 @@ class StepModel(Result):
         Without a batch it is the step of one sequence that has 1,000 tokens.
 
         >>> from mlsysim.inference import deploy
-        >>> step = step_model(deploy("Llama-2-7B", "H100"))
+        >>> step = step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet")
         >>> step.explain(Batch.of(step.model, decodes=[458])).rows()[0][0]
         'qkv'
         """
         batch = Batch.of(self.model, decodes=[float(_TOKENS)]) if batch is None else batch
+        if self.mixed is not None:
+            return self.mixed.explain(batch, [*self._room(batch), self.rates_used])
         found = [k for k in self.kernels(batch) if is_array(k.layers) or k.layers]
         terms, d = self.terms(batch), self.deployment
         times = [k.time for k in found]
@@ -299,6 +337,9 @@ class StepModel(Result):
         """Seconds by term, and their sum, for writing to a file; without a batch, what the model is made of."""
         if batch is not None:
             return self.terms(batch).to_dict()
+        if self.mixed is not None:
+            known = dict(plain(vars(self.mixed.efficiencies)))
+            return {"deployment": self.deployment.to_dict(), "efficiencies": known}
         rates = {f.name: plain(vars(getattr(self.rates, f.name))) for f in fields(self.rates)}
         return {"deployment": self.deployment.to_dict(), "rungs": dict(vars(self.rungs)), "rates": rates}
 
@@ -459,39 +500,57 @@ class StepModel(Result):
 
 
 @renamed(device_rates="efficiencies")
-def step_model(deployment: Deployment, rungs: Rungs = TIER_0, efficiencies: Rates | str | None = DEFAULT) -> StepModel:
-    """The step model of a deployment.
+def step_model(
+    deployment: Deployment, rungs: Rungs | None = None, efficiencies: Efficiencies | Rates | str | None = None
+) -> StepModel:
+    """The step model of a deployment: the one that ``serve``, ``simulate`` and ``validate`` share, or kernel by kernel.
 
     Parameters
     ----------
     deployment : Deployment
         As from :func:`mlsysim.inference.deploy`, without pipeline stages.
-    rungs : Rungs
-        Which form of each part; the top of the ladder by default.
-    efficiencies : Rates or str
-        What the kernels sustain: ``datasheet`` (measured shares of the printed rates, each kind of kernel its own), ``bound``,
-        or your own. No constants of steps are fitted, so ``calibrated`` (default) is the datasheet's, and the model says so.
-        The deployment's own efficiencies are those of the closed forms and play no part here.
+    rungs : Rungs, optional
+        Which form of each part, for a step that is taken kernel by kernel (the ladder of accuracy, from :data:`TIER_0` down).
+    efficiencies : Efficiencies, Rates or str, optional
+        Those of the deployment unless given: ``calibrated`` (default there) and ``bound`` are those of a pass, and so are
+        efficiencies of your own. ``datasheet`` takes the step kernel by kernel, at the shares of the printed rates that were
+        measured for each kind of kernel; so do ``rungs``, and rates of your own.
 
     Raises
     ------
     InputError
         A deployment with pipeline stages.
 
-    >>> from mlsysim.inference import deploy
-    >>> model = step_model(deploy("Llama-2-7B", "H100"))
-    >>> round(model.time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
+    >>> from mlsysim.inference import decode_step, deploy
+    >>> d = deploy("Llama-2-7B", "H100")
+    >>> model, step = step_model(d), decode_step(d, context=458, batch=4)
+    >>> abs(model.time(Batch.of(model.model, decodes=[458] * 4)) / step.time - 1) < 1e-9
+    True
+    >>> round(step_model(d, efficiencies="datasheet").time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
     6.24
     """
-    if deployment.split.pp > 1:
-        raise InputError(f"step_model: pp = {deployment.split.pp:g} stages are not modelled; use tp, and pp = 1")
+    d = deployment
+    if d.split.pp > 1:
+        raise InputError(f"step_model: pp = {d.split.pp:g} stages are not modelled; use tp, and pp = 1")
     if isinstance(efficiencies, Rates):
-        return StepModel(deployment, efficiencies, rungs)
-    word = checked("step_model", DEFAULT if efficiencies is None else efficiencies, "serving_steps.Rates")
+        return StepModel(d, efficiencies, rungs or TIER_0)
+    taken = d.efficiencies if efficiencies is None else efficiencies
+    if not isinstance(taken, Efficiencies):
+        checked("step_model", taken, "serving_steps.Rates or inference.Efficiencies")
+    word = taken if isinstance(taken, str) else taken.name
+    if rungs is None and word != DATASHEET:
+        if isinstance(taken, Efficiencies):
+            own = taken
+        else:
+            own = (
+                d.efficiencies
+                if d.efficiencies.name == word
+                else efficiencies_of(d.device, d.precision, word, d.server)
+            )
+        return StepModel(d, PRINTED, TIER_0, own.name, own.source, MixedSteps(d, own))
     if word == BOUND:
-        return StepModel(deployment, PRINTED, rungs, BOUND)
-    found = rates(deployment.device)
-    own = any(not getattr(found, f.name).origin.startswith("not measured") for f in fields(Rates))
-    source = f"kernels as measured on {'it' if own else 'other devices'}, nothing fitted to served requests"
-    asked = f"; asked for {CALIBRATED} ones, but no constants of steps ship" if word == CALIBRATED else ""
-    return StepModel(deployment, found, rungs, DATASHEET, source + asked)
+        return StepModel(d, PRINTED, rungs or TIER_0, BOUND)
+    found = rates(d.device)
+    whose = any(not getattr(found, f.name).origin.startswith("not measured") for f in fields(Rates))
+    source = f"kernels as measured on {'it' if whose else 'other devices'}, nothing fitted to served requests"
+    return StepModel(d, found, rungs or TIER_0, DATASHEET, source)

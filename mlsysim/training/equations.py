@@ -4,7 +4,7 @@ Every function takes a float or an array (broadcasting) in SI units and returns 
 """
 
 from mlsysim._numeric import Num, log, maximum, minimum, sqrt
-from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, COUNT, NON_NEGATIVE, POSITIVE, equation
 
 
 @equation(
@@ -73,6 +73,132 @@ def exposed_time(communication: Num, behind: Num, overlap: Num = 1.0) -> Num:
     Source: zhao2023fsdp, sec. 3.3.
     """
     return maximum(0.0, communication - overlap * behind)
+
+
+@equation("eq-cast-time", formula="numbers * cast_bytes / bandwidth", domain={"bandwidth": POSITIVE})
+def cast_time(numbers: Num, cast_bytes: Num, bandwidth: Num) -> Num:
+    """Time to bring what products read from 16 bits to a narrow format: a pass through memory, no arithmetic worth counting.
+
+    Formula: t_c = n c / bandwidth.
+
+    Parameters
+    ----------
+    numbers : float or array, 1
+        Numbers that are cast: activations on the way forward, their gradients on the way back.
+    cast_bytes : float or array, byte
+        Read and written for one of them: 2 in 16 bits, and twice the narrow one, as it lies and transposed.
+    bandwidth : float or array, byte/s
+        Of the device memory.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: the largest value of a tensor is known before (a delayed scale) or found in the same pass; weights are cast
+    once per step, which nobody notices; scale factors of blocks are left out (3 % of the bytes in blocks of 32).
+
+    >>> cast_time(numbers=1e9, cast_bytes=4.0, bandwidth=4e12)
+    0.001
+
+    Source: micikevicius2022fp8, sec. 3; for what is cast; the bytes are counted in the chapter.
+    """
+    return numbers * cast_bytes / bandwidth
+
+
+@equation("eq-launching-time", formula="layer + expert * experts")
+def launching_time(layer: Num, expert: Num = 0.0, experts: Num = 0.0) -> Num:
+    """What a layer and a micro-batch cost before any work: launches and synchronisation, and each local expert its own.
+
+    Formula: t_h = t_layer + t_expert E_local.
+
+    Parameters
+    ----------
+    layer : float or array, s
+        Of any layer, there and back.
+    expert : float or array, s
+        Of one expert on this device: its products, casts and copies are kernels of their own.
+    experts : float or array, 1
+        Experts of a layer on one device.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: nothing hides it, since the counts of tokens per expert come back to the host before their products start.
+
+    >>> launching_time(layer=0.5e-3, expert=0.2e-3, experts=16)
+    0.0037
+
+    Source: gale2023megablocks, sec. 3; for one product per expert; the sum is derived in the chapter.
+    """
+    return layer + expert * experts
+
+
+@equation(
+    "eq-contention",
+    formula="contention * min(hidden, moved)",
+    domain={"contention": NON_NEGATIVE, "hidden": NON_NEGATIVE, "moved": NON_NEGATIVE},
+)
+def contention_time(hidden: Num, moved: Num, contention: Num) -> Num:
+    """What hidden messages cost after all: their kernels take processors and memory bandwidth from the arithmetic meanwhile.
+
+    Formula: t_k = k min(t_hidden, t_moved).
+
+    Parameters
+    ----------
+    hidden : float or array, s
+        Communication that hides behind arithmetic.
+    moved : float or array, s
+        What the same bytes take on the device's fastest link: how long its kernels are busy, however slow the network.
+    contention : float or array, 1
+        Share of that time by which the arithmetic gets longer.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: one share for all kinds of devices; while bytes wait for a slow network, nobody is disturbed.
+
+    >>> contention_time(hidden=4.0, moved=2.0, contention=0.5)
+    1.0
+
+    Source: rashidi2021enabling, sec. 2; for the effect; its form is judged by the rows of chapter 12.
+    """
+    return contention * minimum(hidden, moved)
+
+
+@equation(
+    "eq-recomputed-share",
+    formula="min(1, max(0, needed - room) / (needed - least))",
+    domain={"needed": POSITIVE, "room": "(-inf, inf)", "least": NON_NEGATIVE},
+    relations=("least < needed",),
+)
+def recomputed_share(needed: Num, room: Num, least: Num) -> Num:
+    """Share of the layers whose activations must be computed again, so that a step fits: no more than memory demands.
+
+    Formula: f = min(1, max(0, A - R) / (A - A_min)).
+
+    Parameters
+    ----------
+    needed : float or array, byte
+        Activations A that the device must hold when everything is kept.
+    room : float or array, byte
+        What weights, gradients and optimizer leave of the device memory; below zero where they alone do not fit.
+    least : float or array, byte
+        Activations with every layer recomputed: the layers' inputs, and one layer as a whole.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: layers alike, each kept whole or recomputed whole. Where even that does not fit, all of them are recomputed.
+
+    >>> recomputed_share(needed=60e9, room=40e9, least=10e9), recomputed_share(40e9, 60e9, 10e9)
+    (0.4, 0.0)
+
+    Source: korthikanti2022recompute, sec. 5; for recomputing some of the layers.
+    """
+    return minimum(1.0, maximum(0.0, needed - room) / (needed - least))
 
 
 @equation("eq-stage-time", formula="layers * layer + extra")

@@ -34,6 +34,15 @@ class Efficiencies:
     ring_network_step: Num = 0.0  # s of such a step over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
+    attention_sharded: Num = 0.0  # of the 16-bit peak where weights are sharded: general kernels; 0: the same as others
+    written: Num = 0.0  # share of what products write that no arithmetic hides
+    cast_bytes: Num = 0.0  # read and written to bring one number to the format of the products; 0 in 16 bits
+    loss_passes: Num = 0.0  # over 16-bit logits, of the loss and its gradient
+    tile: Num = 0.0  # rows of a tile of an expert's products: fewer tokens than a few of these leave it half empty
+    expert_overhead: Num = 0.0  # s per expert of the device, layer and micro-batch: launches of its own
+    contention: Num = (
+        0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
+    )
 
     def __post_init__(self) -> None:
         own(self)
@@ -59,6 +68,10 @@ class Work(Listed):
     expert_params: Num = 0.0  # all routed experts
     top_k: Num = 0.0  # experts that a token is sent to, on average over the layers
     last_params: Num = 0.0  # of dense_params: the matrix whose product is the layer's output
+    width: Num = 0.0  # of a GPT block that keeps as many activations; the hidden size where not given
+    inputs: Num = 0.0  # numbers that the products of a token read
+    outputs: Num = 0.0  # numbers that they write
+    experts: Num = 0.0  # routed experts of a layer, on average over the layers; 0 where they are not counted
 
 
 @dataclass(frozen=True)

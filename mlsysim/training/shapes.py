@@ -24,6 +24,19 @@ def work_of(model: Model | str) -> Work:
 def _work(m: Model) -> Work:
     count = parameter_count(replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, router_bias=False))
     routed = count.experts / m.layers
+    mixed = m.n_moe_layers / m.layers
+    moved = activations(
+        hidden=m.hidden,
+        heads=m.heads,
+        kv_heads=m.heads if m.is_mla else m.kv_heads,
+        qk_dim=m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim,
+        v_dim=m.v_head_dim or m.head_dim,
+        ranks=m.q_lora_rank + m.kv_lora_rank if m.is_mla else 0.0,
+        matrices=3.0 if m.gated_mlp else 2.0,
+        ffn=(1.0 - mixed) * m.ffn + mixed * m.n_shared_experts * (m.shared_ffn or m.moe_ffn),
+        copies=mixed * m.top_k,
+        expert_ffn=m.moe_ffn,
+    )
     return Work(
         layers=m.layers,
         hidden=m.hidden,
@@ -38,7 +51,43 @@ def _work(m: Model) -> Work:
         expert_params=routed,
         top_k=m.top_k * m.n_moe_layers / m.layers,
         last_params=(m.layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
+        experts=mixed * m.n_experts,
+        **moved,
     )
+
+
+def activations(
+    *,
+    hidden: float,
+    heads: float,
+    kv_heads: float,
+    qk_dim: float,
+    v_dim: float,
+    ranks: float,
+    matrices: float,
+    ffn: float,
+    copies: float,
+    expert_ffn: float,
+) -> dict[str, float]:
+    """Numbers per token and layer: what products read (``inputs``) and write (``outputs``), and the ``width`` of the GPT
+    block that keeps as many activations, which is its hidden size.
+
+    A layer keeps the inputs of its norms and products, queries, keys, values and results of attention, and what lies between
+    the matrices of its MLP: 16 numbers per hidden unit in a GPT block (korthikanti2022recompute, sec. 4.1, masks left out).
+    Each of the ``copies`` of a token that go to experts is written before their products and after them.
+
+    >>> gpt = {"hidden": 8.0, "heads": 2.0, "kv_heads": 2.0, "qk_dim": 4.0, "v_dim": 4.0, "ranks": 0.0, "matrices": 2.0}
+    >>> activations(**gpt, ffn=32.0, copies=0.0, expert_ffn=0.0)
+    {'width': 8.0, 'inputs': 56.0, 'outputs': 72.0}
+    """
+    results = heads * v_dim
+    projected = heads * qk_dim + kv_heads * (qk_dim + v_dim) + ranks
+    inner = ffn + copies * expert_ffn
+    return {
+        "width": (4.0 * hidden + projected + results + matrices * inner + 2.0 * copies * hidden) / 16.0,
+        "inputs": (2.0 + copies) * hidden + results + inner,
+        "outputs": (2.0 + copies) * hidden + projected + (matrices - 1.0) * inner,
+    }
 
 
 def mean_context(model: Model, seq: Num) -> Num:

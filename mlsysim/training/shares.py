@@ -1,5 +1,6 @@
 """Efficiencies of a training step: calibrated, from the datasheet, or the bound, for any device."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,9 +15,11 @@ from mlsysim.efficiencies import (
     Same,
     checked,
     clock_of,
-    family_of,
     generation_of,
+    kin_words,
+    lineage,
     measured_share,
+    pooled,
     shipped,
 )
 from mlsysim.training.parts import BOUND as ALL_PRINTED
@@ -25,7 +28,35 @@ from mlsysim.training.parts import Efficiencies
 # korthikanti2022recompute, sec. 4.1: a layer keeps 34 bytes per token and hidden unit; each is written and read once,
 # which makes 34 passes over 16-bit elements.
 COUNTED_PASSES = 34.0
-_NARROW = ("fp8", "mxfp8", "int8", "fp6", "fp4", "mxfp4", "nvfp4", "int4")  # fewer than 16 bits
+# 16-bit logits are read, their 32-bit copy written, read for the largest and for the sum, read and written as a gradient,
+# and that written in 16 bits: 1 + 2 + 2 + 4 + 1 passes over 16-bit numbers, the sum and the largest in one reading.
+LOSS_PASSES = 10.0
+TILE = 128.0  # rows of a tile of grouped products: nvidia2023matmul, sec. 3.1
+NARROW_BYTES = {  # of one number in the formats below 16 bits, scale factors left out
+    "fp8": 1.0,
+    "mxfp8": 1.0,
+    "int8": 1.0,
+    "fp6": 0.75,
+    "mxfp6": 0.75,
+    "fp4": 0.5,
+    "mxfp4": 0.5,
+    "nvfp4": 0.5,
+    "int4": 0.5,
+}
+# Formats with scale factors per block run at the printed rate of their elements.
+PEAK_FORMAT = {"mxfp8": "fp8", "mxfp6": "fp6", "mxfp4": "fp4", "nvfp4": "fp4"}
+_16_BIT = 2.0
+
+
+def cast_bytes(precision: str) -> float:
+    """Bytes to bring one number from 16 bits to the format of the products, as it lies and transposed; 0 in 16 bits.
+
+    The backward pass reads a matrix the other way, and tensor cores want the numbers of one sum side by side.
+
+    >>> cast_bytes("bf16"), cast_bytes("fp8"), cast_bytes("nvfp4")
+    (0.0, 4.0, 3.0)
+    """
+    return _16_BIT + 2.0 * NARROW_BYTES[precision] if precision in NARROW_BYTES else 0.0
 
 
 @lru_cache(maxsize=1)
@@ -40,45 +71,79 @@ def cp_times() -> dict[str, Any]:
 
 
 def from_constants(
-    generation: str, family: str, narrow: bool, clock: float, constants: Constants, asked: str = ""
+    line: Sequence[str], generation: str, precision: str, clock: float, constants: Constants, asked: str = ""
 ) -> Efficiencies:
-    """The constants of a device's classes; for a generation that the fit did not see, only what is sourced or counted.
+    """The constants that a device takes: its generation's, else those of its next of kin; without any, what is sourced.
 
     Parameters
     ----------
-    generation, family, clock
-        As of ``efficiencies.generation_of``, ``family_of`` and ``clock_of``.
-    narrow : bool
-        Whether the linear layers run in 8 bits.
+    line : sequence of str
+        Whose constants it may take, as of ``efficiencies.lineage``.
+    generation : str
+        As of ``efficiencies.generation_of``; whose measured products and STREAM stand for the datasheet's.
+    precision : str
+        Of the linear layers.
+    clock : float
+        As of ``efficiencies.clock_of``.
     constants : Constants
         None for the datasheet.
     asked : str
-        Why it is the datasheet's after all, for its source.
+        What else its source should say.
     """
-    if generation not in constants:
-        sourced = measured_share("gemm", generation) * clock
+    sourced = {
+        "memory": measured_share("memory", generation),
+        "written": 1.0,
+        "cast_bytes": cast_bytes(precision),
+        "loss_passes": LOSS_PASSES,
+        "tile": TILE,
+        **cp_times(),
+    }
+    found = pooled(constants, line)
+    if found is None or "gemm" not in found.values:
+        share = measured_share("gemm", generation) * clock
         return Efficiencies(
             name=DATASHEET,
             source="measured products and STREAM, counted traffic, NCCL's steps" + asked,
-            gemm=sourced,
-            head=sourced,
-            attention=sourced,
-            memory=measured_share("memory", generation),
+            gemm=share,
+            head=share,
+            attention=share,
             elementwise=COUNTED_PASSES,
             dp_overlap=1.0,
-            **cp_times(),
+            **sourced,
         )
-    gemm, attention = constants[family]["gemm"] * clock, constants["attention"]
+    gemm = found.values["gemm"] * clock
+    own = constants.get(line[0], {}).get("attention")  # of kernels written for this generation, whoever shards weights
+    general = found.values["attention"] if own is None else own
+    fused = found.values.get("fused_attention", general) if own is None else own
+    kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
     return Efficiencies(
         name=CALIBRATED,
-        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, NCCL's steps",
-        gemm=gemm * (constants.get("8-bit", {}).get("gemm", 1.0) if narrow else 1.0),
+        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, NCCL's steps"
+        + kin
+        + asked,
+        gemm=gemm,
         head=gemm,
-        attention=attention.get(family, attention["other"]) * clock,
-        memory=measured_share("memory", generation),
+        attention=fused * clock,
+        attention_sharded=general * clock,
         **constants["software"],
-        **cp_times(),
+        **sourced,
     )
+
+
+def rows_ran_on(constants: Constants, line: Sequence[str]) -> bool:
+    """Whether some row of the fit ran on the generation."""
+    return f"seen: {line[0]}" in constants
+
+
+def kin_of(constants: Constants, line: Sequence[str]) -> str:
+    """Whose share of the peak a device has that no row of the fit ran on, in words.
+
+    >>> kin_of({"any": {"gemm": 0.6}, "AMD gpu": {"gemm": 0.5}}, ("CDNA 5", "AMD gpu", "gpu", "any"))
+    'no row ran on CDNA 5: constants of AMD GPUs'
+    """
+    whose = next(name for name in line if "gemm" in constants.get(name, {}))
+    what = line[0] if len(line) > 1 else "a device that is known by this name"
+    return f"no row ran on {what}: constants of {kin_words(whose)}"
 
 
 def efficiencies_of(
@@ -94,29 +159,24 @@ def efficiencies_of(
         Of the linear layers.
     efficiencies : Efficiencies or str
         ``calibrated``, ``datasheet`` or ``bound``; your own pass through. A generation that none of the fitted rows ran on
-        has no calibrated constants: it gets the datasheet's, and their source says so.
+        takes the constants of its next of kin, and their source says whose.
 
     Raises
     ------
     InputError, UnknownNameError
         Another word, another device.
 
-    >>> efficiencies_of("H200", "fp8").name, efficiencies_of("MI300X").name, efficiencies_of("H100", efficiencies="bound").gemm
-    ('calibrated', 'datasheet', 1.0)
+    >>> efficiencies_of("H200", "fp8").name, efficiencies_of("V100-32GB").name, efficiencies_of("H100", efficiencies="bound").gemm
+    ('calibrated', 'calibrated', 1.0)
     """
     if isinstance(efficiencies, Efficiencies):
         return efficiencies
     word = checked("training_step", efficiencies, "training.Efficiencies")
-    return ALL_PRINTED if word == BOUND else _of(Same(catalog.device(device)), precision in _NARROW, word)
+    return ALL_PRINTED if word == BOUND else _of(Same(catalog.device(device)), precision, word)
 
 
 @lru_cache(maxsize=256)
-def _of(key: Same, narrow: bool, word: str) -> Efficiencies:
+def _of(key: Same, precision: str, word: str) -> Efficiencies:
     d = key.device
-    generation = generation_of(d)
-    constants, asked = ({}, "") if word == DATASHEET else (shipped("training_step"), _not_fitted(generation))
-    return from_constants(generation, family_of(d), narrow, clock_of(d), constants, asked)
-
-
-def _not_fitted(generation: str) -> str:
-    return f"; asked for {CALIBRATED} ones, but no fitted row ran on {generation or 'a device of its kind'}"
+    constants = {} if word == DATASHEET else shipped("training_step")
+    return from_constants(lineage(d), generation_of(d), precision, clock_of(d), constants)

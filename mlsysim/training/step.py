@@ -24,7 +24,7 @@ from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
 from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 from mlsysim.training.shapes import layout_of, work_of
-from mlsysim.training.shares import efficiencies_of
+from mlsysim.training.shares import PEAK_FORMAT, efficiencies_of
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ def _machine(
     half = precision if precision in ("bf16", "fp16") else "bf16" if d.has("peak_flops.bf16") else "fp16"
     # A link that no group uses still stands in formulas that multiply it by nothing.
     machine = Machine(
-        peak_flops=d.peak_flops[precision],
+        peak_flops=d.peak_flops[PEAK_FORMAT.get(precision, precision)],
         half_peak_flops=d.peak_flops[half],
         memory_bandwidth=d.memory_bandwidth,
         intra_bandwidth=_link(intra, inter, d.memory_bandwidth),
@@ -377,7 +377,12 @@ def _machine(
 
     def inputs() -> list[Input]:
         return [
-            Input(f"peak, {precision}", machine.peak_flops, "FLOP/s", d.origin(f"peak_flops.{precision}")),
+            Input(
+                f"peak, {precision}",
+                machine.peak_flops,
+                "FLOP/s",
+                d.origin(f"peak_flops.{PEAK_FORMAT.get(precision, precision)}"),
+            ),
             Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
             Input("scale-up domain", size, "1", found["domain"][1]()),
             Input("scale-up link", intra, "byte/s", found["intra"][1]()),
@@ -523,6 +528,8 @@ _RATES: dict[str, tuple[str, ...]] = {
 }
 _UNITS = {
     "layer_overhead": "s",
+    "expert_overhead": "s",
+    "cast_bytes": "byte",
     "cp_start": "s",
     "ring_node_step": "s",
     "ring_network_step": "s",

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from inspect import signature
 from typing import Any
 
-from mlsysim import collectives, flops, parallelism, roofline
+from mlsysim import collectives, experts, flops, kernels, parallelism, roofline
 from mlsysim._numeric import Num, concatenate, even_share, is_array, maximum, minimum, where, whole
 from mlsysim.equations import REGISTRY
 from mlsysim.results import Term
@@ -180,6 +180,46 @@ def _context_parallel(
     return (waits[0] + gathered, later), (hidden[0], again * hidden[0] + hidden[1])
 
 
+def _per_rank(numbers: Num, hidden: Num, tp: Num) -> Num:
+    """Numbers that a tensor-parallel rank reads or writes: of two hidden-sized tensors all, of the others its part."""
+    whole_ones = minimum(numbers, 2.0 * hidden)
+    return (numbers - whole_ones) / tp + whole_ones
+
+
+def _routed(w: Work, p: Layout, m: Machine, e: Efficiencies, tokens: Num, local: Num, call: _Ledger) -> Num:
+    """Forward products of a layer's routed experts on one device, as in serving."""
+    if call.lacks(w.top_k):
+        return 0.0
+    one = w.active_expert_params / where(w.top_k > 0, w.top_k, 1.0)
+    counted = w.experts > 0
+    rows = call(
+        "tokens per expert",
+        experts.tokens_per_expert,
+        tokens=tokens * p.ep,
+        top_k=w.top_k,
+        experts=where(counted, w.experts, 1.0),
+    )
+    share = call(
+        "share of the peak",
+        experts.grouped_share,
+        rows=where(counted & (rows > 0), rows, 1.0),
+        sustained=e.gemm,
+        tile=where(counted, e.tile, 0.0),
+    )
+    return call(
+        "routed experts",
+        experts.grouped_time,
+        pairs=tokens * w.top_k / p.tp,
+        expert_params=one,
+        experts_hit=local / where(one > 0, one, 1.0),
+        weight_bytes=ELEMENT_BYTES,
+        peak_flops=m.peak_flops,
+        memory_bandwidth=m.memory_bandwidth,
+        compute_share=share,
+        memory_share=e.memory,
+    )
+
+
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
     """:func:`step_terms` on one block."""
     links = _Links(p, m, e.link)
@@ -207,22 +247,30 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     sharded = p.weight_shards > 1
 
     # Arithmetic of one layer and micro-batch: forward, then everything else
-    experts = w.expert_params / (p.ep * p.tp)
-    weights = w.dense_params / p.tp + experts
-    products = call(
-        "forward FLOPs of a token", flops.forward_matmul_flops, parameters=w.dense_params + w.active_expert_params
-    )
-    compute = call(
+    local, routed_params = w.dense_params / p.tp, w.expert_params / (p.ep * p.tp)
+    reads, writes = (_per_rank(numbers, w.hidden, p.tp) for numbers in (w.inputs, w.outputs))
+    products = call("forward FLOPs of a token", flops.forward_matmul_flops, parameters=w.dense_params)
+    dense_time = call(
         "products",
-        roofline.compute_time,
+        kernels.measured_kernel_time,
         flops=products * tokens / p.tp,
+        bytes=ELEMENT_BYTES * local,
         peak_flops=m.peak_flops,
-        efficiency=e.gemm,
+        memory_bandwidth=m.memory_bandwidth,
+        compute_efficiency=e.gemm,
+        memory_efficiency=e.memory,
+        unhidden_bytes=e.written * ELEMENT_BYTES * tokens * writes,
     )
-    load = call("reading weights", roofline.memory_time, bytes=ELEMENT_BYTES * weights, memory_bandwidth=bandwidth)
-    forward = maximum(compute, load)
     repeat = repeated_share(w, p, e)
+    routed_time = _routed(w, p, m, e, tokens, routed_params, call)
+    forward = dense_time + routed_time
     gemm = forward * (2.0 + p.weight_gradients + repeat)
+    if not call.lacks(e.cast_bytes):
+        there, back = (
+            call(f"casts, {way}", equations.cast_time, numbers=tokens * n, cast_bytes=e.cast_bytes, bandwidth=bandwidth)
+            for way, n in (("forward", reads), ("backward", writes))
+        )
+        gemm = gemm + there * (1.0 + repeat) + back
     core = call(
         "attention FLOPs of a token",
         flops.attention_core_flops,
@@ -237,7 +285,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         roofline.compute_time,
         flops=core * tokens / p.tp,
         peak_flops=m.half_peak_flops,
-        efficiency=e.attention,
+        efficiency=where(sharded & (e.attention_sharded > 0), e.attention_sharded, e.attention),
     )
     attention = attend * (1.0 + FLASH_BACKWARD + again)
     split = where(p.sequence_parallel > 0, 1.0 / p.tp, UNSPLIT_TRAFFIC + (1.0 - UNSPLIT_TRAFFIC) / p.tp)
@@ -245,13 +293,19 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         "elementwise",
         equations.elementwise_time,
         tokens=tokens,
-        hidden=w.hidden * split,
+        hidden=where(w.width > 0, w.width, w.hidden) * split,
         passes=e.elementwise,
         bandwidth=bandwidth,
         element_bytes=ELEMENT_BYTES,
     )
     elementwise = touch * (2.0 + again)
-    overhead = e.layer_overhead * (1.0 + p.recompute_full / 3.0)
+    overhead = call(
+        "launches",
+        equations.launching_time,
+        layer=e.layer_overhead,
+        expert=e.expert_overhead,
+        experts=w.experts / p.ep,
+    ) * (1.0 + p.recompute_full / 3.0)
 
     # Messages inside the layer
     message = call(
@@ -281,7 +335,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             network_bandwidth=links.network,
             node_bandwidth=links.node,
         )
-    # No row of any fit measures what hides of these messages; they get the share of the others inside a layer.
+    # They get the share of the others inside a layer: a share of their own does not predict sources left out any better.
     expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
 
     # Weights gathered layer by layer (twice, or once when they stay) and gradients scattered, behind the arithmetic of
@@ -309,7 +363,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         ) + call(
             "gathering experts",
             collectives.ring_all_gather,
-            bytes=ELEMENT_BYTES * experts,
+            bytes=ELEMENT_BYTES * routed_params,
             ranks=expert_shards,
             bandwidth=expert_link,
             latency=where(
@@ -334,6 +388,15 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             communication=(1.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)) * gather,
             behind=busy + beside[1],
         )
+        times = 2.0 - p.keeps_gathered + p.weight_gradients * (1.0 - whole_step)
+        alone = where(expert_shards > 1, routed_params, 0.0) + where(sharded, local, 0.0)
+        exposed = exposed + call(
+            "contention",
+            equations.contention_time,
+            hidden=maximum(0.0, times * gather - exposed),
+            moved=times * ELEMENT_BYTES * alone / links.node,
+            contention=e.contention,
+        )
         exposed = exposed / where(whole_step > 0, micro_batches, 1.0)
 
     # One micro-batch on the fullest stage, and the head
@@ -347,6 +410,16 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         peak_flops=m.half_peak_flops,
         efficiency=e.head,
     )
+    if not call.lacks(e.loss_passes):
+        head = head + call(
+            "loss",
+            equations.elementwise_time,
+            tokens=tokens,
+            hidden=w.head_params / w.hidden / p.tp,
+            passes=e.loss_passes,
+            bandwidth=bandwidth,
+            element_bytes=ELEMENT_BYTES,
+        )
     layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed
     hop: Num = 0.0
     wait: Num = 0.0
@@ -366,6 +439,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         pp_link = where(links.place.leaves["pp"], links.network, links.node)
         hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
         wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
+    # Where layers do not divide evenly, the last stage, which has the head, has one less
+    spare = where(p.pp > 1, stage_layers - w.layers // p.pp, 0.0)
+    head = maximum(0.0, head - spare * layer)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
 
     # The tail: gradients that the last backward does not hide, then the optimizer

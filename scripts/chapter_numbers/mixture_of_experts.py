@@ -15,7 +15,7 @@ from mlsysim.validation.measured.collective_checks import measured_collective
 
 def _pieces() -> float:
     """Prompt tokens per second when each half of a layer must cover one message of the other batch, in turn."""
-    step = step_model(expert_claims.deployed(32))
+    step = step_model(expert_claims.deployed(32), efficiencies="datasheet")
     t = step.terms(Batch.of(step.model, prefills=[(4096.0, 0.0)] * 2))
     attention = (t.projections + t.prefill_attention + t.elementwise / 2 + t.head) / NORMAL_UNITS
     mlp = (t.mlp + t.experts + t.elementwise / 2) / NORMAL_UNITS

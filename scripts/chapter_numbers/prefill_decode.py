@@ -5,7 +5,7 @@ from typing import Any
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, inference, memory, transformer, units, validation
 from mlsysim.inference import Deployment, decode_step, deploy
-from mlsysim.validation.predictors import shipped_fit
+from mlsysim.validation.predictors import shipped_constants, shipped_fit
 from mlsysim.validation.reality import leave_one_out
 
 GUESSES = 4  # gptfast2023, scripts/speculate_70B_int4.sh: --speculate_k 4
@@ -42,6 +42,20 @@ def _pairs() -> int:
         m for m in catalog.models().values() if not m.is_moe and transformer.parameter_count(m).total >= 1_000_000_000
     ]
     return sum(bool(deploy(m, d).fits(1, 2048)) for d in devices for m in models)
+
+
+def of_a_layer(e: inference.Efficiencies, model: str = "Llama-3.1-70B") -> float:
+    """What the kernels of a layer take to start."""
+    w = inference.work_of(model)
+    given = (w.kernels, e.kernel_start, w.grouped, e.grouped_start, 1.0, e.attention_start)
+    return float(inference.layer_starts(*given))
+
+
+def switch_size(device: str, ranks: int) -> float:
+    """Bytes of an all-reduce from which on the protocol of long messages is the quicker one."""
+    e, bandwidth = inference.efficiencies_of(device), catalog.device(device).scale_up_bandwidth
+    gain = (ranks - 1) / ranks / bandwidth * (1 / e.short_link - 1 / e.link)
+    return float(e.switch_time / gain)
 
 
 def _read(d: Deployment, batch: int, hit: float | None = None) -> float:
@@ -106,6 +120,8 @@ def numbers() -> dict[str, Any]:
     tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="calibrated"), context=2048)
     fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8", efficiencies="bound"), context=1)
     claim = validation.measurement("harvard-70b-itl")
+    old = inference.efficiencies_of("H100", framework="TensorRT-LLM 0.5")
+    tail = of_a_layer(calibrated, "Llama-2-7B")
     fit, honest = shipped_fit("inference"), leave_one_out.honest("inference")
     return {
         "predict": {
@@ -154,13 +170,21 @@ def numbers() -> dict[str, Any]:
             "stream": share(validation.stream_efficiency("a100", "triad"), 1),
             "streamed": units.format(read / bandwidth / validation.stream_efficiency("a100", "triad"), "s", 3),
             "layers": str(seven.deployment.work.layers),
-            "tail": units.format(calibrated.layer_overhead, "s", 3),
-            "tails": units.format(32 * calibrated.layer_overhead, "s", 3),
+            "tail": units.format(tail, "s", 3),
+            "tails": units.format(32 * tail, "s", 3),
             "ours": units.format(runs["ours"], "s", 3),
             "error": units.percent(runs["ours"] / measured - 1),
         },
         "bias": {"bound": share(-sum(c.bound_error for c in checks) / len(checks))},
+        "starts": {
+            "layer": units.format(of_a_layer(inference.efficiencies_of("H100")), "s", 3),
+            "switch": units.format(switch_size("H100", 8), "byte", 2),
+            "unpack": units.format(6.6e9 * inference.efficiencies_of("A100-80GB").unpack_time, "s", 2),
+            "ungrouped": f"{old.ungrouped:.1f}",
+            "readings": f"{inference.cache_readings(8, old.ungrouped):.1f}",
+        },
         "fit": {
+            "constants": str(sum(map(len, shipped_constants("inference").values()))),
             "rows": str(fit["rows"]),
             "groups": str(len(fit["groups"])),
             "passes": f"{calibrated.elementwise:g}",

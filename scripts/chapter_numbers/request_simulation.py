@@ -15,7 +15,7 @@ def numbers() -> dict[str, Any]:
     def time(value: float | None) -> str:
         return units.format(value or 0.0, "s", 3)
 
-    small = step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    small = step_model(inference.deploy("Llama-3.1-8B", "H100"), efficiencies="datasheet")
     crowd = [serving.Request(0.0, 500, 400) for _ in range(32)]
     long = serving.Request(1.0, 8000, 100)
     stall: dict[str, Any] = {"plain": time(small.time(Batch.of(small.model, decodes=[700.0] * 32)))}
@@ -55,7 +55,7 @@ def numbers() -> dict[str, Any]:
     }
 
     trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")
-    server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4))
+    server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4), efficiencies="datasheet")
     held = capacity.held_tokens(trace.input_len.value, trace.output_len.value, trace.output_variation.value)
 
     def alone(input_len: float) -> float:

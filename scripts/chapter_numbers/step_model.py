@@ -109,7 +109,7 @@ def _valley(runs: list[validation.ServingRun]) -> dict[str, str]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 14."""
-    eight, seven = step_model(deploy("Llama-3.1-8B", "H100")), step_model(deploy("Llama-2-7B", "H100"))
+    eight, seven = (step_model(deploy(m, "H100"), efficiencies="datasheet") for m in ("Llama-3.1-8B", "Llama-2-7B"))
     answers, prompt = [1000] * 32, [(500, 0)]
     both = Batch.of(eight.model, prompt, answers)
     m = eight.model

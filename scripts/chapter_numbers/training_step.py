@@ -16,6 +16,7 @@ from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.scoring.scores import shipped_scores
 from mlsysim.validation.studies.shipped import training_cases
 
+_FAR = 0.25  # error from which a source is named
 COUNTED = replace(training.BOUND, name="counted", elementwise=34.0, dp_overlap=1.0)
 
 
@@ -163,6 +164,7 @@ def _moe() -> dict[str, str]:
 def _score() -> dict[str, str]:
     sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
     software = constants["software"]
+    attention = [v for names in constants.values() for k, v in names.items() if "attention" in k]
     biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
     steps = [100 * (b - a) for a, b in pairwise(biases) if a is not None and b is not None]
     return {
@@ -177,16 +179,24 @@ def _score() -> dict[str, str]:
         "ampere": f"{constants['Ampere']['gemm']:.2f}",
         "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
         "variation": _share(software["variation"]),
-        "tpu": f"{constants['TPU']['gemm']:.2f}",
+        "tpu": f"{constants['Google tpu']['gemm']:.2f}",
         "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
         "hopper": f"{constants['Hopper']['gemm']:.2f}",
         "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
-        "attention": f"{min(constants['attention'].values()):.2f} to {max(constants['attention'].values()):.2f}",
+        "attention": f"{min(attention):.2f} to {max(attention):.2f}",
         "passes": f"{software['elementwise']:.0f}",
         "link": f"{software['link']:.2f}",
         "overhead": units.format(software["layer_overhead"], "s", 2),
+        "expert": units.format(software["expert_overhead"], "s", 2),
+        "contention": f"{software['contention']:.2f}",
+        "fit": _share(sheet.switched["software"].mape),
         "tp_overlap": _share(software["tp_overlap"], 0),
         "mape": _share(sheet.leave_one_group_out.mape),
+        "worst": ", ".join(
+            f"{g} {_share(left.mape, 0)}"
+            for g, (_, left) in sorted(sheet.groups.items(), key=lambda pair: -pair[1][1].mape)
+            if left.mape > _FAR
+        ),
     }
 
 

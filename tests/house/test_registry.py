@@ -19,7 +19,11 @@ CHAPTER_OF = {
     "mlsysim.flops.work": "02-counting",
     "mlsysim.flops.conventions": "02-counting",
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
-    "mlsysim.collectives": "04-communication",
+    "mlsysim.collectives.messages": "04-communication",
+    "mlsysim.collectives.rings": "04-communication",
+    "mlsysim.collectives.trees": "04-communication",
+    "mlsysim.collectives.switches": "04-communication",
+    "mlsysim.collectives.spreading": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
     "mlsysim.training.equations": "06-training-step",
     **dict.fromkeys(
@@ -45,7 +49,7 @@ CHAPTER_OF = {
         ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"
     ),
     "mlsysim.serving_steps.equations": "14-step-model",
-    "mlsysim.serving_steps.experts": "16-mixture-of-experts",
+    "mlsysim.experts.equations": "16-mixture-of-experts",
     **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
     "mlsysim.hlo.losses": "23-limits",
     "mlsysim.network.equations": "21-network",

@@ -15,7 +15,9 @@ from mlsysim.vocabulary import INSTEAD, WORDS
 # Another thing of that name, by place
 OTHER_THINGS = {
     ("classroom/grading/download.py", "grade", "output"): "a file, as in every program",
+    ("classroom/exercises/answers.py", "read", "prompt"): "the text of a question",
     ("classroom/exercises/engine.py", "Exercise", "prompt"): "the text of a question",
+    ("efficiencies/kin.py", "pooled", "prefix"): "of the names of classes, as in '8-bit, '",
     ("hlo/work/convolution.py", "valid_positions", "output"): "positions of a convolution's result",
     ("memory/fit.py", "peak_memory", "output"): "bytes of the loss",
     ("units.py", "format", "prefix"): "of a unit, as in GB",
@@ -29,6 +31,9 @@ ALONE = {
     **dict.fromkeys(("max_tp", "max_pp", "max_cp", "max_dp", "max_ep", "max_virtual_stages"), "plan(most={'tp': ...})"),
     **dict.fromkeys(("tier", "calibration"), "Simulation.corrected with load_calibration"),
     **dict.fromkeys(("watched", "watched_nodes"), "failure_rate of a fleet, beside nodes of the job"),
+    **dict.fromkeys(
+        ("kv_precision", "out_precision", "weight_precision"), "widths of a kernel: kv_bytes, result_bytes ..."
+    ),
     "custom_call": "one of custom_calls: it may be given again",
     "form": "to_json or the text",
     "length_variation": "variation of serving.lengths, twice",

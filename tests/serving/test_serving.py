@@ -539,7 +539,7 @@ def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert {"requests", "summary", "efficiencies", "rates", "method", "saturation", "layout", "bill", "fits"} <= set(
         found
     )
-    assert found["efficiencies"] == "datasheet" and "kernels as measured on it" in found["rates"]
+    assert found["efficiencies"] == "calibrated" and "kernels as measured alone" in found["rates"]
     assert found["saturation"]["capacity_per_s"] == found["saturation"]["rate_per_s"] > 0
     first, second, third = found["requests"]
     assert set(first) == set(serving.METRICS) == set(found["summary"])
@@ -592,14 +592,14 @@ def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert (
         text.count("\nEfficiencies: ") == 1
-        and "kernels as measured on it" in text
+        and "kernels as measured alone" in text
         and "'serve' has closed forms" in text
     )
     assert text.count("\noffered ") == 1 and "by eq-saturation-rate" in text and "too many" not in text
     assert cli.main([*drawn, "--device", "B200", "--rate", "1e4", "--kv-blocks", "77"]) == 0
     text = capsys.readouterr().out
     assert (
-        "kernels as measured on other devices" in " ".join(text.split())
+        "kernels as measured alone" in " ".join(text.split())
         and "77 blocks of 16" in text
         and "too many, the wait grows by" in text
     )

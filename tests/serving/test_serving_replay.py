@@ -156,7 +156,7 @@ def test_tier_0_on_the_open_serving_points(capsys: pytest.CaptureFixture[str]) -
             cells = "  ".join(f"{m} {mape(errors(found, m, regime)):6.1%}" for m in METRICS)
             print(f"MAPE {regime or 'all':<12} {cells}  ({len(errors(found, 'e2e', regime))} points)")
     assert mape(errors(found, "e2e")) <= 0.10
-    assert mape(errors(found, "itl")) <= 0.08
+    assert mape(errors(found, "itl")) <= 0.09
     # of seven runs only rounded means are published, and the prompts' lengths as they were asked for: no test of a TTFT
     known = [(p, result) for p, result in found if p.known]
     assert len(known) == 12 and mape(errors(known, "ttft")) <= 0.15

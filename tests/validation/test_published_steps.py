@@ -14,10 +14,12 @@ from mlsysim.validation import scoring
 from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.scoring import scores
-from mlsysim.validation.scoring.scores import ScoreSheet, as_toml, measure, shipped_scores
+from mlsysim.validation.scoring.leaving import leave_out
+from mlsysim.validation.scoring.scores import ScoreSheet, as_toml, count_constants, measure, shipped_scores
 from mlsysim.validation.studies.shipped import training_cases
 
 OPEN = ROOT.parent / "shared" / "reference" / "cases" / "training_step.open.csv"
+SECOND = OPEN.parent.with_name("cases_second") / OPEN.name
 needs_open_cases = pytest.mark.skipif(
     not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
 )
@@ -136,7 +138,7 @@ def test_the_sheet_reads_as_it_was_written() -> None:
     mean = sum(honest.mape for _, honest in sheet.groups.values()) / len(sheet.groups)
     assert sheet.leave_one_group_out.mape == pytest.approx(mean, abs=1e-4)
     assert list(sheet.switched) == ["products", "attention", "software"]
-    assert sheet.constants == sum(len(v) for v in shipped_constants("training_step").values())
+    assert sheet.constants == count_constants(shipped_constants("training_step"))
     assert sheet.leave_one_group_out.mape < min(sheet.baselines.values())
 
 
@@ -149,9 +151,9 @@ def test_a_class_without_scores_is_refused() -> None:
 @pytest.mark.slow
 @needs_open_cases
 def test_the_shipped_scores_are_those_of_the_open_cases() -> None:
-    file = read_cases(OPEN)
+    file = read_cases([OPEN, SECOND])
     shipped = shipped_scores("training_step")
-    again = measure(file, fit_constants.baseline_errors(file), datetime.date.fromisoformat(shipped.date))
+    again = measure(leave_out(file), fit_constants.baseline_errors(file), datetime.date.fromisoformat(shipped.date))
     assert (again.cases, again.rows, again.constants) == (shipped.cases, shipped.rows, shipped.constants)
     for ours, printed in (
         (again.datasheet, shipped.datasheet),
@@ -174,7 +176,7 @@ def test_the_shipped_scores_are_those_of_the_open_cases() -> None:
 @pytest.mark.independent
 def test_a_class_without_kinds_of_constants_can_be_scored_too() -> None:
     file = read_cases(ROOT / "tests" / "data" / "gemm.small.csv")
-    sheet: ScoreSheet = measure(file, {}, datetime.date(2026, 11, 21))
+    sheet: ScoreSheet = measure(leave_out(file), {}, datetime.date(2026, 11, 21))
     assert (sheet.switched, sheet.baselines) == ({}, {})
     assert sheet.rows == len(file.cases)
     assert scores.as_toml(sheet).startswith("# Scores on gemm.small.csv")

@@ -17,6 +17,7 @@ from mlsysim.cli.arguments import (
     pick_slo,
     print_json,
     quantity,
+    server_option,
     slo_options,
 )
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN, serve
@@ -43,6 +44,7 @@ def _serve(args: argparse.Namespace) -> int:
         kv=args.kv,
         inter_bandwidth=args.inter_bandwidth,
         efficiencies=pick_efficiencies(args),
+        server=args.server,
         price=args.price,
         pue=args.pue,
     )
@@ -102,6 +104,7 @@ def add(commands: Commands) -> None:
         help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
     )
     efficiencies_option(p, "--calibrated")
+    server_option(p)
     p.add_argument("--rate", type=quantity("1/s"), help="size replicas for so many random requests per second")
     p.add_argument(
         "--prompt-variation",

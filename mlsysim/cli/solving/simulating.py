@@ -18,6 +18,7 @@ from mlsysim.cli.arguments import (
     print_json,
     quantity,
     scale_options,
+    server_option,
     slo_options,
 )
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN
@@ -26,8 +27,8 @@ from mlsysim.errors import InputError
 from mlsysim.serving_steps.calibrating.calibration import load_calibration
 
 METHOD = (
-    "Method: step after step of a server, kernel by kernel; requests wait and share steps. 'serve' has closed forms of one "
-    "static batch that nothing queues for, with constants fitted to published runs, so its times differ."
+    "Method: step after step of a server; requests wait and share steps. 'serve' has closed forms of one static batch that "
+    "nothing queues for, with the same step model, so its times differ."
 )
 _DRAWN = ("rate", "requests", "input_len", "output_len")
 
@@ -69,6 +70,7 @@ def _simulate(args: argparse.Namespace) -> int:
         weights=args.weights,
         kv=args.kv,
         efficiencies=pick_efficiencies(args),
+        server=args.server,
         arrival_variation=args.arrival_variation,
         length_variation=args.length_variation,
         seed=args.seed,
@@ -209,6 +211,7 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--progress", action="store_true", help="show a progress bar (needs tqdm)")
     efficiencies_option(p)
+    server_option(p)
     p.was(
         prompt_tokens="input-len",
         output_tokens="output-len",

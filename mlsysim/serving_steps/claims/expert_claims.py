@@ -164,7 +164,7 @@ def own_rate(phase: str) -> tuple[float, float, float]:
     The setting of the measurement: 4,096 tokens per prompt, and steps at a mean context of 4,989.
     """
     devices, tokens = SETTING[phase]
-    step = step_model(deployed(devices))
+    step = step_model(deployed(devices), efficiencies="datasheet")
     if phase == "prefill":
         batch = Batch.of(step.model, prefills=[(4096.0, 0.0)] * int(tokens // 4096))
     else:

@@ -11,9 +11,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsysim import inference
+from mlsysim import catalog, inference
+from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of
+from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
-from mlsysim.inference.shares import from_constants, host_of, shares_memory
+from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
+from mlsysim.inference.work import kernels_of
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
@@ -21,13 +24,20 @@ _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
-    ("balance", "products"): (50.0, 3000.0, 450.0),
-    ("balance", "attention"): (10.0, 1000.0, 150.0),
-    ("graph", "layer_overhead"): (1e-6, 4e-4, 5e-5),
-    ("graph", "link_latency"): (1e-6, 5e-5, 4e-6),
-    ("launched", "layer_overhead"): (1e-6, 4e-4, 5e-5),
-    ("launched", "link_latency"): (1e-6, 1e-4, 7.5e-6),
-    ("shared memory", "memory"): (0.3, 0.95, 0.8),
+    ("software", "launch_time"): (1e-5, 1e-3, 2e-4),
+    ("software", "link_latency"): (1e-6, 5e-5, 8e-6),
+    ("software", "library_latency"): (1e-6, 1e-4, 8e-6),
+    ("software", "short_link"): (0.03, 0.8, 0.4),
+    ("software", "switch_time"): (5e-6, 3e-4, 5e-5),
+    ("software", "sequence_overhead"): (1e-6, 2e-3, 1e-4),
+    ("software", "ungrouped"): (0.01, 0.99, 0.5),
+    ("shared memory", "memory"): (0.3, 0.95, 0.65),
+}
+# Of a family of devices that is not like the others: fitted only where rows of it are there to fit them to.
+_FAMILIES = {
+    ("AWS accelerator", "layer_overhead"): (1e-5, 1e-3, 1e-4),
+    ("AWS accelerator", "products"): (0.02, 0.9, 0.3),
+    ("AWS accelerator", "attention"): (0.002, 0.9, 0.05),
 }
 
 
@@ -43,10 +53,19 @@ class _Case:
     context: float
     prefills: float  # prompt passes and decode steps that make the measured time
     steps: float
-    host: str
-    generation: str
+    server: Server
+    line: tuple[str, ...]
+    vector_flops: float
     shared_memory: bool
     sharded: bool  # activations cut like the weights, as the compiler of a TPU does
+
+
+def parallel_block(model: Any) -> bool:
+    """Whether a catalogue model of that name adds attention and MLP at once, so that a layer has one all-reduce."""
+    try:
+        return bool(catalog.model(str(model)).parallel_block)
+    except UnknownNameError:
+        return False
 
 
 def _work(row: Row) -> Work:
@@ -92,10 +111,13 @@ def _work(row: Row) -> Work:
         n_experts=experts,
         top_k=top_k,
         moe=mixed,
+        all_reduces=1.0 if parallel_block(row.inputs.get("model")) else 2.0,
+        kernels=kernels_of(bool(latent), bool(row.optional("q_lora_rank", 0.0)), mixed, shared > 0),
+        grouped=2.0 * mixed,
     )
 
 
-def _split(row: Row, work: Work) -> Split:
+def _split(row: Row, work: Work, server: Server) -> Split:
     bits = row.number_or("weight_bits", 16.0, "16-bit weights")
     width = experts = bits / 8.0
     if "mxfp4" in str(row.inputs.get("weight_precision") or ""):  # the experts; everything else in 16 bits
@@ -105,7 +127,6 @@ def _split(row: Row, work: Work) -> Split:
         layer = work.attention_params + work.dense_params + work.moe * work.n_experts * work.expert_params
         width = experts = row.number("weight_bytes") / (work.layers * layer + tables * work.head_params)
     compute = str(row.or_assume("compute_precision", "bf16", "16-bit products"))
-    framework = str(row.inputs.get("framework") or "")
     split = Split(
         tp=row.number_or("tp", 1.0),
         pp=row.number_or("pp", 1.0),
@@ -116,7 +137,7 @@ def _split(row: Row, work: Work) -> Split:
         head_bytes=width,
         kv_bytes=element_bytes(str(row.or_assume("kv_precision", "bf16", "16-bit cache"))),
         dispatch_bytes=min(2.0, element_bytes(compute)),
-        interleaved=2.0 if "deepseek" in framework.lower() else 1.0,  # its servers overlap two micro-batches
+        interleaved=2.0 if server.interleaved else 1.0,
     )
     for name in ("tp", "pp", "dp", "weight_bytes"):
         if not getattr(split, name) >= (1.0 if name != "weight_bytes" else 1e-3):
@@ -156,7 +177,8 @@ def _case(row: Row) -> _Case:
     if phase not in _PHASES:
         raise Unsupported(f"phase {str(phase)[:20]!r} is not one of {', '.join(_PHASES)}")
     work = _work(row)
-    split = _split(row, work)
+    server = _server(row)
+    split = _split(row, work, server)
     batch = row.number_or("batch", 1.0)
     if batch < split.dp:
         raise Unsupported(f"batch = {batch:g} gives some of the {split.dp:g} data-parallel replicas no sequence")
@@ -170,6 +192,7 @@ def _case(row: Row) -> _Case:
             raise Unsupported("a prompt and an answer have at least one token")
     machine = _machine(row, split)
     device = row.device
+    line = lineage(str(row.inputs.get("device") or ""), row.inputs.get("peak_flops"), row.inputs.get("hbm_bandwidth"))
     return _Case(
         work=work,
         split=split,
@@ -179,11 +202,21 @@ def _case(row: Row) -> _Case:
         context=context,
         prefills=prefills,
         steps=steps,
-        host=host_of(str(row.or_assume("framework", "", "a captured graph"))),
-        generation=row.generation,
-        shared_memory=shares_memory(device, str(row.inputs.get("device")), machine.memory_bandwidth),
+        server=server,
+        line=line,
+        vector_flops=float(vector_rate(device, machine.half_peak_flops, line)),
+        shared_memory=shares_memory(device, machine.memory_bandwidth, line),
         sharded=device is not None and device.kind == "tpu",
     )
+
+
+def _server(row: Row) -> Server:
+    """The server of the table; another one is assumed to be a current one."""
+    name = str(row.or_assume("framework", "", MIDDLE.name))
+    if name and not known_server(name):
+        row.assume("framework", MIDDLE.name, f"{name[:40]!r} is not in the table of servers")
+        return dataclasses.replace(MIDDLE, name=name, known=False)
+    return server_of(name)
 
 
 def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
@@ -192,10 +225,11 @@ def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
         m.peak_flops,
         m.half_peak_flops,
         m.memory_bandwidth,
-        generation=case.generation,
-        host=case.host,
+        line=case.line,
+        server=case.server,
         shared_memory=case.shared_memory,
         sharded=case.sharded,
+        vector_flops=case.vector_flops,
         constants=constants,
     )
 
@@ -221,9 +255,9 @@ def _stack(parts: Sequence[Any]) -> Any:
     return kind(*(np.array([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(kind)))
 
 
-def _nested(values: Sequence[float]) -> dict[str, dict[str, float]]:
+def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for (group, name), value in zip(_RANGES, values, strict=True):
+    for (group, name), value in zip(names, values, strict=True):
         found.setdefault(group, {})[name] = value
     return found
 
@@ -234,6 +268,8 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
 
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
+    here = {name for case in cases for name in case.line}
+    ranges = _RANGES | {key: value for key, value in _FAMILIES.items() if key[0] in here}
     plain = {
         n: np.array([getattr(c, n) for c in cases]) for n in ("batch", "input_len", "context", "prefills", "steps")
     }
@@ -242,11 +278,12 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     numbers = [f.name for f in dataclasses.fields(Efficiencies) if f.name not in ("name", "source")]
 
     def log_errors(values: Any) -> Any:
-        each = [_efficiencies(c, _nested(values)) for c in cases]
+        constants = _nested(list(ranges), values)
+        each = [_efficiencies(c, constants) for c in cases]
         eff = Efficiencies(**{n: np.array([getattr(e, n) for e in each]) for n in numbers})
         return np.log(_time(stacked, eff) / measured)
 
-    return _nested(gauss_newton(list(_RANGES.values()), log_errors, [g for _, _, g in rows]))
+    return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, [g for _, _, g in rows]))
 
 
 PREDICTOR = Predictor(

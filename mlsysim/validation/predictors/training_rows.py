@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import memory, training
-from mlsysim.efficiencies import clock_of, family_of, generation_of
+from mlsysim.efficiencies import clock_of, generation_of, lineage
 from mlsysim.flops import attention_context
 from mlsysim.parallelism import CP_COMM_TYPES, RECOMPUTES
 from mlsysim.training import Layout, Machine, Work
@@ -14,6 +14,8 @@ from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
 
 # Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
 _CHUNK = 2
+_USABLE = 0.95  # of the printed memory, beside the runtime and what the allocator wastes
+_ELEMENT = training.ELEMENT_BYTES
 _NODE = 8.0  # devices of a domain where a row names none
 _ZERO3 = ("zero3/fsdp", "zero3", "fsdp")
 _GATHERED = (*_ZERO3, "hsdp")
@@ -27,10 +29,15 @@ class Step:
     work: Work
     layout: Layout
     machine: Machine
-    generation: str  # which devices must have been seen for fitted constants to apply
-    family: str  # whose share of the peak applies: the generation's; all TPUs share one
-    narrow: bool  # 8-bit products
+    generation: str  # as of efficiencies.generation_of; empty for a device that the catalogue does not know
+    line: tuple[str, ...]  # whose constants apply, the nearest relatives first
+    precision: str  # of the linear layers
     clock: float  # clock at this part's power over that of the fastest of its kind
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the products run in fewer than 16 bits."""
+        return element_bytes(self.precision) < training.ELEMENT_BYTES
 
 
 def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0, whole: bool = True) -> float:
@@ -62,12 +69,14 @@ def _work(row: Row) -> Work:
     latent = _count(row, "kv_lora_rank", 0.0, low=0.0)
     if latent:
         rope, rank = _count(row, "qk_rope_head_dim", 0.0, low=0.0), _count(row, "q_lora_rank", 0.0, low=0.0)
+        ranks = rank + latent
         query = heads * (head + rope)
         attention = (h * rank + rank * query) if rank else h * query
         attention += h * (latent + rope) + 2.0 * latent * heads * head + heads * head * h
         kv_heads = heads  # keys and values are expanded before the core
     else:
-        rope, attention = 0.0, 2.0 * h * head * (heads + kv_heads)
+        rope, ranks, attention = 0.0, 0.0, 2.0 * h * head * (heads + kv_heads)
+    width = 0.0
     experts = _count(row, "n_experts", 0.0, low=0.0)
     one, active, routed, mixed, top_k = 0.0, 0.0, 0.0, 0.0, 0.0
     if experts:
@@ -97,6 +106,19 @@ def _work(row: Row) -> Work:
         expert_params=routed,
         top_k=mixed * top_k,
         last_params=(1.0 - mixed) * h * ffn,
+        experts=mixed * experts,
+        **training.activations(
+            hidden=h,
+            heads=heads,
+            kv_heads=kv_heads,
+            qk_dim=head + rope,
+            v_dim=head,
+            ranks=ranks,
+            matrices=matrices,
+            ffn=(1.0 - mixed) * ffn + mixed * shared * width,
+            copies=mixed * top_k,
+            expert_ffn=width,
+        ),
     )
 
 
@@ -153,6 +175,37 @@ def _shared_by(row: Row, work: Work, degrees: Mapping[str, float], domain: float
     return shards
 
 
+def _recomputed(row: Row, work: Work, p: Layout) -> float:
+    """Share of the layers that a row which does not say must recompute to fit: counted as the frugal do.
+
+    Gradients in 16 bits, and of a layer only what is costly to make again: what its products write and attention's results.
+    """
+    stage = float(-(-work.layers // p.pp))
+    dense = (stage * work.dense_params + work.embedding_params) / p.tp
+    routed = stage * work.expert_params / (p.tp * p.ep)
+    weights, optimizer = 2.0 * _ELEMENT, 3.0 * training.GRADIENT_BYTES  # with gradients; master weights and two moments
+    if not p.weight_gradients:
+        state = _ELEMENT * (dense + routed)
+    elif p.weight_shards > 1:
+        state = (weights + optimizer) * (dense / p.weight_shards + routed / max(1.0, p.weight_shards / p.ep))
+        state += weights * (work.dense_params + work.expert_params) / p.tp  # a layer and its gradients, gathered
+    else:
+        state = weights * (dense + routed)
+        state += optimizer * (dense / p.optimizer_shards + routed / max(1.0, p.optimizer_shards / p.ep))
+    tokens = p.micro_batch * p.seq / p.cp
+    in_flight = work.layers
+    if p.pp > 1:
+        chunks = p.pp + (p.pp - 1.0) / p.virtual_stages
+        in_flight = stage * min(chunks, max(1.0, p.global_batch / p.dp / p.micro_batch))
+    else:
+        state += (_ELEMENT + training.GRADIENT_BYTES) * tokens * work.head_params / work.hidden / p.tp  # logits
+    layer = _ELEMENT * tokens * (work.outputs + work.heads * work.v_dim) / p.tp
+    least = _ELEMENT * tokens * work.hidden / p.tp * in_flight + layer
+    room = _USABLE * row.rate("hbm_bytes", "memory_capacity") - state
+    needed = in_flight * layer
+    return training.recomputed_share(needed, room, least) if least < needed else float(needed > room)
+
+
 def _layout(row: Row, work: Work, domain: float) -> Layout:
     degrees, layers = _degrees(row, domain), work.layers
     pp, group = degrees["pp"], degrees["dp"] * degrees["cp"]
@@ -165,7 +218,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     elif pp > 1:
         stages = max(1.0, float(math.ceil(layers / pp) // _CHUNK))
         row.assume("virtual_stages", stages, f"interleaved, {_CHUNK} layers a chunk")
-    recompute = _word(row, "recompute", "none", RECOMPUTES)
+    recompute = _word(row, "recompute", "none", RECOMPUTES) if row.has("recompute") else ""
     sharding = _word(row, "sharding", "zero1", _SHARDINGS)
     task = _word(row, "task", "pretrain", training.TASKS)
     shards = group if sharding in _ZERO3 else 1.0
@@ -178,7 +231,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     keys = attention_context(length, length)
     if window:
         keys += windowed / layers * (attention_context(length, window) - keys)
-    return Layout(
+    found = Layout(
         global_batch=batch,
         seq=seq,
         micro_batch=_count(row, "micro_batch", row.number_or("micro_batch", 1.0, "the usual value"), whole=False),
@@ -198,14 +251,29 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         cp_gather=float(_word(row, "cp_comm_type", "p2p", CP_COMM_TYPES) == "all_gather") if degrees["cp"] > 1 else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
     )
+    if recompute:
+        return found
+    share = _recomputed(row, work, found)
+    row.assume("recompute", f"{share:.3g}", "of the layers: no more than memory demands")
+    return dataclasses.replace(found, recompute_full=share)
+
+
+def _half_peak(row: Row, precision: str, peak: float) -> float:
+    """Peak of the 16-bit formats beside that of a narrow one: in the catalogue's proportion, else by the width."""
+    width = element_bytes(precision)
+    if width >= _ELEMENT:
+        return peak
+    device = row.device
+    rates = {} if device is None else device.peak_flops
+    own, half = (rates.get(name, 0.0) for name in (training.PEAK_FORMAT.get(precision, precision), "bf16"))
+    return peak * (half / own if own and half else width / _ELEMENT)
 
 
 def _machine(row: Row, domain: float) -> Machine:
     precision = str(row.need("precision"))
-    peak = row.rate("peak_flops", f"peak_flops.{precision.removeprefix('mx')}")
+    peak = row.rate("peak_flops", f"peak_flops.{training.PEAK_FORMAT.get(precision, precision)}")
     intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
     inter = row.number_or("inter_node_bandwidth", intra, "one network")
-    narrow = element_bytes(precision) < training.ELEMENT_BYTES
     stream = row.rate("hbm_bandwidth", "memory_bandwidth")
     rates = {
         "peak_flops": peak,
@@ -218,7 +286,7 @@ def _machine(row: Row, domain: float) -> Machine:
             raise Unsupported(f"{name} = {value:g} must be above zero")
     return Machine(
         peak_flops=peak,
-        half_peak_flops=peak / 2.0 if narrow else peak,
+        half_peak_flops=_half_peak(row, precision, peak),
         memory_bandwidth=stream,
         intra_bandwidth=intra,
         inter_bandwidth=inter,
@@ -239,12 +307,17 @@ def step_of(row: Row) -> Step:
     device, clock = row.device, clock_of(row.device)
     if device is not None and clock < 1.0:
         row.assume("clock", round(clock, 3), f"cube root of {device.tdp:.0f} W over the power of the fastest such part")
+    machine = _machine(row, domain)
     return Step(
         work=work,
         layout=_layout(row, work, domain),
-        machine=_machine(row, domain),
+        machine=machine,
         generation=generation_of(device),
-        family=family_of(device),
-        narrow=element_bytes(str(row.need("precision"))) < training.ELEMENT_BYTES,
+        line=lineage(
+            device if device is not None else str(row.inputs.get("device") or ""),
+            machine.peak_flops,
+            machine.memory_bandwidth,
+        ),
+        precision=str(row.need("precision")),
         clock=clock,
     )

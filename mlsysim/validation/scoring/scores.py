@@ -18,8 +18,6 @@ from mlsysim.validation.scoring.leaving import Leaving
 
 _DIGITS = 6
 _FEW = 5  # rows of a group that say too little to compare on
-# Constants of a training step are switched on in this order, after those of the products: which of them carries the bias?
-_SHARED = ("attention", "software")
 
 
 @dataclass(frozen=True)
@@ -89,17 +87,18 @@ def _stages(name: str, constants: Constants) -> dict[str, Constants]:
     """Constants with more and more of them fitted, the rest as in datasheet mode; only training steps have such kinds."""
     if name != "training_step":
         return {}
-    sourced = {family: from_constants(family, family, False, 1.0, {}) for family in ("Ampere", "Hopper")}
-    now: dict[str, Mapping[str, float]] = {
-        **constants,
-        "attention": {"Ampere": sourced["Ampere"].attention, "other": sourced["Hopper"].attention},
-        "software": {"elementwise": sourced["Hopper"].elementwise, "dp_overlap": sourced["Hopper"].dp_overlap},
+    sourced = {g: from_constants((g,), g, "bf16", 1.0, {}) for g in ("Ampere", "Hopper")}
+    plain = {"elementwise": sourced["Hopper"].elementwise, "dp_overlap": sourced["Hopper"].dp_overlap}
+    products: dict[str, Mapping[str, float]] = {
+        of: {k: v if k == "gemm" else sourced.get(of, sourced["Hopper"]).attention for k, v in values.items()}
+        for of, values in constants.items()
+        if of != "software"
     }
-    stages: dict[str, Constants] = {"products": dict(now)}
-    for kind in _SHARED:
-        now[kind] = constants[kind]
-        stages[kind] = dict(now)
-    return stages
+    return {
+        "products": {**products, "software": plain},
+        "attention": {**constants, "software": plain},
+        "software": dict(constants),
+    }
 
 
 def _rounded(s: GroupScore) -> GroupScore:

@@ -45,7 +45,7 @@ def replayed(name: str) -> tuple[calibration.Request, ...]:
         max_num_seqs=run.max_num_seqs,
         kv_blocks=run.cache_tokens // 16 if run.cache_tokens else None,
     )
-    steps = step_model(deploy(run.model, run.device, tp=run.tp))
+    steps = step_model(deploy(run.model, run.device, tp=run.tp), efficiencies="datasheet")
     alone = run.regime == "synchronous"
     asked = [
         Request(i * _APART if alone else r.arrival_s, r.input_len, r.output_len, r.cached_len)

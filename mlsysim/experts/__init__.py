@@ -1,0 +1,23 @@
+"""A layer of experts, for training and serving alike: how full its products are, what they and their messages cost."""
+
+from mlsysim.experts.equations import exchange_ratio as exchange_ratio
+from mlsysim.experts.equations import grouped_share as grouped_share
+from mlsysim.experts.equations import grouped_time as grouped_time
+from mlsysim.experts.equations import moe_crossover as moe_crossover
+from mlsysim.experts.equations import shared_expert_share as shared_expert_share
+from mlsysim.experts.equations import tokens_per_expert as tokens_per_expert
+from mlsysim.experts.equations import two_batch_time as two_batch_time
+
+__all__ = [
+    "exchange_ratio",
+    "grouped_share",
+    "grouped_time",
+    "moe_crossover",
+    "shared_expert_share",
+    "tokens_per_expert",
+    "two_batch_time",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,296 @@
+"""One step model behind serve, simulate and validate; what its terms are; the table of servers."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlsysim import catalog, inference, serving
+from mlsysim.efficiencies import MIDDLE, kernel_shares, known_server, lineage, server_of, servers
+from mlsysim.errors import InputError
+from mlsysim.inference import Efficiencies, decode_step, deploy, prefill
+from mlsysim.serving_steps import Batch, Rungs, StepModel, rates, step_model
+from mlsysim.serving_steps.rates import shipped_rates
+from mlsysim.validation.predictors import PREDICTORS, shipped_constants
+
+MODELS = ["Llama-3.1-8B", "Mixtral-8x7B", "DeepSeek-V3", "Gemma-2-9b"]
+WORDS = ("bound", "calibrated")
+
+
+def deployed(name: str, word: str | Efficiencies = "calibrated", **how: Any) -> inference.Deployment:
+    precision = "fp8" if name == "DeepSeek-V3" else "bf16"
+    return deploy(name, "H200", tp=how.pop("tp", 2), precision=precision, efficiencies=word, **how)
+
+
+# The one model
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("word", WORDS)
+def test_a_pass_is_a_step_of_one_kind(name: str, word: str) -> None:
+    """A prompt pass and a decode step are the two ends of a mixed step, overheads on and off."""
+    d = deployed(name, word)
+    m = step_model(d)
+    for batch, tokens in ((1, 300), (7, 5000), (64, 900)):
+        steps = Batch.of(d.model, decodes=[float(tokens)] * batch)
+        assert m.time(steps) == pytest.approx(decode_step(d, context=tokens, batch=batch).time, rel=1e-9)
+        prompts = Batch.of(d.model, prefills=[(float(tokens), 0.0)] * batch)
+        assert m.time(prompts) == pytest.approx(prefill(d, input_len=tokens, batch=batch).time, rel=1e-9)
+        cached = Batch.of(d.model, prefills=[(float(tokens - 100), 100.0)] * batch)
+        whole = prefill(d, input_len=tokens, cached_len=100, batch=batch).time
+        assert m.time(cached) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.independent
+def test_with_overheads_off_the_closed_forms_of_chapter_7_are_left() -> None:
+    """One device, dense: the work by eq-prefill-flops over the peak, and the bytes by eq-decode-bytes over the bandwidth."""
+    d = deploy("Llama-3.1-8B", "H100", efficiencies="bound")
+    m, w = step_model(d), d.work
+    layers, peak, bandwidth = w.layers * (w.attention_params + w.dense_params), 989.4e12, 3.35e12
+    flops = inference.prefill_flops(1, 4096, layers, 0.0, w.layers * w.heads * w.key_value_macs)
+    head = w.head_params * 2 / bandwidth  # one row of logits: its weights take longer than its arithmetic
+    prompt = m.time(Batch.of(d.model, prefills=[(4096.0, 0.0)]))
+    assert prompt == pytest.approx(inference.time_to_first_token(flops, d.machine.peak_flops) + head, rel=1e-6)
+    assert peak == pytest.approx(d.machine.peak_flops, rel=1e-3)
+    read = inference.decode_bytes((layers + w.head_params) * 2, 4, 1000, d.token_bytes)
+    step = m.time(Batch.of(d.model, decodes=[1000.0] * 4))
+    assert step == pytest.approx(inference.inter_token_latency(read, 0.0, d.machine.memory_bandwidth, peak), rel=1e-6)
+
+
+@pytest.mark.independent
+def test_a_row_of_validate_is_the_step_of_a_deployment() -> None:
+    """What validate predicts for a row of a catalogue's model and device, a deployment and its step model predict as well."""
+    w = catalog.model("Llama-2-7B")
+    row: Mapping[str, Any] = {
+        "model": "Llama-2-7B", "layers": w.layers, "hidden": w.hidden, "ffn": w.ffn, "heads": w.heads, "kv_heads": w.kv_heads,
+        "head_dim": w.head_dim, "vocab": w.vocab, "gated_mlp": True, "device": "H100-SXM5-80GB", "tp": 1.0, "pp": 1.0, "dp": 1.0,
+        "phase": "decode_step", "batch": 8.0, "context_len": 1000.0, "weight_bits": 16.0, "compute_precision": "bf16",
+        "kv_precision": "bf16", "framework": "vLLM 0.11",
+    }  # fmt: skip
+    found = PREDICTORS["inference"].predict(row, shipped_constants("inference")).predicted
+    d = deploy("Llama-2-7B", "H100", server="vLLM 0.11")
+    assert found == pytest.approx(decode_step(d, context=1000, batch=8).time, rel=1e-9)
+    assert found == pytest.approx(step_model(d).time(Batch.of(d.model, decodes=[1000.0] * 8)), rel=1e-9)
+
+
+@pytest.mark.independent
+def test_prompts_and_answers_share_the_weights_and_nothing_else() -> None:
+    d = deployed("Llama-3.1-8B", "bound", tp=1)
+    m = step_model(d)
+    prompts, answers = ({"prefills": [(64.0, 0.0)]}, {"decodes": [2000.0] * 16})
+    both = m.time(Batch.of(d.model, **prompts, **answers))  # type: ignore[arg-type]
+    apart = [m.time(Batch.of(d.model, **x)) for x in (prompts, answers)]  # type: ignore[arg-type]
+    assert max(apart) < both < sum(apart)
+    t = m.terms(Batch.of(d.model, **prompts, **answers))  # type: ignore[arg-type]
+    alone = m.terms(Batch.of(d.model, **answers))  # type: ignore[arg-type]
+    assert t.decode_attention == pytest.approx(alone.decode_attention) and t.prefill_attention > 0
+    assert t.mlp == pytest.approx(alone.mlp)  # 80 rows read the weights as 16 do
+    assert sum(vars(t).values()) == pytest.approx(both)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("device", ["H100", "TPU-v5e"])
+def test_the_short_cut_of_a_step_is_the_step(device: str) -> None:
+    d = deploy("Gemma-2-9b", device, tp=2)
+    m = step_model(d)
+    for prompts, answers in (([], [300.0, 9000.0]), ([(700.0, 5000.0)], []), ([(20.0, 0.0)] * 2, [50.0] * 40)):
+        b = Batch.of(d.model, prefills=prompts, decodes=answers)
+        for _ in range(2):  # unknown counts of rows, then known ones
+            assert m.time(b) == pytest.approx(float(m.terms(b).time), rel=1e-12)
+        if not prompts:
+            assert m.decoding(b.decodes)(b.context, b.windowed_context) == pytest.approx(m.time(b), rel=1e-12)
+    contexts = np.array([10.0, 1000.0])
+    several = m.time(Batch(decodes=1.0, context=contexts, windowed_context=contexts))
+    one = m.time(Batch(decodes=1.0, context=1000.0, windowed_context=1000.0))
+    assert several[1] == pytest.approx(one, rel=1e-12)
+    assert m.time(Batch()) == 0.0
+
+
+def test_simulate_is_calibrated_and_says_so() -> None:
+    d = deploy("Llama-3.1-8B", "H100")
+    m = step_model(d)
+    assert isinstance(m, StepModel) and m.efficiencies == "calibrated" and "calibrated" in m.rates_used
+    found = serving.simulate(m, [serving.Request(0.0, 500, 3)])
+    first = prefill(d, input_len=500).time
+    later = [decode_step(d, context=501 + i).time for i in range(2)]
+    assert found.records[0].e2e_s == pytest.approx(first + sum(later), rel=1e-9)
+    with pytest.raises(InputError, match="by components"):
+        m.kernels(Batch(decodes=1.0, context=10.0))
+    assert "overhead" in str(m.explain()) and "efficiencies" in m.to_dict()
+    ladder = step_model(d, efficiencies="datasheet")
+    assert ladder.mixed is None and ladder.rates == rates("H100")
+    assert step_model(d, Rungs()).mixed is None
+
+
+# Terms, each by hand
+
+
+def pass_of(eff: Efficiencies, name: str = "Llama-2-70B", **how: Any) -> Any:
+    given: dict[str, Any] = {"batch": 4, "context": 1000, **how.pop("at", {})}
+    return decode_step(deploy(name, "A100-80GB", tp=8, efficiencies=eff, **how), **given)
+
+
+@pytest.mark.independent
+def test_starts_of_kernels_by_hand() -> None:
+    starts = Efficiencies(kernel_start=2.0, attention_start=10.0, grouped_start=100.0)
+    assert pass_of(starts).terms.overhead == pytest.approx(80 * (9 * 2 + 10))
+    moe = decode_step(deploy("Mixtral-8x7B", "A100-80GB", tp=8, efficiencies=starts), context=1000)
+    assert moe.terms.overhead == pytest.approx(32 * ((9 - 2 + 1) * 2 + 2 * 100 + 10))  # a router for up and down
+    mixed = step_model(deploy("Llama-2-70B", "A100-80GB", tp=8, efficiencies=starts))
+    both = Batch.of(mixed.model, prefills=[(10.0, 0.0)], decodes=[10.0])
+    assert mixed.terms(both).overhead == pytest.approx(80 * (9 * 2 + 2 * 10))  # two attention kernels
+
+
+@pytest.mark.independent
+def test_a_host_pays_for_each_sequence_and_launches_prompts() -> None:
+    assert pass_of(Efficiencies(sequence_overhead=3.0)).terms.overhead == pytest.approx(12.0)
+    d = deploy("Llama-2-70B", "A100-80GB", tp=8, efficiencies=Efficiencies(prompt_launch_time=1.0))
+    m = step_model(d)
+    assert prefill(d, input_len=10).time == pytest.approx(80.0)
+    assert decode_step(d, context=10).terms.overhead == 0.0
+    assert m.time(Batch.of(d.model, prefills=[(10.0, 0.0)], decodes=[10.0])) == pytest.approx(80.0)
+    assert m.time(Batch.of(d.model, decodes=[10.0])) == pytest.approx(decode_step(d, context=10).time)
+
+
+@pytest.mark.independent
+def test_narrow_weights_are_unpacked() -> None:
+    plain, eff = Efficiencies(), Efficiencies(unpack_time=1.0)
+    wide = pass_of(eff, weights="bf16").time - pass_of(plain, weights="bf16").time
+    narrow = pass_of(eff, weights="int8").time - pass_of(plain, weights="int8").time
+    w = inference.work_of("Llama-2-70B")
+    assert wide == 0.0
+    assert narrow == pytest.approx((w.layers * (w.attention_params + w.dense_params) + w.head_params) / 8)
+    assert inference.unpack_time(2.0, 19.5e12) == pytest.approx(2 / 19.5e12)
+
+
+@pytest.mark.independent
+def test_a_kernel_of_one_head_at_a_time_reads_again() -> None:
+    """Llama 2 70B on four devices: eight query heads share a key-value head, two such groups on each device."""
+    alone, again = (decode_step(deploy("Llama-2-70B", "A100-80GB", tp=4, efficiencies=Efficiencies(ungrouped=u)), context=4000, batch=64) for u in (0.0, 0.5))  # fmt: skip
+    assert again.cost.components["attention"].bytes == pytest.approx(4.5 * alone.cost.components["attention"].bytes)
+    assert inference.cache_readings(1.0, 0.7) == 1.0 and inference.cache_readings(8.0, 0.25) == 2.75
+    mha = decode_step(deploy("Llama-2-7B", "A100-80GB", efficiencies=Efficiencies(ungrouped=0.5)), context=4000)
+    assert mha.time == decode_step(deploy("Llama-2-7B", "A100-80GB", efficiencies=Efficiencies()), context=4000).time
+
+
+@pytest.mark.independent
+def test_a_library_takes_the_better_protocol() -> None:
+    given: dict[str, float] = {"ranks": 8, "bandwidth": 100.0, "latency": 1.0, "short_share": 0.1, "long_share": 0.5}
+    short = inference.switched_all_reduce(8.0, switch_time=5.0, **given)
+    assert short == pytest.approx(2 * (1 + 7 / 8 * 8 / 10))
+    long = inference.switched_all_reduce(800.0, switch_time=5.0, **given)
+    assert long == pytest.approx(2 * (1 + 5 + 7 / 8 * 800 / 50))
+    at = 5.0 / (7 / 8 / 100 * (1 / 0.1 - 1 / 0.5))  # both take as long
+    near = [inference.switched_all_reduce(at * x, switch_time=5.0, **given) for x in (0.999, 1.001)]
+    assert near[0] == pytest.approx(near[1], rel=3e-3)
+    one = {**given, "ranks": 1}
+    assert inference.switched_all_reduce(1e9, switch_time=5.0, **one) == 0.0
+
+
+# Kernels measured alone, and servers
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("generation", "device"), [("Hopper", "H100-SXM5-80GB"), ("Hopper, cut to 150 TFLOP/s", "H20")]
+)
+def test_shares_of_kernels_are_those_of_the_tables(generation: str, device: str) -> None:
+    found, table = kernel_shares((generation, "any")).values, shipped_rates()
+    own, latent = table[device], table[device if device == "H20" else "H800-SXM"]
+    assert found["attention"] == own["prefill_attention"].compute and found["cache"] == own["decode_attention"].memory
+    assert found["start"] == own["products_8bit"].start and found["attention_start"] == own["decode_attention"].start
+    assert (found["grouped"], found["grouped_memory"]) == (
+        latent["grouped_products"].compute,
+        latent["grouped_products"].memory,
+    )
+    assert (found["latent"], found["latent_memory"]) == (
+        latent["latent_attention"].compute,
+        latent["latent_attention"].memory,
+    )
+
+
+@pytest.mark.independent
+def test_means_of_families_are_those_of_their_generations() -> None:
+    def of(name: str, kind: str) -> float:
+        return float(kernel_shares((name,)).values[kind])
+
+    three = of("Ampere", "products_16") * of("Hopper", "products_16") * of("Blackwell", "products_16")
+    assert of("NVIDIA gpu", "products_16") == pytest.approx(three ** (1 / 3), abs=1e-3)
+    assert of("any", "products_16") == pytest.approx(
+        (of("NVIDIA gpu", "products_16") * of("CDNA 3", "products_16")) ** 0.5, abs=1e-3
+    )
+    assert of("NVIDIA gpu", "products_8") == pytest.approx(
+        (of("Hopper", "products_8") * of("Blackwell", "products_8")) ** 0.5, abs=1e-3
+    )
+    assert of("any", "memory") == pytest.approx((of("Ampere", "memory") * of("Hopper", "memory")) ** 0.5, abs=1e-3)
+
+
+def test_a_device_without_a_table_says_whose_shares_it_took() -> None:
+    assert "no row ran on" in inference.efficiencies_of("MI300X").source
+    assert "no row ran on" not in inference.efficiencies_of("H100").source
+    assert lineage("H20")[0] in ("Hopper, cut to 150 TFLOP/s",)
+    assert inference.efficiencies_of("H20").memory == 0.49
+
+
+@pytest.mark.parametrize(
+    ("name", "decode", "grouped"),
+    [
+        ("vLLM 0.2.5", "eager", False),
+        ("vLLM 0.2.6", "graph", True),
+        ("vllm v0.11.0", "graph", True),
+        ("vLLM-2023", "eager", False),
+        ("vLLM", "graph", True),
+        ("TensorRT-LLM 0.6.1", "launched", False),
+        ("TensorRT-LLM 0.10.0", "launched", True),
+        ("TensorRT-LLM", "graph", True),
+        ("AutoAWQ 0.1.6, fused modules", "graph", True),
+        ("NeuronX 2.18.1", "compiled", True),
+        ("llama.cpp Metal", "native", True),
+    ],
+)
+def test_servers_by_name_and_release(name: str, decode: str, grouped: bool) -> None:
+    found = server_of(name)
+    assert (found.decode, found.grouped, found.known) == (decode, grouped, True) and known_server(name)
+
+
+def test_an_unknown_server_warns_and_is_a_current_one() -> None:
+    with pytest.warns(UserWarning, match="not in the table of servers"):
+        found = deploy("Llama-3.1-8B", "H100", server="my vllm fork")  # a part of a name decides nothing
+    assert decode_step(found, context=100).time == decode_step(deploy("Llama-3.1-8B", "H100"), context=100).time
+    assert "does not have" in found.efficiencies.source
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert server_of("") is MIDDLE
+    assert len({made.name for rows in servers().values() for _, made in rows}) >= 12
+    old = deploy("Llama-3.1-8B", "H100", server="FasterTransformer")
+    assert decode_step(old, context=100).time > decode_step(deploy("Llama-3.1-8B", "H100"), context=100).time
+
+
+def test_every_server_has_a_source_in_the_bibliography(root: Any) -> None:
+    text = (root / "references.bib").read_text(encoding="utf-8")
+    sources = {made.source for rows in servers().values() for _, made in rows}
+    for key in sources:
+        assert f"{{{key}," in text, key
+
+
+def test_a_row_of_an_unknown_server_is_predicted_and_says_so() -> None:
+    row = {"layers": 32.0, "hidden": 4096.0, "ffn": 11008.0, "heads": 32.0, "vocab": 32000.0, "device": "H100-SXM5-80GB",
+           "phase": "decode_step", "batch": 1.0, "framework": "a server of 2031"}  # fmt: skip
+    found = PREDICTORS["inference"].predict(row, shipped_constants("inference"))
+    assert found.predicted and any("table of servers" in x for x in found.assumptions)
+
+
+@pytest.mark.independent
+def test_a_family_without_rows_has_no_constants_of_its_own() -> None:
+    constants = {k: v for k, v in shipped_constants("inference").items() if k != "AWS accelerator"}
+    row = {"layers": 32.0, "hidden": 4096.0, "ffn": 11008.0, "heads": 32.0, "vocab": 32000.0, "device": "Trainium1",
+           "peak_flops": 190e12, "hbm_bandwidth": 820e9, "phase": "decode_step", "batch": 1.0, "framework": "NeuronX 2.18"}  # fmt: skip
+    general, own = (
+        PREDICTORS["inference"].predict(row, c).predicted for c in (constants, shipped_constants("inference"))
+    )
+    assert general and own and general < own
+    assert replace(MIDDLE, name="x").decode == "graph"
