@@ -171,7 +171,7 @@ def device_lines(d: "Device") -> list[str]:
     )
     more = [name for name in d.fields if name not in given and not name.startswith("peak_flops.")]
     return labelled(
-        f"{d.name} ({maker or d.kind}{born}): {', '.join(part for part in have if part)}",
+        f"{d.name} ({maker or d.kind}{born}{', ' + d.status if d.status else ''}): {', '.join(part for part in have if part)}",
         ("dense peaks", ", ".join(f"{p} {written(v, 'FLOP/s')}" for p, v in peaks.items())),
         ("memory", memory),
         ("links", link),
