@@ -89,10 +89,10 @@ def _at(key: str, where: str) -> str:
 
 def _cite(s: Sourced) -> str:
     """The source with its place, where we read it, and the other places with the same value."""
-    inside = f" in [@{s.read_in}]" if s.read_in else ""
+    first = f"[@{s.source}], in {_at(s.read_in, s.where)}" if s.read_in else _at(s.source, s.where)
     agree = [_at(*a.split(", ", 1)) for a in s.agree]
     alike = f", the same in {', '.join(agree)}" if agree else ""
-    return _at(s.source, s.where) + inside + ("" if s.primary else " (secondary)") + f", read {s.retrieved}" + alike
+    return first + ("" if s.primary else " (secondary)") + f", read {s.retrieved}" + alike
 
 
 def device_tables() -> str:

@@ -114,13 +114,20 @@ class ShownEntry(Result):
         return labelled(self.name + (f": {words}" if words else ""), *rows, more, ("notes", _short(note)))
 
     def explain(self) -> Report:
-        """Every figure, where it was read, and what was changed of it."""
+        """Every figure, where it was read, what was changed of it, and where else it stands."""
         rows = [
-            (name, f"{f.value:.0f}" if name == "year" else written(f.value, f.unit, 6), f.printed, str(f), f.retrieved)
+            (
+                name,
+                f"{f.value:.0f}" if name == "year" else written(f.value, f.unit, 6),
+                f.printed,
+                str(f),
+                "; ".join(f.agree),
+                f.retrieved,
+            )
             for name, f in figures_of(self).items()
         ]
         notes = [str(getattr(self, n)) for n in ("notes", "note") if getattr(self, n, "")]
-        return Report(self.summary()[0], (table(("Figure", "Value", "Printed", "Where from", "Read on"), rows),), notes)
+        return Report(self.summary()[0], (table(("Figure", "Value", "Printed", "Where from", "The same in", "Read on"), rows),), notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Name, words, and figures in SI units with their sources, for JSON."""

@@ -24,8 +24,8 @@ class Sourced:
 
     ``source`` is the maker's document, by its key in the bibliography. Where we read its figure in another text, ``read_in``
     is the key of that text, and ``read`` is "secondary" unless it is the maker's as well (a repository, a guide) or a table
-    of a project that reads the devices themselves (XLA, PyTorch). ``agree`` lists other, independent places with the same
-    value, each as "key, where".
+    of a project that reads the devices themselves (XLA, PyTorch). ``where`` is the place in the text that was read.
+    ``agree`` lists other, independent places with the same value, each as "key, where".
     """
 
     value: float
@@ -58,11 +58,11 @@ class Sourced:
         return f"{shown(self.value, self.unit)} ({self})"
 
     def __str__(self) -> str:
-        place = f"{self.source}, {self.where}" if self.where else self.source
+        found = f"{self.source}, read in {self.read_in}" if self.read_in else self.source
+        place = f"{found}, {self.where}" if self.where else found
         changed = f" ({self.transform})" if self.transform else ""
-        beside = f", read in {self.read_in}" if self.read_in else ""
-        alike = f"; the same in {'; '.join(self.agree)}" if self.agree else ""
-        return place + beside + changed + ("" if self.primary else " [secondary source]") + alike
+        others = f", {len(self.agree)} more agree" if self.agree else ""
+        return place + changed + ("" if self.primary else f" [secondary source{others}]")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
