@@ -134,7 +134,9 @@ class Device(Entry):
 
 def read_device(name: str, raw: Any, file: str) -> Device:
     """A device from its table; errors name file, device and field."""
-    found = entries.read(Device, "devices", name, raw, file, choices={"kind": _KINDS, "status": _STATUSES}, beside=_RATES)
+    found = entries.read(
+        Device, "devices", name, raw, file, choices={"kind": _KINDS, "status": _STATUSES}, beside=_RATES
+    )
     where = f"{file}: {name[:60]}"
     fields = dict(found.fields)
     for kind in _RATES:

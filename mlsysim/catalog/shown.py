@@ -127,7 +127,11 @@ class ShownEntry(Result):
             for name, f in figures_of(self).items()
         ]
         notes = [str(getattr(self, n)) for n in ("notes", "note") if getattr(self, n, "")]
-        return Report(self.summary()[0], (table(("Figure", "Value", "Printed", "Where from", "The same in", "Read on"), rows),), notes)
+        return Report(
+            self.summary()[0],
+            (table(("Figure", "Value", "Printed", "Where from", "The same in", "Read on"), rows),),
+            notes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Name, words, and figures in SI units with their sources, for JSON."""
