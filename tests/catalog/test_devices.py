@@ -296,7 +296,7 @@ def test_agree_is_a_list_of_places(agree, tmp_path):
     path = tmp_path / "mine.toml"
     figure = f'{{ value = "1 TB/s", source = "a", agree = {agree} }}'
     path.write_text(f'["X"]\nmemory_bandwidth = {figure}\npeak_flops.bf16 = "1 TFLOP/s"\n', encoding="utf-8")
-    with pytest.raises(InputError, match="memory_bandwidth: agree = .* must be a list of places"):
+    with pytest.raises(InputError, match=r"memory_bandwidth: agree = .* must be a list of places"):
         catalog.load_devices(path)
 
 

@@ -413,7 +413,7 @@ def test_olmo3_by_hand() -> None:
 def test_a_part_that_no_field_says_is_named(config: Config, part: str) -> None:
     with pytest.raises(InputError, match=f"no field of a shape says yet, {part}.*catalog.load_models"):
         from_hf_config(config)
-    with pytest.raises(InputError, match="unknown model_type 'of tomorrow'.*catalog.load_models"):
+    with pytest.raises(InputError, match=r"unknown model_type 'of tomorrow'.*catalog.load_models"):
         from_hf_config({"model_type": "of tomorrow"})
 
 

@@ -117,12 +117,8 @@ LONE = {
     "PCIe-5-x16": "bandwidth",
     "InfiniBand-HDR": "latency",
     "EFA-v1": "bandwidth",
-    "EFA-v4": "bandwidth",
     "Slingshot-11": "bandwidth",
     "Infinity-Fabric-4": "bandwidth link_bandwidth",
-    "P6-B200": "devices domain nics",
-    "P5en": "devices nics",
-    "P6-B300": "devices nics",
 }
 
 
