@@ -159,7 +159,7 @@ PUBLISHED = [
     ("L40S", "usable_memory", 48305799168, 0.001, "AIConfigurator, l40s.yaml"),
     ("MI300X", "usable_memory", 192 * 2**30, 0.001, "AMD's ROCm table, in GiB"),
     ("B300-SXM-288GB", "peak_flops.bf16", 2.25e15, 0.001, "Lockwood, B300 page"),
-    ("B300-SXM-288GB", "peak_flops.fp4", 13.125e15, 0.07, "Lockwood, B300 page (7 % below the datasheet's 14)"),
+    ("B300-SXM-288GB", "peak_flops.fp4", 13.125e15, 0.03, "Lockwood, B300 page"),
     ("GB300", "peak_flops.fp4", 1080e15 / 72, 0.001, "VendorDeep, GB300 NVL72, dense rack total"),
     ("L4", "peak_flops.fp32", 30.29e12, 0.001, "FPSBench, L4"),
     ("L4", "peak_flops.bf16", 232 * 2.04e9 * 128 * 2, 0.01, "FPSBench: 7424 shaders, so 58 SMs of 4 Tensor Cores, 2040 MHz; 128 FMA each as on L40S"),
