@@ -28,6 +28,7 @@ KINDS = {
 BOXES = ("thm", "lem", "cor", "prp", "cnj", "def", "exm", "exr")
 CALLOUTS = {f"callout-{KINDS[kind].lower()}": kind for kind in ("tip", "nte", "wrn", "imp", "cau")}
 NUMBER_CELL = re.compile(r"<td((?: style=[^>]*)?)>([-+−]?\d[^<]{0,15})</td>")  # a number stays beside its unit
+EMPTY_HEAD = re.compile(r"<th((?: style=[^>]*)?)>\s*</th>")  # a cell that heads nothing is no head
 REFERENCE = re.compile(rf"({'|'.join(KINDS)})-", re.I)
 
 
@@ -240,12 +241,12 @@ class Numbering:
         name = escape(plain(text) or "Table", quote=True)
         if id_.startswith("tbl-"):
             caption[1] = [{"t": "Plain", "c": self.caption(id_, text)}]
-        frame = f'<div class="table-scroll" role="region" tabindex="0" aria-label="{name}">'
+        frame = f'<div class="table-scroll" role="group" tabindex="0" aria-label="{name}">'
         return [raw(frame), {"t": "Table", "c": c}, raw("</div>")]
 
     def rawblock(self, c: Any) -> list[Node] | None:
         if c[0] == "html" and "<table" in c[1]:
-            frame = '<div class="table-scroll" role="region" tabindex="0" aria-label="Table">'
+            frame = '<div class="table-scroll" role="group" tabindex="0" aria-label="Table">'
             c[1] = re.sub(r"(<table.*?</table>)", rf"{frame}\1</div>", c[1], flags=re.S)
         return None
 
@@ -379,4 +380,5 @@ def write(build: Build, chapter: Chapter) -> None:
     files += ["-M", "link-citations=true", *(f"--csl={path}" for path in build.book.paths("csl"))]
     options = ["-f", "json", "-t", "html5", "--mathml", "--wrap=none", "--citeproc", *files]
     html = pandoc(build, chapter.page.source, json.dumps(tree), *options)
+    html = EMPTY_HEAD.sub(r"<td\1></td>", html)
     chapter.page.body = NUMBER_CELL.sub(r'<td class="number"\1>\2</td>', html)

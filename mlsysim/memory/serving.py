@@ -500,7 +500,7 @@ def server_memory(
 
     >>> r = server_memory("Llama-3.1-8B", "H100", gpu_memory_utilization=0.95)
     >>> round(r.weight_memory / 2**30, 2), round(r.kv_tokens / 1000)  # the log says 14.99 GiB and 476,016 tokens
-    (14.99, 475)
+    (14.99, 476)
 
     Source: vllm2025engine, planner2026starts.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from made import Book, book, bundle
+from made import Book, book
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
@@ -30,7 +30,6 @@ def built(shared: Path) -> Book:
 @pytest.fixture
 def copy(tmp_path: Path, shared: Path) -> Path:
     """The sources of the book, free to be broken."""
-    bundle(shared)
     for name in SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_preview"))

@@ -93,7 +93,7 @@ def deployment() -> inference.Deployment:
 
 @cache
 def steps() -> serving_steps.StepModel:
-    return serving_steps.step_model(deployment())
+    return serving_steps.step_model(deployment(), efficiencies="datasheet")
 
 
 @cache
@@ -343,7 +343,7 @@ ROOMS = (
 INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
-    "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames",
+    "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
 PARTS = {

@@ -929,7 +929,7 @@ def test_hidden_gatherings_slow_the_arithmetic_and_no_more_than_their_bytes_take
     free, not_free = (step(layout, work, eff=replace(REAL, contention=k)).weight_gather for k in (0.0, 0.5))
     moved = 3 * 2 * 2e8 / (0.8 * 4e11)  # two gatherings and one scattering of 16-bit numbers on the fast link
     assert free == 0
-    assert not_free == pytest.approx(32 * 0.5 * moved)  # 32 layers, one micro-batch
+    assert not_free == pytest.approx(32 * 0.5 * moved * 63 / 64)  # 32 layers, one micro-batch; all but its own share
 
 
 @pytest.mark.independent

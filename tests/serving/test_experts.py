@@ -158,8 +158,8 @@ def test_the_layer_at_printed_rates_is_that_of_the_serving_solver(name: str, tp:
         read = layer.work.hit * layer.work.params * layer.work.weight_bytes
         assert read * layers == pytest.approx(cost.components["experts"].bytes)
         sent = {m.name: m.time for m in cost.messages}
-        assert layer.dispatch_time * layers == pytest.approx(sent["dispatch"])
-        assert layer.combine_time * layers == pytest.approx(sent["combine"])
+        assert layer.dispatch_time * layers == pytest.approx(sent.get("dispatch", 0.0))
+        assert layer.combine_time * layers == pytest.approx(sent.get("combine", 0.0))
 
 
 @pytest.mark.published

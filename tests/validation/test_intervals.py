@@ -40,43 +40,43 @@ def test_a_new_source_falls_inside_as_often_as_promised(between: float, within: 
         low, high = sources(rng, 15, between, within).quantiles(0.8)
         new = np.array(sources(rng, 1, between, within).groups[0])
         held.append(((low <= new) & (new <= high)).mean())
-    assert 0.80 <= np.mean(held) <= 0.95  # 14 of 16 ranks when rows of a source do not differ
+    assert 0.80 <= np.mean(held) <= 0.90  # 13 of 16 ranks when rows of a source do not differ
 
 
 @pytest.mark.independent
 @pytest.mark.parametrize("k", [9, 10, 14, 15, 19, 24, 29, 30, 100])
 def test_one_row_a_source_holds_exactly_what_the_ranks_say(k: int) -> None:
-    """A further draw is equally likely to fall into each of the k + 1 gaps between k draws, whatever their distribution.
+    """The size of a further draw is equally likely to fall into each of the k + 1 gaps between k sizes.
 
-    So the share held is the number of gaps between the two ends over k + 1: at least 80 %, and at most one gap more at
-    either end than needed. Half of the new source's vote at each end gave 76.0 % for 24 sources and 75.0 % for 15.
+    So the share held is the number of gaps below the end over k + 1: at least 80 %, and at most one gap more than needed.
     """
     low, high = GroupedErrors(tuple((float(i),) for i in range(1, k + 1))).quantiles(0.8)
-    gaps = Fraction(int(high) - int(low), k + 1)
-    assert Fraction(4, 5) <= gaps <= Fraction(4, 5) + Fraction(2, k + 1)
-    assert (low, high) == (k + 1 - math.ceil(Fraction(9, 10) * (k + 1)), math.ceil(Fraction(9, 10) * (k + 1)))
-    if k == 24:
-        assert gaps == Fraction(21, 25)
+    gaps = Fraction(int(high), k + 1)
+    assert low == -high
+    assert Fraction(4, 5) <= gaps < Fraction(4, 5) + Fraction(1, k + 1)
+    assert high == math.ceil(Fraction(4, 5) * (k + 1))
+    signs = tuple(((-1.0) ** i * i,) for i in range(1, k + 1))
+    assert GroupedErrors(signs).quantiles(0.8) == (low, high)  # the size is ranked, not the sign
 
 
 @pytest.mark.independent
-def test_24_sources_hold_84_per_cent_of_new_ones_in_20000_worlds() -> None:
-    """The ends by sorting here: the same worlds, and a share that the half vote (76 %) lies ten deviations below."""
+def test_24_sources_hold_80_per_cent_of_new_ones_in_20000_worlds() -> None:
+    """The ends by sorting here: the 20th of 24 sizes."""
     rng = np.random.default_rng(24)
-    worlds = rng.lognormal(0.0, 1.0, (20_000, 25))
-    past = np.sort(worlds[:, :24], axis=1)
-    held = (past[:, 1] <= worlds[:, 24]) & (worlds[:, 24] <= past[:, -2])
-    assert abs(held.mean() - 0.84) < 0.01
+    worlds = rng.normal(0.3, 1.0, (20_000, 25))
+    past = np.sort(np.abs(worlds[:, :24]), axis=1)
+    held = np.abs(worlds[:, 24]) <= past[:, 19]
+    assert abs(held.mean() - 0.80) < 0.01
     for world in worlds[:20]:
-        ends = GroupedErrors(tuple((float(e),) for e in world[:24])).quantiles(0.8)
-        assert ends == (np.sort(world[:24])[1], np.sort(world[:24])[-2])
+        end = np.sort(np.abs(world[:24]))[19]
+        assert GroupedErrors(tuple((float(e),) for e in world[:24])).quantiles(0.8) == (-end, end)
 
 
 @pytest.mark.independent
 def test_leaving_out_sources_of_one_row_prints_the_same_for_any_data() -> None:
-    """Why ``coverage`` is no evidence of its own: it counts ranks. 24 draws of anything give 20 of 24."""
+    """Why ``coverage`` is no evidence of its own: it counts ranks. 24 draws of anything positive give 20 of 24."""
     rng = np.random.default_rng(5)
-    for draws in (rng.normal(3, 1, 24) ** 3, rng.uniform(0, 1, 24), np.arange(24.0)):
+    for draws in (rng.lognormal(0, 1, 24), rng.uniform(0, 1, 24), np.arange(24.0)):
         assert GroupedErrors(tuple((float(e),) for e in draws)).coverage() == pytest.approx(20 / 24)
 
 
@@ -105,12 +105,12 @@ def test_copies_of_a_row_change_nothing() -> None:
 
 @pytest.mark.independent
 def test_coverage_leaves_each_source_out() -> None:
-    """21 sources close together and one far away: that one is outside, and of the others at most two at either end."""
+    """21 sources close together and one far away: that one is outside, and of the others at most four."""
     errors = GroupedErrors((*(((0.01 * i),) for i in range(-10, 11)), (9.0,)))
-    assert errors.quantiles() == (-0.09, 0.10)
+    assert errors.quantiles() == (-0.09, 0.09)
     assert 17 / 22 <= errors.coverage() <= 21 / 22
     twenty = GroupedErrors(tuple((float(i),) for i in range(20)))
-    assert twenty.left_out()[0] == (2.0, 18.0)  # of 1 to 19: the second on each side
+    assert twenty.left_out()[0] == (-16.0, 16.0)  # of 1 to 19: the sixteenth
 
 
 def test_too_few_sources_are_refused() -> None:
@@ -119,17 +119,17 @@ def test_too_few_sources_are_refused() -> None:
     eight = tuple((float(i),) for i in range(8))
     with pytest.raises(InputError, match="too few"):
         GroupedErrors(eight).quantiles(0.8)
-    assert GroupedErrors((*eight, (8.0,))).quantiles(0.8) == (0.0, 8.0)
+    assert GroupedErrors((*eight, (8.0,))).quantiles(0.8) == (-7.0, 7.0)
     with pytest.raises(InputError, match="nominal"):
         GroupedErrors(((0.1,),) * 30).quantiles(1.0)
 
 
 @pytest.mark.independent
 def test_the_quantiles_are_order_statistics() -> None:
-    """19 sources of one row: weights 1/20, a twentieth beyond each end, 10 % on each side: the second on each side."""
+    """19 sources of one row: weights 1/20, one of them beyond the end, 20 % outside: the fourth from the end."""
     errors = GroupedErrors(tuple((float(i),) for i in range(19)))
-    assert errors.quantiles(0.8) == (1.0, 17.0)
-    assert math.isclose(errors.quantiles(0.9)[0], 0.0)
+    assert errors.quantiles(0.8) == (-15.0, 15.0)
+    assert errors.quantiles(0.9) == (-17.0, 17.0)
 
 
 @pytest.mark.independent
@@ -230,10 +230,10 @@ def _left(name: str = "gemm", known: int = 12, domains: int = 10) -> ranges.Left
 
 @pytest.mark.independent
 def test_each_level_is_an_order_statistic_of_its_own_votes() -> None:
-    """12 sources: 13 votes, one beyond each end, 10 % are 1.3 of them: the extremes. 10 domains: the extremes as well."""
+    """12 sources: 13 votes, one beyond the end, 20 % are 2.6 of them: the eleventh size. 10 domains: the ninth."""
     found = ranges.levels([_left()])
-    assert found.known == pytest.approx((-0.11, 0.12))
-    assert found.new == pytest.approx((-0.9, 1.0))
+    assert found.known == pytest.approx((-0.11, 0.11))
+    assert found.new == pytest.approx((-0.9, 0.9))
     assert found.votes == {"known": 12, "new": 10, "counted": 0}
     assert ranges.levels([_left(known=8)]).known is None and ranges.levels([_left(domains=8)]).new is None
     pooled = ranges.levels([_left(known=8), _left("attention", known=8)])
@@ -253,14 +253,14 @@ def test_new_ground_is_nowhere_narrower() -> None:
 def test_who_is_judged_has_no_vote() -> None:
     """Without the source of the largest error the end moves in; without a domain its rows are gone from all others."""
     left = _left(known=13)
-    assert ranges.levels([left]).known == pytest.approx((-0.13, 0.12))
+    assert ranges.levels([left]).known == pytest.approx((-0.12, 0.12))
     without = ranges.levels([left], without_source=("gemm", "S13"))
-    assert without.known == pytest.approx((-0.11, 0.12)) and without.votes["known"] == 12
+    assert without.known == pytest.approx((-0.11, 0.11)) and without.votes["known"] == 12
     shared = dataclasses.replace(
         _left(), domains={**_left().domains, "precision: b": _left().domains["generation: 10"]}
     )
     found = ranges.levels([shared], without_domain=("gemm", "generation: 10"))
-    assert found.new == pytest.approx((-0.9, 0.8)) and found.votes["new"] == 9
+    assert found.new == pytest.approx((-0.8, 0.8)) and found.votes["new"] == 9
 
 
 @pytest.mark.independent

@@ -113,6 +113,6 @@ def check(id: str, answer: object, seed: str | int | None = "") -> Feedback:
         No such exercise; a seed that is not a short text.
 
     >>> check("01.7", "GB")
-    01.7: answer: 'GB' is not a quantity; write a number and a unit, as in '1.5 s'
+    01.7: 'GB' is not read: give '3.5 ms', '2 hours', or a number of seconds.
     """
     return grade(exercise(id), answer, inputs(id, seed))

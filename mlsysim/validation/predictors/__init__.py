@@ -62,6 +62,6 @@ def shipped_fit(class_name: str) -> Mapping[str, Any]:
     """What the shipped constants of a class were fitted to: rows, groups, method, date.
 
     >>> len(shipped_fit("inference")["groups"])
-    11
+    18
     """
     return MappingProxyType(_shipped(class_name).get("fit", {}))

@@ -1,9 +1,10 @@
-"""Split-conformal quantiles of signed log errors, one vote per source, and the coverage that they really have.
+"""Split-conformal quantiles of the size of log errors, one vote per source, and the coverage that they really have.
 
 Rows of one source err together, so they cannot count as independent: the next measurement comes from a *new* source. Each
-of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source. A
-range has two ends, and each is a statement of its own: at each end the whole vote of the new source counts as if it lay
-beyond it. So both statements hold, and the range holds at least what it says.
+of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source, and
+its whole vote counts as if it lay beyond the range. What is ranked is the size of an error, so that the range reaches as
+far up as down: a quantile at each end, each with the whole vote, holds 91 to 98 % of left-out sources where it promises 80,
+since with a dozen sources each end stands at the most extreme row of all.
 """
 
 import math
@@ -18,7 +19,7 @@ from mlsysim.results import Listed
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.scoring import Report
 
-MIN_GROUPS = 9  # for 80 %: below, one vote is more than a tenth and an end would be infinite
+MIN_GROUPS = 9  # for 80 %: below, one vote is more than half of what may lie outside
 NOMINAL = 0.8
 
 
@@ -70,15 +71,15 @@ class GroupedErrors(Listed):
         return sum(map(len, self.groups))
 
     def quantiles(self, nominal: float = NOMINAL) -> tuple[float, float]:
-        """The two errors between which at least a share ``nominal`` of a new source's errors should lie.
+        """The two errors, one minus the other, between which at least a share ``nominal`` of a new source's should lie.
 
-        With one row a source these are the order statistics ceil((1 + nominal) / 2 (k + 1)) and its mirror, which hold
-        between ``nominal`` and ``nominal + 2 / (k + 1)`` of the draws of one more exchangeable source.
+        With one row a source their size is the order statistic ceil(nominal (k + 1)) of the sizes, which holds between
+        ``nominal`` and ``nominal + 1 / (k + 1)`` of the draws of one more exchangeable source.
 
         Raises
         ------
         InputError
-            With so few sources that an end of the range would be infinite.
+            With so few sources that the vote of the new one is more than half of what may lie outside.
 
         >>> GroupedErrors(tuple((x / 10,) for x in range(-9, 10))).quantiles(0.8)
         (-0.8, 0.8)
@@ -86,14 +87,13 @@ class GroupedErrors(Listed):
         if not 0 < nominal < 1:
             raise InputError(f"quantiles: nominal = {nominal!r} must lie in (0, 1), as in 0.8")
         k = len(self.groups)
-        tail = (1 - nominal) / 2
-        beyond = 1 / (k + 1)  # the new source, at either end
-        if beyond > tail * (1 + 1e-12):
-            raise InputError(
-                f"quantiles: {k} sources are too few for a range of {nominal:.0%}; {math.ceil(1 / tail * (1 - 1e-12)) - 1} are needed"
-            )
-        weighted = sorted((error, row_weight(k, len(group))) for group in self.groups for error in group)
-        return _reach(weighted, tail - beyond), -_reach([(-e, w) for e, w in reversed(weighted)], tail - beyond)
+        outside, beyond = 1 - nominal, 1 / (k + 1)  # what may lie outside, and the new source, which does
+        if 2 * beyond > outside * (1 + 1e-12):
+            needed = math.ceil(2 / outside * (1 - 1e-12)) - 1
+            raise InputError(f"quantiles: {k} sources are too few for a range of {nominal:.0%}; {needed} are needed")
+        weighted = sorted((-abs(error), row_weight(k, len(group))) for group in self.groups for error in group)
+        size = -_reach(weighted, outside - beyond)
+        return -size, size
 
     def left_out(self, nominal: float = NOMINAL) -> tuple[tuple[float, float], ...]:
         """For every source, the quantiles of the others."""
