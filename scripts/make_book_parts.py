@@ -88,7 +88,11 @@ def _at(key: str, where: str) -> str:
 
 
 def _cite(s: Sourced) -> str:
-    return _at(s.source, s.where) + (" (secondary)" if s.read == "secondary" else "") + f", read {s.retrieved}"
+    """The source with its place, where we read it, and the other places with the same value."""
+    first = f"[@{s.source}], in {_at(s.read_in, s.where)}" if s.read_in else _at(s.source, s.where)
+    agree = [_at(*a.split(", ", 1)) for a in s.agree]
+    alike = f", the same in {', '.join(agree)}" if agree else ""
+    return first + ("" if s.primary else " (secondary)") + f", read {s.retrieved}" + alike
 
 
 def device_tables() -> str:

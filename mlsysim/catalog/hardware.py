@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _RATES = ("peak_flops", "vector_flops")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4")
 _KINDS = ("gpu", "tpu", "accelerator", "superchip", "soc", "cpu")
+_STATUSES = ("", "announced")
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,15 @@ class Device(Entry):
     ``peak_flops`` are dense rates of the fastest unit for inputs of that type, ``vector_flops`` those outside the
     matrix units. ``scale_up_bandwidth`` is per device and one way, summed over its links.
 
+    ``status`` is "announced" where the figures are the maker's intent: such a part is shown so, and nothing takes it unasked.
+
     ``usable_memory`` is what the driver reports to a program: an 80 GB part is built of 80 GiB and reports a little less.
     """
 
     vendor: str = ""
     kind: str = "accelerator"
     architecture: str = ""
+    status: str = ""
     year = count("Year of introduction.")
     memory_capacity = figure("byte", "Main memory in bytes, as the vendor counts it.")
     usable_memory = figure(
@@ -130,7 +134,9 @@ class Device(Entry):
 
 def read_device(name: str, raw: Any, file: str) -> Device:
     """A device from its table; errors name file, device and field."""
-    found = entries.read(Device, "devices", name, raw, file, choices={"kind": _KINDS}, beside=_RATES)
+    found = entries.read(
+        Device, "devices", name, raw, file, choices={"kind": _KINDS, "status": _STATUSES}, beside=_RATES
+    )
     where = f"{file}: {name[:60]}"
     fields = dict(found.fields)
     for kind in _RATES:

@@ -705,6 +705,55 @@ def _kimi_vl(c: _Config) -> _Shape:
     return s | {"tower_parameters": tower + 2 * h + both * both + both + both * s["hidden"] + s["hidden"]}
 
 
+def _glm4_moe(c: _Config) -> _Shape:
+    # The module for multi-token prediction (num_nextn_predict_layers) is not counted, as in DeepSeek-V3.
+    s = c.base()
+    experts = c.size("n_routed_experts")
+    dense = c.size("first_k_dense_replace", least=0)
+    if dense > s["layers"]:
+        c.fail("first_k_dense_replace", f"must not exceed num_hidden_layers = {s['layers']}")
+    return s | {
+        "kv_heads": c.kv_heads(s["heads"], default=8),  # Glm4MoeConfig: 8 when absent
+        "head_dim": c.head_dim(s["hidden"], s["heads"]),
+        "ffn": c.size("intermediate_size") if dense else 0,
+        "n_experts": experts,
+        "top_k": c.top_k(experts),
+        "moe_ffn": c.size("moe_intermediate_size"),
+        "n_shared_experts": c.size("n_shared_experts", default=0, least=0),
+        "n_dense_layers": dense,
+        "router_bias": True,
+        "qkv_bias": c.flag("attention_bias", False),  # the output projection has none
+        "qk_norm": "head" if c.flag("use_qk_norm", False) else "",
+        "tied_embeddings": c.flag("tie_word_embeddings", False),
+    }
+
+
+def _minimax_m2(c: _Config) -> _Shape:
+    s = c.base()
+    experts = c.size("num_local_experts", "num_experts")
+    return s | {
+        "kv_heads": c.kv_heads(s["heads"], default=8),  # MiniMaxM2Config: 8 and 128 when absent
+        "head_dim": c.size("head_dim", default=128),
+        "ffn": 0,
+        "n_experts": experts,
+        "top_k": c.top_k(experts),
+        "moe_ffn": c.size("intermediate_size"),
+        "qk_norm": "full" if c.flag("use_qk_norm", True) else "",
+        "router_bias": c.flag("use_routing_bias", True),
+        "tied_embeddings": c.flag("tie_word_embeddings", False),
+    }
+
+
+def _olmo2(c: _Config) -> _Shape:
+    return _llama(c) | {"qk_norm": "full"}  # two norms a layer, behind attention and MLP
+
+
+def _olmo3(c: _Config) -> _Shape:
+    s = _olmo2(c)
+    width = c.size("sliding_window", default=0 if "sliding_window" in c.raw else 4096)
+    return s | _window(s["layers"], width, c.windowed_layers(s["layers"], s["layers"] - s["layers"] // 4))
+
+
 _UNROTATED = {"bloom", "gpt2", "mpt", "opt"}  # families without rotary positions
 _GEMMA_3 = {"gemma3", "gemma3_text"}  # a second table for the layers with a window
 _MAX_ROWS = 10**8  # positions; the longest context in use is ten million
@@ -770,6 +819,7 @@ _READERS: dict[str, Callable[[_Config], _Shape]] = {
     "gemma2": _gemma2,
     "gemma3": _gemma3,
     "gemma3_text": _gemma3_text,
+    "glm4_moe": _glm4_moe,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,
@@ -779,10 +829,13 @@ _READERS: dict[str, Callable[[_Config], _Shape]] = {
     "llama": _llama,
     "llama4": _llama4,
     "llama4_text": _llama4,
+    "minimax_m2": _minimax_m2,
     "mistral": _mistral,
     "mistral3": _mistral3,
     "mixtral": _mixtral,
     "mpt": _mpt,
+    "olmo2": _olmo2,
+    "olmo3": _olmo3,
     "opt": _opt,
     "phi": _phi,
     "phi3": _phi3,
@@ -794,6 +847,60 @@ _READERS: dict[str, Callable[[_Config], _Shape]] = {
     "qwen3_vl": _qwen3_vl,
 }
 FAMILIES = tuple(_READERS)
+
+# Parts that no field of a shape expresses: which key of a config tells of them, and what a shape would need to say.
+_INDEXER = "the indexer of sparse attention: its heads, their width and how many tokens it picks"
+_LINEAR = (
+    "layers of linear attention: how many, their key and value heads and widths, and the width of their convolution"
+)
+_STATE = "layers of a state space: how many, their inner width, state, heads, groups and convolution"
+_NO_FIELD: Mapping[str, str] = {
+    "index_n_heads": _INDEXER,
+    "index_topk": _INDEXER,
+    "linear_num_value_heads": _LINEAR,
+    "linear_attn_config": _LINEAR,
+    "attn_type_list": _LINEAR,
+    "ssm_cfg": _STATE,
+    "state_size": _STATE,
+    "mamba_d_state": _STATE,
+    "ssm_state_size": _STATE,
+}
+_KNOWN_PARTS: Mapping[str, str] = {
+    "deepseek_v32": _INDEXER,
+    "glm_moe_dsa": _INDEXER,
+    "kimi_linear": _LINEAR,
+    "minimax": _LINEAR,
+    "minimax_text_01": _LINEAR,
+    "qwen3_next": _LINEAR,
+    "qwen3_5_moe": _LINEAR,
+    "mamba": _STATE,
+    "mamba2": _STATE,
+    "nemotron_h": _STATE,
+}
+
+
+def _inexpressible(c: _Config, kind: str) -> str:
+    """What a config has that no field of a shape says; empty without."""
+    text = c.inner("text_config") if isinstance(c.raw.get("text_config"), Mapping) else c
+    found = [part for key, part in _NO_FIELD.items() if text.has(key)]
+    kinds = text.raw.get("layer_types")
+    if isinstance(kinds, list) and "linear_attention" in kinds:
+        found.append(_LINEAR)
+    return _KNOWN_PARTS.get(kind) or (found[0] if found else "")
+
+
+def _refuse(c: _Config, kind: str) -> NoReturn:
+    """Say of an unknown type which field it would need, and how to write a shape by hand."""
+    by_hand = (
+        "write its sizes by hand with catalog.define('model', ...), or in a file for catalog.load_models (the page Your own "
+        "shows how)"
+    )
+    if part := _inexpressible(c, kind):
+        raise InputError(
+            f"{c.file}: model_type {kind[:40]!r} has what no field of a shape says yet, {part}; read as plain attention its "
+            f"parameters, cache and work would all be wrong. For an estimate without that part, {by_hand}"
+        )
+    raise InputError(f"{c.file}: {unknown_name('model_type', kind, FAMILIES)}; or {by_hand}")
 
 
 def _name(c: _Config, file: str) -> str:
@@ -835,8 +942,8 @@ def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
     kind = c.text("model_type")
     if not kind:
         raise InputError(f"{file}: no model_type; this reader knows {', '.join(FAMILIES)}")
-    if kind not in _READERS:
-        raise InputError(f"{file}: {unknown_name('model_type', kind, FAMILIES)}; write the shape as TOML instead")
+    if kind not in _READERS or _inexpressible(c, kind):
+        _refuse(c, kind)
     shape = _READERS[kind](c)
     shape |= _rotary(c, kind, shape) | {"stored": _stored(c)}
     try:

@@ -114,13 +114,24 @@ class ShownEntry(Result):
         return labelled(self.name + (f": {words}" if words else ""), *rows, more, ("notes", _short(note)))
 
     def explain(self) -> Report:
-        """Every figure, where it was read, and what was changed of it."""
+        """Every figure, where it was read, what was changed of it, and where else it stands."""
         rows = [
-            (name, f"{f.value:.0f}" if name == "year" else written(f.value, f.unit, 6), f.printed, str(f), f.retrieved)
+            (
+                name,
+                f"{f.value:.0f}" if name == "year" else written(f.value, f.unit, 6),
+                f.printed,
+                str(f),
+                "; ".join(f.agree),
+                f.retrieved,
+            )
             for name, f in figures_of(self).items()
         ]
         notes = [str(getattr(self, n)) for n in ("notes", "note") if getattr(self, n, "")]
-        return Report(self.summary()[0], (table(("Figure", "Value", "Printed", "Where from", "Read on"), rows),), notes)
+        return Report(
+            self.summary()[0],
+            (table(("Figure", "Value", "Printed", "Where from", "The same in", "Read on"), rows),),
+            notes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Name, words, and figures in SI units with their sources, for JSON."""
@@ -171,7 +182,7 @@ def device_lines(d: "Device") -> list[str]:
     )
     more = [name for name in d.fields if name not in given and not name.startswith("peak_flops.")]
     return labelled(
-        f"{d.name} ({maker or d.kind}{born}): {', '.join(part for part in have if part)}",
+        f"{d.name} ({maker or d.kind}{born}{', ' + d.status if d.status else ''}): {', '.join(part for part in have if part)}",
         ("dense peaks", ", ".join(f"{p} {written(v, 'FLOP/s')}" for p, v in peaks.items())),
         ("memory", memory),
         ("links", link),

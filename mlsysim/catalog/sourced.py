@@ -15,12 +15,18 @@ from mlsysim.results import shown
 
 Made = TypeVar("Made")
 MAX_FILE_BYTES = 1_000_000
-_PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read")
+_PROVENANCE = ("value", "source", "where", "retrieved", "printed", "transform", "read", "read_in", "agree")
 
 
 @dataclass(frozen=True, repr=False)
 class Sourced:
-    """A value in SI units and where it was read; ``read`` is "secondary" when the primary text was not seen."""
+    """A value in SI units and where it was read.
+
+    ``source`` is the maker's document, by its key in the bibliography. Where we read its figure in another text, ``read_in``
+    is the key of that text, and ``read`` is "secondary" unless it is the maker's as well (a repository, a guide) or a table
+    of a project that reads the devices themselves (XLA, PyTorch). ``where`` is the place in the text that was read.
+    ``agree`` lists other, independent places with the same value, each as "key, where".
+    """
 
     value: float
     unit: str
@@ -30,6 +36,17 @@ class Sourced:
     printed: str = ""
     transform: str = ""
     read: str = ""
+    read_in: str = ""
+    agree: tuple[str, ...] = ()
+
+    @property
+    def primary(self) -> bool:
+        """Whether the maker's own text was read, or a table of a project that reads the devices themselves.
+
+        >>> Sourced(1.0, "byte", "somebody2026", read="secondary").primary
+        False
+        """
+        return self.read != "secondary"
 
     @property
     def words(self) -> str:
@@ -41,9 +58,11 @@ class Sourced:
         return f"{shown(self.value, self.unit)} ({self})"
 
     def __str__(self) -> str:
-        place = f"{self.source}, {self.where}" if self.where else self.source
+        found = f"{self.source}, read in {self.read_in}" if self.read_in else self.source
+        place = f"{found}, {self.where}" if self.where else found
         changed = f" ({self.transform})" if self.transform else ""
-        return place + changed + (" [secondary source]" if self.read == "secondary" else "")
+        others = f", {len(self.agree)} more agree" if self.agree else ""
+        return place + changed + ("" if self.primary else f" [secondary source{others}]")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -111,5 +130,8 @@ def sourced(raw: Any, unit: str, where: str, origin: str) -> Sourced:
     value = units.parse(table["value"], unit, where)
     if value <= 0:
         raise InputError(f"{where} = {value:g} must be greater than zero; leave the field out when it is unknown")
-    text = {k: str(v) for k, v in table.items() if k != "value"}
-    return Sourced(value=value, unit=unit, **{"source": origin, **text})
+    agree = table.get("agree", [])
+    if not isinstance(agree, list) or not all(isinstance(a, str) for a in agree):
+        raise InputError(f'{where}: agree = {str(agree)[:40]!r} must be a list of places, as in ["key, Table 1"]')
+    text = {k: str(v) for k, v in table.items() if k not in ("value", "agree")}
+    return Sourced(value=value, unit=unit, agree=tuple(agree), **{"source": origin, **text})

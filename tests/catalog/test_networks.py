@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provenance import check_provenance, figures_of
+from provenance import check_provenance, figures_of, rests_on_one_secondary_text
 from support import ROOT
 
 from mlsysim import catalog
@@ -72,6 +72,11 @@ def test_a_changed_figure_is_what_its_transform_says(name: str) -> None:
         ("EFA-v4", 50, "Bekman, P6-B200: 50GBps EFA v4 out"),
         ("ICI-v5p", 540, "scaling book, GPU chapter: 540GB/s egress along all axes"),
         ("DCN", 25, "case set: 25 GB/s per host"),
+        ("Infinity-Fabric-4", 535.5, "Bekman, all-to-all table"),
+        ("ICI-v7", 600, "Bekman, all-to-all table"),
+        ("NeuronLink-2", 192, "AWS, Trn1.32xlarge: 384 GB/s a chip"),
+        ("Ultra-Ethernet-400", 50, "Kontronn: up to 400 Gbit/s"),
+        ("NVLink-6", 1800, "Provide: 3.6 TB/s"),
     ],
 )
 def test_one_way_bandwidths_that_other_documents_print(link: str, gigabytes: float, document: str) -> None:
@@ -82,7 +87,8 @@ def test_one_way_bandwidths_that_other_documents_print(link: str, gigabytes: flo
 @pytest.mark.parametrize(
     ("node", "per_node"),
     [("DGX-H100", 400), ("GB200-NVL72", 3600), ("DGX-B300", 800), ("P6-B200", 400), ("P5", 400), ("P5en", 400),
-     ("P4d", 50), ("P4de", 50), ("Trn2", 400), ("DGX-A100", 200)],
+     ("P4d", 50), ("P4de", 50), ("Trn2", 400), ("DGX-A100", 200), ("P6-B300", 800), ("HLS-3", 600), ("Trn1", 100),
+     ("MI355X-platform", 400), ("GB300-NVL72", 7200), ("TPU-v7-host", 50), ("Trn3-UltraServer", 3600)],
 )  # fmt: skip
 def test_node_totals(node: str, per_node: float) -> None:
     """Bekman's inter-node table and the scaling book print GB/s per node; Megatron's cluster has eight times 200 Gbit/s."""
@@ -103,6 +109,27 @@ def test_nodes_agree_with_their_devices_and_links(name: str) -> None:
     if name not in ("Trn2", "Perlmutter-GPU"):  # an instance and a node that are smaller than the largest domain
         assert n.domain == n.device.scale_up_domain
     assert n.bandwidth_ratio > 1
+
+
+# Figures for which we could read one secondary text alone, as in test_devices.py.
+LONE = {
+    "PCIe-4-x16": "bandwidth",
+    "PCIe-5-x16": "bandwidth",
+    "InfiniBand-HDR": "latency",
+    "EFA-v1": "bandwidth",
+    "Slingshot-11": "bandwidth",
+    "Infinity-Fabric-4": "bandwidth link_bandwidth",
+}
+
+
+@pytest.mark.independent
+def test_no_figure_rests_on_one_secondary_text_alone() -> None:
+    lone = {
+        name: " ".join(k for k, f in e.items() if isinstance(f, dict) and rests_on_one_secondary_text(f))
+        for table in RAW.values()
+        for name, e in table.items()
+    }
+    assert {name: keys for name, keys in lone.items() if keys} == LONE
 
 
 @pytest.mark.independent
