@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from access import mend
+
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
 HARMLESS = re.compile(
@@ -56,6 +58,7 @@ def render_with_quarto(quarto: str, out: Path) -> None:
         text = page.read_text(encoding="utf-8")
         if (clean := UNASKED.sub("", text)) != text:
             page.write_text(clean, encoding="utf-8")
+    mend(out)
 
 
 def main() -> int:
@@ -70,11 +73,12 @@ def main() -> int:
         raise SystemExit("build_book: quarto is not on the PATH; install it, or use --renderer preview")
     start = time.perf_counter()
     step("scripts/make_book_parts.py")
-    step("scripts/make_sliders.py")
+    step("scripts/make_live.py", "--engine")
     if quarto:
         render_with_quarto(quarto, out)
     else:
         step("-m", "book._preview", "--out", str(out))
+    step("scripts/make_live.py", str(out))
     if not args.no_lab:
         step("scripts/build_lab.py", "--out", str(out / "lab"))
     step("-m", "book._preview.check_site", str(out), "--strip")

@@ -18,3 +18,8 @@ else
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
   echo "setup: .venv is ready (pip)"
 fi
+# What the browser tests audit pages with; without npm they say that it is missing.
+axe=4.14.1
+if command -v npm >/dev/null && ! grep -qs "\"version\": \"$axe\"" node_modules/axe-core/package.json; then
+  npm install --silent --no-save --no-package-lock --no-audit --no-fund "axe-core@$axe" || echo "setup: axe-core cannot be had, the access tests will say so" >&2
+fi

@@ -5,6 +5,7 @@ Heavy imports stand in the functions, since a child with a planted mistake impor
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -105,16 +106,6 @@ class Book(NamedTuple):
     used: list[str]
 
 
-def bundle(shared: Path) -> None:
-    """The chart library that the sliders load, which a fresh clone has not yet made; `make book` would."""
-
-    def make(stamp: Path) -> None:
-        subprocess.run([sys.executable, "scripts/make_sliders.py", "--bundle"], cwd=ROOT, check=True)
-        stamp.touch()
-
-    once(shared, "bundle", make)
-
-
 def wheel(shared: Path) -> Path:
     """Our wheel. Built before two processes could both find that it is missing."""
 
@@ -135,7 +126,6 @@ def book(shared: Path) -> Book:
         sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
         from book._preview.__main__ import build_site
 
-        bundle(shared)
         folder.mkdir()
         build = build_site(ROOT, folder / "_site")
         assert build.problems == []
@@ -146,3 +136,16 @@ def book(shared: Path) -> Book:
     folder = once(shared, "book", make)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     return Book(folder / "_site", [(source, url) for source, url in facts["pages"]], facts["variables"], facts["used"])
+
+
+def live_book(shared: Path, only: str = "") -> Path:
+    """The preview's site with its pages made live: one chapter, or all of them."""
+
+    def make(folder: Path) -> None:
+        command = [sys.executable, "scripts/make_live.py"]
+        subprocess.run([*command, "--engine"], cwd=ROOT, check=True)
+        shutil.copytree(book(shared).site, folder)
+        shutil.copytree(ROOT / "book" / "assets", folder / "book" / "assets", dirs_exist_ok=True)
+        subprocess.run([*command, str(folder), *(["--only", only] if only else [])], cwd=ROOT, check=True)
+
+    return once(shared, f"live-{only or 'all'}", make)

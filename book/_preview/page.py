@@ -10,6 +10,7 @@ from .config import Book, Page
 
 HERE = Path(__file__).parent
 ASSETS = ("preview.css", "preview.js")
+ACCESS = HERE.parent / "assets" / "access.js"  # Quarto's pages load it too
 
 
 def frame(book: Book, page: Page) -> str:
@@ -28,6 +29,7 @@ def frame(book: Book, page: Page) -> str:
         home=f"{up}index.html",
         styles="\n".join(f'<link rel="stylesheet" href="{escape(s)}">' for s in styles),
         script=f"{up}site_preview/preview.js",
+        access=f"{up}site_preview/access.js",
         masthead=_masthead(book) if page.source == "index.qmd" else "",
         sidebar=_sidebar(book, page),
         body=page.body,

@@ -240,12 +240,12 @@ class Numbering:
         name = escape(plain(text) or "Table", quote=True)
         if id_.startswith("tbl-"):
             caption[1] = [{"t": "Plain", "c": self.caption(id_, text)}]
-        frame = f'<div class="table-scroll" role="region" tabindex="0" aria-label="{name}">'
+        frame = f'<div class="table-scroll" role="group" tabindex="0" aria-label="{name}">'
         return [raw(frame), {"t": "Table", "c": c}, raw("</div>")]
 
     def rawblock(self, c: Any) -> list[Node] | None:
         if c[0] == "html" and "<table" in c[1]:
-            frame = '<div class="table-scroll" role="region" tabindex="0" aria-label="Table">'
+            frame = '<div class="table-scroll" role="group" tabindex="0" aria-label="Table">'
             c[1] = re.sub(r"(<table.*?</table>)", rf"{frame}\1</div>", c[1], flags=re.S)
         return None
 

@@ -108,7 +108,8 @@ def _inline(build: Build, where: tuple[str, int], match: re.Match[str]) -> str:
     if name == "var":
         build.used.add(argument)
         if argument in build.book.variables:
-            return build.book.variables[argument][0]
+            text = build.book.variables[argument][0]
+            return text if _bare(match) else f'[{text}]{{.printed var="{argument}"}}'  # as book/_live/numbers.lua does
         hint = did_you_mean(argument, list(build.book.variables))
         build.problems.add(*where, f"unknown variable {argument}{hint}")
     elif name in ("include", "embed"):
@@ -117,6 +118,12 @@ def _inline(build: Build, where: tuple[str, int], match: re.Match[str]) -> str:
         hint = did_you_mean(name, ["include", "embed", "var"])
         build.problems.add(*where, f"the preview knows no shortcode {name}{hint}")
     return ""
+
+
+def _bare(match: re.Match[str]) -> bool:
+    """Whether a shortcode stands in code or in an attribute, where no span can be."""
+    before = SHORTCODE.sub("", match.string[: match.start()])
+    return bool(before.count("`") % 2 or re.search(r"\{[^{}]*$", before))
 
 
 # Notebook cells

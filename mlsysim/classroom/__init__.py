@@ -11,6 +11,7 @@ _HOMES = {
     "LogSlider": "classroom.sliders",
     "Marks": "drawing",
     "PALETTE": "drawing",
+    "Reading": "classroom.readings",
     "Slider": "classroom.sliders",
     "Swings": "drawing",
     "check": "classroom.exercises",

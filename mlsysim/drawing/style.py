@@ -4,7 +4,7 @@ Drawings are data. matplotlib draws them where it is installed, plain SVG where 
 They are drawn on white; the book's dark mode inverts their lightness and keeps their hues (a test computes the contrasts).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
@@ -22,6 +22,8 @@ PALETTE = (
     "#8a6d00",
     "#555555",
 )  # after Okabe and Ito, darkened for contrast
+COMPUTE, NETWORK, MEMORY, ANSWER, OTHER, WAITING = PALETTE  # what a colour means: the same in plots and in drawings
+PLAIN = WAITING
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")  # told apart in grey
 SHADES = (1.0, 0.75, 0.45, 0.6, 0.3, 0.85)  # the same in an SVG, by opacity
 WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
@@ -48,10 +50,13 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 2.0,
 }
 _moving: ContextVar[bool] = ContextVar("moving", default=False)
+_collected: ContextVar[Callable[[Any], None] | None] = ContextVar("collected", default=None)
 
 
 class Drawing:
     """Something that can be drawn: ``svg()`` by the standard library alone, ``paint()`` on a matplotlib figure."""
+
+    always_svg = False  # whether a notebook shows it as we draw it, also where matplotlib is installed
 
     @property
     def height(self) -> float:
@@ -155,7 +160,7 @@ def matplotlib_figure(drawing: Drawing) -> Any:
 
 def draw(drawing: Drawing) -> None:
     """Show a drawing: a matplotlib figure in a notebook; an SVG where matplotlib is missing or a slider waits for it."""
-    display(drawing if _moving.get() else plotted(drawing))
+    display(drawing if drawing.always_svg or _moving.get() else plotted(drawing))
 
 
 @contextmanager
@@ -179,8 +184,21 @@ def plotted(drawing: Drawing) -> Any:
     return figure
 
 
+@contextmanager
+def collected(take: Callable[[Any], None]) -> Iterator[None]:
+    """Whatever is displayed inside goes to ``take``, as a page that is no notebook wants it."""
+    token = _collected.set(take)
+    try:
+        yield
+    finally:
+        _collected.reset(token)
+
+
 def display(thing: Any) -> None:
     """Show a thing in a notebook; print it elsewhere."""
+    if (take := _collected.get()) is not None:
+        take(thing)
+        return
     try:
         from IPython.display import display as show
     except ImportError:

@@ -1,11 +1,11 @@
 """Charts, sliders and tables: what they show is the library's, and it can be read in light, dark and grey."""
 
-import math
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -18,6 +18,7 @@ from mlsysim.classroom import (
     Line,
     LogSlider,
     Marks,
+    Reading,
     Slider,
     Swings,
     draw,
@@ -141,18 +142,69 @@ def test_live_views_are_widgets_and_show_the_library_s_message(monkeypatch: pyte
         x=LogSlider(1, 1, 10),
     )
     assert isinstance(shown["widgets"]["precision"], ipywidgets.Dropdown)
-    assert isinstance(shown["widgets"]["x"], ipywidgets.FloatLogSlider)
+    assert isinstance(shown["widgets"]["x"], ipywidgets.SelectionSlider)
     shown["view"](precision="bf16", x=1.0)
     shown["view"](precision="fp4", x=1.0)  # an impossible combination is a sentence, not a traceback
 
 
 @pytest.mark.independent
-def test_a_log_slider_counts_its_steps_through_the_starting_value() -> None:
-    widget = LogSlider(100, 0.5, 1e4).widget("intensity")
-    steps = (math.log10(100) - widget.min) / widget.step
-    assert steps == pytest.approx(round(steps), abs=1e-9)
-    assert 0.5 <= 10**widget.min < 0.5 * 10**0.1
-    assert LogSlider(1, 1, 10).widget("x").min == 0
+def test_a_log_slider_steps_through_its_start_in_equal_ratios() -> None:
+    values = LogSlider(100.0, 0.5, 1e4).values()
+    assert (values[0], values[-1]) == (0.5, 1e4)
+    assert values[LogSlider(100.0, 0.5, 1e4).position] == 100
+    ratios = [b / a for a, b in pairwise(values[1:])]
+    assert ratios == pytest.approx([10**0.1] * len(ratios), rel=0.01)
+    assert LogSlider(1, 1, 10).values() == (1, 2, 3, 4, 5, 6, 8, 10)  # who counts skips no step and repeats none
+    assert all(isinstance(v, int) for v in LogSlider(256, 1, 10_000).values())
+
+
+@pytest.mark.independent
+def test_a_slider_s_positions_are_what_its_widget_takes() -> None:
+    assert Slider(0.8, 0.05, 1.0, 0.05).values()[-3:] == (0.9, 0.95, 1.0)  # not 0.9500000000000001
+    assert Slider(4, 0, 9, 2).values() == (0, 2, 4, 6, 8)
+    assert LogSlider(100.0, 0.5, 1e4, unit="byte/s").widget("x").options[-1] == ("10 kB/s", 1e4)
+    assert Slider(4, 0, 9, 2, label="eggs").widget("x").description == "eggs"
+    assert Choice("a", ["a", "b"], texts={"b": "bee"}).widget("some_name").options == (("a", "a"), ("bee", "b"))
+    assert Choice("a", ["a", "b"]).widget("some_name").description == "some name"
+
+
+def test_presets_move_only_what_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MLSYSIM_STATIC", "1")
+    explore(lambda n: Reading(None, ("twice", 2 * n, "1")), presets={"more": {"n": 9}}, n=Slider(3, 1, 12, 1))
+    assert capsys.readouterr().out.endswith("twice: 6\n")
+    for preset in ({"m": 9}, {"n": 13}):
+        with pytest.raises(InputError):
+            explore(lambda n: None, presets={"more": preset}, n=Slider(3, 1, 12, 1))
+
+
+def test_a_reading_has_words_digits_and_its_drawing() -> None:
+    reading = Reading(
+        Chart("x", "y", [Line([1, 2], [1, 2], "l")]),
+        ("time", 1 / 3, "s"),
+        ("devices", 512, "1"),
+        ("bound by", "<memory>", ""),
+        ("in short", 2.0, "1", "two"),
+        note="So it is.",
+    )
+    assert reading.numbers()[:2] == [("time", 1 / 3, "s"), ("devices", 512, "1")]
+    html = reading._repr_html_()
+    assert f'data-number="time" data-value="{1 / 3!r}">333.3 ms<' in html
+    assert "&lt;memory&gt;" in html
+    assert "<svg" in html
+    assert str(reading).splitlines() == [
+        "time: 333.3 ms",
+        "devices: 512",
+        "bound by: <memory>",
+        "in short: two",
+        "So it is.",
+    ]
+    for wrong in (("a", 1), ("a", 1, 2), "abc"):
+        with pytest.raises(InputError, match="is not"):
+            Reading(None, wrong)
+    with pytest.raises(InputError, match="same label"):
+        Reading(None, ("a", 1, "1"), ("a", 2, "1"))
+    with pytest.raises(InputError, match="no Drawing"):
+        Reading("picture")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +212,7 @@ def test_a_log_slider_counts_its_steps_through_the_starting_value() -> None:
     [
         lambda: Slider(11, 0, 10, 1),
         lambda: Slider(1, 0, 10, 0),
+        lambda: Slider(1, 0, 10, 3),
         lambda: LogSlider(1, 0, 10),
         lambda: Choice("z", ["x"]),
     ],
@@ -258,13 +311,13 @@ def test_swings_refuse_what_they_cannot_draw() -> None:
             Swings(names, low, high, 1.0, "x")
 
 
-def test_a_static_view_gets_the_floats_that_a_live_slider_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_static_view_gets_the_types_that_a_live_slider_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a view that counts to a slider's value breaks only where a person moves it."""
     monkeypatch.setenv("MLSYSIM_STATIC", "1")
     seen: dict[str, object] = {}
     sliders = {"n": Slider(3, 1, 12, 1), "bytes": LogSlider(10, 1, 100), "device": Choice("H100", ["H100", "A100"])}
     explore(lambda **values: seen.update(values), **sliders)
-    assert {name: type(value) for name, value in seen.items()} == {"n": float, "bytes": float, "device": str}
+    assert {name: type(value) for name, value in seen.items()} == {"n": int, "bytes": int, "device": str}
     live = {name: s.widget(name).value for name, s in sliders.items()}
     assert {name: type(value) for name, value in live.items()} == {n: type(v) for n, v in seen.items()}
 

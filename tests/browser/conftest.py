@@ -97,7 +97,7 @@ def book_site(shared: Path) -> Iterator[str]:
     """Address of the whole book, built by the preview; MLSYSIM_SITE names a site that somebody else rendered."""
     rendered = os.environ.get("MLSYSIM_SITE")
     if not rendered:
-        need("vl_convert", "pypandoc", "yaml")
+        need("pypandoc", "yaml")
     with serving(Path(rendered) if rendered else book(shared).site) as base:
         yield base
 

@@ -44,7 +44,7 @@ nbformat.write(notebook, sys.argv[2])
 # Moves a slider of view_roofline, as a reader's hand would through the front end.
 MOVE = """
 import ipywidgets
-chosen = [w for w in ipywidgets.Widget.widgets.values() if getattr(w, "description", "") == "intensity"]
+chosen = [w for w in ipywidgets.Widget.widgets.values() if "intensity" in getattr(w, "description", "")]
 chosen[0].value = 1000.0
 """
 
@@ -114,16 +114,20 @@ def test_notebook_runs_live_with_colabs_packages(python, tmp_path):
     # its output widget; the models are what the kernel made and sent.
     models = notebook["metadata"]["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
     sources = " ".join("".join(c["source"]) for c in cells)
-    for kind, asked in (("FloatSlider", "Slider"), ("FloatLogSlider", "LogSlider"), ("Dropdown", "Choice")):
-        made = [m for m in models if m["model_name"] == f"{kind}Model"]
+    for kinds, asked in (
+        (("FloatSlider", "IntSlider"), "Slider"),
+        (("SelectionSlider",), "LogSlider"),
+        (("Dropdown",), "Choice"),
+    ):
+        made = [m for m in models if m["model_name"] in [f"{kind}Model" for kind in kinds]]
         assert len(made) == len(re.findall(rf"\b{asked}\(", sources)) > 0
         assert {m["model_module_version"] for m in made} == {"1.5.0"}  # the one that Colab's front end speaks
 
     texts = "".join("".join(o.get("text", "")) for o in cells[-1]["outputs"])
     device = catalog.device("H100-SXM5-80GB")
     rate = roofline.attainable_flops(1000.0, device.peak_flops["bf16"], 0.9 * device.memory_bandwidth, 0.8)
-    shown = re.search(r"ATTAINABLE ([\d.]+) TFLOP/s", texts)
+    shown = re.search(r"attainable[a-z :]* ([\d.,]+) TFLOP/s", texts, re.I)
     assert shown, f"the moved slider printed {texts[:200]!r}"
-    assert float(shown[1]) == pytest.approx(rate / 1e12, rel=1e-5)
+    assert float(shown[1].replace(",", "")) == pytest.approx(rate / 1e12, rel=1e-3)
     problems = [o for c in cells for o in c["outputs"] if o["output_type"] == "error" or o.get("name") == "stderr"]
     assert not problems

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import fsum
 from types import MappingProxyType
 
 from mlsysim import catalog, hlo
@@ -10,6 +11,9 @@ from mlsysim.catalog import Device
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.estimators import SystolicEstimator, array
 from mlsysim.hlo.fusing.items import Collective
+from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.hlo.schedule import schedule
+from mlsysim.network import collective_time, exposed_communication
 from mlsysim.validation.studies.case_studies import Comparison, compare, figure, figures, tpu_core
 
 GENERATIONS: Mapping[str, str] = MappingProxyType(
@@ -139,6 +143,68 @@ def scale_out(
     )
     network = fabric if gradient_bytes == 2 else _Heavier(fabric, 2)
     return hlo.estimate(program(f"llama2_7b_train_dp{devices}.sm"), "GH200", network=network)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a slider shows of a step over many devices, in s."""
+
+    total_s: float
+    compute_s: float
+    comm_s: float
+    exposed_s: float
+
+
+@cache
+def _ready(devices: int) -> tuple[tuple[Region, ...], Mapping[int, float]]:
+    """The regions of the step, and the seconds of those that compute: neither depends on the network."""
+    e = hlo.estimate(program(f"llama2_7b_train_dp{devices}.sm"), "GH200", network=lambda collective: 0.0)
+    assert all(region.kind != "loop" for region in e.parts)
+    return tuple(e.parts), {i: end - start for i, (start, end) in enumerate(e.timeline.spans)}
+
+
+@cache
+def _wire(devices: int) -> tuple[float, float, float]:
+    """Seconds of an all-reduce per byte, per byte over the link's bandwidth, and per second of latency, from three simulations."""
+
+    def simulated(link: float, latency: float) -> float:
+        shape = "/".join(map(str, DRAGONFLY[devices]))
+        inside = catalog.device("GH200").scale_up_bandwidth / (GPUS - 1)
+        wired = f"fullyconnected:{GPUS}xdragonfly:{shape}"
+        return collective_time("all_reduce", 1e8, wired, ("direct", "ring"), (inside, link), latency).time
+
+    one, half, late = simulated(25e9, LATENCY), simulated(12.5e9, LATENCY), simulated(25e9, 2 * LATENCY)
+    over_link = (half - one) * 25e9 / 1e8
+    return (one - (late - one)) / 1e8 - over_link / 25e9, over_link, (late - one) / LATENCY
+
+
+def scale_out_moved(devices: int, link: float, latency: float = LATENCY, gradient_bytes: int = 2) -> Moved:
+    """:func:`scale_out` with rings, quick enough for a slider.
+
+    No message of these rings shares a link, so an all-reduce takes a time per byte, one per byte over the link's bandwidth and
+    one per second of latency; three simulations of one give the times of all. The step is scheduled anew each time.
+
+    >>> round(scale_out_moved(16, 25e9).total_s / scale_out(16).total_s, 9)
+    1.0
+    """
+    if devices not in DRAGONFLY:
+        raise InputError(f"scale_out_moved: devices = {devices} must be one of {', '.join(map(str, DRAGONFLY))}")
+    regions, computing = _ready(devices)
+    per_byte, over_link, per_latency = _wire(devices)
+    weight = gradient_bytes / 2 * (per_byte + over_link / link)
+    started = per_latency * latency
+    seconds = {
+        id(r): fsum(
+            weight * c.in_bytes + started for p in r.pieces if isinstance(p, Collective) for c in p.parts or (p,)
+        )
+        if r.kind == "comm"
+        else computing[i]
+        for i, r in enumerate(regions)
+    }
+    compute = fsum(seconds[id(r)] for r in regions if r.kind != "comm")
+    comm = fsum(seconds[id(r)] for r in regions if r.kind == "comm")
+    total = max(schedule(regions, lambda r: seconds[id(r)]).total, compute)
+    return Moved(total, compute, comm, exposed_communication(total, compute))
 
 
 def tpu_step(peak_flops: float, on_arrays: bool = False, wiring: str = "ring:4xring:2") -> hlo.Estimate:

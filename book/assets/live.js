@@ -1,0 +1,458 @@
+// Live pages: sliders, listings, questions and numbers of a chapter. Nothing is computed here; the library answers from a
+// worker that the first touch starts. Until then, and without JavaScript, the page shows what the build printed.
+const tag = document.querySelector("script[data-live]");
+const assets = new URL("./", import.meta.url);
+const home = new URL(tag.dataset.live, document.baseURI); // this page's definitions
+const engineMade = tag.dataset.engine !== "none";
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+// ---- the engine
+
+let worker, readiness, waiting = new Map(), asked = 0, page;
+const times = (window.mlsysimTimes = { touch: 0, ready: 0, moves: [] }); // for tests and the curious
+
+const definitions = () => (page ??= fetch(home).then((r) => (r.ok ? r.json() : Promise.reject(new Error(`${home.pathname}: ${r.status}`)))));
+
+function engine() {
+  if (readiness) return readiness;
+  if (!engineMade) return Promise.reject(new Error("this copy of the book was built without the engine (npm was missing): what stands here is what the build printed"));
+  if (location.protocol === "file:") return Promise.reject(new Error("a page opened as a file runs no Python: use `make serve`, or the site on the web"));
+  times.touch = performance.now();
+  readiness = new Promise((resolve, reject) => {
+    worker = new Worker(new URL("live-worker.js", assets), { type: "module" });
+    worker.onerror = (event) => reject(new Error(event.message || "the engine did not start"));
+    worker.onmessage = ({ data }) => {
+      if (data.ready) { times.ready = performance.now(); resolve(); }
+      else if (data.failed) reject(new Error(data.failed));
+      else { waiting.get(data.id)?.resolve(JSON.parse(data.made)); waiting.delete(data.id); }
+    };
+  });
+  readiness.catch(() => { worker?.terminate(); readiness = undefined; });
+  return readiness;
+}
+
+async function ask(what, ...with_) {
+  await engine();
+  return new Promise((resolve, reject) => {
+    waiting.set(++asked, { resolve, reject });
+    worker.postMessage({ id: asked, do: what, with: with_ });
+  });
+}
+
+function stopEngine() { // an endless loop has no ear: the worker ends, and a new one starts at the next touch
+  worker?.terminate();
+  readiness = undefined;
+  for (const { reject } of waiting.values()) reject(new Error("stopped"));
+  waiting.clear();
+  for (const view of views.values()) view.opened = undefined;
+  for (const listing of listings) listing.ran = false;
+}
+
+const make = (name, properties = {}, ...children) => {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+};
+const button = (text, act, properties = {}) => {
+  const made = make("button", { type: "button", className: "live-button", textContent: text, ...properties });
+  made.addEventListener("click", act);
+  return made;
+};
+const state = (root, name) => { root.dataset.state = name; root.toggleAttribute("aria-busy", name === "loading"); };
+const stored = (name, value) => {
+  try {
+    if (value === undefined) return JSON.parse(localStorage.getItem(`mlsysim.${name}`) ?? "null");
+    localStorage.setItem(`mlsysim.${name}`, JSON.stringify(value));
+  } catch { /* a private window: it lasts for this page */ }
+  return null;
+};
+function said(root, text, isError = false) {
+  const line = root.querySelector(":scope > .live-said");
+  line.textContent = text;
+  line.classList.toggle("live-wrong", isError);
+}
+
+// ---- views
+
+class View {
+  constructor(root) {
+    this.root = root;
+    this.name = root.dataset.liveView;
+    this.inputs = [...root.querySelectorAll("[data-slider]")];
+    this.figure = root.querySelector(".live-figure");
+    this.list = root.querySelector("dl");
+    for (const input of this.inputs) {
+      input.disabled = !engineMade || Boolean(root.dataset.needs);
+      input.addEventListener("input", () => { this.readouts(); this.move(); });
+      input.addEventListener("pointerdown", () => engine().catch(() => {}), { once: true });
+    }
+    if (root.dataset.needs) { root.querySelector(".live-bar").hidden = true; return; }
+    for (const item of root.querySelectorAll("[data-preset]")) item.addEventListener("click", () => this.set(JSON.parse(item.dataset.preset)));
+    root.querySelector(".live-reset")?.addEventListener("click", () => { this.set({}); history.replaceState(null, "", location.pathname + location.search); });
+    root.querySelector(".live-share")?.addEventListener("click", async () => {
+      this.address();
+      try { await navigator.clipboard.writeText(location.href); said(root, "The address of this position is copied."); } catch { said(root, `The address of this position: ${location.href}`); }
+    });
+  }
+
+  start(input) { return Number(input.dataset.start); }
+  positions() { return Object.fromEntries(this.inputs.map((i) => [i.dataset.slider, i.type === "range" ? i.valueAsNumber : i.selectedIndex])); }
+
+  value(input, at) {
+    if (input.dataset.values) return JSON.parse(input.dataset.values)[at];
+    return Number((Number(input.dataset.low) + at * Number(input.dataset.step)).toPrecision(12));
+  }
+
+  set(positions) { // sliders that are not named go back to their start
+    for (const input of this.inputs) {
+      const at = positions[input.dataset.slider] ?? this.start(input);
+      if (input.type === "range") input.value = at; else input.selectedIndex = at;
+    }
+    this.readouts();
+    this.move();
+  }
+
+  readouts(texts) { // until the library has written them
+    for (const input of this.inputs.filter((i) => i.type === "range")) {
+      const value = this.value(input, input.valueAsNumber), unit = input.dataset.unit;
+      const text = texts?.[input.dataset.slider] ?? (unit === "%" ? `${Number((100 * value).toPrecision(4))} %` : `${value.toLocaleString("en")}${unit && unit !== "1" ? " " + unit : ""}`);
+      input.setAttribute("aria-valuetext", text);
+      input.closest(".live-control").querySelector("output").textContent = text;
+    }
+  }
+
+  async move() {
+    if (this.root.dataset.needs) return;
+    this.wanted = this.positions();
+    if (this.moving) return;
+    this.moving = true;
+    try {
+      if (!this.opened) {
+        state(this.root, "loading");
+        said(this.root, "Starting Python …");
+        const known = await definitions();
+        this.opened = ask("open", this.name, known.views[this.name]);
+        const spec = await this.opened;
+        if (spec.error) throw new Error(spec.error);
+        said(this.root, "");
+      }
+      while (this.wanted) {
+        const wanted = this.wanted, before = performance.now();
+        this.wanted = undefined;
+        this.show(await ask("move", this.name, wanted));
+        times.moves.push(performance.now() - before);
+      }
+      state(this.root, "ready");
+      this.address();
+    } catch (error) {
+      this.opened = undefined;
+      state(this.root, "error");
+      said(this.root, error.message, true);
+    }
+    this.moving = false;
+  }
+
+  show(found) {
+    this.readouts(found.texts);
+    this.root.classList.toggle("live-impossible", Boolean(found.error));
+    clearTimeout(this.saying);
+    if (found.error) { said(this.root, found.error, true); return; }
+    const shown = this.root.querySelector(".live-shown");
+    if (shown) shown.innerHTML = found.shown;
+    if (this.figure && found.figure) {
+      this.figure.style.minHeight = `${Math.max(this.figure.offsetHeight, parseFloat(this.figure.style.minHeight) || 0)}px`; // nothing below jumps
+      this.figure.innerHTML = found.figure;
+    }
+    const items = [...this.list.children];
+    if (items.length === found.rows.length && items.every((item, i) => item.firstChild.textContent === found.rows[i][0])) {
+      found.rows.forEach(([, value, text], i) => { const dd = items[i].lastChild; dd.dataset.value = value; if (dd.textContent !== text) dd.textContent = text; });
+    } else {
+      this.list.replaceChildren(...found.rows.map(([label, value, text]) => {
+        const dd = make("dd", { textContent: text });
+        dd.dataset.number = label; dd.dataset.value = value;
+        return make("div", {}, make("dt", { textContent: label }), dd);
+      }));
+    }
+    this.root.querySelector(".note").textContent = found.note;
+    said(this.root, "");
+    const summary = found.rows.map(([label, , text]) => `${label}: ${text}`).join("; ") || shown?.textContent;
+    this.saying = setTimeout(() => { this.root.querySelector(".live-heard").textContent = summary; }, 600); // once the hand rests
+  }
+
+  address() { // kept in the page's address, so that a position can be shared
+    const moved = this.inputs.filter((i) => (i.type === "range" ? i.valueAsNumber : i.selectedIndex) !== this.start(i));
+    const query = new URLSearchParams(moved.map((i) => [i.dataset.slider, this.value(i, i.type === "range" ? i.valueAsNumber : i.selectedIndex)]));
+    if (moved.length) history.replaceState(null, "", `#${this.name}?${query}`);
+  }
+
+  fromAddress(query) {
+    const positions = {};
+    for (const input of this.inputs) {
+      const wanted = query.get(input.dataset.slider);
+      if (wanted === null) continue;
+      const n = input.type === "range" ? Number(input.max) + 1 : input.options.length;
+      const all = Array.from({ length: n }, (_, at) => this.value(input, at));
+      let at = all.findIndex((v) => String(v) === wanted);
+      if (at < 0 && Number.isFinite(Number(wanted)) && typeof all[0] === "number") {
+        at = all.reduce((best, v, i) => (Math.abs(v - wanted) < Math.abs(all[best] - wanted) ? i : best), 0);
+      }
+      if (at >= 0) positions[input.dataset.slider] = at;
+    }
+    this.set(positions);
+    this.root.scrollIntoView({ behavior: calm.matches ? "auto" : "smooth", block: "center" });
+  }
+}
+
+// ---- listings
+
+class Listing {
+  constructor(root) {
+    this.root = root;
+    this.code = root.previousElementSibling.querySelector("code") ?? root.previousElementSibling;
+    this.source = this.code.textContent;
+    this.output = root.querySelector(".live-output");
+    this.printed = this.output.innerHTML;
+    this.runButton = button("Run", () => this.run());
+    this.editButton = button("Edit", () => this.edit());
+    this.stopButton = button("Stop", () => stopEngine(), { hidden: true });
+    this.resetButton = button("As printed", () => this.reset(), { hidden: true });
+    const bar = make("div", { className: "live-bar" }, this.runButton, this.editButton, this.stopButton, this.resetButton);
+    root.prepend(bar);
+  }
+
+  text() { return this.editor?.text() ?? this.source; }
+
+  async run() {
+    if (this.busy) return;
+    this.busy = true;
+    state(this.root, "loading");
+    this.runButton.disabled = true;
+    this.stopButton.hidden = false;
+    said(this.root, readiness ? "Running …" : "Starting Python …");
+    try {
+      for (const earlier of listings) { // a listing may go on from those before it
+        if (earlier === this) break;
+        if (!earlier.ran) { await ask("run", earlier.text()); earlier.ran = true; }
+      }
+      const found = await ask("run", this.text());
+      this.ran = true;
+      this.output.innerHTML = found.shown;
+      said(this.root, found.error || (found.shown ? "" : "It ran, and printed nothing."), Boolean(found.error));
+      state(this.root, "ready");
+      this.resetButton.hidden = false;
+    } catch (error) {
+      said(this.root, error.message === "stopped" ? "Stopped. The next run starts afresh." : error.message, error.message !== "stopped");
+      state(this.root, error.message === "stopped" ? "static" : "error");
+    }
+    this.busy = false;
+    this.runButton.disabled = false;
+    this.stopButton.hidden = true;
+  }
+
+  async edit() {
+    if (this.editor) { this.editor.focus(); return; }
+    const { open } = await import(new URL("vendor/engine/editor.js", assets));
+    const place = make("div", { className: "live-editor" });
+    this.root.prepend(place);
+    this.editor = open(place, this.source, "Listing, to be changed; Control and Enter run it, Tab moves on", () => this.run());
+    this.root.previousElementSibling.hidden = true;
+    this.editButton.hidden = true;
+    this.resetButton.hidden = false;
+    this.editor.focus();
+    engine().catch(() => {});
+  }
+
+  reset() {
+    this.root.querySelector(".live-editor")?.remove();
+    this.root.previousElementSibling.hidden = false;
+    this.editor = undefined;
+    this.editButton.hidden = false;
+    this.resetButton.hidden = true;
+    this.output.innerHTML = this.printed;
+    said(this.root, "");
+    state(this.root, "static");
+    this.runButton.focus();
+  }
+}
+
+// ---- questions
+
+class Questions {
+  constructor(root) {
+    this.root = root;
+    this.chapter = root.dataset.chapter;
+    this.items = [...root.querySelectorAll("[data-question]")];
+    this.form = root.querySelector(".live-name");
+    this.name = this.form.querySelector("input");
+    this.seed = stored("name") ?? "";
+    this.answers = stored(`answers.${this.chapter}`) ?? {};
+    this.name.value = this.seed;
+    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.rename(this.name.value.trim()); });
+    for (const item of this.items) this.bind(item);
+    root.querySelector(".live-download").addEventListener("click", () => this.download());
+    const kept = stored(`prompts.${this.chapter}`);
+    if (kept && kept.seed === this.seed && kept.version === tag.dataset.version) this.print(kept.prompts);
+    else if (this.seed) said(this.root, "Your numbers come with the first touch of this section.");
+    root.addEventListener("focusin", () => { if (this.seed && !this.mine) this.rename(this.seed); }, { once: true });
+    this.progress();
+  }
+
+  bind(item) {
+    const id = item.dataset.question, form = item.querySelector("form"), field = form.elements.answer;
+    field.value = this.answers[id]?.text ?? "";
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!field.value.trim()) { said(item, "Write an answer first."); return; }
+      state(item, "loading");
+      said(item, readiness ? "Checking …" : "Starting Python …");
+      try {
+        const found = await ask("check", id, field.value, this.seed);
+        if (found.error) throw new Error(found.error);
+        const line = item.querySelector(":scope > .live-said");
+        line.innerHTML = found.message;
+        line.classList.toggle("live-wrong", !found.correct);
+        line.classList.toggle("live-right", found.correct);
+        item.dataset.correct = found.correct;
+        this.answers[id] = { text: field.value, correct: found.correct };
+        stored(`answers.${this.chapter}`, this.answers);
+        state(item, "ready");
+        this.progress();
+      } catch (error) { state(item, "error"); said(item, error.message, true); }
+    });
+    const more = item.querySelector(".live-hint"), place = item.querySelector(".live-hints");
+    more.addEventListener("click", async () => {
+      const stage = place.children.length + 1;
+      state(item, "loading");
+      try {
+        const found = await ask("hint", id, stage, this.seed);
+        if (found.error) throw new Error(found.error);
+        const box = make("div", { className: "live-one-hint" });
+        box.innerHTML = found;
+        place.append(box);
+        state(item, "ready");
+        if (stage >= Number(more.dataset.stages)) more.disabled = true;
+        more.textContent = "Another hint";
+      } catch (error) { state(item, "error"); said(item, error.message, true); }
+    });
+  }
+
+  async rename(seed) {
+    if (seed !== this.seed) { this.answers = {}; stored(`answers.${this.chapter}`, {}); for (const item of this.items) { item.querySelector("form").elements.answer.value = ""; item.querySelector(".live-hints").replaceChildren(); said(item, ""); delete item.dataset.correct; } }
+    this.seed = seed;
+    stored("name", seed);
+    said(this.root, readiness ? "" : "Starting Python …");
+    try {
+      const prompts = await ask("ask", this.items.map((i) => i.dataset.question), seed);
+      if (prompts.error) throw new Error(prompts.error);
+      this.print(prompts);
+      stored(`prompts.${this.chapter}`, { seed, version: tag.dataset.version, prompts });
+      said(this.root, seed ? `These are the numbers of ${seed}.` : "These are the numbers of the public example.");
+    } catch (error) { said(this.root, error.message, true); }
+    this.progress();
+  }
+
+  print(prompts) {
+    this.mine = true;
+    for (const found of prompts) {
+      const item = this.items.find((i) => i.dataset.question === found.id);
+      if (item) item.querySelector(".live-prompt").innerHTML = found.prompt;
+    }
+  }
+
+  progress() {
+    const right = Object.values(this.answers).filter((a) => a.correct).length, tried = Object.keys(this.answers).length;
+    this.root.querySelector("progress").value = right;
+    this.root.querySelector(".live-count").textContent = `${right} of ${this.items.length} right${tried > right ? `, ${tried - right} tried` : ""}`;
+    for (const item of this.items) if (this.answers[item.dataset.question]) item.dataset.correct = this.answers[item.dataset.question].correct;
+  }
+
+  async download() {
+    try {
+      const notebook = await (await fetch(new URL(this.root.dataset.notebook, document.baseURI))).text();
+      const texts = Object.fromEntries(Object.entries(this.answers).map(([id, a]) => [id, a.text]));
+      const made = await ask("hand_in", notebook, this.seed || "your-id", texts);
+      if (made.error) throw new Error(made.error);
+      const link = make("a", { href: URL.createObjectURL(new Blob([made], { type: "application/x-ipynb+json" })), download: `${this.seed || "your-id"}.ipynb` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      said(this.root, this.seed ? "Hand in this file; it bears your name and your answers." : "The file bears no name yet: write yours above, then download again.");
+    } catch (error) { said(this.root, error.message, true); }
+  }
+}
+
+// ---- numbers that answer
+
+const box = make("dialog", { className: "live-number" });
+box.setAttribute("aria-label", "Where this number comes from");
+
+async function explain(span) {
+  box.replaceChildren(make("p", { textContent: "…" }));
+  if (!box.open) box.showModal();
+  try {
+    const known = (await definitions()).numbers[span.dataset.var];
+    if (!known) throw new Error(`nothing is known of ${span.dataset.var}`);
+    const rows = [["printed by", known.expression], ["with", known.inputs.join("\n")], ["in", known.file]].filter(([, v]) => v);
+    const list = make("dl", {}, ...rows.map(([k, v]) => make("div", {}, make("dt", { textContent: k }), make("dd", {}, make("code", { textContent: v })))));
+    const equations = known.equations.map((e) => make("li", {}, make("a", { href: e.href, textContent: e.name }), ` ${e.formula} (${e.source})`));
+    const parts = [make("h2", { textContent: span.textContent }), make("p", { className: "live-key", textContent: span.dataset.var }), list];
+    if (equations.length) parts.push(make("h3", { textContent: "Equations" }), make("ul", {}, ...equations));
+    if (known.sources.length) parts.push(make("h3", { textContent: "Sources" }), make("p", { textContent: known.sources.join("; ") }));
+    parts.push(make("h3", { textContent: "Tests that hold it" }), make("ul", {}, ...known.tests.map((t) => make("li", {}, make("code", { textContent: t })))));
+    const report = make("textarea", { rows: 14, readOnly: false, hidden: true });
+    report.setAttribute("aria-label", "Report, to be completed and sent");
+    const challenge = button("Challenge this number", () => {
+      report.value = [`The number ${span.textContent} (${span.dataset.var}) on ${document.title}`, location.href.split("#")[0], "",
+        "I think it should be: ", "because (measurement, source, calculation): ", "", "What printed it:", ...rows.map(([k, v]) => `- ${k}: ${v.replaceAll("\n", "\n  ")}`),
+        ...known.equations.map((e) => `- equation: ${e.label}, ${e.formula}, ${e.source}`), `- sources: ${known.sources.join("; ") || "none of its own"}`,
+        `- tests: ${known.tests.join(", ")}`, `- version: ${tag.dataset.version}`].join("\n");
+      report.hidden = false;
+      copy.hidden = false;
+      report.focus();
+    });
+    const copy = button("Copy the report", async () => { await navigator.clipboard.writeText(report.value); copy.textContent = "Copied"; }, { hidden: true });
+    box.replaceChildren(...parts, make("div", { className: "live-bar" }, challenge, copy, button("Close", () => box.close())), report);
+  } catch (error) { box.replaceChildren(make("p", { textContent: error.message }), button("Close", () => box.close())); }
+}
+
+const numbers = [...document.querySelectorAll(".printed[data-var]")];
+if (numbers.length) {
+  document.body.append(box);
+  box.addEventListener("click", (event) => { if (event.target === box) box.close(); });
+  document.addEventListener("click", (event) => {
+    const span = event.target.closest?.(".printed[data-var]");
+    if (span && !getSelection().toString()) { event.preventDefault(); explain(span); }
+  });
+  // Quiet for a keyboard and a screen reader, until somebody asks for them.
+  const links = document.querySelector(".chapter-links");
+  if (links) {
+    const toggle = button("Numbers answer", () => {
+      const on = toggle.getAttribute("aria-pressed") !== "true";
+      toggle.setAttribute("aria-pressed", on);
+      document.documentElement.classList.toggle("numbers-on", on);
+      for (const span of numbers) {
+        if (span.closest("a, button, summary, h1, h2, h3, h4, h5, h6")) continue;
+        if (on) { span.tabIndex = 0; span.role = "button"; span.title = "Where this number comes from"; } else { span.removeAttribute("tabindex"); span.removeAttribute("role"); span.removeAttribute("title"); }
+      }
+    }, { title: "Mark every number that code printed; each says where it comes from" });
+    toggle.setAttribute("aria-pressed", "false");
+    links.append(make("p", {}, toggle));
+    document.addEventListener("keydown", (event) => {
+      if ((event.key === "Enter" || event.key === " ") && event.target.matches?.(".printed[role=button]")) { event.preventDefault(); explain(event.target); }
+    });
+  }
+}
+
+// ---- begin
+
+const views = new Map([...document.querySelectorAll("[data-live-view]")].map((root) => [root.dataset.liveView, new View(root)]));
+const listings = engineMade ? [...document.querySelectorAll(".live-listing")].map((root) => new Listing(root)) : [];
+const questions = [...document.querySelectorAll(".live-questions")].map((root) => new Questions(root));
+document.documentElement.classList.add(engineMade ? "live" : "not-live");
+
+function follow() {
+  const [name, query] = decodeURI(location.hash.slice(1)).split("?");
+  if (query !== undefined && views.has(name)) views.get(name).fromAddress(new URLSearchParams(query));
+}
+addEventListener("hashchange", follow);
+follow();
+window.mlsysimLive = { views, listings, questions, ask, stopEngine }; // for a test, or a teacher's script

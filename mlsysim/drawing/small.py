@@ -1,0 +1,489 @@
+"""Small pictures for sliders: words on the lines, readable on a phone, drawn by the standard library in a millisecond.
+
+They are drawn 360 units wide, the width of a phone's column, so that no text falls below nine pixels there.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from mlsysim.drawing.bars import Bars
+from mlsysim.drawing.charts import Chart, Line, Marks, _Axis
+from mlsysim.drawing.lanes import Lanes, Span
+from mlsysim.drawing.style import GRID, INK, PAPER, PLAIN, Drawing
+from mlsysim.errors import InputError
+
+Text = Callable[[float], str]
+WIDE, SHOWN, LEFT, RIGHT, FOOT = 360, 480, 56.0, 350.0, 38.0
+LETTER, BOLD = 5.9, 6.7  # the mean width of a letter of 11 units
+
+
+class Trace(NamedTuple):
+    """A line through points, with its name on it; a gap where a value is None."""
+
+    label: str
+    y: Sequence[float | None]
+    color: str = PLAIN
+    dashed: bool = False
+
+
+class Part(NamedTuple):
+    """A piece of a row."""
+
+    label: str
+    value: float
+    color: str = PLAIN
+
+
+class Row(NamedTuple):
+    """A bar: its name, its pieces from the left, and what stands behind it."""
+
+    label: str
+    parts: Sequence[Part]
+    text: str
+
+
+class Dot(NamedTuple):
+    """A point with its name."""
+
+    label: str
+    x: float
+    y: float
+    color: str = PLAIN
+
+
+class Stretch(NamedTuple):
+    """From when to when something runs in a lane, and what stands on it."""
+
+    lane: str
+    start: float
+    end: float
+    color: str = PLAIN
+    text: str = ""
+
+
+class Small(Drawing):
+    """What all share: a heading, an accessible name, one size."""
+
+    title: str
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.title}>"
+
+    @property
+    def small(self) -> "Drawing":
+        return self
+
+    always_svg = True
+
+    def sheet(self, height: float, body: Sequence[str]) -> str:
+        text = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height:g}" width="{SHOWN}" role="img" '
+            f'fill="{INK}" font-family="sans-serif" font-size="11"><title>{escape(self.title)}</title>'
+            f'<rect width="100%" height="100%" fill="{PAPER}"/>{"".join(body)}</svg>'
+        )
+        return text.replace('"', "'")  # a notebook would write a backslash before each (escape() leaves none in words)
+
+
+def gathered(kind: str, parts: Sequence[str]) -> str:
+    """Parts that share attributes, which stand once."""
+    return f"<g {kind}>{''.join(parts)}</g>" if parts else ""
+
+
+def say(x: float, y: float, words: str, anchor: str = "", color: str = "", bold: bool = False) -> str:
+    """Words in a small picture."""
+    extra = f' text-anchor="{anchor}"' if anchor else ""
+    extra += f' fill="{color}"' if color else ""
+    extra += ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:.0f}" y="{y:.0f}"{extra}>{escape(words)}</text>'
+
+
+def _span(values: list[float], log: bool) -> tuple[float, float]:
+    """The ends of an axis: of amounts from zero, unless they all lie close together."""
+    low, high = min(values), max(values)
+    if log:
+        room = max((high / low) ** 0.06, 1.1)
+        return low / room, high * room
+    if 0 <= low <= 0.6 * high or high <= 0:
+        low = min(low, 0.0)
+        high = max(high, 0.0)
+        return (low - 0.06 * (high - low) if low < 0 else 0.0), high + (0.06 * (high - low) or 1.0)
+    room = 0.08 * (high - low) or 0.5 * abs(high)
+    return low - room, high + room
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [float(v) for v in values if v is not None and math.isfinite(v)]
+
+
+def _few(ticks: list[float], most: int) -> list[float]:
+    return ticks[:: max(1, -(-len(ticks) // most))]
+
+
+class _Boxes:
+    """Where words may stand: not on each other, rather not on lines."""
+
+    def __init__(self, lines: Sequence[Sequence[tuple[float, float]]], top: float, bottom: float) -> None:
+        self.points = [_dense(line) for line in lines]
+        self.taken: list[tuple[float, float, float, float]] = []
+        self.top, self.bottom = top, bottom
+
+    def take(self, x: float, y: float, width: float) -> tuple[float, float, float, float]:
+        box = (x - 2, y - 11, x + width + 2, y + 3)
+        self.taken.append(box)
+        return box
+
+    def cost(self, box: tuple[float, float, float, float], own: int) -> float:
+        a, b, c, d = box
+        if a < LEFT + 1 or c > RIGHT + 4 or b < self.top or d > self.bottom:
+            return 1e9
+        cost = 0.0
+        for e, f, g, h in self.taken:
+            if a < g and e < c and b < h and f < d:
+                cost += 60 if g - e == 12 else 5000  # a point, or other words
+        for i, points in enumerate(self.points):
+            hits = sum(a < x < c and b < y < d for x, y in points)
+            cost += hits * (3 if i == own else 6)
+        return cost
+
+
+def _dense(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points along a line, close enough that no word slips between two of them."""
+    found = list(line)
+    for (a, b), (c, d) in itertools.pairwise(line):
+        n = int(max(abs(c - a), abs(d - b)) / 9)
+        found += [(a + (c - a) * i / (n + 1), b + (d - b) * i / (n + 1)) for i in range(1, n + 1)]
+    return found
+
+
+class Curves(Small):
+    """Lines over one axis, each with its name on it; where the slider stands, a point on each."""
+
+    def __init__(
+        self,
+        y_label: str,
+        x_label: str,
+        x: Sequence[float],
+        traces: Sequence[Trace],
+        at: float,
+        x_text: Text,
+        y_text: Text,
+        *,
+        x_log: bool = False,
+        y_log: bool | None = None,
+        corners: Sequence[tuple[str, float]] = (),
+    ) -> None:
+        self.y_label, self.x_label, self.x, self.traces, self.at = y_label, x_label, list(x), list(traces), at
+        self.x_text, self.y_text, self.x_log, self.corners = x_text, y_text, x_log, list(corners)
+        self.title = f"{y_label} against {x_label}"
+        values = [v for t in self.traces for v in _known(t.y)]
+        if not values:
+            raise InputError(
+                f"Curves: {self.title}: no value can be drawn; give at least one trace with a finite value"
+            )
+        if y_log and max(values) > 0:  # what is not above zero leaves a gap
+            values = [v for v in values if v > 0]
+            self.traces = [t._replace(y=[v if v is not None and v > 0 else None for v in t.y]) for t in self.traces]
+        wide = min(values) > 0 and max(values) > 20 * min(values)
+        self.y_log = wide if y_log is None else y_log and min(values) > 0
+
+    @property
+    def height(self) -> float:
+        return 3.8
+
+    def svg(self) -> str:
+        high, top = 232.0, 24.0
+        bottom = high - FOOT
+        ends = _span([v for t in self.traces for v in _known(t.y)], self.y_log)
+        ax = _Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
+        ay = _Axis(*ends, self.y_log, bottom, top)
+        body = [say(4, 13, self.y_label, bold=True)]
+        grid: list[str] = []
+        names: list[str] = []
+        for t in _few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else _between(ends), 7):
+            y = ay.place(t)
+            grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
+            names.append(say(LEFT - 5, y + 4, self.y_text(t)))
+        body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
+        body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
+        ticks = _few(ax.ticks(), 5)
+        if self.x_log and len(ticks) < 2:
+            ticks = _between((self.x[0], self.x[-1]))
+        below: list[str] = []
+        for t in ticks:
+            x, words = ax.place(t), self.x_text(t)
+            half = LETTER * len(words) / 2
+            below.append(say(min(max(x, half), WIDE - half - 3), bottom + 15, words))
+        below.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, bold=True))
+        body.append(gathered('text-anchor="middle"', below))
+        here = ax.place(self.at)
+        body.append(f'<path d="M{here:.1f} {top:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="2 3"/>')
+        lines, points = [], []
+        for trace in self.traces:
+            pieces: list[list[tuple[float, float]]] = [[]]
+            for at, value in zip(self.x, trace.y, strict=True):
+                if value is None or not math.isfinite(value):
+                    pieces.append([])
+                else:
+                    pieces[-1].append((ax.place(at), ay.place(value)))
+            lines.append([p for piece in pieces for p in piece])
+            path = "".join(_path(piece) for piece in pieces if piece)
+            dash = ' stroke-dasharray="6 4"' if trace.dashed else ""
+            body.append(f'<path d="{path}" fill="none" stroke="{trace.color}" stroke-width="2.2"{dash}/>')
+            value = trace.y[self.x.index(self.at)] if self.at in self.x else None
+            if value is not None and math.isfinite(value):
+                points.append((here, ay.place(value)))
+                if not trace.dashed:
+                    body.append(f'<circle cx="{here:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{trace.color}"/>')
+        boxes = _Boxes(lines, top, bottom)
+        boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+        said: list[str] = []
+        for name, value in self.corners:
+            if self.x[0] <= value <= self.x[-1]:
+                x, width = ax.place(value), BOLD * len(name)
+                body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{PLAIN}" stroke-dasharray="6 4"/>')
+                start = x + 4 if x + width + 8 < RIGHT else x - 4 - width
+                a, b, c, d = min(
+                    (
+                        (start - 1, y - 11, start + width + 1, y + 3)
+                        for y in (bottom - 6, bottom - 22, top + 13, top + 29)
+                    ),
+                    key=lambda box: boxes.cost(box, -1),
+                )
+                boxes.taken.append((a, b, c, d))
+                said.append(_halo(start, d - 3, name, PLAIN))
+        for i, trace in enumerate(self.traces):
+            if lines[i]:
+                said.append(self._named(trace, lines[i], boxes, i))
+        return self.sheet(high, [*body, gathered(_HALO, said)])
+
+    def _named(self, trace: Trace, line: list[tuple[float, float]], boxes: _Boxes, own: int) -> str:
+        """The name beside its line, where nothing else is."""
+        width, best = BOLD * len(trace.label), None
+        for place, share in enumerate((0.93, 0.07, 0.75, 0.5, 0.25)):
+            x, y = line[round(share * (len(line) - 1))]
+            start = min(max(x - width / 2, LEFT + 4), RIGHT - width)
+            for rank, dy in enumerate((-7, 16, -20, 29, -33)):
+                box = (start - 2, y + dy - 11, start + width + 2, y + dy + 3)
+                cost = boxes.cost(box, own) + place + 2.5 * rank
+                if best is None or cost < best[0]:
+                    best = (cost, start, y + dy)
+        if best is None or best[0] >= 1e9:  # a line along an edge: the words go to the nearest place inside
+            x, y = line[-1]
+            best = (0.0, RIGHT - width, min(max(y, boxes.top + 12), boxes.bottom - 4))
+        boxes.take(best[1], best[2], width)
+        return _halo(best[1], best[2], trace.label, trace.color)
+
+    def paint(self, figure: Any) -> None:
+        kept = [[(x, y) for x, y in zip(self.x, t.y, strict=True) if y is not None] for t in self.traces]
+        lines = [
+            Line([x for x, _ in k], [y for _, y in k], t.label, t.color, "dashed" if t.dashed else "solid")
+            for k, t in zip(kept, self.traces, strict=True)
+        ]
+        Chart(self.x_label, self.y_label, lines, x_log=self.x_log, y_log=self.y_log).paint(figure)
+
+
+def _path(piece: Sequence[tuple[float, float]]) -> str:
+    """A path through points, without those that lie on the straight line between the ones that stay."""
+    kept = {0, len(piece) - 1}
+    open_ends = [(0, len(piece) - 1)]
+    while open_ends:
+        a, b = open_ends.pop()
+        (x0, y0), (x1, y1) = piece[a], piece[b]
+        slope = (y1 - y0) / ((x1 - x0) or 1.0)
+        off, worst = max(
+            ((abs(y0 + slope * (piece[i][0] - x0) - piece[i][1]), i) for i in range(a + 1, b)), default=(0.0, 0)
+        )
+        if off > 0.4:
+            kept.add(worst)
+            open_ends += [(a, worst), (worst, b)]
+    return "M" + "L".join(f"{piece[i][0]:.1f} {piece[i][1]:.1f}" for i in sorted(kept))
+
+
+def _between(ends: tuple[float, float]) -> list[float]:
+    """Round values on a logarithmic axis of less than two decades."""
+    first, last = math.floor(math.log10(ends[0])), math.ceil(math.log10(ends[1]))
+    every = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
+    return [v for v in every if ends[0] <= v <= ends[1] * (1 + 1e-9)]
+
+
+def _halo(x: float, y: float, words: str, color: str) -> str:
+    """Words that can be read on a line, among others in a group of :data:`_HALO`."""
+    return f'<text x="{x:.0f}" y="{y:.0f}" fill="{color}">{escape(words)}</text>'
+
+
+_HALO = f'paint-order="stroke" stroke="{PAPER}" stroke-width="3" stroke-linejoin="round" font-weight="bold"'
+
+
+class Rows(Small):
+    """Bars under one another, each named on its left, its amount behind it; a line that no bar should pass."""
+
+    def __init__(
+        self,
+        quantity: str,
+        rows: Sequence[Row],
+        limits: Sequence[tuple[str, float]] = (),
+        *,
+        cascade: bool = False,
+    ) -> None:
+        self.title, self.rows, self.limits, self.cascade = quantity, list(rows), list(limits), cascade
+        if not self.rows:
+            raise InputError(f"Rows: {quantity}: give at least one row")
+
+    @property
+    def height(self) -> float:
+        return 1.2 + 0.42 * len(self.rows)
+
+    def svg(self) -> str:
+        many = list(dict.fromkeys((p.label, p.color) for row in self.rows for p in row.parts if p.label))
+        pitch, top = 34.0, 24.0 + (16 if many else 0) + (16 if self.limits else 0)
+        bottom = top + pitch * len(self.rows) + 2
+        sums = [sum(p.value for p in row.parts) for row in self.rows]
+        begins = [sum(sums[:i]) for i in range(len(sums))] if self.cascade else [0.0] * len(sums)
+        low = min([0.0, *sums])
+        high = max([b + s for b, s in zip(begins, sums, strict=True)] + [v for _, v in self.limits] + [0.0])
+        room = LETTER * max(len(row.text) for row in self.rows) + 10
+        left, right = 8.0, WIDE - 8.0
+        scale = (right - left - room) / ((high - low) or 1.0)
+        zero = left - low * scale
+        body = [say(4, 13, self.title, bold=True)]
+        x = left
+        for name, color in many:
+            body.append(say(x, 30, name, color=color, bold=True))
+            x += BOLD * len(name) + 10
+        for row, start in zip(self.rows, begins, strict=True):
+            y = top + pitch * self.rows.index(row)
+            body.append(say(left, y + 10, row.label))
+            x = zero + start * scale
+            for part in row.parts:
+                width = part.value * scale
+                a, b = (x, width) if width >= 0 else (x + width, -width)
+                body.append(
+                    f'<path d="M{a:.1f} {y + 14:g}h{max(b, 0.5):.1f}v12h-{max(b, 0.5):.1f}z" fill="{part.color}"/>'
+                )
+                x += width
+            body.append(say(max(x, zero) + 4, y + 24, row.text))
+        if low < 0:
+            body.append(f'<path d="M{zero:.1f} {top:g}V{bottom:g}" stroke="{INK}"/>')
+        for name, value in self.limits:
+            x, width = zero + value * scale, BOLD * len(name)
+            body.append(f'<path d="M{x:.1f} {top - 4:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="6 4"/>')
+            body.append(say(min(max(x, left + width / 2), right - width / 2), top - 7, name, "middle", bold=True))
+        return self.sheet(bottom + 6, body)
+
+    def paint(self, figure: Any) -> None:
+        names = list(dict.fromkeys(p.label for row in self.rows for p in row.parts))
+        parts = {n: [sum(p.value for p in row.parts if p.label == n) for row in self.rows] for n in names}
+        Bars([row.label for row in self.rows], parts, self.title, "").paint(figure)
+
+
+class Timeline(Small):
+    """What runs when: a lane for each, time to the right."""
+
+    def __init__(self, quantity: str, spans: Sequence[Stretch], text: Text) -> None:
+        self.title, self.spans, self.text = quantity, list(spans), text
+        if not self.spans:
+            raise InputError(f"Timeline: {quantity}: give at least one span")
+
+    @property
+    def height(self) -> float:
+        return 1.2 + 0.32 * len(dict.fromkeys(s.lane for s in self.spans))
+
+    def svg(self) -> str:
+        lanes = list(dict.fromkeys(s.lane for s in self.spans))
+        top, pitch, left, right = 24.0, 38.0, 8.0, WIDE - 12.0
+        bottom, last = top + pitch * len(lanes), max(s.end for s in self.spans) or 1.0
+        axis = _Axis(0.0, last, False, left, right)
+        body = [say(4, 13, self.title, bold=True)]
+        for t in _few(axis.ticks(), 5):
+            x, words = axis.place(t), self.text(t)
+            half = LETTER * len(words) / 2
+            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>')
+            body.append(say(min(max(x, half), WIDE - half - 3), bottom + 14, words, "middle"))
+        body += [say(left, top + pitch * i + 12, name) for i, name in enumerate(lanes)]
+        runs: dict[str, list[str]] = {}
+        on_them: list[str] = []
+        for s in self.spans:
+            y, a, b = top + pitch * lanes.index(s.lane) + 16, axis.place(s.start), axis.place(s.end)
+            runs.setdefault(s.color, []).append(
+                f"M{a:.1f} {y:g}h{max(b - a - 0.6, 0.6):.1f}v15h-{max(b - a - 0.6, 0.6):.1f}z"
+            )
+            if s.text and 6.6 * len(s.text) < b - a - 4:
+                on_them.append(say((a + b) / 2, y + 11.5, s.text, "middle", PAPER, bold=True))
+        body += [f'<path d="{"".join(paths)}" fill="{color}"/>' for color, paths in runs.items()]
+        return self.sheet(bottom + 22, body + on_them)
+
+    def paint(self, figure: Any) -> None:
+        Lanes([Span(s.lane, s.start, s.end, s.text) for s in self.spans], self.title).paint(figure)
+
+
+class Scatter(Small):
+    """Points with their names on two axes, and a trail of what lies between them."""
+
+    def __init__(
+        self,
+        y_label: str,
+        x_label: str,
+        dots: Sequence[Dot],
+        x_text: Text,
+        y_text: Text,
+        trails: Sequence[tuple[str, Sequence[float], Sequence[float], str]] = (),
+        *,
+        x_log: bool = False,
+        y_log: bool = False,
+    ) -> None:
+        self.y_label, self.x_label, self.dots, self.trails = y_label, x_label, list(dots), list(trails)
+        self.x_text, self.y_text, self.x_log, self.y_log = x_text, y_text, x_log, y_log
+        self.title = f"{y_label} against {x_label}"
+
+    def svg(self) -> str:
+        high, top = 232.0, 24.0
+        bottom = high - FOOT
+        xs = [d.x for d in self.dots] + [v for t in self.trails for v in t[1]]
+        ys = [d.y for d in self.dots] + [v for t in self.trails for v in t[2]]
+        ax = _Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
+        ay = _Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
+        body = [say(4, 13, self.y_label, bold=True)]
+        grid: list[str] = []
+        names: list[str] = []
+        for t in _few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else _between((ay.low, ay.high)), 6):
+            y = ay.place(t)
+            grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
+            names.append(say(LEFT - 5, y + 4, self.y_text(t)))
+        body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
+        body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
+        below: list[str] = []
+        for t in _few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else _between((ax.low, ax.high)), 5):
+            words = self.x_text(t)
+            half = LETTER * len(words) / 2
+            below.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words))
+        below.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, bold=True))
+        body.append(gathered('text-anchor="middle"', below))
+        lines = []
+        for _, tx, ty, color in self.trails:
+            lines.append([(ax.place(x), ay.place(y)) for x, y in zip(tx, ty, strict=True)])
+            body.append(f'<path d="{_path(lines[-1])}" fill="none" stroke="{color}" stroke-width="2.2"/>')
+        boxes = _Boxes(lines, top, bottom)
+        boxes.taken += [(ax.place(d.x) - 6, ay.place(d.y) - 6, ax.place(d.x) + 6, ay.place(d.y) + 6) for d in self.dots]
+        said: list[str] = []
+        for d in self.dots:
+            x, y, width = ax.place(d.x), ay.place(d.y), BOLD * len(d.label)
+            body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{d.color}"/>')
+            if d.label:
+                spots = [(x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 18)]
+                sx, sy = min(spots, key=lambda s: boxes.cost((s[0] - 2, s[1] - 11, s[0] + width + 2, s[1] + 3), -1))
+                sx = min(max(sx, LEFT + 3), RIGHT - width)
+                boxes.take(sx, sy, width)
+                said.append(_halo(sx, sy, d.label, d.color))
+        for (name, _, _, color), line in zip(self.trails, lines, strict=True):
+            if name:
+                trace = Trace(name, (), color)
+                said.append(Curves._named(self, trace, line, boxes, -1))  # type: ignore[arg-type]
+        return self.sheet(high, [*body, gathered(_HALO, said)])
+
+    def paint(self, figure: Any) -> None:
+        lines = [Line(x, y, name, color) for name, x, y, color in self.trails]
+        marks = [Marks([d.x], [d.y], d.label, (), d.color) for d in self.dots]
+        Chart(self.x_label, self.y_label, lines, marks, x_log=self.x_log, y_log=self.y_log).paint(figure)

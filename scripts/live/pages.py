@@ -1,0 +1,185 @@
+"""Puts live views, listings, questions and numbers into the pages of a rendered site, whoever rendered it."""
+
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mlsysim import __version__
+from mlsysim.classroom.exercises import assignment
+from mlsysim.classroom.live import open_view, run
+
+from . import blocks, numbers
+from .engine import CACHE, ROOT
+from .extract import Found, kept, missing, read
+
+HERE = re.compile(r'<div class="live-here" data-view="(\w+)">\s*</div>')
+QUESTIONS = re.compile(r'<div class="live-here" data-questions="[\w.]*">\s*</div>')
+CODE = re.compile(
+    r'(?P<scaffold><div class="code-copy-outer-scaffold">)?(?P<block><div class="sourceCode"[^>]*><pre class="sourceCode python[^"]*">.*?</pre></div>)'
+    r"(?(scaffold)\s*<button[^>]*>.*?</button></div>)",
+    re.S,
+)
+PRINTED = re.compile(r'<span class="printed" data-var="([\w.-]+)">')
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
+
+
+class LiveError(SystemExit):
+    """A page and its notebook do not fit together; the message says where."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """All that is live in a chapter, as its page shows it first."""
+
+    slug: str
+    views: dict[str, tuple[str, str]]  # name: program, HTML
+    listings: list[str]
+    questions: str
+
+
+def listings(text: str) -> list[str]:
+    """The Python listings of a chapter's source."""
+    return FENCE.findall(text)
+
+
+def _view(found: Found) -> tuple[str, str]:
+    try:
+        found = kept(found)
+        opened = open_view(found.code)
+        spec, shown = opened.spec(), opened.move({})
+    except Exception as error:
+        raise LiveError(f"live: {found.name} (cell {found.cell}): {type(error).__name__}: {error}") from error
+    return found.code, blocks.view(found.name, spec, shown, "NumPy" if missing(found.code) else "")
+
+
+def chapter(slug: str) -> Chapter:
+    """Run everything that a chapter shows; each view once, at its start."""
+    made = {found.name: _view(found) for found in read(ROOT / "notebooks" / f"{slug}.ipynb")}
+    space: dict[str, Any] = {"__name__": "__main__"}
+    outputs = []
+    for n, code in enumerate(listings((ROOT / "book" / f"{slug}.qmd").read_text(encoding="utf-8")), 1):
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # what a listing writes is not ours
+            found = run(code, space)
+        if found["error"]:
+            raise LiveError(f"live: book/{slug}.qmd, listing {n}: {found['error']}")
+        outputs.append(blocks.listing(n, found))
+    return Chapter(slug, made, outputs, blocks.questions(slug, [e.id for e in assignment(slug)]))
+
+
+def _digest(slug: str) -> str:
+    files = [
+        ROOT / "notebooks" / f"{slug}.ipynb",
+        ROOT / "book" / f"{slug}.qmd",
+        *sorted((ROOT / "scripts/live").glob("*.py")),
+    ]
+    files += [p for p in sorted((ROOT / "mlsysim").rglob("*")) if p.is_file() and p.suffix != ".pyc"]
+    total = sha256()
+    for file in files:
+        total.update(file.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def made(slug: str) -> dict[str, Any]:
+    """The same as data, from the cache where nothing has changed."""
+    kept = CACHE / "chapters" / f"{slug}-{_digest(slug)}.json"
+    if not kept.is_file():
+        done = chapter(slug)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        for old in kept.parent.glob(f"{slug}-*.json"):
+            old.unlink()
+        text = json.dumps({"views": done.views, "listings": done.listings, "questions": done.questions})
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        part.replace(kept)
+    found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    return found
+
+
+def slugs() -> list[str]:
+    """The chapters that have a notebook."""
+    return [p.stem for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
+
+
+def put(site: Path, engine: str | None, only: list[str] | None = None) -> dict[str, int]:
+    """Make the pages of a site live; returns what was put in, by kind."""
+    chosen = [s for s in slugs() if (site / "book" / f"{s}.html").is_file() and (only is None or s in only)]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        chapters = dict(zip(chosen, pool.map(made, chosen), strict=True))
+    counts = dict.fromkeys(("views", "listings", "questions", "numbers"), 0)
+    for page in [site / "index.html", *sorted((site / "book").glob("*.html"))]:
+        if page.is_file():
+            for kind, n in _page(site, page, chapters.get(page.stem), engine).items():
+                counts[kind] += n
+    return counts
+
+
+def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | None) -> dict[str, int]:
+    text = page.read_text(encoding="utf-8")
+    if "data-live=" in text:  # made before
+        return {}
+    counts = {"views": 0, "listings": 0, "questions": 0, "numbers": 0}
+    known: dict[str, Any] = {"views": {}, "numbers": {}}
+    if found:
+        text = _views(page.stem, text, found["views"], counts)
+        text = _listings(page.stem, text, found["listings"], counts)
+        text, n = QUESTIONS.subn(lambda _: found["questions"], text)
+        if n != 1:
+            raise LiveError(
+                f'live: book/{page.stem}.qmd has {n} places for its questions; give one ::: {{.live-here questions="all"}} :::'
+            )
+        counts["questions"] = found["questions"].count("data-question=")
+        known["views"] = {name: code for name, (code, _) in found["views"].items()}
+    keys = set(PRINTED.findall(text))
+    counts["numbers"] = len(PRINTED.findall(text))
+    known["numbers"] = {key: numbers.origin(key) for key in sorted(keys)}
+    if not found and not keys:
+        return {}
+    data = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+    version = f"{__version__}-{engine or 'none'}-{sha256(data.encode()).hexdigest()[:8]}"
+    (site / "book" / "live").mkdir(exist_ok=True)
+    (site / "book" / "live" / f"{page.stem}.json").write_text(data, encoding="utf-8")
+    up = "book/" if page.parent == site else ""
+    head = (
+        f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
+        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{"made" if engine else "none"}"></script>\n</head>'
+    )
+    page.write_text(text.replace("</head>", head, 1), encoding="utf-8")
+    return counts
+
+
+def _views(slug: str, text: str, views: dict[str, list[str]], counts: dict[str, int]) -> str:
+    placed = HERE.findall(text)
+    for wrong in sorted(set(placed) ^ set(views)) + [n for n in set(placed) if placed.count(n) > 1]:
+        what = "is no view of its notebook, or stands twice" if wrong in placed else "has no place in the text"
+        raise LiveError(f'live: book/{slug}.qmd: {wrong} {what}; write ::: {{.live-here view="{wrong}"}} :::')
+    counts["views"] = len(placed)
+    return HERE.sub(lambda m: views[m[1]][1], text)
+
+
+def _listings(slug: str, text: str, outputs: list[str], counts: dict[str, int]) -> str:
+    blocks_ = [m for m in CODE.finditer(text) if "cell-code" not in m["block"][:200]]
+    if len(blocks_) != len(outputs):
+        raise LiveError(f"live: {slug}: {len(blocks_)} listings in the page, {len(outputs)} in its source")
+    counts["listings"] = len(outputs)
+    for match, output in reversed(list(zip(blocks_, outputs, strict=True))):
+        text = text[: match.end()] + output + text[match.end() :]
+    return text
+
+
+def weigh(site: Path) -> str:
+    """How heavy the engine is, once for the whole site."""
+    parts = {p.name: p.stat().st_size for p in (site / "book/assets/vendor/engine").glob("*") if p.is_file()}
+    return f"{sum(parts.values()) / 1e6:.1f} MB"
+
+
+def main() -> None:
+    """For a trial: ``python -m live.pages SITE``."""
+    print(put(Path(sys.argv[1]), "trial"))

@@ -1,0 +1,61 @@
+"""Make the pages of a rendered site live: views, listings, questions and numbers, answered by the library itself.
+
+    python scripts/make_live.py _site            put the live parts into the pages
+    python scripts/make_live.py --engine         make the engine alone (before rendering, which copies it)
+
+The engine (Python for the browser, pinned in book/_live/package-lock.json) comes from npm; where npm or Node is missing
+the pages stay as they were printed, and say so.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from live import engine, pages
+from live.extract import read
+
+
+def imports() -> list[str]:
+    """What the views of all notebooks import."""
+    lines = {
+        line
+        for slug in pages.slugs()
+        for found in read(pages.ROOT / "notebooks" / f"{slug}.ipynb")
+        for line in found.code.splitlines()
+        if line.startswith(("from ", "import "))
+    }
+    return sorted(lines)
+
+
+def make_engine() -> str | None:
+    """The engine's digest, or None with a line that says what is missing."""
+    try:
+        return engine.make(imports())
+    except engine.Missing as reason:
+        print(f"live: no engine, so pages stay as they are printed: {reason}", file=sys.stderr)
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("site", type=Path, nargs="?", help="the folder of the rendered site")
+    parser.add_argument("--engine", action="store_true", help="make the engine alone")
+    parser.add_argument("--only", metavar="SLUG", help="run what one chapter shows; the others keep their places empty")
+    asked = parser.parse_args()
+    start = time.perf_counter()
+    if asked.engine or asked.site is None:
+        made = make_engine()
+        print(f"live: engine {made} in {time.perf_counter() - start:.0f} s")
+        return
+    made_file = asked.site / "book" / "assets" / "vendor" / "engine" / "made"
+    counts = pages.put(
+        asked.site.resolve(),
+        made_file.read_text() if made_file.is_file() else None,
+        [asked.only] if asked.only else None,
+    )
+    print(f"live: {', '.join(f'{n} {kind}' for kind, n in counts.items())} in {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Live pages: what is extracted from the notebooks, what the library answers, and what the pages then hold."""
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from live import blocks, extract, numbers, pages  # noqa: E402
+
+from mlsysim.classroom import check, exercises, live  # noqa: E402
+from mlsysim.classroom.sliders import Choice, LogSlider, Slider  # noqa: E402
+from mlsysim.errors import InputError  # noqa: E402
+
+
+def cell(source: str, id: str = "c") -> dict[str, object]:
+    return {"cell_type": "code", "id": id, "source": source}
+
+
+EXAMPLE = {
+    "cells": [
+        cell("%pip install something", "install"),
+        cell("import math, sys\nfrom mlsysim import units, catalog\nfrom mlsysim.classroom import Slider, explore"),
+        cell("def unused(x):\n    return x\n\n\nfactor = 2\nTABLE = {}\nfor i in range(3):\n    TABLE[i] = factor * i"),
+        cell("names = [catalog for catalog in 'ab']\nfactor = 3  # what a view below sees"),
+        cell(
+            'def view_it(n):\n    """Objective 1: it."""\n    print(math.sqrt(TABLE[1]) * n * factor)\n\n\nexplore(view_it, n=Slider(1, 0, 5, 1))',
+            "view-it",
+        ),
+        cell("factor = 4"),
+    ]
+}
+
+
+@pytest.mark.independent
+def test_a_view_brings_what_it_needs_and_nothing_else() -> None:
+    (found,) = extract.views(EXAMPLE)
+    assert (found.name, found.cell) == ("view_it", "view-it")
+    assert "unused" not in found.code
+    assert "catalog" not in found.code  # the name of a comprehension is not the module's
+    assert "import math\n" in found.code  # and not sys
+    assert "factor = 4" not in found.code
+    opened = live.open_view(found.code)
+    assert opened.move({"n": 3})["shown"] == '<pre class="live-text">' + str(2**0.5 * 3 * 3) + "</pre>"
+
+
+def test_what_takes_long_is_shipped_as_it_was_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "LONG", 0.0)
+    monkeypatch.setattr(extract, "needs_numpy", frozenset)
+    (found,) = extract.views(EXAMPLE)
+    kept = extract.kept(found)
+    assert "pickle" in kept.code
+    assert live.open_view(kept.code).move({})["shown"] == live.open_view(found.code).move({})["shown"]
+
+
+def test_every_view_of_every_notebook_has_its_place_and_every_chapter_its_questions() -> None:
+    total = 0
+    for slug in pages.slugs():
+        text = (ROOT / "book" / f"{slug}.qmd").read_text(encoding="utf-8")
+        placed = re.findall(r'::: \{\.live-here view="(\w+)"\}\n:::', text)
+        assert sorted(placed) == sorted(v.name for v in extract.read(ROOT / "notebooks" / f"{slug}.ipynb")), slug
+        assert text.count('::: {.live-here questions="all"}') == 1, slug
+        total += len(placed)
+    assert total >= 105
+
+
+def test_the_door_answers_in_json_and_says_what_is_wrong() -> None:
+    def ask(do: str, *with_: object) -> object:
+        return json.loads(live.answer(json.dumps({"do": do, "with": with_})))
+
+    (found,) = extract.views(EXAMPLE)
+    spec = ask("open", "view_it", found.code)
+    assert spec["title"] == "It"  # type: ignore[index]
+    assert spec["sliders"]["n"] | {"kind": "range", "n": 6, "low": 0, "step": 1, "position": 1} == spec["sliders"]["n"]  # type: ignore[index]
+    assert ask("move", "view_it", {"n": 5})["texts"] == {"n": "5"}  # type: ignore[index]
+    assert "none of" in ask("import os")["error"]  # type: ignore[index]
+    assert "exercise" in ask("check", "99.1", "1", "")["error"]  # type: ignore[index]
+    assert ask("check", "01.5", "no answer", "ada")["correct"] is False  # type: ignore[index]
+    right = exercises.exercise("01.5").solve(exercises.inputs("01.5", "ada"))
+    assert ask("check", "01.5", repr(right), "ada")["correct"] is True  # type: ignore[index]
+
+
+def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
+    space: dict[str, object] = {}
+    found = live.run("x = 2\nx + 1\nprint('<b>')\nNone", space)
+    assert found == {"shown": '<pre class="live-text">3</pre><pre class="live-text">&lt;b&gt;</pre>', "error": ""}
+    wrong = live.run("from mlsysim import units\n\nunits.parse('3 GB', 's')", space)
+    assert wrong["error"].startswith("line 3: ")
+    assert "GB" in wrong["error"]
+    assert live.run("x = ", {})["error"].startswith("line 1: ")
+    assert "notebook in the lab" in live.run("raise ModuleNotFoundError(name='numpy')", {})["error"]
+    much = live.run("print('x' * 50_000)", {})["shown"]
+    assert len(much) < 21_000
+    assert "30,001 more characters" in much
+    assert (
+        "figure"
+        in live.run(
+            "from mlsysim.classroom import draw, roofline_chart\ndraw(roofline_chart([('H100', 'bf16', 1, 1)]))", {}
+        )["shown"]
+    )
+
+
+def test_an_impossible_position_is_a_sentence() -> None:
+    def view(kind: str) -> None:
+        raise InputError("fp4: the device has none")
+
+    found = live.View(view, kind=Choice("a", ["a", "b"])).move({"kind": 1})
+    assert found == {"texts": {"kind": "b"}, "error": "fp4: the device has none"}
+
+
+@pytest.mark.independent
+def test_positions_presets_and_texts_of_a_spec() -> None:
+    view = live.View(
+        lambda **_: None,
+        {"more": {"x": 50}},
+        x=LogSlider(10, 1, 100, unit="tokens"),
+        y=Slider(0.5, 0.0, 1.0, 0.25, unit="%"),
+    )
+    spec = view.spec()
+    assert spec["sliders"]["x"]["values"][spec["presets"]["more"]["x"]] == 50
+    assert spec["sliders"]["y"] | {"n": 5, "low": 0.0, "step": 0.25, "position": 2} == spec["sliders"]["y"]
+    assert view.move({"y": 3})["texts"] == {"x": "10 tokens", "y": "75.0 %"}
+
+
+def test_hints_come_by_stages_and_never_with_the_last_step() -> None:
+    exercise = exercises.exercise("01.1")
+    assert live.marked(exercise.nudge) in live.hint("01.1", 1)
+    assert "H100-SXM5-80GB" in live.hint("01.1", 2)
+    last = exercise.solution.splitlines()[-1]
+    assert live.hint("01.1", 3).count("flops") >= 1
+    assert last not in live.hint("01.1", 3)
+    assert live.marked("a < `b` and *c*, **d**") == "a &lt; <code>b</code> and <em>c</em>, <strong>d</strong>"
+
+
+def test_the_file_that_is_handed_in_gives_the_points_that_the_page_promised() -> None:
+    notebook = (ROOT / "exercises" / "01-iron-law" / "student.ipynb").read_text(encoding="utf-8")
+    right = exercises.exercise("01.1").solve(exercises.inputs("01.1", "Ada L."))
+    made = json.loads(live.handed_in(notebook, "Ada L.", {"01.1": repr(right), "01.3": "120 TFLOP/s"}))
+    space: dict[str, object] = {}
+    for c in made["cells"]:
+        text = "".join(c["source"])
+        if c["cell_type"] == "code" and "%pip" not in text:
+            exec(text, space)
+    assert space["STUDENT"] == "Ada L."
+    assert check("01.1", space["answer_1"], seed="Ada L.")
+    assert space["answer_3"] == "120 TFLOP/s"
+    assert space["answer_2"] is ...
+
+
+def test_every_number_of_the_prose_says_what_printed_it() -> None:
+    used = {
+        k
+        for p in (ROOT / "book").glob("*.qmd")
+        for k in re.findall(r"\{\{< var ([\w.-]+) >\}\}", p.read_text(encoding="utf-8"))
+    }
+    assert len(used) > 500
+    named = 0
+    for key in sorted(used):
+        found = numbers.origin(key)
+        assert found["expression"], key
+        assert found["tests"], key
+        ast.parse("(" + found["expression"].removesuffix(" …") + "\n)") if len(
+            found["expression"]
+        ) < numbers.MOST else None
+        named += bool(found["equations"] or found["sources"])
+    assert named > len(used) / 2
+    ridge = numbers.origin("iron.h100.ridge_bf16")
+    assert "eq-ridge-point" in [e["label"] for e in ridge["equations"]]
+    assert any("roofline" in t for t in ridge["tests"])
+    assert ridge["equations"][0]["href"] == "01-iron-law.html#eq-ridge-point"
+
+
+def test_the_tests_named_for_numbers_exist() -> None:
+    for test in {
+        t
+        for key in ("iron.h100.ridge_bf16", "iron.gemm.work", "cost.choice.cheap_server")
+        for t in numbers.origin(key)["tests"]
+    }:
+        file, _, name = test.partition("::")
+        file = file.partition(" ")[0]
+        assert (ROOT / file).is_file(), test
+        assert not name or f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
+def test_blocks_are_named_and_escaped() -> None:
+    view = live.View(lambda **_: None, x=Slider(1, 0, 5, 1, label="a <b>"), k=Choice("p", ["p", "q"]))
+    html = blocks.view("view_x", view.spec(), view.move({}))
+    assert 'data-live-view="view_x" data-state="static"' in html
+    assert "A &lt;b&gt;" in html
+    assert 'type="range"' in html
+    questions = blocks.questions("01-iron-law", ["01.1", "01.6"])
+    assert re.findall(r'data-question="([\d.]+)"', questions) == ["01.1", "01.6"]
+    assert "<select" in questions
+
+
+def test_nothing_heavy_is_loaded_before_the_first_touch() -> None:
+    """60 kB of script, uncompressed; the engine and the editor come later."""
+    assets = ROOT / "book" / "assets"
+    assert (assets / "live.js").stat().st_size < 60_000
+    text = (assets / "live.js").read_text(encoding="utf-8")
+    assert not re.search(r"^import ", text, re.M)  # what it needs it takes when it is touched
+    assert "http:" not in text
+    assert "https:" not in text

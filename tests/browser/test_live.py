@@ -1,0 +1,227 @@
+"""Live pages in a browser, offline: sliders, listings, questions and numbers, and the library's own values beside them.
+
+By day one chapter is walked; all of them where MLSYSIM_NIGHTLY=1.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import live_book
+
+from mlsysim.classroom import exercises, live
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from live import extract  # noqa: E402
+
+NIGHTLY = os.environ.get("MLSYSIM_NIGHTLY") == "1"
+SLUGS = sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+BY_DAY = "01-iron-law"
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+MOVED = """async (name) => {
+  const view = window.mlsysimLive.views.get(name);
+  while (view.moving || !['ready', 'error'].includes(view.root.dataset.state)) await new Promise((go) => setTimeout(go, 5));
+  return view.root.dataset.state;
+}"""
+
+
+@pytest.fixture(scope="module")
+def live_site(shared: Path, needs, serve, missing) -> Iterator[str]:
+    """The address of the live book; MLSYSIM_SITE names one that somebody else rendered."""
+    rendered = os.environ.get("MLSYSIM_SITE")
+    if not rendered:
+        needs("pypandoc", "yaml", "build")
+        if not shutil.which("npm") or not shutil.which("node"):
+            missing("npm and Node are not installed, so there is no engine")
+    folder = Path(rendered) if rendered else live_book(shared, "" if NIGHTLY else BY_DAY)
+    with serve(folder) as base:
+        yield base
+
+
+def close(page: str, here: str) -> bool:
+    """Whether two values are the same to nine digits, or the same word."""
+    try:
+        return float(page) == pytest.approx(float(here), rel=1e-9, abs=1e-300, nan_ok=True)
+    except ValueError:
+        return page == here
+
+
+@pytest.mark.parametrize("slug", SLUGS if NIGHTLY else [BY_DAY])
+def test_every_slider_moves_by_keyboard_and_the_numbers_are_the_library_s(live_site, page, watch, slug):
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/{slug}.html")
+    views = {found.name: live.open_view(found.code) for found in extract.read(ROOT / "notebooks" / f"{slug}.ipynb")}
+    shown = page.locator("[data-live-view]").evaluate_all(
+        "all => all.map((e) => [e.dataset.liveView, e.dataset.state])"
+    )
+    assert sorted(name for name, _ in shown) == sorted(views)
+    assert {state for _, state in shown} == {"static"}
+    asleep = page.evaluate(
+        "performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'script' || /engine|worker/.test(e.name)).map((e) => e.name)"
+    )
+    assert not [name for name in asleep if "engine" in name or "worker" in name], "nothing starts before a touch"
+    for name, view in views.items():
+        root = page.locator(f"[data-live-view={name}]")
+        if root.get_attribute("data-needs"):
+            assert "notebook" in root.locator(".live-said").inner_text()
+            continue
+        positions = view.start()
+        for slider in view.sliders:
+            control = root.locator(f"[data-slider={slider}]")
+            last = len(view.values[slider]) - 1
+            control.focus()
+            key, step = ("ArrowRight", 1) if positions[slider] < last else ("ArrowLeft", -1)
+            if isinstance(view.sliders[slider].value, str) or control.evaluate("e => e.tagName") == "SELECT":
+                key = {"ArrowRight": "ArrowDown", "ArrowLeft": "ArrowUp"}[key]
+            if last == 0:
+                continue
+            page.keyboard.press(key)
+            positions[slider] += step
+            assert page.evaluate(MOVED, name) == "ready", (name, slider, root.locator(".live-said").inner_text())
+            there = root.locator("dd[data-number]").evaluate_all(
+                "all => all.map((e) => [e.dataset.number, e.dataset.value])"
+            )
+            here = view.move(positions)
+            if "error" in here:
+                assert root.locator(".live-said").inner_text() == here["error"]
+                continue
+            assert [label for label, _ in there] == [label for label, _, _ in here["rows"]], (name, slider)
+            for (label, value), (_, expected, _) in zip(there, here["rows"], strict=True):
+                assert close(value, expected), (name, slider, label, value, expected)
+            assert root.locator("figure svg").count() >= 1 or not here["figure"], name
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_a_position_can_be_shared_and_reset(live_site, page):
+    page.goto(f"{live_site}/book/{BY_DAY}.html#view_roofline?device=A100-SXM4-80GB&efficiency=0.5")
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    root = page.locator("[data-live-view=view_roofline]")
+    assert root.locator("[data-slider=efficiency]").get_attribute("aria-valuetext") in ("0.5", "50.0 %")
+    assert root.locator("[data-slider=device]").input_value() == "A100-SXM4-80GB"
+    before = root.locator("dl").inner_text()
+    root.get_by_role("button", name="Reset").click()
+    page.wait_for_function(
+        "before => document.querySelector('[data-live-view=view_roofline] dl').innerText !== before", arg=before
+    )
+    assert "#" not in page.url
+
+
+@pytest.mark.parametrize("slug", SLUGS if NIGHTLY else [BY_DAY])
+def test_a_right_and_a_wrong_answer_in_the_page(live_site, page, watch, slug, tmp_path):
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/{slug}.html")
+    ids = [e.id for e in exercises.assignment(slug)]
+    shown = page.locator("[data-question]").evaluate_all("all => all.map((e) => e.dataset.question)")
+    assert shown == ids
+    page.get_by_label("Your name or student id").fill("Ada")
+    page.get_by_role("button", name="Give me my numbers").click()
+    page.get_by_text("These are the numbers of Ada.").wait_for()
+    id_ = next(e.id for e in exercises.assignment(slug) if not e.answers)
+    exercise = exercises.exercise(id_)
+    item = page.locator(f'[data-question="{id_}"]')
+    prompt = item.locator(".live-prompt").inner_text()
+    assert prompt.split() == re.sub(r"[`*]", "", exercise.prompt.format_map(exercise.draw("Ada").texts())).split()
+    right = exercise.solve(exercises.inputs(id_, "Ada"))
+    for answer, correct in ((float(right) * 3.7, "false"), (float(right), "true")):
+        item.get_by_role("textbox").fill(repr(answer))
+        item.get_by_role("button", name="Check").click()
+        page.wait_for_function(
+            f"() => document.querySelector('[data-question=\"{id_}\"]').dataset.correct === '{correct}'"
+        )
+        assert (
+            item.locator(":scope > .live-said").inner_text() in live.checked(id_, repr(answer), "Ada")["message"]
+            or correct == "false"
+        )
+    item.get_by_role("button", name="Hint").click()
+    item.locator(".live-one-hint").first.wait_for()
+    assert page.locator(".live-count").inner_text() == f"1 of {len(ids)} right"
+    page.reload()  # the name and the answers stay in this browser
+    assert page.get_by_label("Your name or student id").input_value() == "Ada"
+    assert page.locator(f'[data-question="{id_}"] .live-prompt').inner_text() == prompt
+    assert page.locator(".live-count").inner_text() == f"1 of {len(ids)} right"
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download my answers").click()
+    coming.value.save_as(tmp_path / "Ada.ipynb")
+    text = "".join(
+        "".join(c["source"]) for c in json.loads((tmp_path / "Ada.ipynb").read_text(encoding="utf-8"))["cells"]
+    )
+    assert "STUDENT = 'Ada'" in text
+    assert f"answer_{id_.partition('.')[2]} = {float(right)!r}" in text
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_a_listing_runs_is_changed_says_errors_and_can_be_stopped(live_site, page, watch):
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    listing = page.locator(".live-listing").first
+    printed = listing.locator(".live-output").inner_text()
+    assert "memory-bound" in printed
+
+    def run(code: str) -> None:
+        page.evaluate("code => window.mlsysimLive.listings[0].editor.set(code)", code)
+        listing.get_by_role("button", name="Run").click()
+
+    listing.get_by_role("button", name="Run").click()
+    page.wait_for_function("() => document.querySelector('.live-listing').dataset.state === 'ready'")
+    assert listing.locator(".live-output").inner_text() == printed
+    listing.get_by_role("button", name="Edit").click()
+    listing.locator(".cm-content").wait_for()
+    run("from mlsysim import units\nprint('changed', units.format(2.0, 's'))")
+    listing.get_by_text("changed 2 s").wait_for()
+    run("from mlsysim import units\nunits.parse('3 GB', 's')")
+    listing.get_by_text(re.compile("line 2: ")).wait_for()
+    run("while True:\n    pass")
+    listing.get_by_role("button", name="Stop").click()
+    listing.get_by_text("Stopped").wait_for()
+    run("print('up again')")
+    listing.get_by_text("up again").wait_for()
+    listing.get_by_role("button", name="As printed").click()
+    assert listing.locator(".live-output").inner_text() == printed
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_a_number_says_what_printed_it_and_can_be_challenged(live_site, page, watch):
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    number = page.locator('.printed[data-var="iron.h100.ridge_bf16"]').first
+    assert number.get_attribute("role") is None  # quiet, until somebody asks
+    number.click()
+    box = page.get_by_role("dialog")
+    box.get_by_text("roofline.ridge_point(", exact=False).first.wait_for()
+    box.get_by_role("button", name="Challenge this number").click()
+    report = box.get_by_role("textbox").input_value()
+    assert "iron.h100.ridge_bf16" in report
+    assert "eq-ridge-point" in report
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Numbers answer").click()
+    assert number.get_attribute("role") == "button"
+    number.focus()
+    page.keyboard.press("Enter")
+    assert box.is_visible()
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_without_scripts_the_page_is_a_book(live_site, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    view: Any = page.locator("[data-live-view=view_roofline]")
+    assert view.get_attribute("data-state") == "static"
+    assert view.locator("dd[data-number]").count() > 1
+    assert view.locator("figure svg").is_visible()
+    assert not view.locator("input[type=range]").first.is_visible()
+    assert page.locator("[data-question='01.1'] .live-prompt").is_visible()
+    assert not page.locator("[data-question='01.1'] form").is_visible()
+    context.close()
