@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 import pypandoc  # noqa: E402
 import typst  # noqa: E402
 from printing.paper import typst_tree  # noqa: E402
-from printing.stills import Folder, join, slug, still  # noqa: E402
+from printing.stills import Folder, formulas, join, slug, still  # noqa: E402
 
 from book._preview.__main__ import read_chapters  # noqa: E402
 from book._preview.source import Build  # noqa: E402
@@ -79,7 +79,7 @@ def read(root: Path, folder: Path, only: Sequence[str] = (), site: str = "") -> 
     problems = [*build.problems, *(p for p in kept.problems if not (only and p.startswith("no anchor")))]
     if problems:
         raise SystemExit("\n".join([*problems, f"build_print: {len(problems)} problem(s), nothing written"]))
-    tree = json.loads(_pandoc(folder, html, "-f", "html", "-t", "json"))
+    tree = formulas(json.loads(_pandoc(folder, html, "-f", "html", "-t", "json")))
     return Printed(tree, parts, _about(build))
 
 

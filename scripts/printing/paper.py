@@ -1,13 +1,12 @@
 """Pandoc's syntax tree as typst, where pandoc's own writer does not know enough: pandoc writes the words, we the rest."""
 
-import json
 import re
 from typing import Any
 
 from book._preview.render import Node, plain
 
-WIDTH, TURNED, LETTER, PAD = 455.0, 690.0, 0.5, 9.0  # points of a line; of a line on a turned page; of a letter, over its size
-NAMED = ("takeaway", "live-view", "live-output", "live-questions", "references", "still")  # blocks that have a look
+WIDTH, TURNED, LETTER, PAD = 455.0, 690.0, 0.53, 9.5  # points of a line; of a line on a turned page; of a letter, over its size
+NAMED = ("takeaway", "live-view", "live-title", "live-at", "live-output", "question", "live-questions", "references", "still")  # blocks that have a look
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
 
@@ -17,7 +16,8 @@ def code(text: str) -> str:
     >>> code('a "b"')
     '"a \\\\\\\\"b\\\\\\\\""'
     """
-    return json.dumps(text, ensure_ascii=False).replace("\\b", "").replace("\\f", "")
+    text = re.sub(r"[\x00-\x08\x0b-\x1f]", "", text).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + text.replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
 def block(text: str) -> Node:
@@ -72,7 +72,8 @@ class Paper:
         return [*out, {"t": "Para", "c": [head, *self.go(inlines), inline(f"]{label}]")]}]
 
     def at_math(self, c: Any) -> list[Node]:
-        return [inline(f"#spoken({code(' '.join(c[1].split()))})["), {"t": "Math", "c": c}, inline("]")]
+        tex = c[1].replace(r"\!", "").replace(r"\;", r"\,\,")  # pandoc 3.9 makes -1em of the one and nothing of the other
+        return [inline(f"#spoken({code(' '.join(c[1].split()))})["), {"t": "Math", "c": [c[0], tex]}, inline("]")]
 
     def at_span(self, c: Any) -> list[Node]:
         (id_, classes, _), inlines = c
@@ -123,6 +124,10 @@ class Paper:
             title, *rest = blocks or [{"t": "Plain", "c": []}]
             head = title["c"][1] if title["t"] == "Div" else [title]
             return [*out, block(f"#callout({code(kind)})["), *self.go(head), block("]["), *self.go(rest), block("]")]
+        if "live-reading" in classes:
+            pictures = [b for b in blocks if _has(b, "Image")]
+            rest = [b for b in blocks if b not in pictures]
+            return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.go(rest), block("]")]
         name = next((n for n in NAMED if n in classes), "")
         return [*out, *(around(f"#block-{name}", self.go(blocks)) if name else self.go(blocks))]
 
@@ -130,8 +135,19 @@ class Paper:
         return table(self, c)
 
 
+def _has(node: Any, kind: str) -> bool:
+    if isinstance(node, dict):
+        return node.get("t") == kind or _has(node.get("c"), kind)
+    return isinstance(node, list) and any(_has(child, kind) for child in node)
+
+
 def _length(node: Any) -> str:
     return re.sub(r"\\[a-z]+|[{}_^$]", "", plain(node))
+
+
+def _words(text: str) -> list[str]:
+    """What stays on one line: words, names up to eighteen letters, the pieces of longer ones."""
+    return [piece for word in text.split() for piece in ([word] if len(word) <= 18 else re.split(r"(?<=[/_.,-])", word))]
 
 
 def _cell_text(cell: Any) -> str:
@@ -149,7 +165,7 @@ def table(paper: Paper, c: Any) -> list[Node]:
             for j, cell in enumerate(cells):
                 text = _cell_text(cell)
                 natural[j] = max(natural[j], len(text))
-                least[j] = max(least[j], *(len(w) for w in re.split(r"[\s/\-–]", text)), 1)
+                least[j] = max([least[j], *(len(w) for w in _words(text))])
     size, line, turned = fit(natural, least)
     widths = shares([n * LETTER * size + PAD for n in natural], [n * LETTER * size * 1.12 + PAD for n in least], line)
     aligned = {"AlignRight": "right", "AlignCenter": "center"}

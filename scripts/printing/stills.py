@@ -37,6 +37,7 @@ class Folder:
         """An SVG as a file: well formed, with a size, its words a little smaller."""
         if "xmlns=" not in svg.partition(">")[0]:
             svg = svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+        svg = re.sub(r"""(font-family(?:=["']|:\s*))sans-serif""", r"\1DejaVu Sans, sans-serif", svg)
         svg = re.sub(r"&(?!#|amp;|lt;|gt;|quot;|apos;)(\w+);", lambda m: unescape(m[0]), svg)
         shrink = re.compile(r"""(font-size(?:=["']|:\s*))([\d.]+)""")
         return self.keep(shrink.sub(lambda m: f"{m[1]}{float(m[2]) * SMALLER:g}", svg).encode(), "svg")
@@ -53,7 +54,7 @@ def still(folder: Folder, url: str, html: str, files: dict[str, bytes], root: Pa
     for questions in page.select(".live-questions"):
         _questions(page, questions)
     for node in page.select(MOVING):
-        if not node.decomposed and not str(node.get("type", "")).startswith("math/tex"):
+        if not node.decomposed:
             node.decompose()
     for node in page.select(".live-here"):
         node.decompose()
@@ -61,9 +62,9 @@ def still(folder: Folder, url: str, html: str, files: dict[str, bytes], root: Pa
         node.name = "div"
         node.attrs.pop("open", None)
     for node in page.select(".chapter-links"):
-        _own_notebook(page, node)
-    for node in page.select("div.frames > ol > li"):
-        node["class"] = "still"
+        _own_links(node, folder.site)
+    for node in page.select("[role], [tabindex]"):
+        node.attrs.pop("role", None), node.attrs.pop("tabindex", None)
     for node in page.select("img"):
         _image(folder, node, url, files, root)
     return page  # type: ignore[no-any-return]
@@ -89,8 +90,18 @@ def _drawings(folder: Folder, html: str) -> str:
 
 
 def _maths(match: re.Match[str]) -> str:
-    mode = "; mode=display" if match[1] == "block" else ""
-    return f'<script type="math/tex{mode}">{unescape(match[2])}</script>'
+    """A formula as code, which every parser leaves alone; ``formulas`` makes it one again."""
+    return f'<code class="maths {match[1]}">{match[2]}</code>'
+
+
+def formulas(node: Any) -> Any:
+    """Pandoc's tree with the formulas in it."""
+    if isinstance(node, dict):
+        if node.get("t") == "Code" and "maths" in node["c"][0][1]:
+            mode = "DisplayMath" if "block" in node["c"][0][1] else "InlineMath"
+            return {"t": "Math", "c": [{"t": mode}, node["c"][1]]}
+        return {key: formulas(value) for key, value in node.items()}
+    return [formulas(child) for child in node] if isinstance(node, list) else node
 
 
 def _image(folder: Folder, node: Any, url: str, files: dict[str, bytes], root: Path) -> None:
@@ -117,7 +128,7 @@ def _view(page: Any, view: Any) -> None:
         if shown:
             shown.decompose()
         at.append(f"{label.get_text().strip()}: {value.strip()}")
-    made = page.new_tag("p", attrs={"class": "live-at"})
+    made = page.new_tag("div", attrs={"class": "live-at"})
     made.string = f"Shown for {'; '.join(at)}. On the web page these are sliders." if at else ""
     controls = view.select_one(".live-controls")
     if controls:
@@ -132,8 +143,8 @@ def _view(page: Any, view: Any) -> None:
             item.append(strong)
             listed.append(item)
         rows.replace_with(listed) if listed.contents else rows.decompose()
-    for figure in view.select("figure"):
-        figure.name = "div"
+    for node in view.select("figure, .live-title"):
+        node.name = "div"
     for empty in view.select("p.note, .live-shown"):
         if not empty.get_text().strip() and not empty.find("img"):
             empty.decompose()
@@ -148,15 +159,18 @@ def _questions(page: Any, questions: Any) -> None:
             "notebook of this chapter, with numbers of your own."
         )
     for question in questions.select("h4"):
-        question.name = "p"
+        question.name = "div"
         question["class"] = "question"
 
 
-def _own_notebook(page: Any, node: Any) -> None:
+def _own_links(node: Any, site: str) -> None:
     """The row of links at the head of a chapter: those that only a site can follow go."""
     for link in node.select("a"):
-        if PLACEHOLDER in str(link.get("href", "")) or "lab-link" in (link.get("class") or []):
+        local = "://" not in str(link.get("href", ""))
+        if PLACEHOLDER in str(link.get("href", "")) or (local and not site) or "lab-link" in (link.get("class") or []):
             (link.parent if link.parent.name == "p" else link).decompose()
+    if not node.select("a"):
+        node.decompose()
 
 
 def join(folder: Folder, pages: dict[str, Any]) -> str:
