@@ -6,7 +6,7 @@ from typing import Any
 from book._preview.render import Node, plain
 
 WIDTH, TURNED, LETTER, PAD = 455.0, 690.0, 0.53, 9.5  # points of a line; of a line on a turned page; of a letter, over its size
-NAMED = ("takeaway", "live-view", "live-title", "live-at", "live-output", "question", "live-questions", "references", "still")  # blocks that have a look
+NAMED = ("takeaway", "live-view", "live-title", "live-at", "live-output", "question", "live-questions", "references", "csl-entry", "frames")  # blocks that have a look
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
 
@@ -166,6 +166,7 @@ def table(paper: Paper, c: Any) -> list[Node]:
                 text = _cell_text(cell)
                 natural[j] = max(natural[j], len(text))
                 least[j] = max([least[j], *(len(w) for w in _words(text))])
+    least = [n if n <= 16 else w for n, w in zip(natural, least, strict=True)]  # short columns keep their lines
     size, line, turned = fit(natural, least)
     widths = shares([n * LETTER * size + PAD for n in natural], [n * LETTER * size * 1.12 + PAD for n in least], line)
     aligned = {"AlignRight": "right", "AlignCenter": "center"}
