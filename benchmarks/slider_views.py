@@ -24,23 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 MOVES, LIMIT_S = 20, 0.05
 
 
-def positions(slider: Any) -> list[Any]:
-    """Every value that the widget of a slider can be moved to."""
-    if hasattr(slider, "options"):
-        return list(slider.options)
-    if hasattr(slider, "steps"):  # equal ratios
-        first, last = slider._first_step(), math.log10(slider.high)
-        return [10 ** (first + i / slider.steps) for i in range(int((last - first) * slider.steps + 1e-9) + 1)]
-    return [slider.low + i * slider.step for i in range(int((slider.high - slider.low) / slider.step + 1e-9) + 1)]
-
-
 def moves(sliders: dict[str, Any], seed: str) -> Iterator[dict[str, Any]]:
     """Values of all sliders after each move."""
     draw = random.Random(seed)
-    now = {name: s.value if hasattr(s, "options") else float(s.value) for name, s in sliders.items()}
+    now = {name: s.value for name, s in sliders.items()}
     for _ in range(MOVES):
         name = draw.choice(list(sliders))
-        now[name] = draw.choice(positions(sliders[name]))
+        now[name] = draw.choice(sliders[name].values())
         yield dict(now)
 
 
@@ -57,12 +47,12 @@ def measure(notebook: Path) -> list[tuple[str, list[float]]]:
     from mlsysim import classroom
     from mlsysim.classroom import sliders
 
-    views: list[tuple[Callable[..., None], dict[str, Any]]] = []
+    views: list[tuple[Callable[..., Any], dict[str, Any]]] = []
     show = sliders.explore
 
-    def explore(view: Callable[..., None], **given: Any) -> None:
+    def explore(view: Callable[..., Any], presets: Any = None, **given: Any) -> None:
         views.append((view, given))
-        show(view, **given)
+        show(view, presets, **given)
 
     sliders.explore = classroom.explore = explore  # type: ignore[assignment]
     os.chdir(notebook.parent)

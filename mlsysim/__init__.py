@@ -29,6 +29,7 @@ _SUBMODULES = (
     "hlo",
     "inference",
     "intervals",
+    "kernel_times",
     "kernels",
     "memory",
     "network",

@@ -1,15 +1,20 @@
 """Single kernels: their work, their traffic, and their time with the efficiencies that real kernels reach."""
 
-from mlsysim._numeric import Num, maximum
+from mlsysim._numeric import Num, maximum, minimum
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
 
 __all__ = [
     "attention_kernel_bytes",
     "attention_kernel_flops",
+    "chain_time",
     "gemm_bytes",
     "gemm_flops",
+    "last_wave_bytes",
     "measured_kernel_time",
+    "rounded_roof",
+    "share_of_cut",
     "tile_padding",
+    "wave_share",
 ]
 
 
@@ -159,9 +164,165 @@ def measured_kernel_time(
 
 
 @equation(
+    "eq-wave-share",
+    formula="tiles / (-(-tiles // multiprocessors) * multiprocessors)",
+    domain={"tiles": COUNT, "multiprocessors": COUNT},
+)
+def wave_share(tiles: Num, multiprocessors: Num) -> Num:
+    """Share of the multiprocessors that have a tile, over all waves of a kernel.
+
+    Formula: u = T / (ceil(T / S) S).
+
+    Parameters
+    ----------
+    tiles : float or array, 1
+        Tiles of the result, over all groups of a grouped product.
+    multiprocessors : float or array, 1
+        Multiprocessors (compute units) of the device, each of which computes one tile at a time.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: tiles of one size, handed out a wave at a time; nobody begins the next wave before the last is done.
+
+    >>> wave_share(128, 108), wave_share(20, 304)
+    (0.5925925925925926, 0.06578947368421052)
+
+    Source: nvidia2023matmul, sec. 3.2.
+    """
+    return tiles / (-(-tiles // multiprocessors) * multiprocessors)
+
+
+@equation(
+    "eq-last-wave",
+    formula="result_bytes * min(1.0, multiprocessors / tiles)",
+    domain={"tiles": COUNT, "multiprocessors": COUNT},
+)
+def last_wave_bytes(result_bytes: Num, tiles: Num, multiprocessors: Num) -> Num:
+    """Traffic of a result that no arithmetic is left to hide: what the last wave of tiles writes.
+
+    Formula: B_u = B_C min(1, S / T).
+
+    Parameters
+    ----------
+    result_bytes : float or array, byte
+        Size of the whole result.
+    tiles, multiprocessors : float or array, 1
+        Tiles of the result, and those that are computed at a time.
+
+    Returns
+    -------
+    float or array, byte
+
+    Assumptions: a tile is written while the next wave computes; the last wave has none after it.
+
+    >>> last_wave_bytes(1e9, 1320, 132), last_wave_bytes(1e6, 20, 132)
+    (100000000.0, 1000000.0)
+
+    Source: nvidia2023matmul, sec. 3.2; the overlap with the next wave is ours, judged by the tables of chapter 12.
+    """
+    return result_bytes * minimum(1.0, multiprocessors / tiles)
+
+
+@equation("eq-chain-time", formula="depth * element_bytes * byte_time", domain={"element_bytes": POSITIVE})
+def chain_time(depth: Num, element_bytes: Num, byte_time: Num) -> Num:
+    """Time in which one multiprocessor walks along the shared dimension of its tile, however narrow the tile is.
+
+    Formula: t_k = k e tau.
+
+    Parameters
+    ----------
+    depth : float or array, 1
+        The shared dimension, k.
+    element_bytes : float or array, byte
+        Size of one element of the inputs.
+    byte_time : float or array, s/byte
+        Time per byte of one row along the shared dimension: a round trip over the stages in flight.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: nobody splits the shared dimension among multiprocessors, as kernels with scales per block do not.
+
+    >>> round(chain_time(65536, 1, 0.884e-9) * 1e6, 1)  # us; 61 were measured for 64 x 128 x 65536
+    57.9
+
+    Source: infersim2026bench, bench_data/gemm/h800/data.csv; the slope of its narrow products in k.
+    """
+    return depth * element_bytes * byte_time
+
+
+@equation(
+    "eq-rounded-roof",
+    formula="(compute_time ** sharpness + memory_time ** sharpness + chain_time ** sharpness) ** (1 / sharpness)",
+    domain={"compute_time": POSITIVE, "sharpness": "[1, 16]"},
+)
+def rounded_roof(compute_time: Num, memory_time: Num, chain_time: Num = 0.0, sharpness: Num = 3.0) -> Num:
+    """Time of a kernel whose clocks get in each other's way where they are near: the roofline with a round corner.
+
+    Formula: t = (t_c^p + t_m^p + t_k^p)^(1/p).
+
+    Parameters
+    ----------
+    compute_time, memory_time, chain_time : float or array, s
+        What each clock would take by itself.
+    sharpness : float or array, 1
+        The exponent p: 1 adds the clocks, a large one takes the longest.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: one roundness for all kernels.
+
+    >>> round(rounded_roof(3.0, 4.0, sharpness=2.0), 12), round(rounded_roof(1.0, 1.0), 3)
+    (5.0, 1.26)
+
+    Source: williams2009roofline, sec. 3; the sum of powers instead of the maximum is ours.
+    """
+    longest = maximum(compute_time, memory_time, chain_time)
+    parts = ((t / longest) ** sharpness for t in (compute_time, memory_time, chain_time))
+    return longest * sum(parts) ** (1 / sharpness)
+
+
+@equation(
+    "eq-share-of-cut",
+    formula="1 / (1 + (1 / share - 1) * rate_ratio)",
+    domain={"share": FRACTION, "rate_ratio": POSITIVE},
+)
+def share_of_cut(share: Num, rate_ratio: Num) -> Num:
+    """Share of a rate that a relative with another rate per multiprocessor reaches: it loses the same time.
+
+    Formula: e' = 1 / (1 + (1/e - 1) r).
+
+    Parameters
+    ----------
+    share : float or array, 1
+        Share that the measured relative sustains, in (0, 1].
+    rate_ratio : float or array, 1
+        Rate per multiprocessor of the part over that of the relative: 0.25 for a part cut to a quarter.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: what a multiprocessor loses to feeding, scaling and softmax takes the same time on both parts.
+
+    >>> round(share_of_cut(0.72, 0.253), 3)  # attention of an H100 on an H20
+    0.91
+
+    Source: infersim2026bench, bench_data/mha/prefill/h20; the rule is ours and foretells that table from H100's.
+    """
+    return 1 / (1 + (1 / share - 1) * rate_ratio)
+
+
+@equation(
     "eq-attention-kernel-flops",
-    formula="batch * heads * q_len * (cached_len + q_len * (1 - causal / 2) + causal / 2) * (qk_dim + v_dim) * flops_per_mac",
-    domain={"causal": "[0, 1]"},
+    formula="batch * heads * q_len * (cached_len + q_len - causal / 2 * (q_len - min(mask_tile, q_len)))"
+    " * (qk_dim + v_dim) * flops_per_mac",
+    domain={"causal": "[0, 1]", "mask_tile": COUNT},
     renamed={"past_len": "cached_len"},
 )
 def attention_kernel_flops(
@@ -173,10 +334,12 @@ def attention_kernel_flops(
     v_dim: Num,
     causal: Num = 1.0,
     flops_per_mac: Num = 2.0,
+    mask_tile: Num = 1.0,
 ) -> Num:
     """Work of attention itself, without its projections: scores, then the weighted sum of values.
 
-    Formula: FLOPs = c b H s (s_past + s (1 - m/2) + m/2) (d_qk + d_v), with m = 1 under a causal mask and 0 without.
+    Formula: FLOPs = c b H s (s_past + s - m/2 (s - min(tau, s))) (d_qk + d_v), with m = 1 under a causal mask and 0
+    without.
 
     Parameters
     ----------
@@ -190,20 +353,21 @@ def attention_kernel_flops(
         1 when a new token sees itself and what precedes it, 0 when it sees every token.
     flops_per_mac : float or array, FLOP
         Operations of one multiply-accumulate: a multiplication and an addition.
+    mask_tile : float or array, 1
+        Tokens along the side of the tiles that a kernel can skip: 1 counts the pairs, 128 what a kernel computes.
 
     Returns
     -------
     float or array, FLOP
 
-    Assumptions: masked pairs are skipped one by one (the source halves the square; a kernel skips whole tiles); the
-    softmax is not counted.
+    Assumptions: whole tiles beyond the mask are skipped (the source halves the square); the softmax is not counted.
 
     >>> attention_kernel_flops(1, 32, 1, 4095, 128, 128)
     67108864.0
 
     Source: dao2023flashbenchmark, function flops.
     """
-    pairs = q_len * (cached_len + q_len * (1 - causal / 2) + causal / 2)
+    pairs = q_len * (cached_len + q_len - causal / 2 * (q_len - minimum(mask_tile, q_len)))
     return batch * heads * pairs * (qk_dim + v_dim) * flops_per_mac
 
 

@@ -21,7 +21,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("how wrong, what counts", {"intervals", "sensitivity"}),
     ("sourced facts", {"catalog"}),
     ("one kernel, one model", {"efficiencies", "roofline", "kernels", "transformer"}),
-    ("counting", {"flops"}),
+    ("counting", {"flops", "kernel_times"}),
     ("bytes, messages", {"memory", "collectives"}),
     ("collectives on a machine", {"communication"}),
     ("topologies, congestion", {"network"}),

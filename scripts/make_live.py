@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from live import engine, pages
+from live.engine import ROOT
 from live.extract import read
 
 
@@ -21,7 +22,7 @@ def imports() -> list[str]:
     lines = {
         line
         for slug in pages.slugs()
-        for found in read(pages.ROOT / "notebooks" / f"{slug}.ipynb")
+        for found in read(ROOT / "notebooks" / f"{slug}.ipynb")
         for line in found.code.splitlines()
         if line.startswith(("from ", "import "))
     }

@@ -28,6 +28,7 @@ KINDS = {
 BOXES = ("thm", "lem", "cor", "prp", "cnj", "def", "exm", "exr")
 CALLOUTS = {f"callout-{KINDS[kind].lower()}": kind for kind in ("tip", "nte", "wrn", "imp", "cau")}
 NUMBER_CELL = re.compile(r"<td((?: style=[^>]*)?)>([-+−]?\d[^<]{0,15})</td>")  # a number stays beside its unit
+EMPTY_HEAD = re.compile(r"<th((?: style=[^>]*)?)>\s*</th>")  # a cell that heads nothing is no head
 REFERENCE = re.compile(rf"({'|'.join(KINDS)})-", re.I)
 
 
@@ -379,4 +380,5 @@ def write(build: Build, chapter: Chapter) -> None:
     files += ["-M", "link-citations=true", *(f"--csl={path}" for path in build.book.paths("csl"))]
     options = ["-f", "json", "-t", "html5", "--mathml", "--wrap=none", "--citeproc", *files]
     html = pandoc(build, chapter.page.source, json.dumps(tree), *options)
+    html = EMPTY_HEAD.sub(r"<td\1></td>", html)
     chapter.page.body = NUMBER_CELL.sub(r'<td class="number"\1>\2</td>', html)

@@ -13,7 +13,10 @@ from mlsysim.errors import InputError
 from mlsysim.results import Report, Result, labelled, shown
 
 _KINDS = ("scale-up", "scale-out", "host")
-_ALGORITHMS = ("ring", "pipelined_tree", "in_switch")
+_ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree")
+_WRITING = ("flags", "lines", "chunks")  # finest first: LL, LL128, Simple
+_LIBRARIES = ("NCCL", "RCCL")
+_SHARED: dict[str, tuple[str, ...]] = {"writing": _WRITING, "library": _LIBRARIES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,9 @@ class Link(Entry):
     vendor: str = ""
     kind: str
     topology: str = ""
+    library: str = "NCCL"
+    fabric: str = ""
+    writing: str = "flags"
 
     bandwidth = figure("byte/s", "All links of one device, or one adapter, in one direction, byte/s.")
     link_bandwidth = figure("byte/s", "A single link in one direction, byte/s.")
@@ -33,6 +39,15 @@ class Link(Entry):
     in_switch_efficiency = figure(
         "1", "Share of the planned bandwidth that NCCL expects of a reduction inside the switch.", share=True
     )
+
+    @property
+    def planned_share(self) -> float | None:
+        """What its library plans with over what its maker prints; None where no plan is known.
+
+        >>> round(link("NVLink-4").planned_share, 3)
+        0.824
+        """
+        return self.planned_bandwidth / self.bandwidth if self.has("planned_bandwidth") else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +159,19 @@ class Protocol(Entry):
     """How a library moves a collective: a cost per call, a cost per step on each kind of link, the share of payload."""
 
     algorithm: str
+    library: str = "NCCL"
+    fabric: str = ""  # the network whose steps these are; any other, where nothing stands
+    writing: str = "chunks"
 
     base_latency = figure("s", "Cost of a call before its first byte, s.")
     scale_up_step = figure("s", "Cost of a step between devices of one domain, s.")
     scale_out_step = figure("s", "Cost of a step across the network, s.")
+    host_step = figure("s", "Cost of a step between devices that reach each other over PCIe, s.")
+    more_crossings = figure(
+        "1",
+        "Steps over the network that half of a ring takes beyond one fewer than there are nodes: 1 when the slowest piece counts.",
+        otherwise=lambda _: 0.0,
+    )
     network_post = figure(
         "s",
         "Cost of posting a message to the network, s: no step of a ring over nodes takes less, inside a node either.",
@@ -160,15 +184,28 @@ class Protocol(Entry):
     payload = figure("1", "Share of the planned bandwidth that carries data.", share=True)
 
 
+def finer_or_equal(finest: str, writing: str) -> bool:
+    """Whether a fabric whose finest writing is the first allows the second.
+
+    >>> finer_or_equal("flags", "chunks"), finer_or_equal("chunks", "lines")
+    (True, False)
+    """
+    return _WRITING.index(finest) <= _WRITING.index(writing)
+
+
 def read_link(name: str, raw: Any, file: str) -> Link:
     """A link from its table; errors name file, entry and field."""
-    return entries.read(Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS})
+    return entries.read(
+        Link, "links", name, raw, file, needed=("kind", "bandwidth"), choices={"kind": _KINDS, **_SHARED}
+    )
 
 
 def read_protocol(name: str, raw: Any, file: str) -> Protocol:
     """A protocol from its table; errors name file, entry and field."""
     needed = ("algorithm", "base_latency", "payload")
-    return entries.read(Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS})
+    return entries.read(
+        Protocol, "protocols", name, raw, file, needed=needed, choices={"algorithm": _ALGORITHMS, **_SHARED}
+    )
 
 
 def read_node(name: str, raw: Any, file: str) -> Node:
@@ -233,7 +270,7 @@ def protocols() -> Mapping[str, Protocol]:
     """Every library protocol of the catalogue, by name.
 
     >>> sorted(protocols())[0]
-    'nccl-nvls'
+    'efa-nvls-tree'
     """
     return entries.Shelf("protocol", "networks/protocols.toml", read_protocol)
 

@@ -68,13 +68,17 @@ def _shown() -> Iterator[list[str]]:
                 parts.append(f'<p class="live-cut">{printed.left_out:,} more characters were printed.</p>')
 
 
+_LABEL = re.compile(r"(?<![\w/#.@\"-])(eq-[a-z][\w-]*)(?![^<]*</code>)")
+
+
 def as_html(thing: Any) -> str:
     """A value as a page shows it."""
     if isinstance(thing, Drawing):
         return f'<figure class="live-figure">{thing.svg()}</figure>'
     for method in ("_repr_html_", "_repr_svg_"):
         if callable(made := getattr(type(thing), method, None)):
-            return f'<div class="live-html">{made(thing)}</div>'
+            html = _LABEL.sub(r"<code>\1</code>", made(thing))  # equations by their labels
+            return f'<div class="live-html">{html}</div>'
     text = repr(thing)
     more = f" … ({len(text):,} characters)" if len(text) > MOST_TEXT else ""
     return f'<pre class="live-text">{escape(text[:MOST_TEXT])}{more}</pre>'

@@ -17,6 +17,7 @@ from mlsysim.errors import InputError, MlsysimError
 GROUPS = {
     "catalogues": ("devices", "models", "params"),
     "solving.primitives": ("roofline",),
+    "solving.kernels": ("kernel",),
     "solving.collectives": ("collective",),
     "solving.training": ("train", "memory"),
     "solving.serving": ("serve",),

@@ -474,6 +474,19 @@ class _Made(NamedTuple):
     fused: bool
     pieces: list[Piece]
     regions: tuple[Region, ...]
+    work: dict[str, float]  # of all kernels together
+
+
+def _work(pieces: list[Piece]) -> dict[str, float]:
+    """What the kernels do in all."""
+    work = list(weighted(pieces))
+    return {
+        "flops": fsum(k.flops * n for k, n in work),
+        "matrix_flops": fsum(c.cost.matrix_flops * n for k, n in work for c in k.nodes),
+        "transcendentals": fsum(k.transcendentals * n for k, n in work),
+        "bytes": fsum(k.bytes * n for k, n in work),
+        "kernels": sum(n for _, n in work),
+    }
 
 
 _SMALL = 30_000  # operations of a program of which that is kept; more take more memory than it is worth
@@ -506,10 +519,10 @@ def _estimate(
         if fused and rewritten:
             graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
         pieces = kernels(graph, fused, _machine(device) if join else None)
-        made = _Made(graph, fused, pieces, slicing.slices(pieces, split))
+        made = _Made(graph, fused, pieces, slicing.slices(pieces, split), _work(pieces))
         if graph.ops <= _SMALL:
             known[split, fusion, rewritten] = made
-    graph, fused, pieces, regions = made
+    graph, fused, pieces, regions, work = made
     if network is None and any(True for _ in graph.collectives()):
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
@@ -525,7 +538,6 @@ def _estimate(
             timed[key] = wire(c)
         return timed[key]
 
-    work = list(weighted(pieces))
     prices = Prices(estimator, regions)
 
     def region_time(region: Region) -> float:
@@ -555,17 +567,17 @@ def _estimate(
         split=split,
         shapes="global" if program.sharded and not messages else "per device",
         partitions=max(program.partitions, program.replicas),
-        flops=fsum(k.flops * n for k, n in work),
-        matrix_flops=fsum(c.cost.matrix_flops * n for k, n in work for c in k.nodes),
-        transcendentals=fsum(k.transcendentals * n for k, n in work),
-        bytes=fsum(k.bytes * n for k, n in work),
+        flops=work["flops"],
+        matrix_flops=work["matrix_flops"],
+        transcendentals=work["transcendentals"],
+        bytes=work["bytes"],
         compute_s=compute,
         comm_s=comm,
         exposed_comm_s=exposed_communication(total, compute),
         total_s=total,
         regions=slicing.count(regions),
         unique_regions=prices.unique,
-        kernels=sum(n for _, n in work),
+        kernels=int(work["kernels"]),
         ops=graph.ops,
         collectives=tuple(messages),
         unknown_ops=dict(graph.unknown),

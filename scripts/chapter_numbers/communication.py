@@ -6,6 +6,8 @@ from typing import Any
 from mlsysim import catalog, collectives, communication, units
 from mlsysim.validation.measured import collective_checks as checks
 from mlsysim.validation.measured.measurements import collectives as measured
+from mlsysim.validation.predictors import shipped_fit
+from mlsysim.validation.scoring.tried import read_log
 
 
 def _time(value: float, digits: int = 3) -> str:
@@ -149,6 +151,63 @@ def _levels() -> dict[str, str]:
     }
 
 
+def _chunks() -> dict[str, str]:
+    """What passing eight stages adds to a millisecond of bytes, and to ten."""
+    chunk = communication.call_cost().chunk
+    return {
+        "latency": _time(chunk),
+        "millisecond": _time(collectives.chunked_transfer(1e-3, 1.0, 8.0, chunk)),
+        "ten": _time(collectives.chunked_transfer(10e-3, 1.0, 8.0, chunk), 4),
+    }
+
+
+def _switches() -> dict[str, str]:
+    """8 GB on two and on four nodes of eight H100, at printed rates."""
+    node = catalog.node("DGX-H100")
+
+    def over(nodes: int) -> str:
+        rates = node.scale_up_bandwidth, node.scale_out_bandwidth
+        return _time(collectives.in_switch_tree_all_reduce(8e9, 8, nodes, *rates))
+
+    if over(2) != _time(collectives.in_switch_all_reduce(8e9, 8, node.scale_up_bandwidth)):
+        raise ValueError("chapter 4 says that two nodes of H100 are as fast as one; they no longer are")
+    return {"two": over(2), "four": over(4)}
+
+
+def _library() -> dict[str, str]:
+    """The fitted cost of a call, and what the log of tried variants says about it."""
+    cost, fit = communication.call_cost(), shipped_fit("collective")
+    log = read_log("collective")
+    kept = [line for line in log if line.kept][-1]
+    if cost.unnamed != "EFA" or kept.rows != fit["rows"]:
+        raise ValueError(
+            "chapter 4 says whose network an unnamed one is taken for, and scores the fit; they have changed"
+        )
+    node, refuted = catalog.node("P6-B200"), catalog.protocol("efa-tree-simple").scale_out_step
+    rate = node.scale_up.planned_bandwidth * node.scale_up.in_switch_efficiency
+    trees = collectives.in_switch_tree_all_reduce(262144, 8, 4, rate, node.scale_out_bandwidth, cost.start, refuted)
+
+    def share(value: float) -> str:
+        return units.percent(value, signed=False)
+
+    return {
+        "start": _time(cost.start or 0.0),
+        "chunk": _time(cost.chunk),
+        "efa_step": _time(catalog.protocol("efa-ring-ll").scale_out_step),
+        "nccl_ll_step": _time(catalog.protocol("nccl-ring-ll").scale_out_step),
+        "unnamed": "AWS's",
+        "rows": str(fit["rows"]),
+        "groups": str(len(fit["groups"])),
+        "error": share(kept.error),
+        "left_out": share(kept.left_out_source),
+        "before": share(log[0].left_out_source),
+        "plain": share(log[1].left_out_source),
+        "steps": share(log[2].left_out_source),
+        "refuted": _time(trees, 2),
+        "mega": _time(communication.library_time("all_reduce", 2.0**20, communication.wires("P6-B200", 32)).time),
+    }
+
+
 def _experts() -> dict[str, str]:
     node = catalog.node("H800-node")
     row = {n: checks.measured_collective(f"deepep-dispatch-{n}") for n in (16, 256)}
@@ -197,6 +256,9 @@ def numbers() -> dict[str, Any]:
         "tree": _tree_example(),
         "measured": _measured(),
         "levels": _levels(),
+        "chunks": _chunks(),
+        "switches": _switches(),
+        "library": _library(),
         "experts": _experts(),
         "tensor": _tensor(),
         "h100": {

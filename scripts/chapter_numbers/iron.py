@@ -2,10 +2,25 @@
 
 from typing import Any
 
-from mlsysim import catalog, kernels, roofline, units, validation
+from mlsysim import catalog, kernel_times, kernels, roofline, units, validation
 from mlsysim.catalog import Device
 from mlsysim.validation import scoring
+from mlsysim.validation.predictors import attention, shipped_constants
+from mlsysim.validation.scoring.tried import read_log
 from mlsysim.validation.studies import shipped
+
+LATENT = {
+    "device": "H800-SXM",
+    "phase": "decode",
+    "kind": "mla_absorbed",
+    "batch": 1.0,
+    "q_heads": 128.0,
+    "kv_lora_rank": 512.0,
+    "rope_dim": 64.0,
+    "q_len": 1.0,
+    "kv_len": 4096.0,
+    "precision": "bf16",
+}
 
 
 def numbers() -> dict[str, Any]:
@@ -46,12 +61,37 @@ def numbers() -> dict[str, Any]:
         return scoring.score(shipped.gemm_cases(), mode, leave_one_group_out=True).summary.groups["vidur"]
 
     plain, refitted = of_vidur("datasheet"), of_vidur("calibrated")
+    products, calls = read_log("gemm"), read_log("attention")
+    kept_products, kept_calls = ([line for line in log if line.kept][-1] for log in (products, calls))
+    latent, _ = attention.predicted_call(LATENT, shipped_constants("attention"))
+    mi300x = catalog.device("MI300X")
+
+    def in_short(value: float) -> str:
+        return units.percent(value, signed=False)
 
     return {
         "constants": {
             "plain": units.percent(plain.mape, signed=False),
             "plain_bias": units.percent(plain.bias or 0.0),
             "refit": units.percent(refitted.mape, signed=False),
+        },
+        "small": {
+            "units": str(mi300x.multiprocessors),
+            "tiles": str(512 // kernel_times.TILE * 1280 // kernel_times.TILE),
+            "narrow": str(kernel_times.NARROW_ROWS),
+            "chain": units.format(kernel_times.CHAIN_BYTE_TIME, "s", digits=2),
+            "gemm_left": in_short(kept_products.left_out_source),
+            "gemm_in": in_short(kept_products.error),
+            "gemm_before": in_short(products[0].left_out_source),
+            "gemm_constants": str(kept_products.constants),
+            "attention_left": in_short(kept_calls.left_out_source),
+            "attention_in": in_short(kept_calls.error),
+            "attention_before": in_short(calls[0].left_out_source),
+            "attention_fit_before": in_short(calls[0].error),
+            "attention_constants": str(kept_calls.constants),
+            "start": units.format(shipped_constants("attention")["any"]["startup_s"], "s"),
+            "latent": units.format(latent.time, "s", digits=3),
+            "latent_read": units.format(latent.memory_time, "s", digits=2),
         },
         "h100": {
             "peak_bf16": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),

@@ -155,15 +155,18 @@ def _tests_of(label: str) -> tuple[str, ...]:
 def _sources(node: ast.AST) -> Iterator[str]:
     """The sources of what an expression looks up by name: measurements and devices."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            if inner.value in validation.measurements():
-                yield str(validation.measurement(inner.value).sourced)
+        if (
+            isinstance(inner, ast.Constant)
+            and isinstance(inner.value, str)
+            and inner.value in validation.measurements()
+        ):
+            yield str(validation.measurement(inner.value).sourced)
         if (
             isinstance(inner, ast.Call)
             and ast.unparse(inner.func) == "catalog.device"
             and isinstance(inner.args[0], ast.Constant)
         ):
-            device = catalog.device(inner.args[0].value)
+            device = catalog.device(str(inner.args[0].value))
             keys = sorted({s.source for s in device.fields.values()})
             yield f"{device.name} in the catalogue of devices ({', '.join(keys)})"
 

@@ -187,6 +187,32 @@ def test_collective_knows_nodes() -> None:
     assert data["bandwidth_time_s"] == flat["bandwidth_time_s"]
 
 
+def test_collective_leaves_the_choice_to_the_library_of_a_node() -> None:
+    asked = ["collective", "--op", "all_reduce", "--node", "P5", "--ranks", "16", "--bytes", "1 MB"]
+    data = json.loads(run(*asked, "--json").stdout)
+    assert data["protocol"] == data["candidates"][0]["protocol"] and data["protocol"].startswith("efa-tree")
+    assert data["time_s"] == pytest.approx(sum(v for k, v in data.items() if k.endswith("_time_s")), rel=1e-12)
+    ring = json.loads(run(*asked, "--algorithm", "ring", "--efficiencies", "datasheet", "--json").stdout)
+    assert all("ring" in c["protocol"] for c in ring["candidates"])
+    assert "eq-chunked-transfer" in run(*asked).stdout
+    for change, says in (
+        (["--bandwidth", "50"], "--bandwidth does not go with --node"),
+        (["--latency", "5 us"], "do not go with --node"),
+        (["--ranks", "12"], "fills no whole number of them"),
+        (["--ranks", "2.5"], "must be a whole number"),
+        (["--algorithm", "rings"], "did you mean 'ring'"),
+        (["--efficiencies", "bounds"], "did you mean 'bound'"),
+        (["--node", "P55"], "did you mean"),
+    ):
+        done = run(*asked, *change)
+        assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, change
+    for missing, says in (("--bandwidth", "give --bandwidth"), ("--algorithm", "give --algorithm")):
+        given = [*COLLECTIVE, "--bandwidth", "50"]
+        at = given.index(missing)
+        assert says in run(*given[:at], *given[at + 2 :]).stderr
+    assert "goes with --node" in run(*COLLECTIVE, "--bandwidth", "50", "--efficiencies", "bound").stderr
+
+
 def test_collective_prints_its_equation_and_its_parts() -> None:
     text = run(*COLLECTIVE, "--bandwidth", "50").stdout
     for part in ("eq-ring-allreduce", "bandwidth-bound", "50 GB/s", "given by the caller"):

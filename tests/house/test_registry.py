@@ -19,7 +19,11 @@ CHAPTER_OF = {
     "mlsysim.flops.work": "02-counting",
     "mlsysim.flops.conventions": "02-counting",
     **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
-    "mlsysim.collectives": "04-communication",
+    "mlsysim.collectives.messages": "04-communication",
+    "mlsysim.collectives.rings": "04-communication",
+    "mlsysim.collectives.trees": "04-communication",
+    "mlsysim.collectives.switches": "04-communication",
+    "mlsysim.collectives.spreading": "04-communication",
     "mlsysim.parallelism": "05-parallelism",
     "mlsysim.training.equations": "06-training-step",
     **dict.fromkeys(

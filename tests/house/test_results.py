@@ -31,6 +31,7 @@ from mlsysim import (
     hlo,
     inference,
     intervals,
+    kernel_times,
     memory,
     network,
     parallelism,
@@ -256,8 +257,13 @@ def of_validation() -> Iterator[Any]:
 def of_solvers() -> Iterator[Any]:
     for work in (1e12, np.logspace(9, 13, 20)):
         yield roofline.kernel_time("H100", work, 1e9)
+        yield kernel_times.product_time(
+            work / 1e9, 4096.0, 4096.0, 989.5e12, 3.35e12, multiprocessors=132, sharpness=3.0
+        )
     for size in (1e9, np.logspace(3, 9, 12)):
         yield communication.collective("all_reduce", "ring", size, 8, 50e9, 5e-7)
+    over_nodes = communication.library_time("all_reduce", 1e8, communication.wires("P5", 16))
+    yield from (over_nodes, over_nodes.candidates[0], over_nodes.wires, over_nodes.cost)
     yield transformer.parameter_count("Llama-2-7B")
     for length in (4096, A([4096.0, 8192.0])):
         yield flops.training_flops_per_token("Llama-2-7B", seq=length, causal=True)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import kernels, roofline, validation
+from mlsysim.serving_steps.rates import shipped_rates
 
 SIZES = st.integers(1, 100_000)
 
@@ -81,6 +82,87 @@ def test_absorbed_latent_attention_reads_one_vector_and_computes_for_every_head(
     assert work == 2 * heads * tokens * (2 * rank + rope)
     # 128 heads share one cached vector, so the intensity is near 2 x heads x (2 x 512 + 64) / (576 x 2) FLOP/byte.
     assert work / read == pytest.approx(heads * (2 * rank + rope) / (rank + rope), rel=0.06)
+
+
+@pytest.mark.independent
+@given(tiles=st.integers(1, 5000), multiprocessors=st.integers(1, 304))
+def test_waves_are_those_of_handing_out_tiles_one_by_one(tiles: int, multiprocessors: int) -> None:
+    busy, left = 0, tiles
+    rounds = 0
+    while left:
+        busy += min(left, multiprocessors)
+        left -= min(left, multiprocessors)
+        rounds += 1
+    assert kernels.wave_share(tiles, multiprocessors) == pytest.approx(busy / (rounds * multiprocessors))
+
+
+@pytest.mark.published
+def test_the_wave_that_the_guide_draws() -> None:
+    """nvidia2023matmul, sec. 3.2: 109 tiles on 108 multiprocessors take as long as 216."""
+    assert kernels.wave_share(109, 108) == pytest.approx(109 / 216)
+    assert kernels.wave_share(216, 108) == 1.0
+
+
+@pytest.mark.independent
+def test_only_the_last_wave_is_written_with_nothing_to_hide_it() -> None:
+    assert kernels.last_wave_bytes(264e6, 264, 132) == pytest.approx(132e6)  # two waves of 1 MB tiles: one of them
+    assert kernels.last_wave_bytes(50e6, 50, 132) == pytest.approx(50e6)  # one wave, not full: all of it
+    assert kernels.last_wave_bytes(1e9, 132, 132) == pytest.approx(1e9)
+
+
+@pytest.mark.independent
+@given(a=st.floats(1e-6, 1.0), b=st.floats(1e-6, 1.0), c=st.floats(0.0, 1.0))
+def test_a_round_corner_lies_between_the_longest_clock_and_the_sum(a: float, b: float, c: float) -> None:
+    roof = kernels.rounded_roof(a, b, c)
+    assert max(a, b, c) * (1 - 1e-12) <= roof <= (a + b + c) * (1 + 1e-12)
+    assert kernels.rounded_roof(a, b, c, sharpness=1.0) == pytest.approx(a + b + c)
+    assert kernels.rounded_roof(b, a, c) == pytest.approx(roof) == kernels.rounded_roof(c + 1e-300, a, b)
+
+
+@pytest.mark.independent
+def test_far_from_the_corner_the_roof_is_the_old_one() -> None:
+    assert kernels.rounded_roof(1.0, 0.1) == pytest.approx(1.0, rel=4e-4)
+    assert kernels.rounded_roof(3.0, 4.0, 12.0, sharpness=2.0) == pytest.approx(13.0)
+
+
+@pytest.mark.published
+def test_narrow_products_take_a_time_that_grows_with_k() -> None:
+    """infersim2026bench, gemm/h800: 64 x 576 x 7168 in 9.525 us and 64 x 512 x 16384 in 17.678; read nearly nothing."""
+    slope = (17.678e-6 - 9.525e-6) / (16384 - 7168)
+    assert kernels.chain_time(16384 - 7168, 1.0, slope) == pytest.approx(8.153e-6)
+    assert kernels.chain_time(65536 - 16384, 1.0, slope) == pytest.approx(61.117e-6 - 17.678e-6, rel=0.01)
+    assert kernels.chain_time(100.0, 2.0, slope) == pytest.approx(2 * kernels.chain_time(100.0, 1.0, slope))
+
+
+@pytest.mark.independent
+@given(share=st.floats(0.05, 1.0), ratio=st.floats(0.05, 20.0))
+def test_a_cut_part_loses_the_same_time(share: float, ratio: float) -> None:
+    """A multiprocessor of rate 1 needs 1/share per unit; one of rate r needs 1/r and the same loss."""
+    lost = 1 / share - 1
+    assert kernels.share_of_cut(share, ratio) == pytest.approx((1 / ratio) / (1 / ratio + lost))
+    assert kernels.share_of_cut(share, 1.0) == pytest.approx(share)
+
+
+@pytest.mark.published
+def test_h100s_shares_foretell_an_h20s() -> None:
+    """rates.toml, fitted to tables of two authors: attention of prompts 0.723 on H100, and 0.914 on H20."""
+    rates = shipped_rates()
+    ratio = (148 / 78) / (989.5 / 132)
+    foretold = kernels.share_of_cut(float(rates["H100-SXM5-80GB"]["prefill_attention"].compute), ratio)
+    assert foretold == pytest.approx(float(rates["H20"]["prefill_attention"].compute), rel=0.02)
+    products = kernels.share_of_cut(float(rates["H800-SXM"]["products_8bit"].compute), ratio)
+    assert products == pytest.approx(float(rates["H20"]["products_8bit"].compute), rel=0.02)
+
+
+@pytest.mark.independent
+@given(q=st.integers(1, 40), past=st.integers(0, 9), tile=st.integers(1, 8))
+def test_a_kernel_skips_whole_tiles_beyond_the_mask(q: int, past: int, tile: int) -> None:
+    q = -(-q // tile) * tile  # whole tiles of queries
+    seen = np.zeros((q, q))
+    for i in range(0, q, tile):
+        seen[i : i + tile, : i + tile] = 1  # a tile on the diagonal is computed whole
+    work = kernels.attention_kernel_flops(1, 1, q, past, qk_dim=1, v_dim=1, mask_tile=tile)
+    assert work == pytest.approx(4 * (seen.sum() + q * past))
 
 
 @pytest.mark.published

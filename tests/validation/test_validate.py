@@ -17,8 +17,9 @@ from support import ROOT
 from mlsysim import cli, validation
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import cases, scoring
-from mlsysim.validation.cases import CLASSES, read_cases, reader
-from mlsysim.validation.predictors import PREDICTORS, shipped_constants
+from mlsysim.validation.cases import CLASSES, CaseFile, read_cases, reader
+from mlsysim.validation.predictors import PREDICTORS, shipped_constants, shipped_fit
+from mlsysim.validation.predictors.attention import bound_call
 from mlsysim.validation.scoring import ScoredRow, predict, summarise
 
 SMALL = Path(__file__).parents[1] / "data" / "gemm.small.csv"
@@ -102,12 +103,22 @@ def test_measured_memory_meets_the_target_and_arithmetic_its_tolerance() -> None
         assert summary.mape_mean_over_groups <= 0.15, (kind, summary)
 
 
+def both_rounds(name: str) -> CaseFile:
+    """The open rows of the first and the second round, or a skip."""
+    second = OPEN.parent / "cases_second" / f"{name}.open.csv"
+    if not second.is_file():
+        pytest.skip("the second round of open cases is not beside this checkout (../shared/reference/cases_second)")
+    return read_cases([OPEN / f"{name}.open.csv", second])
+
+
 @needs_open_cases
 @pytest.mark.published
-def test_attention_in_sample() -> None:
-    summary = scoring.score(open_cases("attention"), "calibrated").summary
+@pytest.mark.parametrize(("name", "target"), [("gemm", 0.14), ("attention", 0.15)])
+def test_kernels_of_a_source_that_the_fit_has_not_seen(name: str, target: float) -> None:
+    """All attention rows have one source, so theirs is the error of published figures with nothing fitted."""
+    summary = scoring.score(both_rounds(name), "calibrated", leave_one_group_out=True).summary
     assert summary.supported == summary.n
-    assert summary.mape_mean_over_groups <= 0.05
+    assert summary.mape_mean_over_groups <= target
 
 
 @needs_open_cases
@@ -131,14 +142,9 @@ def test_shipped_constants_are_what_the_script_fits(name: str, tmp_path: Path) -
     from mlsysim.catalog.sourced import read_toml
 
     output = tmp_path / "fitted.toml"
-    # A class is fitted to the files that its constants name: the first round, or both.
-    names = (
-        read_toml(CONSTANTS / f"{name}.toml")["fit"]["cases"].split(" + ")
-        if (CONSTANTS / f"{name}.toml").is_file()
-        else []
-    )
-    files = [OPEN.parent / part for part in names if "/" in part] or [OPEN / f"{name}.open.csv"]
-    assert fit_constants.main([*map(str, files), "--output", str(output)]) == 0
+    files = str(shipped_fit(name).get("cases", f"{name}.open.csv")).split(" + ")
+    paths = [OPEN.parent / file if "/" in file else OPEN / file for file in files]
+    assert fit_constants.main([*map(str, paths), "--output", str(output)]) == 0
     assert read_toml(output)["constants"] == shipped_constants(name)
 
 
@@ -224,14 +230,49 @@ def test_an_unknown_device_is_predicted_from_its_own_figures_or_not_at_all() -> 
     p = predict("gemm", unknown, {})
     assert p.predicted is None and "no device 'Chip-9000'" in p.reason
     given = unknown | {"peak_flops": 1e15, "hbm_bandwidth": 3e12}
-    assert seconds("gemm", given) == seconds("gemm", given, {}), "no constant was fitted for it"
+    found = predict("gemm", given, shipped_constants("gemm"))
+    assert found.predicted is not None and found.predicted > seconds("gemm", given, {}), "nobody has an efficiency of 1"
+    assert any("constants of all devices" in text for text in found.assumptions)
 
 
-def test_an_unseen_device_uses_its_datasheet_mode() -> None:
-    seen, unseen = GEMM, GEMM | {"device": "B200-SXM-180GB"}
-    assert seconds("gemm", seen) > seconds("gemm", seen, {})
-    assert seconds("gemm", unseen) == seconds("gemm", unseen, {})
-    assert seconds("gemm", GEMM | {"device": "H20"}) == seconds("gemm", GEMM | {"device": "H20"}, {})
+def test_a_device_without_rows_takes_the_constants_of_its_kin_and_says_so() -> None:
+    for name in ("L40S", "TPU-v5e", "H20"):
+        row = GEMM | {"device": name, "m": 32768.0, "n": 16384.0, "k": 8192.0}
+        found = predict("gemm", row, shipped_constants("gemm"))
+        assert found.predicted is not None
+        assert 1.05 < found.predicted / seconds("gemm", row, {}) < 1.3, "nobody reaches the peak"
+        said = any("constants of all devices" in text for text in found.assumptions)
+        assert said == (name != "H20"), "an H20 is of a generation that rows ran on"
+
+
+def test_a_card_that_the_catalogue_lacks_has_the_bandwidth_and_multiprocessors_of_its_generation() -> None:
+    row = {**GEMM, "device": "A100-PCIe", "peak_flops": 312e12}
+    found = predict("gemm", row, shipped_constants("gemm"))
+    own = GEMM | {"device": "A100-SXM4-80GB"}
+    assert found.predicted == pytest.approx(seconds("gemm", own), rel=1e-9)
+    assert any("of A100-SXM4-80GB, a relative" in text for text in found.assumptions)
+
+
+@pytest.mark.independent
+def test_a_cut_part_loses_the_same_time_per_unit_of_work_on_a_multiprocessor() -> None:
+    """1/rate beyond the peak, per multiprocessor, by hand: 132 of 989.5 TFLOP/s against 78 of 148."""
+    share = shipped_constants("gemm")["16-bit, any"]["compute_efficiency"]
+    lost = (1 / share - 1) / (989.5e12 / 132)
+    big = {"m": 78 * 128.0 * 8, "n": 128.0 * 64, "k": 65536.0}
+    work = 2 * math.prod(big.values())
+    expected = work / 148e12 + lost * work / 78
+    assert seconds("gemm", GEMM | big | {"device": "H20"}) == pytest.approx(expected, rel=0.005)
+
+
+def test_waves_count_beyond_small_products() -> None:
+    """20 tiles or 80 on the 304 compute units of an MI300X take one wave; 10,000 tiles fill them evenly."""
+
+    def of(m: float) -> float:
+        row = {"device": "MI300X", "precision": "fp8", "out_precision": "bf16", "m": m, "n": 1280.0, "k": 8192.0}
+        return seconds("gemm", row)
+
+    assert of(1024.0) < 1.1 * of(512.0) and of(512.0) > 2.0 * of(256.0)
+    assert of(131072.0) / of(65536.0) == pytest.approx(2.0, rel=0.05)
 
 
 @pytest.mark.published
@@ -285,11 +326,9 @@ def test_attention_is_monotone_and_bounded(row: dict[str, Any], device: str) -> 
     assert batches == sorted(batches)
     # Far beyond the rows of the fit, no faster than memory and arithmetic allow, nor slower than twice the bound.
     far = row | {"kv_len": 1e6, "batch": 512.0}
-    bound = seconds("attention", far | {"device": "Chip", "peak_flops": 1e30, "hbm_bandwidth": 1e30}, {})
-    assert bound < 1e-6
-    d = validation.measured.checks.catalog.device(device)
-    own = far | {"device": "Chip", "peak_flops": d.peak_flops["bf16"], "hbm_bandwidth": d.memory_bandwidth}
-    ideal = seconds("attention", own, {})
+    start = seconds("attention", far | {"device": "Chip", "peak_flops": 1e30, "hbm_bandwidth": 1e30}, {})
+    assert 15e-6 < start < 20e-6, "a call on Hopper has a floor"
+    ideal = float(bound_call(far).time)
     assert ideal * (1 - 1e-12) <= seconds("attention", far) <= 2 * ideal
 
 
@@ -297,7 +336,11 @@ def test_attention_is_monotone_and_bounded(row: dict[str, Any], device: str) -> 
 def test_attention_limits() -> None:
     prefill = ATTENTION | {"phase": "prefill", "q_len": 4096.0}
     full = seconds("attention", prefill | {"causal": False}, {})
-    assert seconds("attention", prefill | {"causal": True}, {}) == pytest.approx(full / 2, rel=1e-3)
+    start = seconds("attention", ATTENTION | {"kv_len": 1.0, "batch": 1e-9}, {})
+    tiles = (4096 + 128) / (2 * 4096)  # half of the square, and half a tile along its diagonal
+    assert seconds("attention", prefill | {"causal": True}, {}) - start == pytest.approx(
+        (full - start) * tiles, rel=1e-3
+    )
     assert seconds("attention", prefill, {}) == seconds("attention", prefill | {"causal": True}, {})
     fp8 = seconds("attention", ATTENTION | {"kv_precision": "fp8", "kv_len": 1e6}, {})
     assert fp8 == pytest.approx(seconds("attention", ATTENTION | {"kv_len": 1e6}, {}) / 2, rel=0.01)
@@ -361,6 +404,23 @@ def test_experts_on_more_nodes_wait_for_the_network() -> None:
     assert ranks == sorted(ranks)
     limit = seconds("collective", row | {"n_ranks": 8e6}, {})
     assert limit == pytest.approx(7.5e6 / (50e9 * 370.8 / 450), rel=1e-3)
+
+
+@pytest.mark.independent
+def test_two_nodes_of_no_name_are_taken_for_the_fabric_of_the_published_rows() -> None:
+    """A rate that fits InfiniBand and EFA is priced with the fabric that the constants say; a slot of the host by its own steps."""
+    row = COLLECTIVE | {"n_ranks": 16.0, "bytes": 1e3, "inter_node_bandwidth": 50e9}
+    call = {"call": {"startup_s": 0.0, "chunk_s": 0.0}}
+    plain, aws = (seconds("collective", row, call | {"unnamed network": {"efa": x}}) for x in (0.0, 1.0))
+    assert plain == pytest.approx(2 * (7 * 0.6e-6 + 5e-6), rel=1e-2) and aws == pytest.approx(
+        2 * (7 * 0.6e-6 + 20e-6), rel=1e-2
+    )
+    told = seconds("collective", row | {"device": "A100", "inter_node_bandwidth": 6.25e9}, call)
+    assert told == pytest.approx((4 * 23 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    slots = {"device": "L40S", "n_ranks": 2.0, "ranks_per_node": 2.0, "intra_node_bandwidth": 32e9}
+    assert seconds("collective", row | slots, call) == pytest.approx(2 * 1.0e-6, rel=0.1)
+    latency = seconds("collective", row | {"latency_s": 7e-6}, call)
+    assert latency == pytest.approx(plain + 7e-6)
 
 
 def test_reasons_for_what_is_not_modelled() -> None:

@@ -1,4 +1,4 @@
-"""``mlsysim collective``: one equation among equal ranks, or a schedule simulated on a topology."""
+"""``mlsysim collective``: one equation among equal ranks, a schedule simulated on a topology, or what a library does on a node."""
 
 import argparse
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mlsysim import communication, network, units
 from mlsysim.cli.arguments import Commands, Parser, json_option, print_json, quantity, says_unit
+from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.network import astrasim
 
@@ -26,6 +27,9 @@ class Given(NamedTuple):
 
     number: float
     si: float
+
+
+_NO_LATENCY = [Given(0.0, 0.0)]
 
 
 def given(expected: str) -> Callable[[str], Given]:
@@ -76,6 +80,9 @@ def _among_equals(args: argparse.Namespace) -> communication.CollectiveTime:
         raise InputError(f"collective: --{unused[0].replace('_', '-')} needs --topology, as in --topology ring:8")
     if args.ranks is None:
         raise InputError("collective: give --ranks, as in --ranks 8, or --topology, as in --topology ring:8")
+    for name in ("algorithm", "bandwidth"):
+        if getattr(args, name) is None:
+            raise InputError(f"collective: give --{name}, or --node NODE to leave the choice to the library there")
     if len(args.algorithm) != 1:
         raise InputError(f"collective: --algorithm names {len(args.algorithm)}; without --topology there is one")
     bandwidth, latency = _one("bandwidth", args.bandwidth), _one("latency", args.latency)
@@ -97,6 +104,9 @@ def _among_equals(args: argparse.Namespace) -> communication.CollectiveTime:
 
 
 def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
+    for name in ("algorithm", "bandwidth"):
+        if getattr(args, name) is None:
+            raise InputError(f"collective: --topology needs --{name}")
     topology = network.parse(args.topology)
     if args.ranks is not None and args.ranks != topology.ranks:
         raise InputError(f"collective: --ranks {args.ranks:g} but {topology} has {topology.ranks}; leave --ranks out")
@@ -131,8 +141,33 @@ def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
     return network.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
 
 
+def _on_node(args: argparse.Namespace) -> communication.LibraryTime:
+    for name in ("topology", "bandwidth", "ranks_per_node", "node_latency", *TOPOLOGY_OPTIONS):
+        if getattr(args, name) is not None:
+            raise InputError(
+                f"collective: --{name.replace('_', '-')} does not go with --node, which knows its own links"
+            )
+    if args.overhead or args.latency != _NO_LATENCY:
+        raise InputError("collective: --latency and --overhead do not go with --node; choose --efficiencies instead")
+    if args.ranks is None:
+        raise InputError("collective: give --ranks, as in --ranks 16")
+    if args.ranks != int(args.ranks):
+        raise InputError(f"collective: --ranks {args.ranks:g} must be a whole number")
+    algorithm = args.algorithm or ["auto"]
+    if len(algorithm) != 1:
+        raise InputError(f"collective: --algorithm names {len(algorithm)}; with --node there is one")
+    links = communication.wires(args.node, int(args.ranks))
+    return communication.library_time(args.op, args.bytes, links, algorithm[0], args.efficiencies)
+
+
 def _collective(args: argparse.Namespace) -> None:
-    result = _among_equals(args) if args.topology is None else _on_topology(args)
+    result: communication.LibraryTime | communication.CollectiveTime | network.NetworkTime
+    if args.node is not None:
+        result = _on_node(args)
+    else:
+        if args.efficiencies != DEFAULT:
+            raise InputError("collective: --efficiencies goes with --node, as in --node DGX-H100")
+        result = _among_equals(args) if args.topology is None else _on_topology(args)
     if args.json:
         print_json(result.to_dict())
     else:
@@ -168,18 +203,32 @@ def add(commands: Commands) -> None:
         parents=[json_option()],
         help="time of an all-reduce, a reduce-scatter, an all-gather or an all-to-all",
         description="Time of a collective: among equal ranks that reach each other at the same bandwidth, by an equation "
-        "(--ranks); or on a topology of one or more dimensions, by simulating the messages (--topology).",
+        "(--ranks); on a topology of one or more dimensions, by simulating the messages (--topology); or on nodes of the "
+        "catalogue, by the protocol that the library there takes (--node).",
         epilog="JSON with --ranks: time_s = latency_time_s + bandwidth_time_s + overhead_s, bound, bus_bandwidth_bytes_per_s "
         "(as nccl-tests defines it), and the inputs in SI units. With --topology: time_s, least_time_s (what the links of a rank "
-        "allow), phases, sent_bytes_per_rank, and the inputs in SI units.",
+        "allow), phases, sent_bytes_per_rank, and the inputs in SI units. With --node: time_s = call_time_s + steps_time_s + "
+        "bytes_time_s + filling_time_s, protocol, and candidates, the other protocols with their times.",
     )
     algorithms = "; ".join(f"{op}: {', '.join(names)}" for op, names in communication.ALGORITHMS.items())
-    p.add_argument("--op", required=True, help=", ".join(communication.ALGORITHMS))
+    p.add_argument(
+        "--op",
+        required=True,
+        help=f"{', '.join(communication.ALGORITHMS)}; with --node also moe_dispatch and moe_combine",
+    )
+    p.add_argument(
+        "--node",
+        help="a node of the catalogue, as P5 or DGX-H100: the fastest protocol that NCCL or RCCL may take on its links",
+    )
+    p.add_argument(
+        "--efficiencies",
+        default=DEFAULT,
+        help="with --node: calibrated (fitted cost of a call), datasheet (the library's own) or bound (bytes alone)",
+    )
     p.add_argument(
         "--algorithm",
-        required=True,
         type=names_of,
-        help=f"{algorithms}; with --topology {', '.join(network.ALGORITHMS)}, one for all dimensions or one for each with commas",
+        help=f"{algorithms}; with --node {', '.join(communication.ALGORITHM_WORDS)} (default: auto); with --topology {', '.join(network.ALGORITHMS)}, one for all dimensions or one for each with commas",
     )
     p.add_argument("--ranks", type=quantity("1"), help="devices that take part")
     p.add_argument(
@@ -190,7 +239,6 @@ def add(commands: Commands) -> None:
     )
     p.add_argument(
         "--bandwidth",
-        required=True,
         type=listed("GB/s"),
         help='per device (of a link, with --topology), one way: "50 GB/s", "400 Gbit/s"; a bare 50 is 50 GB/s; per dimension with commas',
     )

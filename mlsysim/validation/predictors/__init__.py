@@ -24,6 +24,7 @@ __all__ = [
 READ_BY_SOLVERS = (
     "training_step",
     "inference",
+    "collective",
 )  # classes whose constants lie below the solvers; those of others are ours
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
     {

@@ -1,16 +1,24 @@
 """Class attention: one attention kernel of one layer, prefill or decode, grouped-query or latent (MLA).
 
-Three constants per device (share of the peak, share of the bandwidth, start-up). They are tied to the device and not
-to its generation: an H20 has the memory of an H100 and a seventh of its arithmetic, so neither efficiency carries over.
-Other devices get what the kernels' own authors report for their generation.
+The time is that of ``kernel_times.attention_time``. What H100 sustains in a table of other authors, and what the makers of
+the latent kernels report, is where every share begins; the rows draw four constants away from there, and the published
+figures count as much as one source of rows. A part whose arithmetic was cut loses the same time per multiprocessor
+(eq-share-of-cut): an H20 has the memory of an H100 and a seventh of its arithmetic, so neither share carries over as it is.
+On the devices of another maker attention falls behind as that maker's products do.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mlsysim import catalog, kernels
-from mlsysim.validation.measured.measurements import measurements
+from mlsysim.efficiencies import measured_share
+from mlsysim.kernel_times import SHARPNESS, CallTime, attention_time
+from mlsysim.serving_steps.rates import shipped_rates
+from mlsysim.validation.measured.measurements import measurement
+from mlsysim.validation.predictors import silicon
 from mlsysim.validation.predictors.base import (
     Constants,
     Prediction,
@@ -22,25 +30,40 @@ from mlsysim.validation.predictors.base import (
 )
 from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
-_MIN_ROWS = 4  # three constants need more than three rows
+_MIN_ROWS = 4  # no constant may rest on a single row
+_ALL = "any"
+_TABLE = "H100-SXM5-80GB"  # whose table of kernels is not by the authors of any row (inferencesim2026kernels)
+NAMES = ("startup_s", "memory_efficiency", "compute_efficiency", "latent_compute_efficiency")
+
+
+@cache
+def published() -> Mapping[str, float]:
+    """Where the constants begin: H100's table of kernels, and what FlashMLA's authors report of their best product."""
+    table = shipped_rates()[_TABLE]
+    latent = measurement("flashmla-h800-decode-compute")
+    return {
+        "startup_s": float(table["decode_attention"].start),
+        "memory_efficiency": float(table["decode_attention"].memory),
+        "compute_efficiency": float(table["prefill_attention"].compute),
+        "latent_compute_efficiency": latent.value / catalog.device(latent.device).peak_flops["bf16"],
+    }
 
 
 @dataclass(frozen=True)
 class Work:
-    """An attention kernel in the terms of eq-kernel-time."""
+    """An attention kernel, and how far its device's shares lie from those of the family."""
 
-    flops: float
-    bytes: float
-    peak: float
-    bandwidth: float
-    family: str
+    row: Row
+    given: Mapping[str, Any]  # arguments of attention_time
+    share_name: str  # of the arithmetic
+    behind: float  # products of its maker over those of the measured makers
 
-    def time(self, compute_efficiency: float, memory_efficiency: float, startup: float) -> float:
-        return float(
-            kernels.measured_kernel_time(
-                self.flops, self.bytes, self.peak, self.bandwidth, compute_efficiency, memory_efficiency, startup
-            )
-        )
+    def shares(self, c: Mapping[str, float]) -> dict[str, float]:
+        return {
+            "compute_efficiency": silicon.cut(c[self.share_name] * self.behind, self.row, "peak_flops.bf16"),
+            "memory_efficiency": silicon.cut(c["memory_efficiency"], self.row, "memory_bandwidth"),
+            "startup_time": c["startup_s"],
+        }
 
 
 def _work(row: Row) -> Work:
@@ -63,78 +86,86 @@ def _work(row: Row) -> Work:
     causal = bool(row.or_assume("causal", phase == "prefill")) and q_len > 1  # one token sees all that precede it
     precision = row.need("precision")
     kv_precision = row.or_assume("kv_precision", precision, "as precision")
+    own = silicon.makers_share(row, "bf16")
     return Work(
-        flops=float(
-            kernels.attention_kernel_flops(batch, heads, q_len, kv_len - q_len, qk_dim, v_dim, 1.0 if causal else 0.0)
-        ),
-        bytes=float(
-            kernels.attention_kernel_bytes(
-                batch,
-                heads,
-                q_len,
-                kv_len,
-                qk_dim,
-                v_dim,
-                kv_heads,
-                kv_width,
-                element_bytes(precision),
-                element_bytes(kv_precision),
-            )
-        ),
-        peak=row.rate("peak_flops", f"peak_flops.{precision}"),
-        bandwidth=row.rate("hbm_bandwidth", "memory_bandwidth"),
-        family=f"{row.device.name if row.device else '?'} {element_bytes(precision) * 8:g}-bit",
+        row,
+        {
+            "batch": batch,
+            "heads": heads,
+            "q_len": q_len,
+            "cached_len": kv_len - q_len,
+            "qk_dim": qk_dim,
+            "v_dim": v_dim,
+            "kv_heads": kv_heads,
+            "kv_width": kv_width,
+            "peak_flops": row.rate("peak_flops", f"peak_flops.{precision}"),
+            "memory_bandwidth": silicon.bandwidth(row),
+            "causal": 1.0 if causal else 0.0,
+            "element_bytes": element_bytes(precision),
+            "kv_element_bytes": element_bytes(kv_precision),
+            "sharpness": SHARPNESS,
+        },
+        "latent_compute_efficiency" if kind == "mla_absorbed" else "compute_efficiency",
+        1.0 if own is None else min(1.0, own[0] / measured_share("gemm", "Ampere")),
     )
 
 
-def sourced_efficiency(row: Row, quantity: str, name: str) -> float:
-    """Best share that the kernels' authors report for the device's generation; 1, the bound, elsewhere."""
-    kinds = ("mla_absorbed", "gqa") if row.need("kind") == "mla_absorbed" else ("gqa", "mla_absorbed")
-    field = "memory_bandwidth" if quantity == "bandwidth" else "peak_flops.bf16"
-    for kind in kinds:
-        for m in measurements().values():
-            device = catalog.device(m.device) if m.kind == "attention" else None
-            if device and m.quantity == quantity and m.inputs["kind"] == kind and device.architecture == row.generation:
-                return m.value / device.fields[field].value
-    row.assume(name, 1.0, "the bound: no report for this generation in the package")
-    return 1.0
+def predicted_call(inputs: Mapping[str, Any], constants: Constants) -> tuple[CallTime, tuple[str, ...]]:
+    """The time of one row with all its terms, and what was assumed for it."""
+    row = Row(inputs)
+    work = _work(row)
+    own = constants.get(_ALL)
+    if own is None:
+        row.assume("shares", _TABLE, "published figures; nothing is fitted to rows")
+    elif f"seen: {row.line[0]}" not in constants:
+        row.assume("shares", "those of all devices", f"no row ran on {row.line[0]}")
+    whence = "published figures" if own is None else "fitted to published calls and figures"
+    origins = dict.fromkeys(("compute_efficiency", "memory_efficiency", "startup_time"), whence)
+    return attention_time(**work.given, **work.shares(own or published()), origins=origins), tuple(row.assumptions)
+
+
+def bound_call(inputs: Mapping[str, Any]) -> CallTime:
+    """The same call with every resource at its printed rate and masked pairs skipped one by one."""
+    given = {name: value for name, value in _work(Row(inputs)).given.items() if name != "sharpness"}
+    return attention_time(**given, mask_tile=1.0)
 
 
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class attention in seconds."""
-    row = Row(inputs)
-    work = _work(row)
-    own = constants.get(work.family)
-    if own:
-        time = work.time(own["compute_efficiency"], own["memory_efficiency"], own["startup_s"])
-    else:
-        compute = sourced_efficiency(row, "flop_rate", "compute_efficiency")
-        time = work.time(compute, sourced_efficiency(row, "bandwidth", "memory_efficiency"), 0.0)
-    return Prediction(time, assumptions=tuple(row.assumptions))
+    call, assumptions = predicted_call(inputs, constants)
+    return Prediction(float(call.time), assumptions=assumptions)
+
+
+def _seconds(work: Work, bare: CallTime, c: Mapping[str, float]) -> float:
+    """As the time with these constants, of a kernel whose clocks at full rates are known."""
+    shares = work.shares(c)
+    compute = bare.compute_time / shares["compute_efficiency"]
+    memory = bare.memory_time / shares["memory_efficiency"]
+    return float(kernels.rounded_roof(compute, memory) + shares["startup_time"])
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Three constants per device and width of precision."""
+    """Four constants over all devices, drawn to the published ones as to one more source."""
     works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
-    fitted = {}
-    for family in sorted({w.family for w, _, _ in works}):
-        own = [x for x in works if x[0].family == family]
-        if len(own) < _MIN_ROWS:
-            continue
+    if len(works) < _MIN_ROWS:
+        return {}
+    shares = votes([g for _, _, g in works])
+    weighted = [(w, attention_time(**w.given), t, v) for (w, t, _), v in zip(works, shares, strict=True)]
+    begin = published()
 
-        weighted = [(w, t, v) for (w, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
+    def loss(c: Mapping[str, float]) -> float:
+        apart = sum(math.log(c[name] / begin[name]) ** 2 for name in NAMES) / len(NAMES)
+        return apart + sum(vote * log_loss(_seconds(w, bare, c), t) for w, bare, t, vote in weighted)
 
-        def loss(c: Mapping[str, float], rows: Sequence[tuple[Work, float, float]] = weighted) -> float:
-            return sum(vote * log_loss(w.time(**c), t) for w, t, vote in rows)
-
-        grids = {
-            "startup": steps(0.0, 15e-6, 0.5e-6),
-            "memory_efficiency": steps(0.4, 1.0, 0.01),
-            "compute_efficiency": steps(0.4, 1.0, 0.01),
-        }
-        best = coordinate_descent(loss, grids)
-        fitted[family] = {"startup_s": best.pop("startup"), **best}
+    grids = {"startup_s": steps(1e-6, 25e-6, 1e-6), **dict.fromkeys(NAMES[1:], steps(0.4, 1.0, 0.02))}
+    fitted = {_ALL: dict(coordinate_descent(loss, grids))}
+    for name in sorted({w.row.line[0] for w, _, _ in works}):
+        fitted[f"seen: {name}"] = {"rows": float(sum(w.row.line[0] == name for w, _, _ in works))}
     return fitted
 
 
-PREDICTOR = Predictor(predict, fit)
+PREDICTOR = Predictor(
+    predict,
+    fit,
+    method="least squares of the log error on a grid of two digits; every group of rows, and the published figures, have one vote",
+)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Device
+from mlsysim.efficiencies import lineage
 from mlsysim.errors import MlsysimError, UnknownNameError
 from mlsysim.results import Listed
 
@@ -98,13 +100,22 @@ class Row:
         text = f"{value:g}" if isinstance(value, float) else str(value)
         self.assumptions.append(f"{name} = {text}" + (f" ({why})" if why else ""))
 
-    @property
+    @cached_property
     def device(self) -> Device | None:
         """The catalogue's entry for the row's device, if it has one."""
         try:
             return catalog.device(str(self.inputs.get("device") or ""))
         except UnknownNameError:
             return None
+
+    @cached_property
+    def line(self) -> tuple[str, ...]:
+        """Whose constants the device may take, the nearest relatives first."""
+        return lineage(
+            self.device or str(self.inputs.get("device") or ""),
+            self.inputs.get("peak_flops"),
+            self.inputs.get("hbm_bandwidth"),
+        )
 
     @property
     def generation(self) -> str:

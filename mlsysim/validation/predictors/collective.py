@@ -1,16 +1,18 @@
-"""Class collective: all-reduce, all-gather, reduce-scatter, and the dispatch and combine of experts.
+"""Class collective: all-reduce, all-gather, reduce-scatter, all-to-all, and the dispatch and combine of experts.
 
 Which share of a link is reached, what a step costs inside a node and between nodes, and that the fastest of ring, tree
-and switch is taken, all stand in NCCL's own cost model. One number per link generation is fitted: the start-up time of
-a call, which the cost model understates because it only has to rank algorithms. Datasheet mode takes NCCL's figure for that as well.
+and switch is taken, all stand in the libraries' own cost models (:mod:`mlsysim.communication`). Three numbers are fitted, to all
+machines together, so that a device or fabric without rows takes them from the others: what a call costs, what a chunk costs
+at each stage that it passes, and whether a network that a row does not name is taken for AWS's. Datasheet mode takes the plan as it is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from mlsysim import collectives
+from mlsysim import collectives, communication
 from mlsysim.catalog import fabrics
+from mlsysim.communication.library import fitted_cost
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
@@ -21,126 +23,41 @@ _LINKS = {
     "Blackwell Ultra": "NVLink-5",
     "CDNA 3": "Infinity-Fabric-3",
 }
-_RING_PROTOCOLS = ("nccl-ring-ll", "nccl-ring-ll128", "nccl-ring-simple")
-_TREE_PROTOCOLS = ("nccl-tree-ll", "nccl-tree-ll128", "nccl-tree-simple")
+_HOST_LINKS = ("PCIe-4-x16", "PCIe-5-x16")
+_OWN_WORDS = ("ring", "tree", "nvls")
+_PLAIN = {"": "InfiniBand-NDR", "EFA": "EFA-v4"}  # an adapter of each fabric that an unnamed network may be taken for
 _MIN_ROWS = 2  # no constant may rest on a single row
-_REDUCING, _MOE = "all_reduce", ("moe_dispatch", "moe_combine")
-_RINGS = {
-    _REDUCING: collectives.ring_all_reduce,
-    "all_gather": collectives.ring_all_gather,
-    "reduce_scatter": collectives.ring_reduce_scatter,
-}
-_OPS = (*_RINGS, *_MOE)
 
 
-@dataclass(frozen=True)
-class Work:
-    """A collective on links that reach their full rate: what remains is to say which share of it they reach."""
-
-    op: str
-    ranks: float
-    bytes: float
-    local: float  # ranks of one scale-up domain
-    intra: float
-    inter: float  # infinite while the ranks stay inside one domain
-    algorithm: str
-    link: fabrics.Link | None
-
-    @property
-    def nodes(self) -> float:
-        return self.ranks / self.local
-
-    @property
-    def can_switch(self) -> bool:
-        return (
-            self.op == _REDUCING
-            and self.nodes == 1
-            and self.algorithm in ("auto", "nvls")
-            and self.link is not None
-            and self.link.has("in_switch_efficiency")
-        )
-
-    @property
-    def share(self) -> float:
-        """What NCCL plans with over what the datasheet prints; 1, the bound, where NCCL has no plan."""
-        link = self.link
-        return link.planned_bandwidth / link.bandwidth if link and link.has("planned_bandwidth") else 1.0
-
-    def ring(self, protocol: fabrics.Protocol) -> float:
-        """A ring over all ranks under one of NCCL's protocols, without the start: its steps, then its bytes."""
-        outside = self.nodes > 1
-        inside = max(protocol.scale_up_step, protocol.network_post) if outside else protocol.scale_up_step
-        factor = protocol.network_factor if outside and self.op == _REDUCING else 1.0
-        step = factor * collectives.ring_latency(self.ranks, self.local, inside, protocol.scale_out_step)
-        return float(_RINGS[self.op](self.bytes, self.ranks, self._pipe(protocol), step))
-
-    def tree(self, protocol: fabrics.Protocol) -> float:
-        """A tree over the nodes and a chain in each, without the start."""
-        steps = {"latency": protocol.scale_out_step, "chain": self.local, "chain_latency": protocol.scale_up_step}
-        return float(collectives.pipelined_tree_all_reduce(self.bytes, self.nodes, self._pipe(protocol), **steps))
-
-    def _pipe(self, protocol: fabrics.Protocol) -> float:
-        """What a ring gets: NCCL's share of a device's link, or all adapters of a node, which it plans with as they are."""
-        return protocol.payload * float(collectives.ring_bandwidth(self.local, self.share * self.intra, self.inter))
-
-    def switch(self) -> float:
-        share = self.share * self.link.in_switch_efficiency if self.link else self.share
-        return float(collectives.in_switch_all_reduce(self.bytes, self.ranks, share * self.intra))
-
-    def experts(self) -> float:
-        """Every copy travels on its own, as in low-latency kernels; the copies are spread evenly over the ranks."""
-        outside = 1.0 - self.local / self.ranks
-        network = self.share * self.inter if outside else 1.0  # nothing crosses it then
-        inside = 1.0 - outside
-        return float(collectives.moe_dispatch(1.0, self.bytes, outside, inside, network, self.share * self.intra))
-
-    def time(self, start: float | None = None) -> float:
-        """Time with a start-up time of ours, or with those of NCCL's cost model."""
-        if self.ranks == 1:
-            return 0.0
-        if self.op in _MOE:
-            return (start or 0.0) + self.experts()
-        times = []
-        if self.can_switch:
-            times.append((_start("nccl-nvls") if start is None else start) + self.switch())
-        if not (times and self.algorithm == "nvls"):
-            for name in _RING_PROTOCOLS:
-                times.append((_start(name) if start is None else start) + self.ring(fabrics.protocol(name)))
-        if self.op == _REDUCING and self.nodes > 1 and self.algorithm == "auto":
-            for name in _TREE_PROTOCOLS:
-                times.append((_start(name) if start is None else start) + self.tree(fabrics.protocol(name)))
-        return min(times)
+def _link(row: Row, bandwidth: float) -> fabrics.Link | None:
+    """The link of the device's generation; a slot of the host where an NVIDIA device reaches its peers no faster than that."""
+    device = row.device
+    if device is not None and device.vendor == "NVIDIA":
+        for name in _HOST_LINKS:
+            if bandwidth <= 1.05 * fabrics.link(name).bandwidth:
+                return fabrics.link(name)
+    name = _LINKS.get(row.generation, "")
+    return fabrics.link(name) if name else None
 
 
-def _start(protocol: str) -> float:
-    return fabrics.protocol(protocol).base_latency
-
-
-def _work(row: Row) -> Work:
-    op = row.need("op")
-    if op not in _OPS:
-        raise Unsupported(f"op {op!r} is not modelled ({', '.join(_OPS)})")
-    ranks, size = row.number("n_ranks"), row.number("bytes")
+def _wires(row: Row, unnamed: str) -> communication.Wires:
+    ranks = row.number("n_ranks")
     local = min(ranks, row.number_or("ranks_per_node", ranks, "one scale-up domain"))
     if ranks < 1 or local < 1:
         raise Unsupported("a collective needs at least one rank")
-    name = _LINKS.get(row.generation)
-    return Work(
-        op=op,
-        ranks=ranks,
-        bytes=size,
-        local=local,
-        intra=row.rate("intra_node_bandwidth", "scale_up_bandwidth"),
-        inter=_network(row) if local < ranks else float("inf"),
-        algorithm=_algorithm(row),
-        link=fabrics.link(name) if name else None,
-    )
+    intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
+    link, network, inter = _link(row, intra), None, float("inf")
+    if local < ranks:
+        inter = _network(row)
+        network = communication.likely_network(row.generation, inter, unnamed)
+        row.assume("network", network.name if network else "as the library plans", "the row names none")
+    return communication.Wires(ranks, local, intra, inter, link, network)
 
 
 def _algorithm(row: Row) -> str:
-    """``Ring`` and ``NVLS`` are taken at their word; whatever else is left to the library."""
+    """``Ring``, ``Tree`` and ``NVLS`` are taken at their word; whatever else is left to the library."""
     first = str(row.or_assume("algo", "auto")).replace(",", " ").split()[0].casefold()
-    return first if first in ("ring", "nvls") else "auto"
+    return first if first in _OWN_WORDS else "auto"
 
 
 def _network(row: Row) -> float:
@@ -154,33 +71,77 @@ def _network(row: Row) -> float:
     raise Unsupported("the ranks lie on several nodes, and neither row nor catalogue gives inter_node_bandwidth")
 
 
+def _library(row: Row, cost: communication.CallCost, named: bool = True) -> communication.LibraryTime:
+    op = row.need("op")
+    if op not in communication.OPS:
+        raise Unsupported(f"op {op!r} is not modelled ({', '.join(communication.OPS)})")
+    wires = _wires(row, cost.unnamed)
+    if not named and wires.nodes > 1:
+        wires = replace(wires, network=fabrics.link(_PLAIN[cost.unnamed]))
+    return communication.library_time(op, row.number("bytes"), wires, _algorithm(row), cost)
+
+
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class collective in seconds."""
     row = Row(inputs)
-    work = _work(row)
-    own = constants.get(work.link.name) if work.link else None
-    if work.share == 1.0:
-        row.assume("share of the link", 1.0, "the bound: NCCL plans nothing for it")
-    start = row.number("latency_s") if row.has("latency_s") else own["startup_s"] if own else None
-    return Prediction(work.time(start), assumptions=tuple(row.assumptions))
+    cost = fitted_cost(constants)
+    if row.has("latency_s"):
+        cost = replace(cost, start=row.number("latency_s"))
+    time = _library(row, cost).time
+    return Prediction(time, assumptions=tuple(row.assumptions))
+
+
+_Priced = Sequence[tuple[Sequence[tuple[float, float, float]], float, float]]  # protocols, measured, vote
+
+
+def _parts(row: Row, unnamed: str, named: bool = True) -> list[tuple[float, float, float]]:
+    """Steps, bytes and stages of every protocol that may run a row."""
+    free = replace(fitted_cost({"call": {"startup_s": 0.0, "chunk_s": 0.0}}), unnamed=unnamed)
+    return [(c.latency_time, c.bandwidth_time, c.stages) for c in _library(row, free, named).candidates]
+
+
+def _loss(rows: _Priced, start: float, chunk: float) -> float:
+    """Squared log errors by vote; ``min`` over protocols as the library chooses."""
+    total = 0.0
+    for parts, measured, vote in rows:
+        time = min(
+            steps + float(collectives.chunked_transfer(moving, 1.0, stages, chunk)) for steps, moving, stages in parts
+        )
+        total += vote * log_loss(start + time, measured)
+    return total
+
+
+def _best(rows: _Priced) -> dict[str, float]:
+    grids = {"startup_s": steps(10e-6, 60e-6, 1e-6), "chunk_s": steps(0.0, 4e-6, 1e-7)}
+    return coordinate_descent(lambda c: _loss(rows, c["startup_s"], c["chunk_s"]), grids)
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Start-up time of a call, per link generation."""
-    works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
-    fitted = {}
-    for name in sorted({w.link.name for w, _, _ in works if w.link}):
-        own = [(w.time(0.0), t, group) for w, t, group in works if w.link and w.link.name == name]
-        if len(own) < _MIN_ROWS:
-            continue
+    """What a call costs, what a chunk costs at a stage, and whose network an unnamed one is taken for.
 
-        weighted = [(m, t, v) for (m, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
+    The last is a matter of which networks published rows come from, so that rows whose bandwidth gives their network away count
+    as well: all rows over adapters are priced by either plan, and the one that is nearer to them is taken.
+    """
+    usable = [(Row(inputs), t, group) for inputs, t, group in rows if Row(inputs).optional("n_ranks", 0.0) > 1]
+    if len(usable) < _MIN_ROWS:
+        return {}
+    weight = votes([group for _, _, group in usable])
 
-        def loss(c: Mapping[str, float], rows: Sequence[tuple[float, float, float]] = weighted) -> float:
-            return sum(vote * log_loss(c["startup_s"] + moving, t) for moving, t, vote in rows)
+    def priced(unnamed: str, named: bool = True) -> _Priced:
+        return [(_parts(row, unnamed, named), t, v) for (row, t, _), v in zip(usable, weight, strict=True)]
 
-        fitted[name] = coordinate_descent(loss, {"startup_s": steps(0.0, 60e-6, 1e-6)})
-    return fitted
+    call = _best(priced(""))
+    outside = [row.number("n_ranks") > row.optional("ranks_per_node", row.number("n_ranks")) for row, _, _ in usable]
+    losses = {
+        fabric: _loss(
+            [r for r, out in zip(priced(fabric, False), outside, strict=True) if out],
+            call["startup_s"],
+            call["chunk_s"],
+        )
+        for fabric in _PLAIN
+    }
+    unnamed = min(losses, key=lambda fabric: (losses[fabric], fabric))
+    return {"call": _best(priced(unnamed)), "unnamed network": {"efa": float(unnamed == "EFA")}}
 
 
 PREDICTOR = Predictor(predict, fit)

@@ -1,17 +1,19 @@
 """Class gemm: one matrix product (or a group of equal ones) on one device.
 
-The time is eq-kernel-time on whole tiles, the result written after the last multiply-add. Memory efficiency comes from
-STREAM, never from products. What is fitted is one share of the peak per vendor and width of precision, and one start-up
-time per vendor. A device without a like in the rows of the fit gets datasheet values and sourced efficiencies.
+The time is that of ``kernel_times.product_time``: whole tiles and waves, three clocks with a round corner, the last wave's
+writing, a start. Memory efficiency comes from STREAM, never from products. What is fitted is one share of the peak per width
+of precision and one start-up time, over all devices: a device without rows takes them too. A part whose arithmetic was cut
+loses the same time per multiprocessor (eq-share-of-cut), and where a maker measured its own products (AMD), its share counts.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim import catalog, kernels
-from mlsysim.validation.measured.checks import stream_efficiency
-from mlsysim.validation.measured.measurements import measurements
+from mlsysim import kernels
+from mlsysim.efficiencies import kin_words
+from mlsysim.kernel_times import CHAIN_BYTE_TIME, SHARPNESS, CallTime, product_time
+from mlsysim.validation.predictors import silicon
 from mlsysim.validation.predictors.base import (
     Constants,
     Prediction,
@@ -21,49 +23,30 @@ from mlsysim.validation.predictors.base import (
     Unsupported,
     element_bytes,
 )
-from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
+from mlsysim.validation.predictors.fitting import coordinate_descent, log_size, steps, votes
 
-TILE, NARROW_TILE = 128, 64  # the sizes that nvidia2023matmul, sec. 2.3, finds typical
-_STREAM = {"Ampere": "a100", "Hopper": "h100"}  # generations whose STREAM figures we ship
 _MIN_ROWS = 2  # no constant may rest on a single row
+_ALL = "any"
+_WIDTHS = ("16-bit", "8-bit")
 
 
 @dataclass(frozen=True)
 class Work:
-    """A product in the terms of eq-kernel-time."""
+    """A product with every clock at the full peak and without a start; what a share and a start make of it."""
 
-    flops: float
-    reads: float
-    writes: float
-    peak: float
-    bandwidth: float
-    memory_efficiency: float
-    family: str
-    silicon: str
-    vendor: str
+    row: Row
+    given: Mapping[str, Any]  # arguments of product_time
+    width: str
+    makers_share: float | None
+    whose: str
 
-    def time(self, compute_efficiency: float, startup: float) -> float:
-        return float(
-            kernels.measured_kernel_time(
-                self.flops,
-                self.reads,
-                self.peak,
-                self.bandwidth,
-                compute_efficiency,
-                self.memory_efficiency,
-                startup,
-                unhidden_bytes=self.writes,
-            )
-        )
+    def efficiency(self, share: float) -> float:
+        """The maker's own share, else the fitted one on this silicon."""
+        return silicon.cut(share, self.row, "peak_flops.bf16") if self.makers_share is None else self.makers_share
 
-
-def memory_efficiency(row: Row) -> float:
-    """Share of the bandwidth that STREAM triad reaches on the device's generation; 1 where we ship no measurement."""
-    short = _STREAM.get(row.generation)
-    if short is None:
-        row.assume("memory_efficiency", 1.0, "the bound: no STREAM measurement of this generation")
-        return 1.0
-    return stream_efficiency(short, "triad")
+    def call(self, share: float, startup: float, origins: Mapping[str, str] | None = None) -> CallTime:
+        efficiency = self.efficiency(share)
+        return product_time(**self.given, compute_efficiency=efficiency, startup_time=startup, origins=origins)
 
 
 def _work(row: Row) -> Work:
@@ -73,69 +56,106 @@ def _work(row: Row) -> Work:
         raise Unsupported("an empty product has no time")
     precision = row.need("precision")
     size, out = element_bytes(precision), element_bytes(row.or_assume("out_precision", precision, "as the inputs"))
-    padded_m, padded_n = (kernels.tile_padding(x, NARROW_TILE if x <= NARROW_TILE else TILE) for x in (m, n))
-    device = row.device
-    vendor = device.vendor if device else "?"
+    own = silicon.makers(row)
     return Work(
-        flops=float(groups * kernels.gemm_flops(padded_m, padded_n, k)),
-        reads=groups * (m * k + k * n) * size,
-        writes=groups * m * n * out,
-        peak=row.rate("peak_flops", f"peak_flops.{precision}"),
-        bandwidth=row.rate("hbm_bandwidth", "memory_bandwidth"),
-        memory_efficiency=memory_efficiency(row),
-        family=f"{vendor} {size * 8:g}-bit",
-        silicon=row.silicon,
-        vendor=vendor,
+        row,
+        {
+            "m": m,
+            "n": n,
+            "k": k,
+            "groups": groups,
+            "peak_flops": row.rate("peak_flops", f"peak_flops.{precision}"),
+            "memory_bandwidth": silicon.bandwidth(row),
+            "element_bytes": size,
+            "weight_bytes": element_bytes(row.inputs.get("weight_precision") or precision),
+            "result_bytes": out,
+            "multiprocessors": silicon.multiprocessors(row),
+            "memory_efficiency": silicon.stream_share(row),
+            "chain_byte_time": CHAIN_BYTE_TIME if size < 2 else 0.0,  # kernels of 16 bits split k among multiprocessors
+            "sharpness": SHARPNESS,
+        },
+        silicon.width(precision),
+        own[0] if own else None,
+        own[1] if own else "",
     )
 
 
-def sourced_efficiency(row: Row) -> float:
-    """Share of the peak that the device's maker measured on a product outside the cases; 1, the bound, elsewhere."""
-    device, precision = row.device, row.need("precision")
-    for m in measurements().values():
-        if m.kind == "gemm" and m.group == "maker" and device and (m.device, m.precision) == (device.name, precision):
-            return m.value / catalog.device(m.device).peak_flops[precision]
-    row.assume("compute_efficiency", 1.0, "the bound: no measurement of the maker's in the package")
+def predicted_call(inputs: Mapping[str, Any], constants: Constants) -> tuple[CallTime, tuple[str, ...]]:
+    """The time of one row with all its terms, and what was assumed for it."""
+    row = Row(inputs)
+    work = _work(row)
+    share = _share(constants, work.width)
+    startup = constants.get(_ALL, {}).get("startup_s", 0.0)
+    if work.makers_share is not None:
+        row.assume("compute_efficiency", work.makers_share, f"as the maker measured it on {work.whose}")
+    elif not constants:
+        row.assume("compute_efficiency", 1.0, "the bound: no measurement of the maker's in the package")
+    elif f"seen: {silicon.generation(row)}" not in constants:
+        row.assume("compute_efficiency", work.efficiency(share), f"constants of {kin_words(_ALL)}: no row of its kin")
+    origins = {
+        "compute_efficiency": "the maker's own product" if work.whose else "fitted to published products",
+        "memory_efficiency": "STREAM triad",
+        "startup_time": "fitted to published products",
+    }
+    return work.call(share, startup, origins), tuple(row.assumptions)
+
+
+def bound_call(inputs: Mapping[str, Any]) -> CallTime:
+    """The same product with every resource at its printed rate: no tiles' waves, no start, the longest clock alone."""
+    given = dict(_work(Row(inputs)).given)
+    for name in ("multiprocessors", "memory_efficiency", "chain_byte_time", "sharpness"):
+        del given[name]
+    return product_time(**given, tiled=False)
+
+
+def _share(constants: Constants, width: str) -> float:
+    """The fitted share of a width, else of the other one; 1, the bound, where nothing was fitted."""
+    for name in (width, *_WIDTHS):
+        if found := constants.get(f"{name}, {_ALL}"):
+            return found["compute_efficiency"]
     return 1.0
 
 
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class gemm in seconds."""
-    row = Row(inputs)
-    work = _work(row)
-    seen = f"seen: {work.silicon}" in constants
-    if seen and work.family in constants:
-        efficiency = constants[work.family]["compute_efficiency"]
-        startup = constants[work.vendor]["startup_s"]
-    else:
-        efficiency, startup = sourced_efficiency(row), 0.0
-    return Prediction(work.time(efficiency, startup), assumptions=tuple(row.assumptions))
+    call, assumptions = predicted_call(inputs, constants)
+    return Prediction(float(call.time), assumptions=assumptions)
+
+
+def _seconds(work: Work, bare: CallTime, share: float, startup: float) -> float:
+    """As ``work.call(share, startup).time``, of a product whose clocks are known."""
+    compute = bare.compute_time / work.efficiency(share)
+    return float(kernels.rounded_roof(compute, bare.memory_time, bare.chain_time) + bare.unhidden_time + startup)
+
+
+def _bare(work: Work) -> CallTime:
+    return product_time(**work.given)
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """One compute efficiency per vendor and width of precision, one start-up time per vendor."""
+    """One compute efficiency per width of precision, one start-up time; makers' own shares are not fitted."""
     works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
-    fitted: dict[str, dict[str, float]] = {}
-    for vendor in sorted({w.vendor for w, _, _ in works}):
-        own = [x for x in works if x[0].vendor == vendor]
-        families = sorted({w.family for w, _, _ in own})
-        families = [f for f in families if sum(w.family == f for w, _, _ in own) >= _MIN_ROWS]
-        own = [x for x in own if x[0].family in families]
-        if len(own) <= len(families):  # a start-up time needs a row of its own
-            continue
+    own = [x for x in works if x[0].makers_share is None]
+    widths = sorted({w.width for w, _, _ in own})
+    widths = [name for name in widths if sum(w.width == name for w, _, _ in own) >= _MIN_ROWS]
+    own = [x for x in own if x[0].width in widths]
+    if len(own) <= len(widths):  # a start-up time needs a row of its own
+        return {}
+    shares = votes([g for _, _, g in own])
+    weighted = [(w, _bare(w), t, v) for (w, t, _), v in zip(own, shares, strict=True)]
 
-        weighted = [(w, t, v) for (w, t, _), v in zip(own, votes([g for _, _, g in own]), strict=True)]
+    def loss(c: Mapping[str, float]) -> float:
+        return sum(vote * log_size(_seconds(w, bare, c[w.width], c["startup"]), t) for w, bare, t, vote in weighted)
 
-        def loss(c: Mapping[str, float], rows: Sequence[tuple[Work, float, float]] = weighted) -> float:
-            return sum(vote * log_loss(w.time(c[w.family], c["startup"]), t) for w, t, vote in rows)
-
-        grids = {"startup": steps(0.0, 10e-6, 0.25e-6), **dict.fromkeys(families, steps(0.4, 1.0, 0.01))}
-        best = coordinate_descent(loss, grids)
-        fitted[vendor] = {"startup_s": best.pop("startup")}
-        fitted |= {family: {"compute_efficiency": value} for family, value in best.items()}
-        for silicon in sorted({w.silicon for w, _, _ in own}):
-            fitted[f"seen: {silicon}"] = {"rows": float(sum(w.silicon == silicon for w, _, _ in own))}
+    grids = {"startup": steps(0.0, 10e-6, 0.5e-6), **dict.fromkeys(widths, steps(0.4, 1.0, 0.02))}
+    best = coordinate_descent(loss, grids)
+    fitted = {_ALL: {"startup_s": best.pop("startup")}}
+    fitted |= {f"{name}, {_ALL}": {"compute_efficiency": value} for name, value in best.items()}
+    for name in sorted({silicon.generation(w.row) for w, _, _ in own}):
+        fitted[f"seen: {name}"] = {"rows": float(sum(silicon.generation(w.row) == name for w, _, _ in own))}
     return fitted
 
 
-PREDICTOR = Predictor(predict, fit)
+PREDICTOR = Predictor(
+    predict, fit, method="least absolute log error on a grid of two digits; every group of rows has one vote"
+)

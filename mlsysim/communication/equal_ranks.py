@@ -443,5 +443,6 @@ def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bo
         allowed.append("pipelined_tree")
     elif in_switch and node.scale_up.has("in_switch_efficiency"):
         allowed.append("in_switch")
-    names = [p for p in catalog.protocols().values() if p.algorithm in allowed]
+    own = [p for p in catalog.protocols().values() if p.library == node.scale_up.library and not p.fabric]
+    names = [p for p in own if p.algorithm in allowed]
     return min((library_all_reduce(bytes, ranks, node, p) for p in names), key=lambda r: float(r.time))

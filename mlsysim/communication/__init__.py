@@ -1,0 +1,45 @@
+"""A collective by name: on a link, on a catalogue node, or as a library runs it there: its time, what binds it, and where every number came from."""
+
+from mlsysim.communication.equal_ranks import (
+    ALGORITHMS,
+    PHASES,
+    CollectiveTime,
+    collective,
+    fastest_all_reduce,
+    library_all_reduce,
+)
+from mlsysim.communication.library import (
+    ALGORITHM_WORDS,
+    OPS,
+    CallCost,
+    Candidate,
+    LibraryTime,
+    Wires,
+    call_cost,
+    library_time,
+    likely_network,
+    wires,
+)
+
+__all__ = [
+    "ALGORITHMS",
+    "ALGORITHM_WORDS",
+    "OPS",
+    "PHASES",
+    "CallCost",
+    "Candidate",
+    "CollectiveTime",
+    "LibraryTime",
+    "Wires",
+    "call_cost",
+    "collective",
+    "fastest_all_reduce",
+    "library_all_reduce",
+    "library_time",
+    "likely_network",
+    "wires",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

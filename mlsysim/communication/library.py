@@ -1,0 +1,510 @@
+"""A collective as a library runs it: every algorithm and protocol that its plan allows on these links, and the fastest of them.
+
+Shares of a link, steps and what a fabric allows are the libraries' own (NCCL's, AWS's plug-in for it, RCCL's), in the catalogue.
+Two numbers are fitted to published times and are the same for all machines: what a call costs, and what a chunk costs at every
+stage that it passes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+from mlsysim import catalog, collectives, efficiencies
+from mlsysim._numeric import doublings
+from mlsysim.catalog import Link, Node, Protocol
+from mlsysim.catalog.fabrics import finer_or_equal, links, nodes
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, plain, shown
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+__all__ = [
+    "ALGORITHM_WORDS",
+    "OPS",
+    "CallCost",
+    "Candidate",
+    "LibraryTime",
+    "Wires",
+    "call_cost",
+    "library_time",
+    "likely_network",
+    "wires",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_RINGS = {
+    "all_reduce": ("eq-ring-allreduce", collectives.ring_all_reduce),
+    "all_gather": ("eq-ring-all-gather", collectives.ring_all_gather),
+    "reduce_scatter": ("eq-ring-reduce-scatter", collectives.ring_reduce_scatter),
+}
+_EXPERTS = ("moe_dispatch", "moe_combine")
+_SPREADING = ("all_to_all", *_EXPERTS)  # every rank sends its own bytes to all others
+OPS = (*_RINGS, *_SPREADING)
+ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls")
+_OF_WORD = {
+    "ring": ("ring",),
+    "tree": ("pipelined_tree",),
+    "nvls": ("in_switch", "in_switch_tree"),
+    "auto": ("ring", "pipelined_tree", "in_switch", "in_switch_tree"),
+}
+_NEAR = 0.1  # two bandwidths of an adapter that differ by less are the same
+_SWITCH_STAGES = (
+    4.0  # scatter, reduce, broadcast, gather: the roles of NCCL's kernel (nccl2026tuning, src/device/all_reduce.h)
+)
+_SHARED_BY = 1.0  # of a printed rate, where nothing is planned with less
+
+
+@dataclass(frozen=True)
+class CallCost(Listed):
+    """What every call costs beyond the library's own plan, in s, and whose network one is taken for that nobody named."""
+
+    start: float | None  # None: what the plan itself says
+    chunk: float = 0.0  # of a chunk at a stage
+    unnamed: str = ""  # fabric of a network of no name; none: the library's own steps
+    share: float | None = None  # of a printed rate for links without a plan; None: all of it
+
+
+@dataclass(frozen=True)
+class Wires(Listed):
+    """The links among the ranks of a collective: per device and one way, as printed."""
+
+    ranks: float
+    ranks_per_node: float
+    node_bandwidth: float
+    network_bandwidth: float = inf  # of no interest while the ranks stay inside one domain
+    scale_up: Link | None = None
+    network: Link | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ranks", "ranks_per_node", "node_bandwidth", "network_bandwidth"):
+            value = getattr(self, name)
+            least = 1 if name.startswith("ranks") else 0
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least or value == 0:
+                raise InputError(
+                    f"wires: {name} = {str(value)[:20]} must be a number {'of at least 1' if least else 'above 0'}"
+                )
+        if self.ranks_per_node > self.ranks:
+            raise InputError(
+                f"wires: ranks_per_node = {self.ranks_per_node:g} exceeds ranks = {self.ranks:g}; give how many of the "
+                "group's own ranks share a domain"
+            )
+        if self.nodes > 1 and not isfinite(self.network_bandwidth):
+            raise InputError(
+                f"wires: {self.ranks:g} ranks on {self.nodes:g} domains, but no network_bandwidth; give the bandwidth of "
+                "a device's share of the adapters"
+            )
+
+    @property
+    def nodes(self) -> float:
+        """Domains that the ranks lie on."""
+        return self.ranks / self.ranks_per_node
+
+    @property
+    def library(self) -> str:
+        """Whose protocols run on the links."""
+        return self.scale_up.library if self.scale_up else "NCCL"
+
+    def reached(self, share: float | None) -> float:
+        """What a device can send inside the domain: the plan's share of its links, and of those only the ones to ranks of the group."""
+        link = self.scale_up
+        planned = link.planned_share if link else None
+        part = planned if planned is not None else share if share is not None else _SHARED_BY
+        if link and link.topology == "fully connected" and link.has("links"):
+            part *= min(1.0, (self.ranks_per_node - 1) / link.links) if self.ranks_per_node > 1 else 1.0
+        return part * self.node_bandwidth
+
+
+@dataclass(frozen=True)
+class Candidate(Listed):
+    """One protocol on these links: what its call, its steps, its bytes and the filling of its pipeline take, in s."""
+
+    protocol: str
+    algorithm: str
+    start: float
+    latency_time: float
+    bandwidth_time: float
+    fill_time: float
+    label: str
+    arguments: Mapping[str, float]
+    stages: float = 1.0  # that a chunk passes
+
+    @property
+    def time(self) -> float:
+        """All four."""
+        return self.start + self.latency_time + self.bandwidth_time + self.fill_time
+
+
+@dataclass(frozen=True)
+class LibraryTime(Result):
+    """What :func:`library_time` returns, in SI units: the fastest protocol, and all others that the library could take."""
+
+    op: str
+    bytes: float
+    wires: Wires
+    cost: CallCost
+    candidates: tuple[Candidate, ...]  # the fastest first; none for a single rank
+
+    @property
+    def time(self) -> float:
+        """Of the fastest protocol."""
+        return self.candidates[0].time if self.candidates else 0.0
+
+    @property
+    def protocol(self) -> str:
+        """Name of the fastest in the catalogue."""
+        return self.candidates[0].protocol if self.candidates else ""
+
+    @property
+    def _parts(self) -> dict[str, float]:
+        if not self.candidates:
+            return {}
+        c = self.candidates[0]
+        return {"call": c.start, "steps": c.latency_time, "bytes": c.bandwidth_time, "filling": c.fill_time}
+
+    def summary(self) -> list[str]:
+        w = self.wires
+        where = f"{w.ranks:g} ranks" + (f" on {w.nodes:g} domains" if w.nodes > 1 else "")
+        others = ", ".join(f"{c.protocol} {shown(c.time, 's')}" for c in self.candidates[1:4])
+        return labelled(
+            f"{self.op} of {shown(self.bytes, 'byte')} over {where}: {shown(self.time, 's')}"
+            + (f" by {self.protocol}" if self.protocol else ""),
+            ("parts", ", ".join(f"{name} {shown(t, 's')}" for name, t in self._parts.items() if t > 0)),
+            ("next", others),
+            ("network", _said(w, self.cost) if w.nodes > 1 else ""),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Its parts as bars."""
+        from mlsysim.drawing import shapes
+
+        return shapes.terms(f"{self.op}, {self.protocol}", self._parts) if self.candidates else None
+
+    def explain(self) -> Explanation:
+        """The fastest protocol's equation with its numbers, what the call and the filling add, and the next protocols."""
+        w = self.wires
+        terms: tuple[Term, ...] = ()
+        if self.candidates:
+            c = self.candidates[0]
+            fill = {
+                "bytes": self.bytes,
+                "bandwidth": self.bytes / c.bandwidth_time if c.bandwidth_time else inf,
+                "stages": c.stages,
+                "chunk_latency": self.cost.chunk,
+            }
+            terms = (Term("steps and bytes", c.latency_time + c.bandwidth_time, c.label, dict(c.arguments)),)
+            if c.fill_time and c.bandwidth_time:
+                terms += (Term("bytes in chunks", c.bandwidth_time + c.fill_time, "eq-chunked-transfer", fill),)
+        origin = {"scale_up": w.scale_up, "network": w.network}
+        notes = [f"{name}: {link.name}" for name, link in origin.items() if link]
+        if w.scale_up and not w.scale_up.has("planned_bandwidth"):
+            notes.append(f"no plan of {w.scale_up.vendor} is known: the steps are NCCL's")
+        notes += [f"{c.protocol}: {shown(c.time, 's')}" for c in self.candidates]
+        return Explanation(
+            title=self.summary()[0],
+            terms=terms,
+            inputs=tuple(
+                Input(name, value, unit)
+                for name, value, unit in (
+                    ("bytes", self.bytes, "byte"),
+                    ("ranks", w.ranks, "1"),
+                    ("ranks_per_node", w.ranks_per_node, "1"),
+                    ("node_bandwidth", w.node_bandwidth, "byte/s"),
+                    *((("network_bandwidth", w.network_bandwidth, "byte/s"),) if w.nodes > 1 else ()),
+                )
+            ),
+            notes=notes,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON."""
+        w, parts = self.wires, self._parts
+        found: dict[str, Any] = {
+            "op": self.op,
+            "bytes": self.bytes,
+            "ranks": w.ranks,
+            "ranks_per_node": w.ranks_per_node,
+            "node_bandwidth_bytes_per_s": w.node_bandwidth,
+            "network_bandwidth_bytes_per_s": w.network_bandwidth if w.nodes > 1 else None,
+            "protocol": self.protocol,
+            "time_s": self.time,
+            **{f"{name}_time_s": value for name, value in parts.items()},
+            "candidates": [{"protocol": c.protocol, "time_s": c.time} for c in self.candidates],
+        }
+        return dict(plain(found))
+
+
+def _said(w: Wires, cost: CallCost) -> str:
+    if w.network:
+        return w.network.name
+    return f"of no name, taken for {cost.unnamed}" if cost.unnamed else "of no name, taken as the library plans"
+
+
+def call_cost(word: str = efficiencies.DEFAULT) -> CallCost:
+    """The fitted cost of a call (``calibrated``), the plan's own (``datasheet``), or none (``bound``).
+
+    >>> call_cost("datasheet").start is None, call_cost("bound").start
+    (True, 0.0)
+    """
+    efficiencies.checked("call_cost", word)
+    if word == efficiencies.BOUND:
+        return CallCost(0.0)
+    if word == efficiencies.DATASHEET:
+        return CallCost(None)
+    return fitted_cost(efficiencies.shipped("collective"))
+
+
+def fitted_cost(constants: Mapping[str, Mapping[str, float]]) -> CallCost:
+    """The cost of a call from fitted constants; where there are none, the plan's own."""
+    if "call" not in constants:
+        return CallCost(None)
+    own = constants["call"]
+    unnamed = "EFA" if constants.get("unnamed network", {}).get("efa", 0.0) >= 0.5 else ""
+    return CallCost(own["startup_s"], own["chunk_s"], unnamed, _mean_plan())
+
+
+def _mean_plan() -> float:
+    """What libraries plan with on average: for a link of a kind that none has a plan for."""
+    plans = [share for link in links().values() if (share := link.planned_share) is not None]
+    return sum(plans) / len(plans)
+
+
+def wires(node: Node | str, ranks: int) -> Wires:
+    """The links among ranks that fill domains of a catalogue node, with all their names.
+
+    >>> wires("P5", 16).network.name, wires("P5", 8).nodes
+    ('EFA-v2', 1.0)
+    """
+    node = catalog.node(node)
+    inside = min(ranks, node.domain)
+    if ranks > node.domain and ranks % node.domain:
+        raise InputError(
+            f"wires: ranks = {ranks} exceeds the {node.domain} devices of one {node.name} domain and fills no whole number "
+            f"of them; give a multiple of {node.domain}"
+        )
+    outside = node.scale_out_bandwidth if ranks > inside else inf
+    return Wires(ranks, inside, node.scale_up_bandwidth, outside, node.scale_up, node.scale_out)
+
+
+def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Link | None:
+    """The adapter of the catalogue's nodes with such devices, when the bandwidth per device tells which; else one of ``unnamed``.
+
+    Nodes of one device may have adapters of several makers with the same rate. Then, or when no node fits, the fabric ``unnamed``
+    decides, where it is among them; without it there is none.
+
+    Parameters
+    ----------
+    architecture : str
+        Of the device, as in its catalogue entry.
+    bandwidth : float, byte/s
+        Per device and one way, between nodes.
+    unnamed : str
+        Fabric to take where several fit or none does.
+
+    >>> likely_network("Ampere", 6.25e9).name, likely_network("Hopper", 50e9), likely_network("Hopper", 50e9, "EFA").name
+    ('EFA-v1', None, 'EFA-v2')
+    """
+    own = [n for n in nodes().values() if n.device.architecture.removeprefix("Grace ") == architecture]
+    fitting = [n.scale_out for n in own if abs(n.scale_out_bandwidth / bandwidth - 1.0) < _NEAR]
+    if len({link.fabric for link in fitting}) == 1:
+        return fitting[0]
+    for choice in [fitting] if fitting else [[n.scale_out for n in own], links().values()]:
+        named = [link for link in choice if unnamed and link.fabric == unnamed]
+        if named:
+            return named[0]
+    return None
+
+
+def _protocols(w: Wires, algorithms: tuple[str, ...]) -> tuple[Protocol, ...]:
+    """Those of the library that these links allow."""
+    outside = w.network if w.nodes > 1 else None
+    host = w.scale_up is not None and w.scale_up.kind == "host"
+    fabric, writing = (outside.fabric, outside.writing) if outside else ("", "")
+    return _runnable(w.library, fabric, writing, host, algorithms)
+
+
+@cache
+def _runnable(library: str, fabric: str, writing: str, host: bool, algorithms: tuple[str, ...]) -> tuple[Protocol, ...]:
+    own = [p for p in catalog.protocols().values() if p.library == library]
+    fabric = fabric if any(p.fabric == fabric for p in own) else ""
+    return tuple(
+        p
+        for p in own
+        if p.fabric == fabric
+        and p.algorithm in algorithms
+        and (not writing or finer_or_equal(writing, p.writing))
+        and (not host or p.has("host_step"))
+    )
+
+
+def _step(w: Wires, protocol: Protocol) -> float:
+    host = w.scale_up is not None and w.scale_up.kind == "host"
+    return protocol.host_step if host else protocol.scale_up_step
+
+
+_Parts = tuple[str, dict[str, float], float, float, float]  # label, arguments, steps, bytes, stages
+
+
+def _ring(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    outside = w.nodes > 1
+    inside = max(_step(w, p), p.network_post) if outside and p.has("network_post") else _step(w, p)
+    factor = p.network_factor if outside and op == "all_reduce" else 1.0
+    between = p.scale_out_step if outside else 0.0
+    step = factor * float(collectives.ring_latency(w.ranks, w.ranks_per_node, inside, between, p.more_crossings))
+    rate = p.payload * float(collectives.ring_bandwidth(w.ranks_per_node, reached, w.network_bandwidth))
+    label, function = _RINGS[op]
+    given = {"bytes": size, "ranks": w.ranks, "bandwidth": rate, "latency": step}
+    return (
+        label,
+        given,
+        float(function(0.0, w.ranks, rate, step)),
+        float(function(size, w.ranks, rate)),
+        w.ranks_per_node,
+    )
+
+
+def _tree(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    rate = p.payload * float(collectives.tree_bandwidth(w.ranks_per_node, w.nodes, reached, w.network_bandwidth))
+    steps = {"latency": p.scale_out_step, "chain": w.ranks_per_node, "chain_latency": _step(w, p)}
+    function = collectives.pipelined_tree_all_reduce
+    given = {"bytes": size, "ranks": w.nodes, "bandwidth": rate, **steps}
+    silent = float(function(size, w.nodes, rate, chain=w.ranks_per_node))
+    up_and_down = 2.0 * (w.ranks_per_node - 1 + doublings(w.nodes))
+    return "eq-pipelined-tree-allreduce", given, float(function(0.0, w.nodes, rate, **steps)), silent, 1.0 + up_and_down
+
+
+def _switch(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    assert w.scale_up is not None
+    rate = reached * w.scale_up.in_switch_efficiency
+    function = collectives.in_switch_all_reduce
+    given = {"bytes": size, "ranks": w.ranks, "bandwidth": rate}
+    return "eq-in-switch-allreduce", given, 0.0, float(function(**given)), _SWITCH_STAGES
+
+
+def _switches(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    assert w.scale_up is not None
+    given = {
+        "ranks_per_node": w.ranks_per_node,
+        "nodes": w.nodes,
+        "node_bandwidth": reached * w.scale_up.in_switch_efficiency,
+        "network_bandwidth": w.network_bandwidth,
+    }
+    function = collectives.in_switch_tree_all_reduce
+    waits = {"network_latency": p.scale_out_step}
+    steps = float(function(bytes=0.0, **given, **waits))
+    stages = _SWITCH_STAGES + 2.0 * doublings(w.nodes)
+    return "eq-in-switch-tree", {"bytes": size, **given, **waits}, steps, float(function(bytes=size, **given)), stages
+
+
+def _spread(op: str, size: float, w: Wires, reached: float, share: float) -> Candidate:
+    """Every copy travels on its own; the copies, those of the own rank included, are spread evenly over the ranks."""
+    outside = 1.0 - w.ranks_per_node / w.ranks
+    inside = (w.ranks_per_node - (op == "all_to_all")) / w.ranks
+    network = share * w.network_bandwidth if outside else 1.0  # nothing crosses it then
+    given = {
+        "tokens": 1.0,
+        "token_bytes": size,
+        "remote_nodes": outside,
+        "local_copies": inside,
+        "network_bandwidth": network,
+        "node_bandwidth": reached,
+    }
+    return Candidate("direct", "direct", 0.0, 0.0, collectives.moe_dispatch(**given), 0.0, "eq-moe-dispatch", given)
+
+
+_TIMES = {"ring": _ring, "pipelined_tree": _tree, "in_switch": _switch, "in_switch_tree": _switches}
+
+
+def _possible(op: str, w: Wires, algorithm: str) -> tuple[str, ...]:
+    """Algorithms that do this here: a tree joins nodes, a switch sums in one domain, and both only all-reduce."""
+    asked = set(_OF_WORD[algorithm])
+    can: set[str] = {"ring"}
+    if op == "all_reduce":
+        reduces = w.scale_up is not None and w.scale_up.has("in_switch_efficiency")
+        if w.nodes > 1:
+            can |= {"pipelined_tree"} | ({"in_switch_tree"} if reduces and w.ranks_per_node > 1 else set())
+        elif reduces:
+            can |= {"in_switch"}
+    found = asked & can
+    return tuple(sorted(found or {"ring"}))  # what cannot be had, the library replaces by a ring
+
+
+def library_time(
+    op: str,
+    bytes: float,
+    wires: Wires,
+    algorithm: str = "auto",
+    cost: CallCost | str = efficiencies.DEFAULT,
+) -> LibraryTime:
+    """Time of a collective by the protocol that its library would take: the fastest that the links allow.
+
+    Parameters
+    ----------
+    op : str
+        ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``moe_dispatch`` or ``moe_combine``.
+    bytes : float, byte
+        Size of the whole buffer, as for :func:`mlsysim.communication.collective`; of a dispatch or a combine what a rank
+        sends, copies that stay included.
+    wires : Wires
+        The links, as from :func:`wires` for a catalogue node.
+    algorithm : str
+        ``auto``, or ``ring``, ``tree`` or ``nvls`` to hold the library to one; where it cannot be had, a ring is taken.
+    cost : CallCost or str
+        ``calibrated``, ``datasheet`` or ``bound``, or the cost of a call of your own.
+
+    Returns
+    -------
+    LibraryTime
+        Frozen result with ``time``, ``protocol``, its parts and the other ``candidates``.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        An unknown operation or algorithm; a size below zero.
+
+    Assumptions: all ranks start together and nothing else uses the links; a library changes its protocol at the size from
+    which another is faster; a call, and a chunk at a stage, cost the same on all machines. A chunk passes the devices of a node in a
+    ring, the way up and down in trees, four stages at a switch; between nodes the rings hide each other's filling.
+
+    >>> r = library_time("all_reduce", 1e9, wires("DGX-H100", 8))
+    >>> r.protocol, library_time("all_reduce", 1e9, wires("DGX-A100", 8)).protocol
+    ('nccl-nvls', 'nccl-ring-simple')
+    >>> [library_time("all_reduce", size, wires("P4d", 16)).protocol for size in (1e3, 1e9)]
+    ['efa-ring-simple', 'efa-tree-simple']
+
+    Source: the protocols of the catalogue, each with its own; see :mod:`mlsysim.collectives` for the equations.
+    """
+    if op not in OPS:
+        raise unknown_name("operation", op, OPS)
+    if algorithm not in ALGORITHM_WORDS:
+        raise unknown_name("algorithm", algorithm, ALGORITHM_WORDS)
+    if isinstance(bytes, bool) or not isinstance(bytes, (int, float)) or not 0 <= bytes < inf:
+        raise InputError(f"library_time: bytes = {str(bytes)[:20]} must be a finite number of at least 0")
+    bound = cost == efficiencies.BOUND
+    cost = call_cost(cost) if isinstance(cost, str) else cost
+    if wires.ranks == 1:
+        return LibraryTime(op, bytes, wires, cost, ())
+    reached = wires.node_bandwidth if bound else wires.reached(cost.share)
+    found: list[Candidate] = []
+    if op in _SPREADING:
+        spread = _spread(op, bytes, wires, reached, reached / wires.node_bandwidth)
+        found.append(_priced(spread, cost, 0.0))
+    else:
+        for p in _protocols(wires, _possible(op, wires, algorithm)):
+            label, given, steps, moving, stages = _TIMES[p.algorithm](op, bytes, wires, p, reached)
+            made = Candidate(p.name, p.algorithm, 0.0, 0.0 if bound else steps, moving, 0.0, label, given, stages)
+            found.append(_priced(made, cost, p.base_latency))
+    return LibraryTime(op, bytes, wires, cost, tuple(sorted(found, key=lambda c: c.time)))
+
+
+def _priced(c: Candidate, cost: CallCost, planned: float) -> Candidate:
+    """With the price of a call, and of filling the stages with its bytes in chunks of the best size."""
+    start = planned if cost.start is None else cost.start
+    filled = float(collectives.chunked_transfer(c.bandwidth_time, 1.0, c.stages, cost.chunk))
+    return replace(c, start=start, fill_time=filled - c.bandwidth_time)

@@ -1,0 +1,304 @@
+"""A collective as a library runs it: by hand, against the links, at the sizes where it changes, and on machines without a plan."""
+
+import math
+from typing import Any
+
+import pytest
+
+from mlsysim import catalog, collectives, communication
+from mlsysim.communication import CallCost, Wires, library_time, likely_network, wires
+from mlsysim.errors import InputError, UnknownNameError
+
+US = 1e-6
+FREE = CallCost(0.0)  # the plan's steps and bytes alone
+NODES = (
+    "DGX-A100",
+    "DGX-H100",
+    "P4d",
+    "P5",
+    "P5en",
+    "P6-B200",
+    "GB200-NVL72",
+    "MI300X-platform",
+    "Trn2",
+    "Perlmutter-GPU",
+)
+
+
+def ranks_of(node: str) -> tuple[int, ...]:
+    domain = catalog.node(node).domain
+    return (2, domain, 2 * domain, 8 * domain)
+
+
+def one(result: communication.LibraryTime, protocol: str) -> communication.Candidate:
+    return next(c for c in result.candidates if c.protocol == protocol)
+
+
+# The equations
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("stages", [2.0, 5.0, 64.0])
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_no_cut_of_a_buffer_is_better_than_the_best(size: float, stages: float) -> None:
+    """The time of every number of chunks, counted: so many pass the first stage, and the last one then passes the others."""
+    latency, bandwidth = 3 * US, 200e9
+    found = collectives.chunked_transfer(size, bandwidth, stages, latency)
+
+    def counted(chunks: float) -> float:
+        return (chunks + stages - 1) * (latency + size / chunks / bandwidth)
+
+    tried = [counted(2 ** (i / 8)) for i in range(-80, 240)]
+    assert found <= min(tried) * (1 + 1e-9)
+    assert found == pytest.approx(min(tried), rel=2e-3)
+
+
+@pytest.mark.independent
+def test_chunks_that_cost_nothing_or_have_one_stage_to_pass_take_what_their_bytes_take() -> None:
+    assert collectives.chunked_transfer(1e9, 50e9, 9, 0.0) == pytest.approx(0.02)
+    assert collectives.chunked_transfer(1e9, 50e9, 1, 1.0) == pytest.approx(0.02)
+    assert collectives.chunked_transfer(0.0, 50e9, 4, 2 * US) == pytest.approx(6 * US), (
+        "an empty chunk passes three more stages"
+    )
+    large = collectives.chunked_transfer(1e15, 50e9, 4, 2 * US)
+    assert large == pytest.approx(1e15 / 50e9, rel=1e-3)
+
+
+@pytest.mark.independent
+def test_switches_joined_by_trees() -> None:
+    call = collectives.in_switch_tree_all_reduce
+    alone = call(1e9, 8, 1, 450e9, 50e9, 5 * US, 20 * US)
+    assert alone == pytest.approx(5 * US + 9 / 8 * 1e9 / 450e9), "one node: no adapter is in it"
+    two, three, many = (call(1e9, 8, n, 1e15, 50e9) for n in (2, 3, 64))
+    assert two == pytest.approx(1e9 / 400e9), "half goes up one tree while half comes down the other"
+    assert three == many == pytest.approx(2 * two)
+    slow = call(1e9, 8, 2, 100e9, 50e9)
+    assert slow == pytest.approx(9 / 8 * 1e9 / 100e9), "the switch sets the pace"
+    assert call(0.0, 8, 5, 450e9, 50e9, 5 * US, 20 * US) == pytest.approx(5 * US + 2 * 3 * 20 * US)
+
+
+@pytest.mark.independent
+def test_two_nodes_use_an_adapter_one_way_at_a_time() -> None:
+    assert collectives.tree_bandwidth(8, 2, 1e15, 25e9) == 400e9
+    assert collectives.tree_bandwidth(8, 3, 1e15, 25e9) == 200e9
+    assert collectives.tree_bandwidth(8, 2, 100e9, 25e9) == 100e9, "the chain inside the node still binds"
+    assert collectives.tree_bandwidth(8, 1, 100e9, 1e15) == 100e9
+
+
+@pytest.mark.independent
+def test_the_slowest_piece_of_a_ring_crosses_every_boundary() -> None:
+    """Follow a piece round a ring of nodes: it takes N - 1 of the N steps, and the worst leaves out a step inside a node."""
+    for nodes, each in ((2, 8), (4, 8), (3, 2)):
+        ranks = nodes * each
+        steps = [20.0 if i % each == each - 1 else 1.0 for i in range(ranks)]  # leaving a node is dear
+        worst = max(sum(steps) - left_out for left_out in steps)
+        found = collectives.ring_latency(float(ranks), float(each), 1.0, 20.0, more_crossings=1.0)
+        assert found * (ranks - 1) == pytest.approx(worst)
+        best = sum(steps) - max(steps)
+        assert collectives.ring_latency(float(ranks), float(each), 1.0, 20.0) * (ranks - 1) == pytest.approx(best)
+    assert collectives.ring_latency(8.0, 8.0, 1.0, 20.0, more_crossings=1.0) == pytest.approx(1.0), (
+        "one node has no boundary"
+    )
+
+
+# The library's choice
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("op", communication.OPS)
+def test_one_rank_costs_nothing_more_bytes_are_never_faster_and_links_are_never_beaten(node: str, op: str) -> None:
+    assert library_time(op, 1e9, wires(node, 1)).time == 0.0
+    for ranks in ranks_of(node):
+        links = wires(node, ranks)
+        for word in ("calibrated", "datasheet", "bound"):
+            sizes = [2.0 ** (i / 2) for i in range(72)]
+            times = [library_time(op, size, links, cost=word).time for size in sizes]
+            assert times == sorted(times), (ranks, word)
+            for size, time in zip(sizes, times, strict=True):
+                own = size / ranks if op in ("all_gather", "reduce_scatter") else size
+                inside = own / links.node_bandwidth * (1 if op == "all_reduce" else 0.0)
+                out = (
+                    size / (links.ranks_per_node * links.network_bandwidth)
+                    if op == "all_reduce" and links.nodes > 1
+                    else 0
+                )
+                assert time >= max(inside, out) * (1 - 1e-9), "a rank sends what it has, a node what it has"
+        plain = library_time(op, 1e8, links, cost="bound").time
+        assert plain <= library_time(op, 1e8, links, cost="datasheet").time
+        assert plain <= library_time(op, 1e8, links).time
+
+
+@pytest.mark.independent
+def test_the_sizes_at_which_the_library_changes_are_where_two_straight_lines_cross() -> None:
+    """Ring and tree, whole chunks, four nodes over EFA: latencies and rates by hand."""
+    links = wires("P6-B200", 32)
+    ring_steps = 2 * (4 * 23 + (31 - 4) * 3.4) * US
+    tree_steps = 2 * (2 * 23 + 7 * 28) * US
+    ring_rate, tree_rate = 400e9 / (2 * 31 / 32), 0.92 * 400e9 / 2
+    r = library_time("all_reduce", 0.0, links, cost=FREE)
+    assert one(r, "efa-ring-simple").time == pytest.approx(ring_steps)
+    assert one(r, "efa-tree-simple").time == pytest.approx(tree_steps)
+    assert ring_steps < tree_steps and ring_rate > tree_rate, "four nodes: the ring is better at every size"
+    links = wires("P6-B200", 64)  # eight nodes: the tree's few steps win for small buffers
+    ring_steps = 2 * (8 * 23 + (63 - 8) * 3.4) * US
+    tree_steps = 2 * (3 * 23 + 7 * 28) * US
+    ring_rate = 400e9 / (2 * 63 / 64)
+    crossing = (ring_steps - tree_steps) / (1 / tree_rate - 1 / ring_rate)
+    by = {f: library_time("all_reduce", f * crossing, links, cost=FREE) for f in (0.99, 1.01)}
+    gap = [one(r, "efa-ring-simple").time - one(r, "efa-tree-simple").time for r in by.values()]
+    assert gap[0] > 0 > gap[1]
+    assert by[0.99].protocol == "efa-tree-simple" and by[1.01].protocol == "efa-ring-simple"
+
+
+@pytest.mark.published
+def test_two_nodes_over_efa_cost_what_aws_s_model_says() -> None:
+    """awsofinccl2026, nccl_ofi_model.cpp: 2 n steps over the network and the others inside, at 23 and 3.4 us."""
+    r = library_time("all_reduce", 8.0, wires("P4d", 16), cost=FREE)
+    assert r.protocol == "efa-ring-simple"
+    assert r.time == pytest.approx((4 * 23 + (30 - 4) * 3.4) * US, rel=1e-3)
+    assert not any(c.protocol in ("efa-ring-ll", "efa-tree-ll128") for c in r.candidates), (
+        "sends keep no order of bytes there"
+    )
+    tree = library_time("all_reduce", 8.0, wires("P5", 16), cost=FREE)
+    assert tree.protocol == "efa-tree-ll" and tree.time == pytest.approx(2 * (7 * 0.6 + 20) * US, rel=1e-3)
+    large = library_time("all_reduce", 1e12, wires("P4d", 16), cost=FREE)
+    assert large.protocol == "efa-tree-simple" and large.time == pytest.approx(1e12 / (0.92 * 50e9), rel=1e-3)
+    switched = one(library_time("all_reduce", 0.0, wires("P5", 32), cost=FREE), "efa-nvls-tree")
+    assert switched.time == pytest.approx(2 * 2 * (75 + 75 + 20.9) * US)
+
+
+@pytest.mark.published
+def test_the_plan_of_amds_library() -> None:
+    """rccl2024tuning: 48 GB/s a link, seven links, 17 us and 2.1 us a step of whole chunks; low latency at 0.08 of the rate."""
+    r = library_time("all_reduce", 1e9, wires("MI300X-platform", 8), cost="datasheet")
+    assert [c.protocol for c in r.candidates] == ["rccl-ring-simple", "rccl-ring-ll"]
+    assert r.time == pytest.approx(17 * US + 14 * 2.1 * US + 1.75 * 1e9 / 336e9)
+    slow = one(r, "rccl-ring-ll")
+    assert slow.time == pytest.approx(12 * US + 14 * 0.8 * US + 1.75 * 1e9 / (0.08 * 336e9))
+    pair = library_time("all_reduce", 1e9, wires("MI300X-platform", 2), cost="datasheet")
+    assert pair.time == pytest.approx(17 * US + 2 * 2.1 * US + 1e9 / 48e9), "two devices have one link of seven"
+
+
+@pytest.mark.published
+def test_devices_in_slots_of_the_host() -> None:
+    """nccl2026tuning: steps over PCIe, 24 GB/s of a slot of the fourth generation, and no 128-byte lines."""
+    slot = Wires(4, 4, 31e9, scale_up=catalog.link("PCIe-4-x16"))
+    r = library_time("all_reduce", 1e8, slot, cost="datasheet")
+    assert {c.protocol for c in r.candidates} == {"nccl-ring-ll", "nccl-ring-simple"}
+    assert r.time == pytest.approx((8.4 + 6 * 5.7) * US + 1.5 * 1e8 / 24e9)
+
+
+@pytest.mark.independent
+def test_what_a_call_costs_is_added_once_and_its_pipeline_fills() -> None:
+    links = wires("DGX-H100", 8)
+    plain, started = (library_time("all_reduce", 1e8, links, "ring", CallCost(s)) for s in (0.0, 30 * US))
+    assert started.time - plain.time == pytest.approx(30 * US)
+    filled = library_time("all_reduce", 1e8, links, "nvls", CallCost(0.0, 4 * US))
+    bare = library_time("all_reduce", 1e8, links, "nvls", FREE).time
+    assert filled.time == pytest.approx((math.sqrt(bare) + math.sqrt(3 * 4 * US)) ** 2), "four stages at a switch"
+    ring = library_time("all_reduce", 1e8, links, "ring", CallCost(0.0, 4 * US)).candidates[0]
+    assert ring.time - ring.latency_time == pytest.approx((math.sqrt(ring.bandwidth_time) + math.sqrt(7 * 4 * US)) ** 2)
+    tree = one(library_time("all_reduce", 1e8, wires("P4d", 32), cost=CallCost(0.0, 1 * US)), "efa-tree-simple")
+    assert tree.stages == 1 + 2 * 7 + 2 * 2, "up a chain of eight, up two levels of trees, and down again"
+    assert one(library_time("all_reduce", 1e8, wires("P5", 32)), "efa-nvls-tree").stages == 4 + 2 * 2
+    assert filled.time == pytest.approx(sum(filled._parts.values()))
+    word = communication.call_cost("calibrated")
+    assert word.start is not None and 5 * US < word.start < 60 * US and 0 < word.chunk < 5 * US
+
+
+@pytest.mark.independent
+def test_links_without_a_plan_take_the_mean_of_those_that_have_one() -> None:
+    own = Wires(8, 8, 100e9)
+    calibrated = library_time("all_reduce", 1e12, own, "ring", CallCost(0.0, share=0.8))
+    assert calibrated.time == pytest.approx(1.75 * 1e12 / 80e9, rel=1e-3)
+    assert library_time("all_reduce", 1e12, own, "ring", FREE).time == pytest.approx(1.75 * 1e12 / 100e9, rel=1e-3)
+    share = communication.call_cost("calibrated").share
+    assert share is not None and 0.75 < share < 0.83
+
+
+@pytest.mark.independent
+def test_everybody_to_everybody_over_adapters() -> None:
+    """Of 16 ranks on two nodes half of the bytes leave the node; of a rank's own nothing is sent, unless copies of tokens lie there."""
+    links = Wires(16, 8, 450e9, 50e9)
+    spread = library_time("all_to_all", 16e6, links, cost=FREE).time
+    assert spread == pytest.approx(8e6 / 50e9)
+    inside = library_time("all_to_all", 16e6, Wires(8, 8, 450e9), cost=FREE).time
+    assert inside == pytest.approx(14e6 / 450e9)
+    assert library_time("moe_dispatch", 16e6, Wires(8, 8, 450e9), cost=FREE).time == pytest.approx(16e6 / 450e9)
+    assert library_time("moe_combine", 16e6, links, cost=CallCost(9 * US)).time == pytest.approx(9 * US + 8e6 / 50e9)
+
+
+# Networks of no name
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("architecture", "bandwidth", "unnamed", "name"),
+    [
+        ("Ampere", 6.25e9, "", "EFA-v1"),  # P4d alone
+        ("Hopper", 50e9, "EFA", "EFA-v2"),  # P5 or a DGX
+        ("Blackwell", 50e9, "EFA", "EFA-v4"),
+        ("CDNA 3", 50e9, "EFA", "InfiniBand-NDR"),
+        ("Hopper", 12e9, "EFA", "EFA-v2"),  # no node fits: the fabric of the generation's own
+        ("Unheard of", 12e9, "EFA", "EFA-v1"),
+    ],
+)
+def test_the_bandwidth_may_tell_which_network(architecture: str, bandwidth: float, unnamed: str, name: str) -> None:
+    found = likely_network(architecture, bandwidth, unnamed)
+    assert found is not None and found.name == name
+
+
+@pytest.mark.independent
+def test_without_a_fabric_to_fall_back_on_an_unclear_network_has_no_name() -> None:
+    assert likely_network("Hopper", 50e9) is None
+    assert likely_network("Unheard of", 12e9) is None
+    assert likely_network("Ampere", 25e9, "EFA") is None, "InfiniBand or Slingshot, but no adapter of AWS's"
+    plain = Wires(16, 8, 450e9, 50e9, catalog.link("NVLink-4"))
+    named = Wires(16, 8, 450e9, 50e9, catalog.link("NVLink-4"), catalog.link("InfiniBand-NDR"))
+    assert library_time("all_reduce", 1e6, plain).time == library_time("all_reduce", 1e6, named).time
+
+
+# Asked wrongly, and shown
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"op": "broadcast"}, "operation 'broadcast'"),
+        ({"algorithm": "rings"}, "did you mean 'ring'"),
+        ({"bytes": -1.0}, "at least 0"),
+        ({"bytes": float("nan")}, "finite"),
+        ({"cost": "calibratd"}, "did you mean 'calibrated'"),
+    ],
+)
+def test_a_wrong_question_says_what_is_wrong(change: dict[str, Any], says: str) -> None:
+    asked: dict[str, Any] = {"op": "all_reduce", "bytes": 1e6, "wires": wires("P5", 16)} | change
+    with pytest.raises((InputError, UnknownNameError), match=says):
+        library_time(**asked)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((0, 1, 1e9), "ranks = 0"),
+        ((8, 16, 1e9), "ranks_per_node = 16 exceeds ranks = 8"),
+        ((16, 8, 1e9), "no network_bandwidth"),
+        ((8, 8, 0.0), "node_bandwidth = 0"),
+    ],
+)
+def test_links_that_cannot_be(given: tuple[float, float, float], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Wires(*given)
+    with pytest.raises(InputError, match="multiple of 8"):
+        wires("P5", 12)
+
+
+def test_a_result_explains_itself() -> None:
+    r = library_time("all_reduce", 1e6, wires("P5", 16))
+    said = str(r.explain())
+    assert "eq-pipelined-tree-allreduce" in said and "eq-chunked-transfer" in said and "EFA-v2" in said
+    parts = r.to_dict()
+    assert parts["time_s"] == pytest.approx(sum(v for k, v in parts.items() if k.endswith("_time_s")))
+    assert parts["candidates"][0]["time_s"] == r.time
+    assert "efa-tree" in r.summary()[0]
