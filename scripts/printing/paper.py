@@ -46,6 +46,14 @@ class Paper:
 
     def __init__(self, parts: dict[str, str]) -> None:
         self.parts, self.shift = parts, 0
+        self.boxes = 0  # how many boxes we are in: no page turns inside one
+        self.floats = self.turns = False  # whether we are in a numbered float, and whether what is in it wants to turn
+
+    def boxed(self, nodes: Any) -> Any:
+        self.boxes += 1
+        made = self.go(nodes)
+        self.boxes -= 1
+        return made
 
     def go(self, node: Any) -> Any:
         """Each element replaced by what its handler makes of it; a handler goes on inside by itself."""
@@ -67,6 +75,10 @@ class Paper:
             out.append(block(f"#part({code(self.parts[id_])})"))
         if level == 1:
             out.append(block(f"#chapter-begins({self.shift}, {code(plain(inlines))})"))
+        # the contents repeat a title, so that other names of it stand before it
+        names = [i["c"][0][0] for i in inlines if i["t"] == "Span" and i["c"][0][0]]
+        inlines = [{"t": "Span", "c": [["", *i["c"][0][1:]], i["c"][1]]} if i["t"] == "Span" else i for i in inlines]
+        out += [block(anchor(name)) for name in names]
         label = f" #label({code(id_)})" if id_ else ""
         head = inline(f"#[#heading(level: {level + self.shift})[")
         return [*out, {"t": "Para", "c": [head, *self.go(inlines), inline(f"]{label}]")]}]
@@ -104,7 +116,16 @@ class Paper:
         kind = "table" if "float-tbl" in classes else "listing" if "float-lst" in classes else "figure"
         legend = [n for b in caption for n in (b["c"] if b["t"] in ("Para", "Plain") else [])]
         tail = {"t": "Plain", "c": [inline("]["), *self.go(legend), inline("]")]}
-        return [block(f"{anchor(id_)}#float({code(kind)})["), *self.go(blocks), tail]
+        self.floats, self.turns = True, False
+        made = [block(f"{anchor(id_)}#float({code(kind)})["), *(self.boxed if kind == "figure" else self.go)(blocks), tail]
+        self.floats = False
+        return around("#turned", made) if self.turns else made
+
+    def at_bulletlist(self, c: Any) -> list[Node]:
+        return [{"t": "BulletList", "c": self.boxed(c)}]
+
+    def at_orderedlist(self, c: Any) -> list[Node]:
+        return [{"t": "OrderedList", "c": [c[0], self.boxed(c[1])]}]
 
     def at_codeblock(self, c: Any) -> list[Node]:
         (id_, classes, _), text = c
@@ -123,13 +144,13 @@ class Paper:
             kind = next((k for k in ADMONITIONS if f"callout-{k}" in classes), "note")
             title, *rest = blocks or [{"t": "Plain", "c": []}]
             head = title["c"][1] if title["t"] == "Div" else [title]
-            return [*out, block(f"#callout({code(kind)})["), *self.go(head), block("]["), *self.go(rest), block("]")]
+            return [*out, block(f"#callout({code(kind)})["), *self.go(head), block("]["), *self.boxed(rest), block("]")]
         if "live-reading" in classes:
             pictures = [b for b in blocks if _has(b, "Image")]
             rest = [b for b in blocks if b not in pictures]
-            return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.go(rest), block("]")]
+            return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.boxed(rest), block("]")]
         name = next((n for n in NAMED if n in classes), "")
-        return [*out, *(around(f"#block-{name}", self.go(blocks)) if name else self.go(blocks))]
+        return [*out, *(around(f"#block-{name}", self.boxed(blocks)) if name else self.go(blocks))]
 
     def at_table(self, c: Any) -> list[Node]:
         return table(self, c)
@@ -167,18 +188,20 @@ def table(paper: Paper, c: Any) -> list[Node]:
                 natural[j] = max(natural[j], len(text))
                 least[j] = max([least[j], *(len(w) for w in _words(text))])
     least = [n if n <= 16 else w for n, w in zip(natural, least, strict=True)]  # short columns keep their lines
-    size, line, turned = fit(natural, least)
+    size, line, turned = fit(natural, least, may_turn=not paper.boxes)
     widths = shares([n * LETTER * size + PAD for n in natural], [n * LETTER * size * 1.12 + PAD for n in least], line)
     aligned = {"AlignRight": "right", "AlignCenter": "center"}
     aligns = [aligned.get(s[0]["t"], "left") for s in specs]
-    options = f"{size}pt, {str(turned).lower()}, ({''.join(f'{w:.1f}pt,' for w in widths)}), ({''.join(a + ',' for a in aligns)})"
+    options = f"{size}pt, ({''.join(f'{w:.1f}pt,' for w in widths)}), ({''.join(a + ',' for a in aligns)})"
     out: list[Node] = [block(f"{anchor(id_)}#book-table({options}")]
     if head:
         out += [block(", table.header("), *(n for row in head for n in _row(paper, row, aligned)), block(")")]
     for row in rows:
         out += [block(","), *_row(paper, row, aligned)]
     words = [n for b in caption for n in (b["c"] if b["t"] in ("Para", "Plain") else [])]
-    return [*out, block(")"), *(around("#legend", [{"t": "Plain", "c": paper.go(words)}]) if words else [])]
+    out += [block(")"), *(around("#legend", [{"t": "Plain", "c": paper.go(words)}]) if words else [])]
+    paper.turns = turned
+    return around("#turned", out) if turned and not paper.floats else out
 
 
 def _row(paper: Paper, row: Any, aligned: dict[str, str]) -> list[Node]:
@@ -195,7 +218,7 @@ def _row(paper: Paper, row: Any, aligned: dict[str, str]) -> list[Node]:
     return out
 
 
-def fit(natural: list[float], least: list[float]) -> tuple[float, float, bool]:
+def fit(natural: list[float], least: list[float], may_turn: bool = True) -> tuple[float, float, bool]:
     """Size of letters, room in points and whether the page turns, for columns of so many letters.
 
     >>> fit([10, 20], [5, 8])
@@ -204,11 +227,13 @@ def fit(natural: list[float], least: list[float]) -> tuple[float, float, bool]:
     True
     """
     for size, line, turned in ((8.5, WIDTH, False), (7.5, WIDTH, False), (7.5, TURNED, True), (6.5, TURNED, True), (5.5, TURNED, True)):
+        if turned and not may_turn:
+            break
         need = sum(n * LETTER * size * 1.12 + PAD for n in least)
         lines = sum(natural) * LETTER * size / line
         if need <= line and (lines <= 4 or turned or len(natural) <= 4):
             return size, line, turned
-    return 5.0, TURNED, True
+    return (5.0, TURNED, True) if may_turn else (6.0, WIDTH - 20, False)
 
 
 def shares(natural: list[float], least: list[float], line: float) -> list[float]:
