@@ -68,19 +68,16 @@ class Paper:
         return out
 
     def at_header(self, c: Any) -> list[Node]:
-        level, (id_, _, _), inlines = c
+        level, (id_, classes, _), inlines = c
         out = []
+        listed = "false" if "unnumbered" in classes and level > 1 else "true"
         if level == 1 and id_ in self.parts:
             self.shift = 1
             out.append(block(f"#part({code(self.parts[id_])})"))
         if level == 1:
             out.append(block(f"#chapter-begins({self.shift}, {code(plain(inlines))})"))
-        # the contents repeat a title, so that other names of it stand before it
-        names = [i["c"][0][0] for i in inlines if i["t"] == "Span" and i["c"][0][0]]
-        inlines = [{"t": "Span", "c": [["", *i["c"][0][1:]], i["c"][1]]} if i["t"] == "Span" else i for i in inlines]
-        out += [block(anchor(name)) for name in names]
         label = f" #label({code(id_)})" if id_ else ""
-        head = inline(f"#[#heading(level: {level + self.shift})[")
+        head = inline(f"#[#heading(level: {level + self.shift}, outlined: {listed}, bookmarked: true)[")
         return [*out, {"t": "Para", "c": [head, *self.go(inlines), inline(f"]{label}]")]}]
 
     def at_math(self, c: Any) -> list[Node]:
@@ -180,15 +177,16 @@ def table(paper: Paper, c: Any) -> list[Node]:
     (id_, _, _), (_, caption), specs, (_, head), bodies, (_, foot) = c
     rows = [r for body in bodies for r in (*body[2], *body[3])] + foot
     columns = len(specs)
-    natural, least = [1.0] * columns, [1.0] * columns
-    for _, cells in [*head, *rows]:
-        if len(cells) == columns:
-            for j, cell in enumerate(cells):
+    natural, least, kept = [1.0] * columns, [1.0] * columns, [1.0] * columns
+    for row in [*head, *rows]:
+        if len(row[1]) == columns:
+            for j, cell in enumerate(row[1]):
                 text = _cell_text(cell)
                 natural[j] = max(natural[j], len(text))
                 least[j] = max([least[j], *(len(w) for w in _words(text))])
-    least = [n if n <= 16 else w for n, w in zip(natural, least, strict=True)]  # short columns keep their lines
-    size, line, turned = fit(natural, least, may_turn=not paper.boxes)
+                kept[j] = max([kept[j], *(len(t) for t in [text] if len(t) <= 16 and row not in head)])
+    kept = [max(a, b) for a, b in zip(kept, least, strict=True)]  # short cells stay on one line, where there is room
+    size, line, turned, least = fit(natural, kept, least, may_turn=not paper.boxes)
     widths = shares([n * LETTER * size + PAD for n in natural], [n * LETTER * size * 1.12 + PAD for n in least], line)
     aligned = {"AlignRight": "right", "AlignCenter": "center"}
     aligns = [aligned.get(s[0]["t"], "left") for s in specs]
@@ -218,22 +216,26 @@ def _row(paper: Paper, row: Any, aligned: dict[str, str]) -> list[Node]:
     return out
 
 
-def fit(natural: list[float], least: list[float], may_turn: bool = True) -> tuple[float, float, bool]:
-    """Size of letters, room in points and whether the page turns, for columns of so many letters.
+def fit(
+    natural: list[float], kept: list[float], least: list[float], may_turn: bool = True
+) -> tuple[float, float, bool, list[float]]:
+    """Size of letters, room in points, whether the page turns, and the least letters of each column.
 
-    >>> fit([10, 20], [5, 8])
-    (8.5, 455.0, False)
-    >>> fit([30.0] * 14, [12.0] * 14)[2]
+    >>> fit([10, 20], [10, 8], [5, 8])
+    (8.5, 455.0, False, [10, 8])
+    >>> fit([30.0] * 14, [12.0] * 14, [12.0] * 14)[2]
     True
     """
-    for size, line, turned in ((8.5, WIDTH, False), (7.5, WIDTH, False), (7.5, TURNED, True), (6.5, TURNED, True), (5.5, TURNED, True)):
-        if turned and not may_turn:
-            break
-        need = sum(n * LETTER * size * 1.12 + PAD for n in least)
+    upright, across = WIDTH - (0 if may_turn else 20), TURNED
+    ways = [(8.5, kept), (7.5, kept), (8.5, least), (7.5, least), (6.6, kept), (6.6, least)]
+    ways_turned = [(7.5, kept), (7.5, least), (6.5, least), (5.5, least)]
+    tries = [(*w, upright, False) for w in ways] + [(*w, across, True) for w in ways_turned if may_turn]
+    for size, letters, line, turned in tries:
+        need = sum(n * LETTER * size * 1.12 + PAD for n in letters)
         lines = sum(natural) * LETTER * size / line
-        if need <= line and (lines <= 4 or turned or len(natural) <= 4):
-            return size, line, turned
-    return (5.0, TURNED, True) if may_turn else (6.0, WIDTH - 20, False)
+        if need <= line and (lines <= 4 or turned or not may_turn or len(natural) <= 4):
+            return size, line, turned, letters
+    return (5.0, across, True, least) if may_turn else (5.5, upright, False, least)
 
 
 def shares(natural: list[float], least: list[float], line: float) -> list[float]:

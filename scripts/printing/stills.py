@@ -207,7 +207,7 @@ def join(folder: Folder, pages: dict[str, Any]) -> str:
             folder.problems.append(f"{url}: no title")
             continue
         if title.get("id"):
-            title.insert(0, page.new_tag("span", id=title["id"]))
+            title.insert_after(page.new_tag("div", id=title["id"]))
         title["id"] = slugs[url]
         wanted.discard(slugs[url])
     folder.problems += [f"no anchor {name}" for name in sorted(wanted)]
