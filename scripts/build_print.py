@@ -28,6 +28,7 @@ from printing.paper import typst_tree  # noqa: E402
 from printing.stills import Folder, formulas, join, slug, still  # noqa: E402
 
 from book._preview.__main__ import read_chapters  # noqa: E402
+from book._preview.render import Node, walk  # noqa: E402
 from book._preview.source import Build  # noqa: E402
 
 HERE = Path(__file__).resolve().parent / "printing"
@@ -130,7 +131,15 @@ def make_epub(printed: Printed, folder: Path, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     options = ["-f", "json", "-t", "epub3", "--mathml", "--split-level=1", "--toc", "--toc-depth=2", f"--css={HERE / 'epub.css'}"]
     options += ["--metadata-file=meta.json", "--epub-cover-image=cover.png", "-o", str(out.resolve())]
-    _pandoc(folder, json.dumps(printed.tree | {"blocks": blocks}), *options)
+    _pandoc(folder, json.dumps(printed.tree | {"blocks": walk(blocks, _outer)}), *options)
+
+
+def _outer(node: Node) -> list[Node] | None:
+    """The name of a figure goes to a block around it: pandoc 3.9 finds no figure that links of other files mean."""
+    if node["t"] != "Figure" or not node["c"][0][0]:
+        return None
+    (name, *attributes), *rest = node["c"]
+    return [{"t": "Div", "c": [[name, [], []], [{"t": "Figure", "c": [["", *attributes], *rest]}]]}]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,12 @@ import sys
 if sys.platform == "emscripten":  # the in-browser lab, which brings its own wheel
     %pip install -q mlsysim-book ipywidgets
 elif "google.colab" in sys.modules:
-    %pip install -q mlsysim-book"""
+    %pip install -q mlsysim-book
+    from importlib.util import find_spec
+
+    if find_spec("mlsysim") is None:
+        print("mlsysim-book is not on the package index yet. Put a wheel of it (from `python -m build`, or from the site's lab/pypi/)")
+        print("into Colab's files, on the left, and run here: %pip install mlsysim_book-*.whl")"""
 _WHOSE = """\
 import mlsysim
 

@@ -144,6 +144,8 @@ class Paper:
             return [*out, block(f"#callout({code(kind)})["), *self.go(head), block("]["), *self.boxed(rest), block("]")]
         if "live-reading" in classes:
             pictures = [b for b in blocks if _has(b, "Image")]
+            if not pictures:
+                return self.boxed(blocks)  # type: ignore[no-any-return]
             rest = [b for b in blocks if b not in pictures]
             return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.boxed(rest), block("]")]
         name = next((n for n in NAMED if n in classes), "")
@@ -233,7 +235,7 @@ def fit(
     for size, letters, line, turned in tries:
         need = sum(n * LETTER * size * 1.12 + PAD for n in letters)
         lines = sum(natural) * LETTER * size / line
-        if need <= line and (lines <= 4 or turned or not may_turn or len(natural) <= 4):
+        if need <= line and (lines <= (2 if size > 8 else 4) or turned or not may_turn or len(natural) <= 2):
             return size, line, turned, letters
     return (5.0, across, True, least) if may_turn else (5.5, upright, False, least)
 
