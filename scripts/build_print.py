@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
@@ -33,7 +33,7 @@ from book._preview.source import Build  # noqa: E402
 
 HERE = Path(__file__).resolve().parent / "printing"
 NAME = "mlsysim-book"
-STANDARD = "ua-1"  # PDF/UA: tagged, with a title, a language and a text for every picture and formula
+STANDARD: Final = "ua-1"  # PDF/UA: tagged, with a title, a language and a text for every picture and formula
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,12 @@ class Printed:
 
 def _pandoc(folder: Path, text: str, *arguments: str) -> str:
     done = subprocess.run(
-        [pypandoc.get_pandoc_path(), *arguments], input=text, capture_output=True, text=True, encoding="utf-8", cwd=folder
+        [pypandoc.get_pandoc_path(), *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=folder,
     )
     if done.returncode or done.stderr.strip():
         raise SystemExit(f"build_print: pandoc: {done.stderr.strip()[:2000]}")
@@ -85,7 +90,8 @@ def read(root: Path, folder: Path, only: Sequence[str] = (), site: str = "") -> 
 
 
 def _about(build: Build) -> dict[str, str]:
-    says = {key: str(build.book.get(f"book.{key}", "")) for key in ("title", "subtitle", "author", "date", "license")}
+    says = {key: str(build.book.get(f"book.{key}", "")) for key in ("title", "subtitle", "author", "date")}
+    says["rights"] = str(build.book.get("book.license", ""))
     return says | {"lang": str(build.book.get("lang", "en")), "author": says["author"] or "unknown"}
 
 
@@ -98,8 +104,15 @@ def _fonts() -> list[str]:
 
 def _cover(printed: Printed, folder: Path, ppi: float = 110) -> bytes:
     shutil.copyfile(HERE / "cover.typ", folder / "cover.typ")
-    made = typst.compile(str(folder / "cover.typ"), format="png", ppi=ppi, sys_inputs=printed.about, font_paths=_fonts(), ignore_system_fonts=True)
-    return bytes(made[0] if isinstance(made, list) else made)  # type: ignore[arg-type]
+    made = typst.compile(
+        str(folder / "cover.typ"),
+        format="png",
+        ppi=ppi,
+        sys_inputs=printed.about,
+        font_paths=_fonts(),
+        ignore_system_fonts=True,
+    )
+    return made
 
 
 def make_pdf(printed: Printed, folder: Path, out: Path) -> None:
@@ -110,7 +123,11 @@ def make_pdf(printed: Printed, folder: Path, out: Path) -> None:
     for name in ("book.typ", "look.typ", "cover.typ"):
         shutil.copyfile(HERE / name, folder / name)
     made = typst.compile(
-        str(folder / "book.typ"), sys_inputs=printed.about, pdf_standards=[STANDARD], font_paths=_fonts(), ignore_system_fonts=True
+        str(folder / "book.typ"),
+        sys_inputs=printed.about,
+        pdf_standards=[STANDARD],
+        font_paths=_fonts(),
+        ignore_system_fonts=True,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(made)
@@ -122,14 +139,26 @@ def make_epub(printed: Printed, folder: Path, out: Path) -> None:
     for block in printed.tree["blocks"]:
         if block["t"] == "Header" and block["c"][0] == 1 and block["c"][1][0] in printed.parts:
             name = printed.parts[block["c"][1][0]]
-            blocks.append({"t": "Header", "c": [1, [f"part-{block['c'][1][0]}", ["part"], []], [{"t": "Str", "c": name}]]})
+            blocks.append(
+                {"t": "Header", "c": [1, [f"part-{block['c'][1][0]}", ["part"], []], [{"t": "Str", "c": name}]]}
+            )
         blocks.append(block)
     about = printed.about
-    meta = {key: about[key] for key in ("title", "subtitle", "author", "date", "lang") if about[key]} | {"rights": about["license"]}
+    meta = {key: about[key] for key in ("title", "subtitle", "author", "date", "lang", "rights") if about[key]}
     (folder / "meta.json").write_text(json.dumps(meta), "utf-8")
     (folder / "cover.png").write_bytes(_cover(printed, folder))
     out.parent.mkdir(parents=True, exist_ok=True)
-    options = ["-f", "json", "-t", "epub3", "--mathml", "--split-level=1", "--toc", "--toc-depth=2", f"--css={HERE / 'epub.css'}"]
+    options = [
+        "-f",
+        "json",
+        "-t",
+        "epub3",
+        "--mathml",
+        "--split-level=1",
+        "--toc",
+        "--toc-depth=2",
+        f"--css={HERE / 'epub.css'}",
+    ]
     options += ["--metadata-file=meta.json", "--epub-cover-image=cover.png", "-o", str(out.resolve())]
     _pandoc(folder, json.dumps(printed.tree | {"blocks": walk(blocks, _outer)}), *options)
 

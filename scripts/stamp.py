@@ -56,7 +56,9 @@ def stamp(text: str, to: Addresses, is_notebook: bool = False) -> str:
     text = text.replace(SITE, to.site or SITE).replace(PLACEHOLDER, to.repository)
     text = text.replace(f"{to.repository}/blob/colab/", f"{to.repository}/blob/{to.colab_branch}/")
     if is_notebook:
-        source = f"{to.index_name}[plot,widgets]" + ("" if to.on_index else f" @ git+https://github.com/{to.repository}")
+        source = f"{to.index_name}[plot,widgets]" + (
+            "" if to.on_index else f" @ git+https://github.com/{to.repository}"
+        )
         text = INSTALL.sub(lambda m: f'{m[1]}\\"{source}\\"', text)
     return text
 
@@ -72,14 +74,25 @@ def cite(text: str, to: Addresses) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    given = arguments[:1] if arguments and re.fullmatch(r"[\w.-]+/[\w.-]+", arguments[0]) and not Path(arguments[0]).exists() else []
-    to, places = addresses(*given), arguments[len(given) :]
+    given = (
+        arguments[:1]
+        if arguments and re.fullmatch(r"[\w.-]+/[\w.-]+", arguments[0]) and not Path(arguments[0]).exists()
+        else []
+    )
+    to, places = addresses("".join(given)), arguments[len(given) :]
     if not to.repository or not places:
-        print(f"stamp: give OWNER/REPOSITORY (or set it in pyproject) and a folder or file, not {arguments!r}", file=sys.stderr)
+        print(
+            f"stamp: give OWNER/REPOSITORY (or set it in pyproject) and a folder or file, not {arguments!r}",
+            file=sys.stderr,
+        )
         return 2
     changed = 0
     for place in map(Path, places):
-        files = [p for end in ("html", "ipynb", "yml", "md") for p in place.rglob(f"*.{end}")] if place.is_dir() else [place]
+        files = (
+            [p for end in ("html", "ipynb", "yml", "md") for p in place.rglob(f"*.{end}")]
+            if place.is_dir()
+            else [place]
+        )
         for path in sorted(files):
             before = path.read_text(encoding="utf-8")
             after = cite(before, to) if path.suffix == ".cff" else stamp(before, to, path.suffix == ".ipynb")

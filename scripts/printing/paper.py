@@ -5,8 +5,24 @@ from typing import Any
 
 from book._preview.render import Node, plain
 
-WIDTH, TURNED, LETTER, PAD = 455.0, 690.0, 0.53, 9.5  # points of a line; of a line on a turned page; of a letter, over its size
-NAMED = ("takeaway", "live-view", "live-title", "live-at", "live-output", "question", "live-questions", "references", "csl-entry", "frames")  # blocks that have a look
+WIDTH, TURNED, LETTER, PAD = (
+    455.0,
+    690.0,
+    0.53,
+    9.5,
+)  # points of a line; of a line on a turned page; of a letter, over its size
+NAMED = (
+    "takeaway",
+    "live-view",
+    "live-title",
+    "live-at",
+    "live-output",
+    "question",
+    "live-questions",
+    "references",
+    "csl-entry",
+    "frames",
+)  # blocks that have a look
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
 
@@ -63,7 +79,9 @@ class Paper:
             return node
         out: list[Any] = []
         for child in node:
-            handler = getattr(self, f"at_{child['t'].lower()}", None) if isinstance(child, dict) and "t" in child else None
+            handler = (
+                getattr(self, f"at_{child['t'].lower()}", None) if isinstance(child, dict) and "t" in child else None
+            )
             out += handler(child["c"]) if handler and "c" in child else [self.go(child)]
         return out
 
@@ -81,7 +99,9 @@ class Paper:
         return [*out, {"t": "Para", "c": [head, *self.go(inlines), inline(f"]{label}]")]}]
 
     def at_math(self, c: Any) -> list[Node]:
-        tex = c[1].replace(r"\!", "").replace(r"\;", r"\,\,")  # pandoc 3.9 makes -1em of the one and nothing of the other
+        tex = (
+            c[1].replace(r"\!", "").replace(r"\;", r"\,\,")
+        )  # pandoc 3.9 makes -1em of the one and nothing of the other
         return [inline(f"#spoken({code(' '.join(c[1].split()))})["), {"t": "Math", "c": [c[0], tex]}, inline("]")]
 
     def at_span(self, c: Any) -> list[Node]:
@@ -114,7 +134,11 @@ class Paper:
         legend = [n for b in caption for n in (b["c"] if b["t"] in ("Para", "Plain") else [])]
         tail = {"t": "Plain", "c": [inline("]["), *self.go(legend), inline("]")]}
         self.floats, self.turns = True, False
-        made = [block(f"{anchor(id_)}#float({code(kind)})["), *(self.boxed if kind == "figure" else self.go)(blocks), tail]
+        made = [
+            block(f"{anchor(id_)}#float({code(kind)})["),
+            *(self.boxed if kind == "figure" else self.go)(blocks),
+            tail,
+        ]
         self.floats = False
         return around("#turned", made) if self.turns else made
 
@@ -167,7 +191,9 @@ def _length(node: Any) -> str:
 
 def _words(text: str) -> list[str]:
     """What stays on one line: words, names up to eighteen letters, the pieces of longer ones."""
-    return [piece for word in text.split() for piece in ([word] if len(word) <= 18 else re.split(r"(?<=[/_.,-])", word))]
+    return [
+        piece for word in text.split() for piece in ([word] if len(word) <= 18 else re.split(r"(?<=[/_.,-])", word))
+    ]
 
 
 def _cell_text(cell: Any) -> str:

@@ -12,10 +12,14 @@ from urllib.parse import urlsplit
 from bs4 import BeautifulSoup, Tag
 
 PLACEHOLDER = "OWNER/REPOSITORY"
-MATHS = re.compile(r'<math display="(\w+)".*?<annotation encoding="application/x-tex">(.*?)</annotation>.*?</math>', re.S)
+MATHS = re.compile(
+    r'<math display="(\w+)".*?<annotation encoding="application/x-tex">(.*?)</annotation>.*?</math>', re.S
+)
 SVG = re.compile(r"<svg\b|</svg>")
 SMALLER = 0.9  # the sans-serif of print is wider than that of most screens, and words in a drawing have their room
-MOVING = "script, style, button, input, form, select, progress, noscript, .live-said, .live-heard, .live-hints, .live-bar"
+MOVING = (
+    "script, style, button, input, form, select, progress, noscript, .live-said, .live-heard, .live-hints, .live-bar"
+)
 
 
 @dataclass
@@ -81,7 +85,10 @@ def _drawings(folder: Folder, html: str) -> str:
                 told = re.search(r"<title[^>]*>(.*?)</title>|<desc[^>]*>(.*?)</desc>", svg, re.S)
                 label = re.search(r"""aria-label=(["'])(.*?)\1""", svg.partition(">")[0])
                 alt = unescape(label[2] if label else (told[1] or told[2] or "") if told else "")
-                out += [html[at:start], f'<img src="{folder.drawing(svg)}" data-kept="1" alt="{escape(alt) or "drawing"}">']
+                out += [
+                    html[at:start],
+                    f'<img src="{folder.drawing(svg)}" data-kept="1" alt="{escape(alt) or "drawing"}">',
+                ]
                 at = match.end()
         else:
             start = start if depth else match.start()
@@ -191,7 +198,12 @@ def join(folder: Folder, pages: dict[str, Any]) -> str:
                 link["href"] = f"#{name}"
                 wanted.add(name)
             elif folder.site and not target.startswith(".."):
-                link["href"] = folder.site + target + (f"?{parts.query}" if parts.query else "") + (f"#{parts.fragment}" if parts.fragment else "")
+                link["href"] = (
+                    folder.site
+                    + target
+                    + (f"?{parts.query}" if parts.query else "")
+                    + (f"#{parts.fragment}" if parts.fragment else "")
+                )
             else:
                 link.unwrap()
     for url, page in pages.items():
