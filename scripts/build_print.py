@@ -183,7 +183,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     start = time.perf_counter()
     if given.parts:
-        subprocess.run([sys.executable, "scripts/make_book_parts.py"], cwd=ROOT, check=True)
+        done = subprocess.run([sys.executable, "scripts/make_book_parts.py"], cwd=ROOT)
+        if done.returncode:
+            return done.returncode
     with tempfile.TemporaryDirectory() as name:
         folder = given.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)

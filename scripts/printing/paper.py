@@ -255,7 +255,7 @@ def fit(
     True
     """
     upright, across = WIDTH - (0 if may_turn else 20), TURNED
-    ways = [(8.5, kept), (7.5, kept), (8.5, least), (7.5, least), (6.6, kept), (6.6, least)]
+    ways = [(8.5, kept), (7.5, kept), (6.8, kept), (7.5, least), (6.6, least)]
     ways_turned = [(7.5, kept), (7.5, least), (6.5, least), (5.5, least)]
     tries = [(*w, upright, False) for w in ways] + [(*w, across, True) for w in ways_turned if may_turn]
     for size, letters, line, turned in tries:
