@@ -35,8 +35,10 @@ elif "google.colab" in sys.modules:
     from importlib.util import find_spec
 
     if find_spec("mlsysim") is None:
-        print("mlsysim-book is not on the package index yet. Put a wheel of it (from `python -m build`, or from the site's lab/pypi/)")
-        print("into Colab's files, on the left, and run here: %pip install mlsysim_book-*.whl")"""
+        raise ModuleNotFoundError(
+            "mlsysim-book is not on the package index yet: put a wheel of it (from `python -m build`, or from the site's "
+            "lab/pypi/) into Colab's files, on the left, run `%pip install mlsysim_book-*.whl`, then this cell again"
+        )"""
 _WHOSE = """\
 import mlsysim
 

@@ -29,8 +29,8 @@ ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 def code(text: str) -> str:
     """A string of typst.
 
-    >>> code('a "b"')
-    '"a \\\\\\\\"b\\\\\\\\""'
+    >>> print(code('a "b"'))
+    "a \\"b\\""
     """
     text = re.sub(r"[\x00-\x08\x0b-\x1f]", "", text).replace("\\", "\\\\").replace('"', '\\"')
     return '"' + text.replace("\n", "\\n").replace("\t", "\\t") + '"'
