@@ -8,7 +8,7 @@ PORT ?= 8000
 export MLSYSIM_STATIC := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book serve test check validate mutations nightly notebooks exercises lab bench format clean
+.PHONY: help setup book pdf epub serve test check validate mutations nightly notebooks exercises lab bench format clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +22,12 @@ $(BIN)/.ready: pyproject.toml constraints.txt scripts/setup.sh
 book: setup ## build the site into _site (Quarto when it is on the PATH, else the preview build); SERVE=1 serves it
 	$(PY) scripts/build_book.py
 	@if [ -n "$(SERVE)" ]; then $(MAKE) --no-print-directory serve; fi
+
+pdf: setup ## set the whole book as _print/mlsysim-book.pdf (pandoc and typst from .venv, with Quarto and without)
+	$(PY) scripts/build_print.py pdf --parts
+
+epub: setup ## the whole book as _print/mlsysim-book.epub
+	$(PY) scripts/build_print.py epub --parts
 
 serve: ## serve _site on http://localhost:8000 (PORT=...)
 	$(PY) -m http.server --directory _site --bind 127.0.0.1 $(PORT)
@@ -67,4 +73,4 @@ format: setup ## format the code
 	$(BIN)/ruff format .
 
 clean: ## remove what was built (not .venv)
-	rm -rf _site _lab build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _site _lab _print build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,8 +20,9 @@ from access import mend
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
 HARMLESS = re.compile(
-    r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?lab/", re.I
-)  # the lab is built after the pages
+    r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?(lab|print)/", re.I
+)  # both are put in after the pages
+TO_HOLD = re.compile(r"<li>(?:(?!</li>).)*print/mlsysim-book(?:(?!</li>).)*</li>\n?", re.S)
 # Quarto adds these to every page that embeds an HTML table, in case a widget needs them; none of ours does.
 UNASKED = re.compile(
     r"<script src=\"https://cdn\.jsdelivr\.net/npm/(?:requirejs|jquery)@[^>]*></script>\n?"
@@ -61,6 +62,18 @@ def render_with_quarto(quarto: str, out: Path) -> None:
     mend(out)
 
 
+def put_print(out: Path) -> None:
+    """The PDF and the EPUB beside the pages, if ``make pdf epub`` has made them; without them no link says they are there."""
+    made = sorted((ROOT / "_print").glob("mlsysim-book.*"))
+    home = out / "index.html"
+    text = home.read_text(encoding="utf-8")
+    for file in made:
+        (out / "print").mkdir(exist_ok=True)
+        shutil.copyfile(file, out / "print" / file.name)
+    if not {"mlsysim-book.pdf", "mlsysim-book.epub"} <= {file.name for file in made}:
+        home.write_text(TO_HOLD.sub("", text), encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "_site")
@@ -79,6 +92,7 @@ def main() -> int:
     else:
         step("-m", "book._preview", "--out", str(out))
     step("scripts/make_live.py", str(out))
+    put_print(out)
     if not args.no_lab:
         step("scripts/build_lab.py", "--out", str(out / "lab"))
     step("-m", "book._preview.check_site", str(out), "--strip")

@@ -31,7 +31,14 @@ import sys
 if sys.platform == "emscripten":  # the in-browser lab, which brings its own wheel
     %pip install -q mlsysim-book ipywidgets
 elif "google.colab" in sys.modules:
-    %pip install -q mlsysim-book"""
+    %pip install -q mlsysim-book
+    from importlib.util import find_spec
+
+    if find_spec("mlsysim") is None:
+        raise ModuleNotFoundError(
+            "mlsysim-book is not on the package index yet: put a wheel of it (from `python -m build`, or from the site's "
+            "lab/pypi/) into Colab's files, on the left, run `%pip install mlsysim_book-*.whl`, then this cell again"
+        )"""
 _WHOSE = """\
 import mlsysim
 

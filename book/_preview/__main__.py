@@ -15,12 +15,12 @@ from pathlib import Path
 from .check_site import ELSEWHERE, check_site
 from .config import Problems, read_book
 from .page import ACCESS, ASSETS, HERE, frame
-from .render import Label, Numbering, citation_keys, parse, resolve, write
+from .render import Chapter, Label, Numbering, citation_keys, parse, resolve, write
 from .source import Build, expand
 
 
-def build_site(root: Path, out: Path) -> Build:
-    """Build the book at ``root`` into ``out``. With any problem ``out`` stays as it was."""
+def read_chapters(root: Path, only: Sequence[str] = ()) -> tuple[Build, list[Chapter]]:
+    """Every chapter of the book at ``root`` with its numbers and references, and ``page.body`` written (of all, or ``only``)."""
     problems = Problems()
     build = Build(read_book(root, problems), problems)
     sources = [expand(build, page) for page in build.book.pages]
@@ -32,7 +32,15 @@ def build_site(root: Path, out: Path) -> Build:
             Numbering(build, chapter, labels).run()
         for chapter in chapters:
             resolve(build, chapter, labels, keys.result())
-        list(pool.map(functools.partial(write, build), chapters))
+        wanted = [c for c in chapters if not only or Path(c.page.source).stem in only]
+        list(pool.map(functools.partial(write, build), wanted))
+    return build, wanted
+
+
+def build_site(root: Path, out: Path) -> Build:
+    """Build the book at ``root`` into ``out``. With any problem ``out`` stays as it was."""
+    build, _ = read_chapters(root)
+    problems = build.problems
     if not problems:  # half a site would only repeat what is known
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".preview-") as folder:

@@ -32,6 +32,7 @@ VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "met
 
 ELSEWHERE = (
     "lab",
+    "print",
 )  # folders of the site that other commands fill, perhaps later; their own pages are not ours to check
 
 

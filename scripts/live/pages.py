@@ -155,6 +155,13 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     return counts
 
 
+def filled(slug: str, text: str) -> str:
+    """A chapter's HTML with its views, listings and questions in it, for print: no script, no data."""
+    found, counts = made(slug), {"views": 0, "listings": 0}
+    text = _listings(slug, _views(slug, text, found["views"], counts), found["listings"], counts)
+    return QUESTIONS.sub(lambda _: found["questions"], text)
+
+
 def _views(slug: str, text: str, views: dict[str, list[str]], counts: dict[str, int]) -> str:
     placed = HERE.findall(text)
     for wrong in sorted(set(placed) ^ set(views)) + [n for n in set(placed) if placed.count(n) > 1]:

@@ -1,0 +1,188 @@
+"""The book to hold: what a small book becomes, and whether real chapters pass typst's PDF/UA and epubcheck."""
+
+import json
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import build_print
+import pytest
+import stamp
+from printing.stills import Folder, join, still
+
+ROOT = Path(__file__).parents[2]
+SVG = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 40 20' font-family='sans-serif' font-size='10'><title>a line that rises</title><path d='M0 20L40 0'/></svg>"
+VIEW = f"""<section class="live-view" id="view-x" data-live-view="view_x"><p class="live-title">A view</p>
+<div class="live-controls"><div class="live-control"><label for="a">Tokens <output for="a">256 tokens</output></label><input type="range" id="a"></div>
+<div class="live-control"><label for="b">Device</label><select id="b"><option>A100</option><option selected>H100</option></select></div></div>
+<div class="live-bar"><button>Reset</button></div>
+<div class="live-reading"><figure class="live-figure">{SVG}</figure><dl><div><dt>time</dt><dd>3 ms</dd></div></dl><p class="note"></p></div>
+<p class="live-said" role="status"></p></section>"""
+COLUMNS = 16
+WIDE = "\n".join(
+    ["|" + "|".join(f"heading{n}" for n in range(COLUMNS)) + "|", "|" + "--|" * COLUMNS]
+    + ["|" + "|".join("unbreakables" for _ in range(COLUMNS)) + "|"] * 3
+)
+FRAMES = "".join(f"<li><figure>{SVG}<figcaption>still {n}</figcaption></figure></li>" for n in (1, 2))
+BOOK = {
+    "_quarto.yml": 'project:\n  type: book\nbook:\n  title: "Small: a book"\n  subtitle: "Two chapters"\n  author: "Somebody"\n  date: "2026-11-22"\n'
+    '  chapters:\n    - index.qmd\n    - part: "Part I. Both"\n      chapters:\n        - book/01-one.qmd\n        - book/02-two.qmd\nbibliography: references.bib\n',
+    "references.bib": "@book{somebody2020, title={A Book}, author={Somebody, Some}, year={2020}, publisher={House}}\n",
+    "index.qmd": "# Welcome {.unnumbered}\n\nSee @sec-two and [the file](data.txt) and <https://example.org/a_b>.\n",
+    "data.txt": "1\n",
+    "drawing.svg": SVG,
+    "book/01-one.qmd": "# One {#sec-one}\n\n## Law {#sec-one-law}\n\nWith $x < \\beta$ we have\n\n$$ y = \\frac{x}{\\beta}\\! $$ {#eq-law}\n\n"
+    'as @somebody2020 says.\n\n::: {.callout-note collapse="true" title="Folded"}\nInside the fold.\n:::\n\n'
+    f'![Rises](../drawing.svg){{#fig-rises fig-alt="a line that rises"}}\n\n```{{=html}}\n<div class="frames" role="group"><ol>{FRAMES}</ol></div>\n```\n',
+    "book/02-two.qmd": f"# Two {{#sec-two}}\n\nBy @eq-law, and @fig-rises, and @tbl-wide.\n\n```python\nprint(\"a\\\\b\")\n```\n\n{WIDE}\n\n: Wide {{#tbl-wide}}\n",
+}  # fmt: skip
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    for name, text in BOOK.items():
+        (tmp_path / "book" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def printed(small: Path, tmp_path: Path) -> tuple[build_print.Printed, Path]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return build_print.read(small, folder, site="https://example.org/book"), folder
+
+
+def test_a_live_view_becomes_its_picture_with_its_numbers(tmp_path: Path) -> None:
+    page = still(Folder(tmp_path), "book/01-one.html", f"<h1 id='a'>A</h1>{VIEW}", {}, tmp_path)
+    text = " ".join(page.get_text(" ").split())
+    assert "Shown for Tokens: 256 tokens; Device: H100." in text
+    assert "time: 3 ms" in text
+    assert not page.select("button, input, select, form, output, label, dl")
+    assert page.select_one("img")["alt"] == "a line that rises"
+    assert (tmp_path / page.select_one("img")["src"]).read_text().count("font-size='9'") == 1
+
+
+def test_links_hold_outside_the_site_and_names_are_told_apart(tmp_path: Path) -> None:
+    pages = {
+        "index.html": "<h1>W</h1><a href='book/01.html#x'>a</a><a href='notebooks/n.ipynb'>b</a><a href='https://a.org/'>c</a>",
+        "book/01.html": "<h1>O</h1><p id='x'>x</p><p id='unused'>y</p><a href='https://g.com/OWNER/REPOSITORY/z'>d</a>",
+    }
+    folder = Folder(tmp_path, "https://s.org/")
+    html = join(folder, {url: still(folder, url, text, {}, tmp_path) for url, text in pages.items()})
+    assert re.findall(r'href="([^"]*)"', html) == ["#p-01--x", "https://s.org/notebooks/n.ipynb", "https://a.org/"]
+    assert re.findall(r'id="([^"]*)"', html) == ["p-index", "p-01", "p-01--x"]
+    assert not folder.problems
+    lost = Folder(tmp_path)
+    join(lost, {"a.html": still(lost, "a.html", "<h1>A</h1><a href='#no'>a</a>", {}, tmp_path)})
+    assert lost.problems == ["no anchor p-a--no"]
+
+
+def test_a_small_book_becomes_typst(printed: tuple[build_print.Printed, Path], tmp_path: Path) -> None:
+    book, folder = printed
+    build_print.make_pdf(book, folder, tmp_path / "small.pdf")
+    body = (folder / "body.typ").read_text()
+    assert '#part("Part I. Both")' in body
+    assert '"(1.1)"' in body and "#h(-1em)" not in body
+    assert "Inside the fold." in body
+    assert body.count("#drawing(") == 3 and "still 2" in body
+    assert "#turned" in body and "table.header(" in body
+    assert '#outward("https://example.org/book/data.txt")' in body
+    assert '#inward("p-01-one--eq-law")' in body
+    assert '"print(\\"a\\\\\\\\b\\")"' in body
+    pdf = (tmp_path / "small.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF")
+    assert b"pdfuaid" in pdf or b"/StructTreeRoot" in pdf
+
+
+def test_a_small_book_becomes_an_epub(printed: tuple[build_print.Printed, Path], tmp_path: Path) -> None:
+    book, folder = printed
+    out = tmp_path / "small.epub"
+    build_print.make_epub(book, folder, out)
+    wellformed(out)
+    text = pages_of(out)
+    assert "<math" in text and "Inside the fold." in text
+    assert text.count('alt="a line that rises"') >= 3
+
+
+@pytest.mark.slow
+def test_epubcheck_finds_nothing(printed: tuple[build_print.Printed, Path], tmp_path: Path) -> None:
+    build_print.make_epub(*printed, tmp_path / "small.epub")
+    epubcheck(tmp_path / "small.epub")
+
+
+def test_a_missing_picture_stops_the_build(small: Path, tmp_path: Path) -> None:
+    (small / "drawing.svg").unlink()
+    (tmp_path / "work").mkdir()
+    with pytest.raises(SystemExit, match="problem"):
+        build_print.read(small, tmp_path / "work")
+
+
+def wellformed(epub: Path) -> None:
+    """Every page is XML, and nothing in it runs or waits for a click."""
+    with zipfile.ZipFile(epub) as zipped:
+        assert zipped.namelist()[0] == "mimetype"
+        for name in zipped.namelist():
+            if name.endswith((".xhtml", ".opf", ".svg")):
+                found = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(zipped.read(name)).iter()}
+                assert not found & {"script", "button", "input", "select", "form", "details"}, name
+
+
+def pages_of(epub: Path) -> str:
+    with zipfile.ZipFile(epub) as zipped:
+        return "".join(zipped.read(n).decode() for n in zipped.namelist() if n.endswith(".xhtml"))
+
+
+def epubcheck(epub: Path) -> None:
+    """Of Debian or the package index, on the PATH."""
+    command = shutil.which("epubcheck")
+    if command is None:
+        pytest.skip("epubcheck is not on the PATH (apt-get install epubcheck); its rules were not tried")
+    done = subprocess.run([command, str(epub)], capture_output=True, text=True, timeout=300)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 and not re.search(r"ERROR|FATAL", said.replace("0 errors", "")), said
+
+
+@pytest.mark.slow
+def test_chapters_of_this_book_can_be_printed(tmp_path: Path) -> None:
+    chosen = ["index", "01-iron-law", "devices"]
+    (tmp_path / "work").mkdir()
+    book = build_print.read(ROOT, tmp_path / "work", chosen)
+    assert "live-here" not in json.dumps(book.tree)
+    build_print.make_pdf(book, tmp_path / "work", tmp_path / "book.pdf")
+    build_print.make_epub(book, tmp_path / "work", tmp_path / "book.epub")
+    wellformed(tmp_path / "book.epub")
+    assert (tmp_path / "work" / "body.typ").read_text().count("#block-live-view[") >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_whole_book_can_be_printed(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    book = build_print.read(ROOT, tmp_path / "work")
+    build_print.make_pdf(book, tmp_path / "work", tmp_path / "book.pdf")
+    build_print.make_epub(book, tmp_path / "work", tmp_path / "book.epub")
+    wellformed(tmp_path / "book.epub")
+    epubcheck(tmp_path / "book.epub")
+
+
+def test_addresses_are_stamped_from_one_place(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.mlsysim]\nrepository = "a/b"\nsite-url = "https://s.org"\ndoi = "10.1/x"\n'
+    )
+    to = stamp.addresses(pyproject=tmp_path / "pyproject.toml")
+    assert (to.repository, to.site, to.doi) == ("a/b", "https://s.org", "10.1/x")
+    assert stamp.addresses("c/d", tmp_path / "pyproject.toml").site == "https://c.github.io/d"
+    cell = json.dumps(
+        {"source": ["    %pip install -q mlsysim-book\n", "    %pip install -q mlsysim-book ipywidgets\n"]}
+    )
+    source = json.loads(stamp.stamp(cell, to, is_notebook=True))["source"]
+    assert source[0] == '    %pip install -q "mlsysim-book[plot,widgets] @ git+https://github.com/a/b"\n'
+    assert source[1] == "    %pip install -q mlsysim-book ipywidgets\n"
+    once = stamp.cite((ROOT / "CITATION.cff").read_text(), to)
+    assert 'doi: "10.1/x"' in once and stamp.cite(once, to) == once
+    assert stamp.main(["no-slash"]) == 2
