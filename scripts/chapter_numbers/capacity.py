@@ -40,7 +40,9 @@ def numbers() -> dict[str, Any]:
     slow = capacity.replica_of(expected, **requests, itl=aims["itl"])
     fixed, spread = slow.own_prompt
     if fixed + spread * math.log(100) < aims["ttft"]:
-        raise AssertionError("chapter 8 says that four devices at measured rates miss the target with nobody in the queue")
+        raise AssertionError(
+            "chapter 8 says that four devices at measured rates miss the target with nobody in the queue"
+        )
     larger = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="calibrated")
     carried = capacity.max_rate(capacity.replica_of(larger, **requests, itl=aims["itl"]), **aims)
     eight = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound")

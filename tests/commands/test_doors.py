@@ -389,7 +389,11 @@ def test_repeated_runs_are_single_runs_and_their_spread() -> None:
 
 def test_a_server_takes_the_devices_that_it_needs() -> None:
     s = mlsysim.simulate("Llama-3.1-70B", "8 H100", rate=2, **QUICK)
-    assert (s.run.tp, s.run.replicas, s.devices) == (4, 2, 8)  # on two, what a server holds beside weights leaves too little
+    assert (s.run.tp, s.run.replicas, s.devices) == (
+        4,
+        2,
+        8,
+    )  # on two, what a server holds beside weights leaves too little
     no = mlsysim.simulate("Llama-3.1-405B", "8 H100", rate=2)
     assert not no.fits and no.met is None and str(no).startswith("DOES NOT FIT") and no.remedies
     with pytest.raises(InputError, match="3 replicas of 4 devices, and 8 x H100-SXM5-80GB have 8"):

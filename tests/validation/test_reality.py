@@ -142,7 +142,9 @@ def test_a_row_is_in_the_fit_when_its_group_is_and_it_uses_a_constant(checks: di
             uses = predict(check.name, r.row.case.inputs, {}).predicted != r.score.predicted
             assert r.in_sample == (uses and r.row.case.group in reports.fitted_groups(check.name))
     memory = checks["memory"]
-    assert memory.in_sample("L32B") == 2 and memory.in_sample("KORT") == memory.in_sample("FT") == 0, "closed forms use no constant"
+    assert memory.in_sample("L32B") == 2 and memory.in_sample("KORT") == memory.in_sample("FT") == 0, (
+        "closed forms use no constant"
+    )
     fresh = {"MB2509", "MB2608"}  # in neither round of cases
     assert not fresh & reports.fitted_groups("training_step")
     assert {r.row.case.group for r in checks["training_step"].rows if not r.in_sample} >= fresh
