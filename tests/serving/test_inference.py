@@ -701,7 +701,7 @@ def test_explanations_hold_what_they_say() -> None:
     step = decode_step(d, context=2048, batch=4)
     assert sum(t.value for t in step.explain().terms) == pytest.approx(step.time)
     assert sum(t.binding for t in step.explain().terms) == 1
-    assert "maosong2026gpuspecs" in str(step.explain())
+    assert "nvidia2023h100" in str(step.explain())
 
 
 # The class of cases
