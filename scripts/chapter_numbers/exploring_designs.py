@@ -151,7 +151,7 @@ def numbers() -> dict[str, Any]:
     q = intervals.error_quantiles()["training_step"]
     pool = intervals.error_quantiles()["gemm"]
     serving = intervals.error_quantiles()["inference"]
-    far = {name: intervals.error_quantiles("new")[name] for name in ("training_step", "inference", "gemm")}
+    far = {name: intervals.error_quantiles("new")[name] for name in ("training_step", "inference")}
     checked = intervals.checks("training_step")
     low, high = q.factors
     seventy = plan("Llama-3.1-70B", catalog.cluster("DGX-H100", 8), global_batch=256, seq=8192, efficiencies=h100)
@@ -192,8 +192,6 @@ def numbers() -> dict[str, Any]:
                 name: {
                     "low": f"{n.factors[0]:.2f}",
                     "high": f"{n.factors[1]:.2f}",
-                    "domains": str(n.groups),
-                    "held": _share(n.coverage, 0),
                 }
                 for name, n in far.items()
             },
@@ -201,10 +199,10 @@ def numbers() -> dict[str, Any]:
             "domains_held": _share(checked["coverage_domains"], 0),
             "later": {
                 name: {
-                    "month": intervals.checks(name)["later"],
                     "held": _share(intervals.checks(name)["coverage_later"], 0),
                     "sources": str(intervals.checks(name)["sources_later"]),
                 }
+                | ({"month": checked["later"]} if name == "training_step" else {})
                 for name in ("training_step", "inference")
             },
             **_ranks(q.groups),

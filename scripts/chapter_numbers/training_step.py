@@ -179,7 +179,6 @@ def _score() -> dict[str, str]:
         "ampere": f"{constants['Ampere']['gemm']:.2f}",
         "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
         "variation": _share(software["variation"]),
-        "tpu": f"{constants['Google tpu']['gemm']:.2f}",
         "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
         "hopper": f"{constants['Hopper']['gemm']:.2f}",
         "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",

@@ -223,8 +223,11 @@ def test_a_batch_is_drawn_as_it_was_simulated() -> None:
 
 
 def test_matplotlib_draws_scenes_too() -> None:
+    from matplotlib import pyplot
+
     from mlsysim.drawing import matplotlib_figure
 
     for drawing in (pictures.transformer_block("Llama-3.1-8B"), pictures.ring_all_reduce()):
         figure = matplotlib_figure(drawing)
         figure.canvas.draw()
+        pyplot.close(figure)
