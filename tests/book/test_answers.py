@@ -73,6 +73,7 @@ def test_arrays_of_one_are_numbers_and_others_are_not() -> None:
             read(other, "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", [e for e in EXERCISES.values() if not e.answers], ids=lambda e: e.id)
 def test_each_question_reads_its_own_answer_as_it_prints_it(e: Any) -> None:
     """With four digits and its unit, as `check` prints what is right; and every input of the prompt in its unit."""

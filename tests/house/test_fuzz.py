@@ -13,6 +13,7 @@ fuzz = pytest.importorskip("fuzz", reason="the scripts are not beside the tests"
 SAMPLE = {"cli": 250, "equations": 3000, "configs": 2000, "devices": 200, "traces": 500, "serve": 100, "train": 300}
 
 
+@pytest.mark.slow
 @pytest.mark.independent
 @pytest.mark.parametrize("kind", SAMPLE)
 def test_random_input_gives_an_answer_or_a_sentence(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,7 @@ def test_the_slider_views_together_touch_every_equation(slug: str, root: Path, s
     assert labels_of(slug) - set().union(*views) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
 def test_the_exercises_together_touch_every_equation(slug: str) -> None:
     with recording() as called:

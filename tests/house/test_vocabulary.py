@@ -88,6 +88,7 @@ def second_names(root: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_nothing_has_two_names(root: Path) -> None:
     assert second_names(root) == []
 

@@ -676,6 +676,7 @@ def test_the_sums_are_those_of_a_server_that_goes_token_by_token(
         assert record.finished == pytest.approx(job.times[-1], abs=1e-9)
 
 
+@pytest.mark.slow
 @independent
 @pytest.mark.parametrize("name", MODELS)
 @given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
