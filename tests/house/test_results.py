@@ -487,6 +487,7 @@ def test_what_has_a_shape_draws_with_matplotlib() -> None:
     import matplotlib.pyplot as plt
 
     mpl.use("Agg")
+    plt.close("all")  # what tests before this one left open
     drawn = set()
     for thing in every(Shown):
         if type(thing) in drawn:
