@@ -43,7 +43,7 @@ test: setup ## all tests: library, book, notebooks, exercises, browser
 	$(BIN)/ruff format --check .
 	@$(call BESIDE_TYPES,$(PYTEST) --durations=20 mlsysim tests)
 
-check: setup ## the fast subset, for between two edits: a minute
+check: setup ## the fast subset, for between two edits: about a minute
 	$(BIN)/ruff check .
 	@$(call BESIDE_TYPES,$(PYTEST) -q -m "not slow and not browser and not sandbox and not colab" mlsysim tests)
 
