@@ -37,7 +37,7 @@ elif "google.colab" in sys.modules:
     if find_spec("mlsysim") is None:
         raise ModuleNotFoundError(
             "mlsysim-book is not on the package index yet: put a wheel of it (from `python -m build`, or from the site's "
-            "lab/pypi/) into Colab's files, on the left, run `%pip install mlsysim_book-*.whl`, then this cell again"
+            "lab/pypi/) into Colab's files, on the left, install that file with %pip, then run this cell again"
         )"""
 _WHOSE = """\
 import mlsysim

@@ -3,8 +3,8 @@
 Rows of one source err together, so they cannot count as independent: the next measurement comes from a *new* source. Each
 of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source, and
 its whole vote counts as if it lay beyond the range. What is ranked is the size of an error, so that the range reaches as
-far up as down: a quantile at each end, each with the whole vote, holds 91 to 98 % of left-out sources where it promises 80,
-since with a dozen sources each end stands at the most extreme row of all.
+far up as down. A quantile at each end, each with the whole vote, holds far more than it promises where sources are few, since
+each end then stands near the most extreme row of all.
 """
 
 import math
