@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import network, parallelism
+from mlsysim import hlo, network, parallelism
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.messages import ring_held
 from mlsysim.drawing import Drawing
@@ -25,25 +25,36 @@ from mlsysim.drawing.scenes import (
     tracks,
 )
 from mlsysim.errors import InputError
+from mlsysim.hlo.work.convolution import valid_positions
 from mlsysim.memory import model_state_memory, training_memory
 from mlsysim.parallelism import Plan
 
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "errors_that_cancel": (0.09, 0.04, -0.49, -0.52),
+    "held_weights": (4, 4, 5, 6),
     "latent_cache": ("DeepSeek-V3",),
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "peak_too_high": (0.22, 2.0),
+    "phases_in_time": ([("a cube", network.collective_time("all_reduce", 64e6, "torus:4x4x4", "ring", 50e9, 5e-7))],),
+    "printed_time": (0.04, 0.01, [("roofline", 0.0192), ("profile", 0.0433)]),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
+    "slower_decides": ([("a", 2.0, 1.0), ("b", 1.0, 2.0), ("c", 0.0, 2.0)],),
+    "streams_both_ways": tuple(
+        hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), "A100-40GB", split=s) for s in ("linear", "dependency")
+    ),
     "systolic_frame": (4, 4, 5, 3),
     "training_memory_bar": (
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
     "wiring": ("ring:8",),
 }
 
@@ -212,6 +223,75 @@ def test_zigzag_gives_every_device_the_same_number_of_pieces() -> None:
 def test_ranks_stand_once_each_and_neighbours_share_the_tensor_group() -> None:
     texts = [s.text for s in pictures.ranks_on_nodes(Plan(tp=4, pp=2, dp=2)).shapes if isinstance(s, Box) and s.text]
     assert texts == [f"t{t}\nd{d}" for _ in range(2) for d in range(2) for t in range(4)]
+
+
+@pytest.mark.independent
+def test_a_drawn_array_that_holds_weights_ends_in_the_cycle_of_its_formula() -> None:
+    """2 R + C + M - 2 cycles, and as many products as elements times rows."""
+    rows, columns, streamed = 4, 3, 5
+    cycles = 2 * rows + columns + streamed - 2
+    busy = [
+        sum(isinstance(s, Box) and s.full for s in pictures.held_weights(rows, columns, streamed, c).shapes)
+        for c in range(cycles + 1)
+    ]
+    assert sum(busy) == rows * columns * streamed
+    assert busy[:rows] == [0] * rows
+    assert busy[cycles - 1] == 1
+    assert busy[cycles] == 0
+
+
+@pytest.mark.independent
+def test_drawn_taps_are_those_that_the_count_of_a_convolution_has() -> None:
+    for size, kernel, padding, stride in ((5, 3, 1, 1), (6, 3, 1, 2), (4, 1, 0, 1), (5, 5, 2, 1)):
+        scene = pictures.taps_met(size, kernel, padding, stride)
+        met = sum(isinstance(s, Box) and s.full for s in scene.shapes)
+        length = (size + 2 * padding - kernel) // stride + 1
+        assert met == valid_positions(kernel, length, size, stride, padding, 1, 1)
+
+
+@pytest.mark.independent
+def test_a_drawn_region_saves_what_the_rule_says() -> None:
+    """By hand: two broadcasts (a bias of 4 kB), a sum and a tanh over 128 x 1,024 floats; inside, nothing goes to memory."""
+    bias, array = 4 * 1024, 4 * 128 * 1024
+    apart = 2 * bias + (bias + array) + 3 * array + 2 * array
+    assert f"{apart / 1e6:.2f} MB through memory" in pictures.fused_region().alt
+    assert f"{(bias + 2 * array) / 1e6:.2f} MB as one kernel" in pictures.fused_region().alt
+
+
+@pytest.mark.independent
+def test_pieces_of_drawn_folds_are_the_fillings() -> None:
+    scene = pictures.folds(70, 40, 16, 8)
+    numbers = [s.text for s in scene.shapes if isinstance(s, Words) and s.text.isdigit()]
+    assert numbers == [str(i + 1) for i in range(25)]  # ceil(70 / 16) x ceil(40 / 8)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("n", [4, 7, 8])
+def test_a_drawn_ring_says_how_many_messages_share_a_link(n: int) -> None:
+    """floor(N^2 / 4) hops from each rank, over 2 links a rank."""
+    assert f"{n * n // 4 / 2:g} messages on each" in pictures.ring_distances(n).alt
+
+
+@pytest.mark.independent
+def test_a_drawn_dragonfly_has_its_cables_and_a_way_of_five_hops() -> None:
+    cables = [s for s in pictures.dragonfly_route(4, 3, 2).shapes if isinstance(s, Arrow)]
+    assert sum(2 * (s.width < 2) for s in cables) == network.topology.dragonfly(4, 3, 2).links
+    assert sum(s.width > 2 for s in cables) == 5
+
+
+@pytest.mark.independent
+def test_small_wirings_have_their_cables() -> None:
+    for text in ("ring:8", "mesh:6", "fullyconnected:6", "switch:8", "torus:4x4", "ring:4xswitch:2"):
+        scene = pictures.wirings((text, "mesh:2"))
+        cables = sum(isinstance(s, Arrow) for s in scene.shapes) - 1
+        assert 2 * cables == network.topology.parse(text).links, text
+
+
+@pytest.mark.independent
+def test_the_slower_of_two_decides_in_the_drawing() -> None:
+    scene = pictures.slower_decides([("a", 2.0, 1.0), ("b", 1.0, 3.0)])
+    assert sum(isinstance(s, Box) and s.full for s in scene.shapes) == 2
+    assert "5 s in all" in scene.alt
 
 
 def test_a_batch_is_drawn_as_it_was_simulated() -> None:
