@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, tuple] = {
     "latent_cache": ("DeepSeek-V3",),
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
+    "moved_bytes": ([("a step", [("apart", 6e8), ("fused", 1e8)])],),
     "one_request": (2.0, 1.5, 6.0, 9),
     "peak_too_high": (0.22, 2.0),
     "phases_in_time": ([("a cube", network.collective_time("all_reduce", 64e6, "torus:4x4x4", "ring", 50e9, 5e-7))],),

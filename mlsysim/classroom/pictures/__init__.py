@@ -32,6 +32,7 @@ _HOMES = {
     "median_says": "judging",
     "memory_levels": "devices",
     "message_life": "messages",
+    "moved_bytes": "lowering",
     "one_request": "serving",
     "overlap": "splits",
     "paged_cache": "serving",

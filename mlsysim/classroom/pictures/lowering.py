@@ -119,6 +119,29 @@ def gathered_rows(rows: int = 9, picked: Sequence[int] = (2, 6, 6)) -> Scene:
     return Scene(shapes, f"A gather from a table of {rows} rows: {text}.")
 
 
+def moved_bytes(groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Scene:
+    """Bars to one scale, in groups: what each form of a program moves."""
+    most = max((v for _, rows in groups for _, v in rows), default=0.0)
+    if not 1 <= len(groups) <= 4 or not most > 0 or min(v for _, rows in groups for _, v in rows) < 0:
+        raise InputError(f"moved_bytes: {len(groups)} groups; give 1 to 4, no bytes below 0")
+    kinds = ("waiting", "memory", "compute", "other")
+    shapes: list[Shape] = []
+    y = 12.0
+    for title, rows in groups:
+        shapes.append(Words(8, y, title, "start", bold=True))
+        for i, (name, value) in enumerate(rows):
+            y += 20
+            wide = 232 * value / most
+            shapes += [
+                Words(96, y, name, "end", 12),
+                Box(104, y - 8, wide, 16, kind=kinds[i % 4]),
+                Words(110 + wide, y, units.format(value, "byte", 3), "start", 12),
+            ]
+        y += 30
+    said = "; ".join(f"{t}: " + ", ".join(f"{n} {units.format(v, 'byte', 3)}" for n, v in rows) for t, rows in groups)
+    return Scene(shapes, f"Bars of bytes moved. {said}.", tall=y - 12)
+
+
 def streams_both_ways(linear: Estimate, dependent: Estimate) -> Scene:
     """One step twice: in program order, where the streams take turns, and by what waits for what, where they overlap."""
     end = max(linear.total_s, dependent.total_s)
