@@ -287,7 +287,7 @@ def folds(k: int = 70, n: int = 40, rows: int = 16, columns: int = 8) -> Scene:
         f"on {rows} by {columns}:",
         f"{down} x {across} =",
         f"{down * across} fillings,",
-        f"{share:.0%} in use",
+        f"{100 * share:.0f} % in use",
     ]
     for i, line in enumerate(lines):
         shapes.append(Words(x, 40 + 20.0 * i, line, "start", 12))
