@@ -150,7 +150,7 @@ def numbers() -> dict[str, Any]:
             "mlp": units.percent(joined["mlp"].bytes / theirs["mlp"].bytes - 1, 0),
             "mlp_combining": _moved(_combining()),
             "mlp_xla": _moved(theirs["mlp"].bytes),
-            "more_work": units.percent(theirs["dp8"].flops / fused["dp8"].flops - 1),
+            "more_work": _share(theirs["dp8"].flops / fused["dp8"].flops - 1),
         },
         "region": {"apart": _moved(apart_bytes), "fused": _moved(together.bytes)},
         "windows": {
