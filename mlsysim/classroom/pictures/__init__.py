@@ -17,6 +17,7 @@ _HOMES = {
     "grid_of_ranks": "splits",
     "hierarchical_all_reduce": "messages",
     "in_switch_all_reduce": "messages",
+    "journey": "whole",
     "latent_cache": "models",
     "list_scheduling": "programs",
     "memory_levels": "devices",
