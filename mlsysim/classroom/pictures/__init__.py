@@ -26,6 +26,7 @@ _HOMES = {
     "hierarchical_all_reduce": "messages",
     "in_and_out": "judging",
     "in_switch_all_reduce": "messages",
+    "journey": "whole",
     "latent_cache": "models",
     "list_scheduling": "programs",
     "lost_on_the_way": "judging",

@@ -16,14 +16,18 @@ try {
     const views = {};
     for (const name of names) {
       const control = await page.$(`[data-live-view=${name}] [data-slider]`);
-      const select = await control.evaluate((e) => e.tagName === "SELECT");
+      const key = await control.evaluate((e) => {
+        if (e.tagName === "SELECT") return e.selectedIndex < e.options.length - 1 ? "ArrowDown" : "ArrowUp";
+        return e.valueAsNumber < Number(e.max) ? "ArrowRight" : "ArrowLeft";
+      });
       await control.focus();
-      await control.press(select ? "ArrowDown" : "ArrowRight");
+      await control.press(key);
       views[name] = await page.evaluate(async (name) => {
         const view = window.mlsysimLive.views.get(name);
-        while (view.moving || !["ready", "error"].includes(view.root.dataset.state)) await new Promise((go) => setTimeout(go, 5));
+        const until = Date.now() + 240_000;
+        while ((view.moving || !["ready", "error"].includes(view.root.dataset.state)) && Date.now() < until) await new Promise((go) => setTimeout(go, 5));
         const rows = [...view.root.querySelectorAll("dd[data-number]")].map((e) => [e.dataset.number, e.dataset.value]);
-        return { state: view.root.dataset.state, positions: view.positions(), rows, drawings: view.root.querySelectorAll("figure svg").length };
+        return { state: view.moving ? "still moving" : view.root.dataset.state, positions: view.positions(), rows, drawings: view.root.querySelectorAll("figure svg").length };
       }, name);
     }
     found[slug] = { views, errors, wide: await page.evaluate(() => document.documentElement.scrollWidth > innerWidth) };
