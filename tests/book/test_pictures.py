@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import network, parallelism
+from mlsysim import catalog, network, parallelism
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.messages import ring_held
 from mlsysim.drawing import Drawing
@@ -25,25 +25,45 @@ from mlsysim.drawing.scenes import (
     tracks,
 )
 from mlsysim.errors import InputError
-from mlsysim.memory import model_state_memory, training_memory
+from mlsysim.inference import deploy
+from mlsysim.memory import model_state_memory, server_memory, training_memory
 from mlsysim.parallelism import Plan
+from mlsysim.serving_steps import Batch, step_model
 
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
+    "blocks_in_memory": (4096.0, 2500.0),
+    "climb_of_a_step": (
+        deploy("Llama-2-7B", "H100"),
+        Batch.of(catalog.model("Llama-2-7B"), prefills=[(500, 0)], decodes=[1000] * 32),
+    ),
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "experts_read": (8,),
+    "first_in_a_mean": (0.272, 0.013, 23),
     "latent_cache": ("DeepSeek-V3",),
+    "leave_one_run_out": ([25, 20, 20, 20, 20, 20, 41],),
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
+    "mixed_step": (0.012, 0.009, 0.0155, 0.010),
     "one_request": (2.0, 1.5, 6.0, 9),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
+    "server_memory_bar": (server_memory("Llama-3.1-8B", "H100"),),
+    "steps_side_by_side": (
+        step_model(deploy("Llama-3.1-8B", "H100")),
+        [
+            ("answers", Batch.of(catalog.model("Llama-3.1-8B"), decodes=[1000] * 32)),
+            ("both", Batch.of(catalog.model("Llama-3.1-8B"), prefills=[(500, 0)], decodes=[1000] * 32)),
+        ],
+    ),
     "systolic_frame": (4, 4, 5, 3),
     "training_memory_bar": (
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_largest": ([0.1 + 0.01 * (i % 37) for i in range(49)] + [1.4],),
     "wiring": ("ring:8",),
 }
 
