@@ -2,7 +2,7 @@
 
     python scripts/make_book_parts.py [--check]
 
-Writes ``_variables.yml``, ``book/_equations.qmd``, the tables of the data appendices and the scores of the reality
+Writes ``_variables.yml``, ``book/_equations.qmd``, the glossary, the tables of the data appendices and the scores of the reality
 checks (``book/_reality.qmd``, ``book/reality-summary.csv``) from the library;
 ``--check`` fails if one of them is not what the library says today.
 """
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import book_glossary
 import book_reality
 import chapter_numbers
 import yaml
@@ -334,6 +335,7 @@ def main() -> int:
         "book/_models.qmd": model_tables,
         "book/_networks.qmd": network_tables,
         "book/_places.qmd": place_tables,
+        "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }

@@ -140,19 +140,29 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     keys = set(PRINTED.findall(text))
     counts["numbers"] = len(PRINTED.findall(text))
     known["numbers"] = {key: numbers.origin(key) for key in sorted(keys)}
+    moving = _moving(text, up := "book/" if page.parent == site else "")
     if not found and not keys:
+        page.write_text(moving, encoding="utf-8")
         return {}
+    text = moving
     data = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
     version = f"{__version__}-{engine or 'none'}-{sha256(data.encode()).hexdigest()[:8]}"
     (site / "book" / "live").mkdir(exist_ok=True)
     (site / "book" / "live" / f"{page.stem}.json").write_text(data, encoding="utf-8")
-    up = "book/" if page.parent == site else ""
     head = (
         f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
         f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{"made" if engine else "none"}"></script>\n</head>'
     )
     page.write_text(text.replace("</head>", head, 1), encoding="utf-8")
     return counts
+
+
+def _moving(text: str, up: str) -> str:
+    """A page with drawings that move gets the script that makes steppers of them."""
+    if '<div class="frames"' not in text or "frames.js" in text:
+        return text
+    head = f'<link rel="stylesheet" href="{up}assets/frames.css">\n<script src="{up}assets/frames.js" defer></script>\n</head>'
+    return text.replace("</head>", head, 1)
 
 
 def filled(slug: str, text: str) -> str:

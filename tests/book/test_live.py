@@ -152,6 +152,7 @@ def test_the_file_that_is_handed_in_gives_the_points_that_the_page_promised() ->
     assert space["answer_2"] is ...
 
 
+@pytest.mark.slow
 def test_every_number_of_the_prose_says_what_printed_it() -> None:
     used = {
         k

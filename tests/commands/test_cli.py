@@ -187,6 +187,7 @@ def test_collective_knows_nodes() -> None:
     assert data["bandwidth_time_s"] == flat["bandwidth_time_s"]
 
 
+@pytest.mark.slow
 def test_collective_leaves_the_choice_to_the_library_of_a_node() -> None:
     asked = ["collective", "--op", "all_reduce", "--node", "P5", "--ranks", "16", "--bytes", "1 MB"]
     data = json.loads(run(*asked, "--json").stdout)
