@@ -235,17 +235,16 @@ def first_in_a_mean(first: float, others: float, requests: int) -> Scene:
         shapes.append(Box(at(others) - 3 + 1.2 * (i % 5 - 2), 70 - 7.0 * (i // 5), 6, 6, kind="compute", full=True))
     shapes += [
         Box(at(first) - 4, 70, 8, 8, kind="network", full=True),
-        Words(at(first) - 10, 52, f"the first: {said(first, 's')}", "end", 12, "network"),
-        Arrow([(at(others), 104), (at(others), 84)], width=1.2),
-        Words(at(others) - 10, 116, f"median {said(others, 's')}", "start", 12),
-        Arrow([(at(mean), 142), (at(mean), 84)], kind="network", width=1.2),
-        Words(at(mean) - 10, 154, f"mean {said(mean, 's')}", "start", 12, "network"),
+        Words(at(first) - 10, 50, f"the first: {said(first, 's')}", "end", 12, "network"),
+        Words(at(others) - 10, 22, f"the others, near {said(others, 's')}", "start", 12, "compute"),
+        Arrow([(at(mean), 112), (at(mean), 84)], kind="network", width=1.2),
+        Words(at(mean) - 10, 124, f"their mean with it {said(mean, 's')}", "start", 12, "network"),
         Words(392, 96, "time to the first token", "end", 12),
     ]
     return Scene(
         shapes,
-        f"{requests} requests on a line: {requests - 1} near {said(others, 's')}, the first at {said(first, 's')}. The median stays at "
-        f"{said(others, 's')}, the mean moves to {said(mean, 's')}.",
+        f"{requests} requests on a line: {requests - 1} near {said(others, 's')}, the first at {said(first, 's')}. The median stays among "
+        f"the others, the mean moves to {said(mean, 's')}.",
     )
 
 
