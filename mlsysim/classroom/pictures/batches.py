@@ -167,7 +167,7 @@ def preemption() -> Frames:
             shapes.append(Box(60 + 48 * j, 78, 42, 28, names[i], "waiting"))
         who = ", ".join(names[i] for i in sorted(held))
         scenes.append(
-            Scene(shapes, f"Step {step}: {who} run and hold {len(cells)} of {limits.blocks} blocks.", tall=116)
+            Scene(shapes, f"Step {step}: {who} {'runs and holds' if len(held) == 1 else 'run and hold'} {len(cells)} of {limits.blocks} blocks.", tall=116)
         )
         if thrown:
             says.append(
