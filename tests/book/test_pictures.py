@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, tuple] = {
         Batch.of(catalog.model("Llama-2-7B"), prefills=[(500, 0)], decodes=[1000] * 32),
     ),
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "constant_or_slope": (2.05e-4,),
     "experts_read": (8,),
     "first_in_a_mean": (0.272, 0.013, 23),
     "latent_cache": ("DeepSeek-V3",),

@@ -10,6 +10,7 @@ _HOMES = {
     "blocks_in_memory": "batches",
     "climb_of_a_step": "steps",
     "conformal_range": "operations",
+    "constant_or_slope": "batches",
     "context_parallel": "splits",
     "continuous_batching": "serving",
     "convoys": "batches",

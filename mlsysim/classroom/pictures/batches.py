@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mlsysim.classroom.pictures.devices import said
 from mlsysim.classroom.pictures.serving import EqualSteps
-from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Scene, Shape, Stretch, Words, bar, tracks
+from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
 from mlsysim.serving import Config, Limits, Request, quantile, simulate
@@ -167,7 +167,11 @@ def preemption() -> Frames:
             shapes.append(Box(60 + 48 * j, 78, 42, 28, names[i], "waiting"))
         who = ", ".join(names[i] for i in sorted(held))
         scenes.append(
-            Scene(shapes, f"Step {step}: {who} {'runs and holds' if len(held) == 1 else 'run and hold'} {len(cells)} of {limits.blocks} blocks.", tall=116)
+            Scene(
+                shapes,
+                f"Step {step}: {who} {'runs and holds' if len(held) == 1 else 'run and hold'} {len(cells)} of {limits.blocks} blocks.",
+                tall=116,
+            )
         )
         if thrown:
             says.append(
@@ -321,4 +325,36 @@ def where_to_measure() -> Scene:
         shapes,
         "From device and model to kernels, requests and latency. A benchmark of the device gives the rates of kernels (Tier 2); a trace of "
         "the server gives what is left over at the end (Tier 1); without either it is Tier 0.",
+    )
+
+
+def constant_or_slope(per_token: float, tokens: Sequence[int] = (50, 200, 500)) -> Scene:
+    """What a prediction misses, by the length of the answer: a slope meets all of it, one constant is too much or too little."""
+    if not per_token > 0 or not 2 <= len(tokens) <= 5 or min(tokens) < 1:
+        raise InputError(
+            f"constant_or_slope: per_token = {per_token:g}, tokens = {list(tokens)}; give a time above 0 and 2 to 5 answers"
+        )
+    missing = [per_token * n for n in tokens]
+    constant = sum(missing) / len(missing)
+    scale = 210 / max(missing)
+    shapes: list[Shape] = [Words(110, 14, "what is missing of the latency", "start", 12)]
+    for i, (n, value) in enumerate(zip(tokens, missing, strict=True)):
+        y = 28 + 34.0 * i
+        shapes.append(Words(102, y + 12, f"{n} tokens", "end", 12))
+        shapes.append(Box(110, y, value * scale, 24, kind="compute"))
+        beside, line = 114 + value * scale, 110 + constant * scale
+        if beside < line + 4 and line < beside + 44:
+            beside = line + 6  # beside the line of the constant, not on it
+        shapes.append(Words(beside, y + 12, said(value, "s"), "start", 12))
+    each = [f"{said(v, 's')} for {n} tokens" for n, v in zip(tokens, missing, strict=True)]
+    low = 28 + 34.0 * len(tokens)
+    x = 110 + constant * scale
+    shapes += [
+        Curve([(x, 24), (x, low)], "network", 1.5, True),
+        Words(x, low + 12, f"one constant: {said(constant, 's')}", size=12, kind="network"),
+    ]
+    return Scene(
+        shapes,
+        f"Bars of what a prediction misses: {', '.join(each)}. "
+        f"One constant for all, {said(constant, 's')}, is too much for the short answers and too little for the long.",
     )
