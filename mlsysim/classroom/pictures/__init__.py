@@ -24,6 +24,7 @@ _HOMES = {
     "grid_of_ranks": "splits",
     "hierarchical_all_reduce": "messages",
     "in_switch_all_reduce": "messages",
+    "journey": "whole",
     "latent_cache": "models",
     "leave_one_run_out": "batches",
     "list_scheduling": "programs",
