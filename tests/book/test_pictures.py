@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import hlo, network, parallelism
+from mlsysim import catalog, hlo, network, parallelism
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.messages import ring_held
 from mlsysim.drawing import Drawing
@@ -26,27 +26,47 @@ from mlsysim.drawing.scenes import (
 )
 from mlsysim.errors import InputError
 from mlsysim.hlo.work.convolution import valid_positions
-from mlsysim.memory import model_state_memory, training_memory
+from mlsysim.inference import deploy
+from mlsysim.memory import model_state_memory, server_memory, training_memory
 from mlsysim.parallelism import Plan
+from mlsysim.serving_steps import Batch, step_model
 
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
+    "blocks_in_memory": (4096.0, 2500.0),
+    "climb_of_a_step": (
+        deploy("Llama-2-7B", "H100"),
+        Batch.of(catalog.model("Llama-2-7B"), prefills=[(500, 0)], decodes=[1000] * 32),
+    ),
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "constant_or_slope": (2.05e-4,),
     "errors_that_cancel": (0.09, 0.04, -0.49, -0.52),
+    "experts_read": (8,),
+    "first_in_a_mean": (0.272, 0.013, 23),
     "held_weights": (4, 4, 5, 6),
     "latent_cache": ("DeepSeek-V3",),
+    "leave_one_run_out": ([25, 20, 20, 20, 20, 20, 41],),
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
+    "mixed_step": (0.012, 0.009, 0.0155, 0.010),
     "moved_bytes": ([("a step", [("apart", 6e8), ("fused", 1e8)])],),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
+    "path_of_a_watt": (5600.0, 4600.0, 1.2),
     "peak_too_high": (0.22, 2.0),
     "phases_in_time": ([("a cube", network.collective_time("all_reduce", 64e6, "torus:4x4x4", "ring", 50e9, 5e-7))],),
     "printed_time": (0.04, 0.01, [("roofline", 0.0192), ("profile", 0.0433)]),
-    "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
-    "path_of_a_watt": (5600.0, 4600.0, 1.2),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
+    "server_memory_bar": (server_memory("Llama-3.1-8B", "H100"),),
     "slower_decides": ([("a", 2.0, 1.0), ("b", 1.0, 2.0), ("c", 0.0, 2.0)],),
+    "steps_side_by_side": (
+        step_model(deploy("Llama-3.1-8B", "H100")),
+        [
+            ("answers", Batch.of(catalog.model("Llama-3.1-8B"), decodes=[1000] * 32)),
+            ("both", Batch.of(catalog.model("Llama-3.1-8B"), prefills=[(500, 0)], decodes=[1000] * 32)),
+        ],
+    ),
     "streams_both_ways": tuple(
         hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), "A100-40GB", split=s) for s in ("linear", "dependency")
     ),
@@ -55,6 +75,7 @@ ARGUMENTS: dict[str, tuple] = {
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_largest": ([0.1 + 0.01 * (i % 37) for i in range(49)] + [1.4],),
     "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
     "wiring": ("ring:8",),
 }
