@@ -9,6 +9,7 @@ import pytest
 from mlsysim import network, parallelism
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.messages import ring_held
+from mlsysim.classroom.pictures.schedules import pipeline_tasks
 from mlsysim.drawing import Drawing
 from mlsysim.drawing.scenes import (
     PHONE,
@@ -26,6 +27,7 @@ from mlsysim.drawing.scenes import (
 )
 from mlsysim.errors import InputError
 from mlsysim.memory import model_state_memory, training_memory
+from mlsysim.network import schedule
 from mlsysim.parallelism import Plan
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,8 +37,10 @@ ARGUMENTS: dict[str, tuple] = {
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "partners": (Plan(tp=4, dp=2, pp=2), 4),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
+    "pipeline_orders": ("gpipe", "interleaved"),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
     "systolic_frame": (4, 4, 5, 3),
@@ -167,6 +171,59 @@ def test_a_drawn_pipeline_is_as_long_as_its_formula() -> None:
     share = 1 - sum(b.width for b in boxes) / (4 * ends)
     assert share == pytest.approx(float(parallelism.bubble_fraction(4, 6)))
     assert f"{share:.0%}" in scene.alt
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m", "virtual"), [(4, 4, 2), (4, 6, 2), (3, 2, 2), (2, 1, 4)])
+def test_drawn_orders_of_a_pipeline_take_what_the_closed_forms_say(pp: int, m: int, virtual: int) -> None:
+    plain = schedule(pipeline_tasks("gpipe", pp, m)).time
+    assert plain == pytest.approx(3 * (m + pp - 1))
+    assert schedule(pipeline_tasks("1f1b", pp, m)).time == pytest.approx(plain)
+    ratio = float(parallelism.bubble_ratio(pp, m, virtual))
+    assert schedule(pipeline_tasks("interleaved", pp, m, virtual)).time == pytest.approx(3 * m * (1 + ratio))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (3, 6), (4, 6)])
+def test_a_drawn_zero_bubble_waits_a_third_and_keeps_no_more_than_the_stages(pp: int, m: int) -> None:
+    tasks = pipeline_tasks("zero-bubble", pp, m)
+    found = schedule(tasks)
+    assert found.time - 3 * m == pytest.approx(pp - 1)  # (P - 1)(1 + 1 - 1)
+    for stage in range(pp):
+        mine = [t.name for t in tasks if t.ranks == (stage,)]
+        kept = most = 0
+        for name in mine:
+            kept += {"F": 1, "B": 0, "W": -1}[name[0]]
+            most = max(most, kept)
+        assert most <= pp
+
+
+@pytest.mark.independent
+def test_the_partners_of_a_rank_are_those_that_differ_in_one_place() -> None:
+    scene = pictures.partners(Plan(tp=4, dp=2, pp=2), 4, 5)
+    texts = [s.text for s in scene.shapes if isinstance(s, Box) and s.text]
+    assert texts == ["DP", "TP", "this", "TP", "TP", "PP"]  # ranks 1, 4, 5, 6, 7 and 13
+    assert "DP, PP of its groups leave" in scene.alt
+    both = pictures.partners(Plan(tp=4, dp=2, pp=2), 8)
+    assert "PP of its groups leave" in both.alt
+    assert "DP, PP" not in both.alt
+
+
+@pytest.mark.independent
+def test_after_all_hops_every_query_has_met_every_key() -> None:
+    for n in (2, 4):
+        last = pictures.ring_attention(n).scenes[-1]
+        assert [s.text for s in last.shapes if isinstance(s, Words) and "met" in s.text] == [f"met {n} of {n}"] * n
+
+
+@pytest.mark.independent
+def test_what_is_left_of_drawn_messages() -> None:
+    """Nothing hides the sum; a short gathering hides; of three gradients in a row what is beyond the backward pass is seen."""
+    alt = pictures.hidden_messages(gather=1.6, gradient=2.6).alt
+    assert "(1.5)" in alt
+    assert "(0 seen)" in alt
+    assert f"{2.0 + 3 * 2.6 - 6.0:.1f} are left" in alt
+    assert "0.5 are left" in pictures.hidden_messages(gradient=0.5).alt  # of the last, which nothing can hide
 
 
 @pytest.mark.independent
