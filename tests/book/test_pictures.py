@@ -227,6 +227,44 @@ def test_what_is_left_of_drawn_messages() -> None:
 
 
 @pytest.mark.independent
+def test_a_drawn_step_is_its_pipeline_and_a_tail() -> None:
+    for pp, m in ((2, 3), (3, 4)):
+        alt = pictures.whole_step(pp, m, gradients=2.0, optimizer=1.0).alt
+        assert f"after {3 * (m + pp - 1) + 3:g} units" in alt
+
+
+@pytest.mark.independent
+def test_the_slowest_sets_a_drawn_step() -> None:
+    boxes = [s for s in pictures.slowest_of(7, 0.1).shapes if isinstance(s, Box)]
+    works = [b.width for b in boxes if b.kind == "compute"]
+    waits = [b.width for b in boxes if b.kind == "waiting"]
+    assert len(works) == 7
+    assert sum(works) + sum(waits) == pytest.approx(7 * max(works))
+    assert (
+        "14% after the mean" in pictures.slowest_of(7, 0.1).alt
+        or "15% after the mean" in pictures.slowest_of(7, 0.1).alt
+    )
+
+
+def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
+    for make, says in (
+        (lambda: pipeline_tasks("dualpipe", 4, 4), "use one of"),
+        (lambda: pipeline_tasks("1f1b", 9, 4), "at most 6"),
+        (lambda: pipeline_tasks("1f1b", 4, 4, 2), "belongs to an interleaved"),
+        (lambda: pictures.four_cuts(5), "2 or 3"),
+        (lambda: pictures.partners(Plan(dp=64)), "at most 32"),
+        (lambda: pictures.experts_on_ranks(4, 3), "they divide"),
+        (lambda: pictures.ring_attention(9), "2 to 5"),
+        (lambda: pictures.hidden_messages(gather=9.0), "up to 4"),
+        (lambda: pictures.slowest_of(99), "2 to 8"),
+        (lambda: pictures.counted_work(0.0), "above 0"),
+        (lambda: pictures.whole_step(9), "2 to 4 stages"),
+    ):
+        with pytest.raises(InputError, match=says):
+            make()
+
+
+@pytest.mark.independent
 def test_a_drawn_array_works_as_often_as_there_are_products() -> None:
     frames = [pictures.systolic_frame(4, 3, 5, c) for c in range(5 + 4 + 3 - 2)]
     busy = [sum(isinstance(s, Box) and s.full for s in scene.shapes) for scene in frames]

@@ -55,6 +55,7 @@ _HOMES = {
     "transformer_block": "models",
     "tree_all_reduce": "messages",
     "two_batch_overlap": "programs",
+    "whole_step": "schedules",
     "wiring": "messages",
     "with_and_without_cache": "serving",
     "zero_stages": "memory",

@@ -419,3 +419,37 @@ def counted_work(forward: float = 2.0, backward: float = 4.0, repeated: float = 
         shapes,
         f"A bar of {forward:g} forward, {repeated:g} forward again and {backward:g} backward. MFU counts {forward + backward:g} of it, HFU all {whole:g}.",
     )
+
+
+def whole_step(pp: int = 3, micro_batches: int = 4, gradients: float = 2.0, optimizer: float = 1.0) -> Scene:
+    """A step from its first forward pass to the update: 1F1B, then what is left of the gradients, then the optimizer."""
+    if not 2 <= pp <= 4 or not 0 < gradients <= 4 or not 0 < optimizer <= 4:
+        raise InputError(
+            f"whole_step: pp = {pp}, gradients = {gradients:g}, optimizer = {optimizer:g}; a drawing shows 2 to 4 stages and up to 4 units"
+        )
+    tasks = pipeline_tasks("1f1b", pp, micro_batches)
+    for stage in range(pp):
+        last = [t.name for t in tasks if t.ranks == (stage,)][-1]
+        tasks.append(Task(f"G{stage}.{stage}", "communication", gradients, (last,), (stage,)))
+        tasks.append(Task(f"O{stage}.{stage}", "compute", optimizer, (f"G{stage}.{stage}",), (stage,)))
+    found = schedule(tasks)
+    rows: list[tuple[str, list[Stretch]]] = [(f"device {s}", []) for s in range(pp)]
+    for t in tasks:
+        what = t.name[0]
+        text = {"G": "grad.", "O": "opt."}.get(what, t.name[1 : t.name.index(".")])
+        kind = {"F": "compute", "B": "other", "G": "network", "O": "memory"}[what]
+        rows[t.ranks[0]][1].append(Stretch(found.starts[t.name], found.ends[t.name], text, kind, what == "F"))
+    shapes = tracks(4, 30, 392, rows, until=found.time, names=58, height=26, size=11.5)
+    low, scale = 30 + 32.0 * pp, 334 / found.time
+    work, wait = 3.0 * micro_batches, 3.0 * (pp - 1)
+    shapes += [
+        Words(62, 14, "blue: forward, purple: backward, blank: waits", "start", 12),
+        Arrow([(62, low + 6), (62 + (work + wait) * scale, low + 6)], width=1.2, both=True),
+        Words(62 + (work + wait) * scale / 2, low + 20, f"{micro_batches} micro-batches and the bubble", size=12),
+        Arrow([(62 + (work + wait) * scale, low + 6), (396, low + 6)], width=1.2, both=True),
+        Words(396, low + 20, "the tail", "end", 12),
+    ]
+    return Scene(
+        shapes,
+        f"Tracks of {pp} devices: {micro_batches} micro-batches forward and backward with a bubble, then gradients for {gradients:g} units and the optimizer for {optimizer:g}; the first device ends the step after {found.time:g} units.",
+    )
