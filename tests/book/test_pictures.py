@@ -8,6 +8,7 @@ import pytest
 
 from mlsysim import network, parallelism
 from mlsysim.classroom import pictures
+from mlsysim.classroom.pictures.answers import _tight
 from mlsysim.classroom.pictures.messages import ring_held
 from mlsysim.classroom.pictures.schedules import pipeline_tasks
 from mlsysim.drawing import Drawing
@@ -259,6 +260,79 @@ def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
         (lambda: pictures.slowest_of(99), "2 to 8"),
         (lambda: pictures.counted_work(0.0), "above 0"),
         (lambda: pictures.whole_step(9), "2 to 4 stages"),
+    ):
+        with pytest.raises(InputError, match=says):
+            make()
+
+
+@pytest.mark.independent
+def test_drawn_waste_is_what_a_sum_says() -> None:
+    """A prompt of 4 and 4 passes: 4 + 5 + 6 + 7 computed, 4 + 3 new."""
+    scene = pictures.naive_generation(4, 4)
+    full = [s.full for s in scene.shapes if isinstance(s, Box) and not s.dashed]
+    assert (len(full), sum(full)) == (22, 7)
+    assert "22 in all, of which only 7" in scene.alt
+
+
+@pytest.mark.independent
+def test_drawn_bytes_are_to_scale() -> None:
+    """8B in 16 bits: 15.0 GB without the embedding; a token of cache is 2 x 32 x 8 x 128 x 2 bytes."""
+    boxes = [s for s in pictures.bytes_of_a_step(context=1000, batches=(64,)).shapes if isinstance(s, Box)]
+    weights, cache = (b.width for b in boxes[:2])
+    assert cache / weights == pytest.approx(64 * 1000 * 131072 / 15.01e9, rel=0.002)
+
+
+@pytest.mark.independent
+def test_chunks_shorten_the_drawn_gap_and_delay_the_prompt() -> None:
+    """24 tokens at 4 a unit and two answers: one step of 26/4 units; in chunks of at most six tokens steps of 6/4."""
+    scene = pictures.prompt_among_answers(24, 6)
+    assert "the longest gap is 6.5 units, in chunks 1.5" in scene.alt
+    first = [float(s.text.rpartition(" ")[2]) for s in scene.shapes if isinstance(s, Words) and "first token" in s.text]
+    assert first[0] < first[1]
+
+
+@pytest.mark.independent
+def test_a_random_moment_meets_the_long_ones() -> None:
+    """(4 + 4 + 4 + 64) / 14 against 14 / 4."""
+    alt = pictures.who_is_met((2, 2, 2, 8)).alt
+    assert f"{14 / 4:.1f}" in alt
+    assert f"{76 / 14:.1f}" in alt
+
+
+@pytest.mark.independent
+def test_the_two_ways_to_add_up_an_area_agree() -> None:
+    found = re.search(r"stay (\d+) units in all; .* add up to (\d+)", pictures.littles_area().alt)
+    assert found is not None
+    assert found[1] == found[2]
+
+
+@pytest.mark.independent
+def test_a_full_batch_is_drawn_as_its_equation_counts() -> None:
+    """In a round of b prompts and n steps every place has one prompt of its own and waits for b - 1 others."""
+    for b, k in ((2, 1), (3, 2), (4, 2)):
+        boxes = [s for s in pictures.prompts_stop_answers(b, k).shapes if isinstance(s, Box)]
+        kinds = [s.kind for s in boxes]
+        assert (kinds.count("compute"), kinds.count("waiting"), kinds.count("memory")) == (b, b * (b - 1), b * b * k)
+
+
+@pytest.mark.independent
+def test_a_drawn_cache_never_holds_more_than_it_has_and_one_is_thrown_out() -> None:
+    played, limit = _tight()
+    assert max(s.blocks for s in played.log) == limit
+    assert sum(r.preemptions for r in played.records) == 1
+    assert len(pictures.preemption().scenes) == 5
+
+
+def test_answers_refuse_what_a_drawing_cannot_show() -> None:
+    for make, says in (
+        (lambda: pictures.naive_generation(9), "2 to 6"),
+        (lambda: pictures.one_query_many_keys(99), "3 to 8"),
+        (lambda: pictures.bytes_of_a_step(batches=()), "1 to 4"),
+        (lambda: pictures.prompt_among_answers(99), "up to 32"),
+        (lambda: pictures.speculation_in_time(4, 4), "fewer are right"),
+        (lambda: pictures.who_is_met((0, 1)), "of 1 and more"),
+        (lambda: pictures.prompts_stop_answers(9), "2 to 4"),
+        (lambda: pictures.states_chain(9), "2 to 5"),
     ):
         with pytest.raises(InputError, match=says):
             make()
