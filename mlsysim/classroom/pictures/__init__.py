@@ -23,6 +23,7 @@ _HOMES = {
     "hidden_messages": "schedules",
     "hierarchical_all_reduce": "messages",
     "in_switch_all_reduce": "messages",
+    "journey": "whole",
     "latent_cache": "models",
     "list_scheduling": "programs",
     "littles_area": "answers",
