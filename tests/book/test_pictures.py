@@ -248,7 +248,7 @@ def test_the_slowest_sets_a_drawn_step() -> None:
 
 
 def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
-    for make, says in (
+    cases: list[tuple[Callable[[], object], str]] = [
         (lambda: pipeline_tasks("dualpipe", 4, 4), "use one of"),
         (lambda: pipeline_tasks("1f1b", 9, 4), "at most 6"),
         (lambda: pipeline_tasks("1f1b", 4, 4, 2), "belongs to an interleaved"),
@@ -260,7 +260,8 @@ def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
         (lambda: pictures.slowest_of(99), "2 to 8"),
         (lambda: pictures.counted_work(0.0), "above 0"),
         (lambda: pictures.whole_step(9), "2 to 4 stages"),
-    ):
+    ]
+    for make, says in cases:
         with pytest.raises(InputError, match=says):
             make()
 
@@ -324,7 +325,7 @@ def test_a_drawn_cache_never_holds_more_than_it_has_and_one_is_thrown_out() -> N
 
 
 def test_answers_refuse_what_a_drawing_cannot_show() -> None:
-    for make, says in (
+    cases: list[tuple[Callable[[], object], str]] = [
         (lambda: pictures.naive_generation(9), "2 to 6"),
         (lambda: pictures.one_query_many_keys(99), "3 to 8"),
         (lambda: pictures.bytes_of_a_step(batches=()), "1 to 4"),
@@ -333,7 +334,8 @@ def test_answers_refuse_what_a_drawing_cannot_show() -> None:
         (lambda: pictures.who_is_met((0, 1)), "of 1 and more"),
         (lambda: pictures.prompts_stop_answers(9), "2 to 4"),
         (lambda: pictures.states_chain(9), "2 to 5"),
-    ):
+    ]
+    for make, says in cases:
         with pytest.raises(InputError, match=says):
             make()
 
