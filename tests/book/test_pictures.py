@@ -8,7 +8,9 @@ import pytest
 
 from mlsysim import catalog, hlo, network, parallelism
 from mlsysim.classroom import pictures
+from mlsysim.classroom.pictures.answers import _tight
 from mlsysim.classroom.pictures.messages import ring_held
+from mlsysim.classroom.pictures.schedules import pipeline_tasks
 from mlsysim.drawing import Drawing
 from mlsysim.drawing.scenes import (
     PHONE,
@@ -28,6 +30,7 @@ from mlsysim.errors import InputError
 from mlsysim.hlo.work.convolution import valid_positions
 from mlsysim.inference import deploy
 from mlsysim.memory import model_state_memory, server_memory, training_memory
+from mlsysim.network import schedule
 from mlsysim.parallelism import Plan
 from mlsysim.serving_steps import Batch, step_model
 
@@ -51,10 +54,12 @@ ARGUMENTS: dict[str, tuple] = {
     "mixed_step": (0.012, 0.009, 0.0155, 0.010),
     "moved_bytes": ([("a step", [("apart", 6e8), ("fused", 1e8)])],),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "partners": (Plan(tp=4, dp=2, pp=2), 4),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
     "peak_too_high": (0.22, 2.0),
     "phases_in_time": ([("a cube", network.collective_time("all_reduce", 64e6, "torus:4x4x4", "ring", 50e9, 5e-7))],),
+    "pipeline_orders": ("gpipe", "interleaved"),
     "printed_time": (0.04, 0.01, [("roofline", 0.0192), ("profile", 0.0433)]),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
@@ -333,3 +338,169 @@ def test_matplotlib_draws_scenes_too() -> None:
         figure = matplotlib_figure(drawing)
         figure.canvas.draw()
         pyplot.close(figure)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m", "virtual"), [(4, 4, 2), (4, 6, 2), (3, 2, 2), (2, 1, 4)])
+def test_drawn_orders_of_a_pipeline_take_what_the_closed_forms_say(pp: int, m: int, virtual: int) -> None:
+    plain = schedule(pipeline_tasks("gpipe", pp, m)).time
+    assert plain == pytest.approx(3 * (m + pp - 1))
+    assert schedule(pipeline_tasks("1f1b", pp, m)).time == pytest.approx(plain)
+    ratio = float(parallelism.bubble_ratio(pp, m, virtual))
+    assert schedule(pipeline_tasks("interleaved", pp, m, virtual)).time == pytest.approx(3 * m * (1 + ratio))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (3, 6), (4, 6)])
+def test_a_drawn_zero_bubble_waits_a_third_and_keeps_no_more_than_the_stages(pp: int, m: int) -> None:
+    tasks = pipeline_tasks("zero-bubble", pp, m)
+    found = schedule(tasks)
+    assert found.time - 3 * m == pytest.approx(pp - 1)  # (P - 1)(1 + 1 - 1)
+    for stage in range(pp):
+        mine = [t.name for t in tasks if t.ranks == (stage,)]
+        kept = most = 0
+        for name in mine:
+            kept += {"F": 1, "B": 0, "W": -1}[name[0]]
+            most = max(most, kept)
+        assert most <= pp
+
+
+@pytest.mark.independent
+def test_the_partners_of_a_rank_are_those_that_differ_in_one_place() -> None:
+    scene = pictures.partners(Plan(tp=4, dp=2, pp=2), 4, 5)
+    texts = [s.text for s in scene.shapes if isinstance(s, Box) and s.text]
+    assert texts == ["DP", "TP", "this", "TP", "TP", "PP"]  # ranks 1, 4, 5, 6, 7 and 13
+    assert "DP, PP of its groups leave" in scene.alt
+    both = pictures.partners(Plan(tp=4, dp=2, pp=2), 8)
+    assert "PP of its groups leave" in both.alt
+    assert "DP, PP" not in both.alt
+
+
+@pytest.mark.independent
+def test_after_all_hops_every_query_has_met_every_key() -> None:
+    for n in (2, 4):
+        last = pictures.ring_attention(n).scenes[-1]
+        assert [s.text for s in last.shapes if isinstance(s, Words) and "met" in s.text] == [f"met {n} of {n}"] * n
+
+
+@pytest.mark.independent
+def test_what_is_left_of_drawn_messages() -> None:
+    """Nothing hides the sum; a short gathering hides; of three gradients in a row what is beyond the backward pass is seen."""
+    alt = pictures.hidden_messages(gather=1.6, gradient=2.6).alt
+    assert "(1.5)" in alt
+    assert "(0 seen)" in alt
+    assert f"{2.0 + 3 * 2.6 - 6.0:.1f} are left" in alt
+    assert "0.5 are left" in pictures.hidden_messages(gradient=0.5).alt  # of the last, which nothing can hide
+
+
+@pytest.mark.independent
+def test_a_drawn_step_is_its_pipeline_and_a_tail() -> None:
+    for pp, m in ((2, 3), (3, 4)):
+        alt = pictures.whole_step(pp, m, gradients=2.0, optimizer=1.0).alt
+        assert f"after {3 * (m + pp - 1) + 3:g} units" in alt
+
+
+@pytest.mark.independent
+def test_the_slowest_sets_a_drawn_step() -> None:
+    boxes = [s for s in pictures.slowest_of(7, 0.1).shapes if isinstance(s, Box)]
+    works = [b.width for b in boxes if b.kind == "compute"]
+    waits = [b.width for b in boxes if b.kind == "waiting"]
+    assert len(works) == 7
+    assert sum(works) + sum(waits) == pytest.approx(7 * max(works))
+    assert (
+        "14% after the mean" in pictures.slowest_of(7, 0.1).alt
+        or "15% after the mean" in pictures.slowest_of(7, 0.1).alt
+    )
+
+
+def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: pipeline_tasks("dualpipe", 4, 4), "use one of"),
+        (lambda: pipeline_tasks("1f1b", 9, 4), "at most 6"),
+        (lambda: pipeline_tasks("1f1b", 4, 4, 2), "belongs to an interleaved"),
+        (lambda: pictures.four_cuts(5), "2 or 3"),
+        (lambda: pictures.partners(Plan(dp=64)), "at most 32"),
+        (lambda: pictures.experts_on_ranks(4, 3), "they divide"),
+        (lambda: pictures.ring_attention(9), "2 to 5"),
+        (lambda: pictures.hidden_messages(gather=9.0), "up to 4"),
+        (lambda: pictures.slowest_of(99), "2 to 8"),
+        (lambda: pictures.counted_work(0.0), "above 0"),
+        (lambda: pictures.whole_step(9), "2 to 4 stages"),
+    ]
+    for make, says in cases:
+        with pytest.raises(InputError, match=says):
+            make()
+
+
+@pytest.mark.independent
+def test_drawn_waste_is_what_a_sum_says() -> None:
+    """A prompt of 4 and 4 passes: 4 + 5 + 6 + 7 computed, 4 + 3 new."""
+    scene = pictures.naive_generation(4, 4)
+    full = [s.full for s in scene.shapes if isinstance(s, Box) and not s.dashed]
+    assert (len(full), sum(full)) == (22, 7)
+    assert "22 in all, of which only 7" in scene.alt
+
+
+@pytest.mark.independent
+def test_drawn_bytes_are_to_scale() -> None:
+    """8B in 16 bits: 15.0 GB without the embedding; a token of cache is 2 x 32 x 8 x 128 x 2 bytes."""
+    boxes = [s for s in pictures.bytes_of_a_step(context=1000, batches=(64,)).shapes if isinstance(s, Box)]
+    weights, cache = (b.width for b in boxes[:2])
+    assert cache / weights == pytest.approx(64 * 1000 * 131072 / 15.01e9, rel=0.002)
+
+
+@pytest.mark.independent
+def test_chunks_shorten_the_drawn_gap_and_delay_the_prompt() -> None:
+    """24 tokens at 4 a unit and two answers: one step of 26/4 units; in chunks of at most six tokens steps of 6/4."""
+    scene = pictures.prompt_among_answers(24, 6)
+    assert "the longest gap is 6.5 units, in chunks 1.5" in scene.alt
+    first = [float(s.text.rpartition(" ")[2]) for s in scene.shapes if isinstance(s, Words) and "first token" in s.text]
+    assert first[0] < first[1]
+
+
+@pytest.mark.independent
+def test_a_random_moment_meets_the_long_ones() -> None:
+    """(4 + 4 + 4 + 64) / 14 against 14 / 4."""
+    alt = pictures.who_is_met((2, 2, 2, 8)).alt
+    assert f"{14 / 4:.1f}" in alt
+    assert f"{76 / 14:.1f}" in alt
+
+
+@pytest.mark.independent
+def test_the_two_ways_to_add_up_an_area_agree() -> None:
+    found = re.search(r"stay (\d+) units in all; .* add up to (\d+)", pictures.littles_area().alt)
+    assert found is not None
+    assert found[1] == found[2]
+
+
+@pytest.mark.independent
+def test_a_full_batch_is_drawn_as_its_equation_counts() -> None:
+    """In a round of b prompts and n steps every place has one prompt of its own and waits for b - 1 others."""
+    for b, k in ((2, 1), (3, 2), (4, 2)):
+        boxes = [s for s in pictures.prompts_stop_answers(b, k).shapes if isinstance(s, Box)]
+        kinds = [s.kind for s in boxes]
+        assert (kinds.count("compute"), kinds.count("waiting"), kinds.count("memory")) == (b, b * (b - 1), b * b * k)
+
+
+@pytest.mark.independent
+def test_a_drawn_cache_never_holds_more_than_it_has_and_one_is_thrown_out() -> None:
+    played, limit = _tight()
+    assert max(s.blocks for s in played.log) == limit
+    assert sum(r.preemptions for r in played.records) == 1
+    assert len(pictures.preemption().scenes) == 5
+
+
+def test_answers_refuse_what_a_drawing_cannot_show() -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: pictures.naive_generation(9), "2 to 6"),
+        (lambda: pictures.one_query_many_keys(99), "3 to 8"),
+        (lambda: pictures.bytes_of_a_step(batches=()), "1 to 4"),
+        (lambda: pictures.prompt_among_answers(99), "up to 32"),
+        (lambda: pictures.speculation_in_time(4, 4), "fewer are right"),
+        (lambda: pictures.who_is_met((0, 1)), "of 1 and more"),
+        (lambda: pictures.prompts_stop_answers(9), "2 to 4"),
+        (lambda: pictures.states_chain(9), "2 to 5"),
+    ]
+    for make, says in cases:
+        with pytest.raises(InputError, match=says):
+            make()
