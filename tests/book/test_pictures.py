@@ -31,12 +31,17 @@ from mlsysim.parallelism import Plan
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "hours_paid": (8 * 3.4 / 3600, 21000.0),
     "latent_cache": ("DeepSeek-V3",),
+    "machine_worn_off": (177600.0, 1.02e7, 1.89e8, 0.85),
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
+    "nested_boundaries": ([("devices", 0.14), ("hosts", 0.06), ("the building", 0.02)],),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "own_or_rent_by_hand": (1.5 / 3600, 2.5 / 3600),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
+    "purchase_as_rate": (30e3, 9.5e7, 0.1),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
     "systolic_frame": (4, 4, 5, 3),
@@ -44,6 +49,7 @@ ARGUMENTS: dict[str, tuple] = {
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_waters": (1.4, 0.36, 4.35),
     "wiring": ("ring:8",),
 }
 
