@@ -77,7 +77,15 @@ def numbers() -> dict[str, Any]:
     def use(o: cost.Ownership, rental: float) -> str:
         return share(cost.break_even_utilisation(o.rate, rental))
 
+    yearly = [f(HIGH, 3 * units.year) * units.year for f in (cost.straight_line, lambda p, t: cost.capital_recovery(p, t, 0.1))]
     return {
+        "hour": {
+            "year": usd(yearly[0]),
+            "year_interest": usd(yearly[1]),
+            "power": usd(owned.rates["power"] * units.hour, 2),
+            "tenth": share(0.1 * owned.rates["power"] / owned.rate, 1),
+            "idle_hour": share(1 / 24),
+        },
         "price": {
             "low": usd(LOW),
             "high": usd(HIGH),
