@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, tuple] = {
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_losses": (60.0, 10800.0),
     "two_waters": (1.4, 0.36, 4.35),
     "wiring": ("ring:8",),
 }
