@@ -31,6 +31,8 @@ from mlsysim.parallelism import Plan
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "halving": (25e9, 800e9, 165e9),
+    "honesty_ladder": ({"steps": [("in the fit", 0.12), ("unseen", 0.22)]},),
     "hours_paid": (8 * 3.4 / 3600, 21000.0),
     "latent_cache": ("DeepSeek-V3",),
     "machine_worn_off": (177600.0, 1.02e7, 1.89e8, 0.85),
@@ -38,12 +40,15 @@ ARGUMENTS: dict[str, tuple] = {
     "message_life": (5e-6, 1e6, 1e11),
     "nested_boundaries": ([("devices", 0.14), ("hosts", 0.06), ("the building", 0.02)],),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "one_vote": ({"a page": 60, "a run": 1},),
     "own_or_rent_by_hand": (1.5 / 3600, 2.5 / 3600),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
+    "pooled_on_a_line": (0.8, 0.6, 2.0),
     "purchase_as_rate": (30e3, 9.5e7, 0.1),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
+    "sources_and_range": ([-0.4, -0.1, 0.0, 0.1, 0.3, 0.2], 0.25),
     "systolic_frame": (4, 4, 5, 3),
     "training_memory_bar": (
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
