@@ -231,7 +231,7 @@ def halving(low: float, high: float, answer: float, unit: str = "byte/s", steps:
         scenes.append(Scene(shapes, f"Range {said(low, unit)} to {said(high, unit)} of a bar; its middle is tried.", tall=92))
         says.append(
             f"{'The range' if i else 'Somewhere in here lies the answer. The range'} is {said(low, unit)} to {said(high, unit)}; "
-            f"its middle, {said(middle, unit)}, is too {'slow' if slow else 'fast'}, so the answer lies {'above' if slow else 'below'}."
+            f"its middle, {said(middle, unit)}, is {'too little' if slow else 'more than enough'}, so the answer lies {'above' if slow else 'below'}."
         )
         low, high = (middle, high) if slow else (low, middle)
     return Frames(scenes, says, "A range that is halved until it is narrow enough")
