@@ -77,7 +77,10 @@ def numbers() -> dict[str, Any]:
     def use(o: cost.Ownership, rental: float) -> str:
         return share(cost.break_even_utilisation(o.rate, rental))
 
-    yearly = [f(HIGH, 3 * units.year) * units.year for f in (cost.straight_line, lambda p, t: cost.capital_recovery(p, t, 0.1))]
+    def with_interest(price: float, life: float) -> float:
+        return float(cost.capital_recovery(price, life, 0.1))
+
+    yearly = [float(f(HIGH, 3 * units.year)) * units.year for f in (cost.straight_line, with_interest)]
     return {
         "hour": {
             "year": usd(yearly[0]),

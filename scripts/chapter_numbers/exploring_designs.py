@@ -43,7 +43,9 @@ def _among_all(found: Searched, upper: float) -> dict[str, str]:
     place, gap = found.everything.rank(found.plan)
     return {
         "tried": f"{len(found.everything.rows):,}",
-        "splits": str(len(set(zip(*(found.everything.rows[n].tolist() for n in ("tp", "pp", "cp", "dp")), strict=True)))),
+        "splits": str(
+            len(set(zip(*(found.everything.rows[n].tolist() for n in ("tp", "pp", "cp", "dp")), strict=True)))
+        ),
         "place": f"{place:,}",
         "gap": _share(gap),
         "predicted": units.format(found.everything.find(found.plan)["time"], "s", 3),
@@ -162,7 +164,12 @@ def _toy() -> dict[str, str]:
 def _halving() -> dict[str, str]:
     """How often a solver is asked when an input between 1 and 10^15 is wanted."""
     asked = []
-    solve_for(lambda x: asked.append(x) or x, 1e7, 1.0, 1e15)
+
+    def ask(x: float) -> float:
+        asked.append(x)
+        return x
+
+    solve_for(ask, 1e7, 1.0, 1e15)
     return {"calls": str(len(asked))}
 
 

@@ -112,7 +112,9 @@ def numbers() -> dict[str, Any]:
             "at_double": _share(goodput(2 * exact)),
         },
         "background": {
-            "copy": units.format(float(reliability.write_time(size, 2048, 200 * units.GB, 2048 * 200 * units.GB)), "s", 2),
+            "copy": units.format(
+                float(reliability.write_time(size, 2048, 200 * units.GB, 2048 * 200 * units.GB)), "s", 2
+            ),
             "write": units.format(float(reliability.write_time(size, 2048, 5 * units.GB, 200 * units.GB)), "s", 2),
             "storage": units.format(200 * units.GB, "byte/s"),
         },

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from random import Random
 
 from mlsysim import validation
@@ -56,7 +57,9 @@ def one_vote(rows: Mapping[str, int]) -> Scene:
         ]
     return Scene(
         shapes,
-        "Two bars for each source: its rows, " + ", ".join(f"{k} {n}" for k, n in rows.items()) + ", and one vote each.",
+        "Two bars for each source: its rows, "
+        + ", ".join(f"{k} {n}" for k, n in rows.items())
+        + ", and one vote each.",
     )
 
 
@@ -80,14 +83,18 @@ def leave_one_source_out(rows: Sequence[int] = (6, 3, 1, 4, 2)) -> Frames:
 
     scenes, says = [], []
     for out in range(len(rows)):
-        scenes.append(scene(out, f"Columns of rows; source {out + 1} is scored, the constants are fitted to all others."))
+        scenes.append(
+            scene(out, f"Columns of rows; source {out + 1} is scored, the constants are fitted to all others.")
+        )
         says.append(
             f"Fit the constants to all sources but source {out + 1}, then score its rows with them."
             if out == 0
             else f"Put it back, take source {out + 1} out, fit again, score it."
         )
     scenes.append(scene(None, "All columns are scored, each by constants that have not seen it."))
-    says.append("Now each source has been scored by constants that have not seen it. The mean over sources is the score.")
+    says.append(
+        "Now each source has been scored by constants that have not seen it. The mean over sources is the score."
+    )
     return Frames(scenes, says, "Leaving one source out after another")
 
 
@@ -120,7 +127,9 @@ def honesty_ladder(classes: Mapping[str, Sequence[tuple[str, float]]]) -> Scene:
 def pooled_on_a_line(own: float, family: float, strength: float, counts: Sequence[int] = (0, 1, 3, 10)) -> Scene:
     """Where a generation's share of the peak ends up between its family's and its own, by how many sources it has."""
     if not 0 < family < own <= 1 or not strength > 0 or not 1 <= len(counts) <= 5:
-        raise InputError(f"pooled_on_a_line: own = {own:g}, family = {family:g}, strength = {strength:g}; give family < own")
+        raise InputError(
+            f"pooled_on_a_line: own = {own:g}, family = {family:g}, strength = {strength:g}; give family < own"
+        )
 
     def at(share: float) -> float:
         return 50 + 300 * (share - family) / (own - family)
@@ -155,11 +164,13 @@ def gaps_between(errors: int = 4) -> Scene:
     edges = [8.0, *xs, 392.0]
     for x in xs:
         shapes.append(Box(x - 4, 56, 8, 8, kind="compute", full=True))
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         shapes.append(Arrow([(a + 6, 40), (b - 6, 40)], kind="network", width=1, both=True))
         shapes.append(Words((a + b) / 2, 24, f"1/{errors + 1}", size=13, kind="network", bold=True))
     shapes.append(Words(8, 78, "blue: errors of the past", "start", 12, "compute"))
-    shapes.append(Words(8, 96, f"the next one falls into each gap with probability 1/{errors + 1}", "start", 12, "network"))
+    shapes.append(
+        Words(8, 96, f"the next one falls into each gap with probability 1/{errors + 1}", "start", 12, "network")
+    )
     return Scene(
         shapes,
         f"{errors} past errors on a line leave {errors + 1} gaps; the next error is as likely to fall into any of them.",
@@ -177,7 +188,9 @@ def sources_and_range(errors: Sequence[float], size: float, share: float = 0.8) 
         Of the errors at the ends of the range.
     """
     if len(errors) < 5 or not size > 0:
-        raise InputError(f"sources_and_range: {len(errors)} sources, size = {size:g}; give five or more, and a size above 0")
+        raise InputError(
+            f"sources_and_range: {len(errors)} sources, size = {size:g}; give five or more, and a size above 0"
+        )
     far = max(size, *(abs(e) for e in errors)) * 1.05
     step = min(12.0, 190 / len(errors))
 
@@ -228,7 +241,9 @@ def halving(low: float, high: float, answer: float, unit: str = "byte/s", steps:
             Words(20, 78, said(first, unit), "start", 12),
             Words(380, 78, said(last, unit), "end", 12),
         ]
-        scenes.append(Scene(shapes, f"Range {said(low, unit)} to {said(high, unit)} of a bar; its middle is tried.", tall=92))
+        scenes.append(
+            Scene(shapes, f"Range {said(low, unit)} to {said(high, unit)} of a bar; its middle is tried.", tall=92)
+        )
         says.append(
             f"{'The range' if i else 'Somewhere in here lies the answer. The range'} is {said(low, unit)} to {said(high, unit)}; "
             f"its middle, {said(middle, unit)}, is {'too little' if slow else 'more than enough'}, so the answer lies {'above' if slow else 'below'}."
@@ -250,7 +265,9 @@ def winners_luck(plans: int = 12, spread: float = 0.1, seed: int = 3) -> Scene:
         Of the draws.
     """
     if not 4 <= plans <= 20 or not 0 < spread <= 0.3:
-        raise InputError(f"winners_luck: plans = {plans}, spread = {spread:g}; draw 4 to 20 plans, a spread in (0, 0.3]")
+        raise InputError(
+            f"winners_luck: plans = {plans}, spread = {spread:g}; draw 4 to 20 plans, a spread in (0, 0.3]"
+        )
     rng = Random(seed)
     estimates = [1 + rng.gauss(0, spread) for _ in range(plans)]
     chosen = min(range(plans), key=estimates.__getitem__)

@@ -37,9 +37,7 @@ def failures_add(nodes: int = 6, seed: int = 273) -> Scene:
         shapes.append(Box(left, y, wide, 18, kind="compute"))
         shapes += [Box(left + t * wide - 2, y, 4, 18, kind="network", full=True) for t in times]
     stops = sum(map(len, rows))
-    shapes.append(
-        Words(left, 22 * nodes + 46, f"{stops} failures, and each stops the job", "start", 12)
-    )
+    shapes.append(Words(left, 22 * nodes + 46, f"{stops} failures, and each stops the job", "start", 12))
     return Scene(
         shapes,
         f"{nodes} lines of time with a failure now and then; the line of the job below has the failures of all, {stops}.",
@@ -82,7 +80,10 @@ def failure_step_by_step(
         (first + save, "It stands still and writes a checkpoint (green). From now on this work lasts."),
         (fails_at, "It has saved twice and works on, when a node fails. What came after the last checkpoint is lost."),
         (fails_at + restart, "It restarts: notice, swap the node, load the checkpoint."),
-        (end - (interval - (fails_at - saved)), "It does the lost part again. Only now is it where it was when it failed."),
+        (
+            end - (interval - (fails_at - saved)),
+            "It does the lost part again. Only now is it where it was when it failed.",
+        ),
         (end, "It works on. One failure has cost the lost part and the restart."),
     ]
     scenes = []
@@ -101,7 +102,9 @@ def failure_step_by_step(
         if stop == fails_at + restart:
             x, back = 4 + fails_at * scale, 4 + saved * scale
             shapes.append(
-                Arrow([(x, 76), (x, 96), (back, 96), (back, 78)], "back to the last checkpoint", "memory", beside=(0, 13))
+                Arrow(
+                    [(x, 76), (x, 96), (back, 96), (back, 78)], "back to the last checkpoint", "memory", beside=(0, 13)
+                )
             )
         scenes.append(Scene(shapes, f"A line of time up to {stop:g}: {row[-1].text or 'a checkpoint'}.", tall=122))
     return Frames(scenes, [says for _, says in stops], "A job that saves, fails, restarts and does lost work again")
@@ -118,7 +121,8 @@ def two_losses(write: float, mtbf: float) -> Scene:
 
     def line(ys: Sequence[float]) -> list[tuple[float, float]]:
         return [
-            (left + (right - left) * t / taus[-1], base - (base - top) * y / most) for t, y in zip(taus, ys, strict=True)
+            (left + (right - left) * t / taus[-1], base - (base - top) * y / most)
+            for t, y in zip(taus, ys, strict=True)
         ]
 
     x = left + (right - left) * best / taus[-1]
@@ -133,7 +137,14 @@ def two_losses(write: float, mtbf: float) -> Scene:
         Words(left + 8, 14, "share of the time lost", "start", 12),
         Words(right + 8, line(saving)[-1][1] - 10, "writing", "end", 12, "memory"),
         Words(right + 8, line(again)[-1][1] + 22, "rework", "end", 12, "network"),
-        Words(right - 60, line([s + a for s, a in zip(saving, again, strict=True)])[-1][1] - 12, "both", "middle", 12, "compute"),
+        Words(
+            right - 60,
+            line([s + a for s, a in zip(saving, again, strict=True)])[-1][1] - 12,
+            "both",
+            "middle",
+            12,
+            "compute",
+        ),
         Words(x, base + 14, "least where the two are equal", size=12, bold=True),
         Words(392, base + 30, "work between two checkpoints", "end", 12),
     ]
@@ -181,7 +192,9 @@ def one_cycle() -> Scene:
 def checkpoint_behind(work: float = 6.0, write: float = 3.0, copy: float = 0.5) -> Scene:
     """Two ways to save: training waits for the write, or for a copy to the host only, which then writes."""
     if not 0 < copy < write < work:
-        raise InputError(f"checkpoint_behind: copy = {copy:g}, write = {write:g}, work = {work:g}; give copy < write < work")
+        raise InputError(
+            f"checkpoint_behind: copy = {copy:g}, write = {write:g}, work = {work:g}; give copy < write < work"
+        )
     waits = [
         Stretch(0, work, "work", "compute"),
         Stretch(work, work + write, "write", "memory"),
