@@ -25,6 +25,7 @@ _HOMES = {
     "honesty_ladder": "judging",
     "hours_paid": "burning",
     "in_switch_all_reduce": "messages",
+    "journey": "whole",
     "latent_cache": "models",
     "leave_one_source_out": "judging",
     "list_scheduling": "programs",
