@@ -114,7 +114,7 @@ def _peers() -> dict[str, Any]:
 _WORST = ("worst_domain", "worst_domain_error")
 # What the prose says of each class; the table of the chapter has all of it.
 _SAID: dict[str, tuple[str, ...]] = {
-    "training_step": ("first", "half", "held", *_WORST, "worst_source", "worst_source_error"),
+    "training_step": ("first", "half", "held", "domain", *_WORST, "worst_source", "worst_source_error"),
     "inference": ("first", "half", "held", *_WORST, "worst_source", "worst_source_error"),
     "gemm": ("first", *_WORST),
     "attention": ("first", "printed", *_WORST),
@@ -133,6 +133,7 @@ def _grounds(name: str) -> dict[str, str]:
         "first": share(blind.first),
         "half": share(blind.half),
         "held": share(blind.held),
+        "domain": share(sheet.leave_one_domain_out),
         "printed": share(blind.printed),
         "worst_domain": worst.split(": ", 1)[1],
         "worst_domain_error": share(domains[worst]),
@@ -174,6 +175,11 @@ def _toy() -> dict[str, str]:
     gap = float(validation.optimism(constants, noise**2, fitted))
     inside = noise**2 * (1 - constants / fitted)
     return {
+        "measured": units.format(10.0, "s"),
+        "half": units.format(5.0, "s"),
+        "twice": units.format(20.0, "s"),
+        "half_error": share(validation.signed_error(5.0, 10.0), True),
+        "twice_error": share(validation.signed_error(20.0, 10.0), True),
         "rows": "100",
         "effective": f"{validation.effective_rows(100.0, 10.0, 0.5):.0f}",
         "constants": str(constants),

@@ -31,6 +31,7 @@ from mlsysim.parallelism import Plan
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "counted_causes": ([("devices", 9), ("network", 3)], 4.7e6),
     "halving": (25e9, 800e9, 165e9),
     "honesty_ladder": ({"steps": [("in the fit", 0.12), ("unseen", 0.22)]},),
     "hours_paid": (8 * 3.4 / 3600, 21000.0),

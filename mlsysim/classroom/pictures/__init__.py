@@ -11,6 +11,7 @@ _HOMES = {
     "conformal_range": "operations",
     "context_parallel": "splits",
     "continuous_batching": "serving",
+    "counted_causes": "lasting",
     "data_parallel": "splits",
     "disaggregated": "serving",
     "expert_parallel": "splits",

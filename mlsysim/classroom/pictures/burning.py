@@ -67,7 +67,7 @@ def two_waters(pue: float, wue: float, source: float) -> Scene:
         Arrow([(241, 64), (241, 34)], kind="memory", width=max(1.0, widest * site)),
         Words(56, 18, f"{away:.2g} L evaporate", size=12, kind="memory"),
         Words(241, 18, f"{site:.2g} L evaporate", size=12, kind="memory"),
-        Words(6, 166, f"{source:.2g} L per kWh\nfrom the grid", "start", 12),
+        Words(6, 166, f"{source:.3g} L per kWh\nfrom the grid", "start", 12),
         Words(196, 182, f"{wue:.2g} L (WUE) per kWh\nof the computers", "start", 12),
     ]
     alt = (

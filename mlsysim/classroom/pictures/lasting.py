@@ -247,3 +247,36 @@ def spare_nodes(nodes: int = 8, spares: int = 2) -> Scene:
         shapes,
         f"A row of {nodes} nodes and {spares} spares; one node is away for repair, the first spare stands in for it.",
     )
+
+
+def counted_causes(causes: Sequence[tuple[str, float]], duration: float) -> Scene:
+    """What stopped a job, cause by cause, to scale: how often, and how far apart this cause alone would stop it.
+
+    Parameters
+    ----------
+    causes : sequence of (name, count)
+        In any order; the most frequent is drawn first.
+    duration : float, s
+        Watched for so long.
+    """
+    known = sorted(causes, key=lambda c: -c[1])
+    if not 2 <= len(known) <= 9 or known[-1][1] <= 0:
+        raise InputError(f"counted_causes: {len(known)} causes; give 2 to 9, each counted at least once")
+    shapes: list[Shape] = [
+        Words(162, 12, "count", "start", 12, bold=True),
+        Words(392, 12, "alone, one every", "end", 12, bold=True),
+    ]
+    for i, (name, count) in enumerate([*known, ("all", sum(c for _, c in known))]):
+        y = 24 + 22 * i + (6 if name == "all" else 0)
+        alone = float(reliability.observed_mtbf(duration, count)) / 3600
+        if name != "all":
+            wide = 110 * count / known[0][1]
+            shapes.append(Box(162, y, wide, 16, kind="network"))
+            shapes.append(Words(168 + wide, y + 8, f"{count:g}", "start", 12))
+        else:
+            shapes.append(Words(162, y + 8, f"{count:g}", "start", 12, bold=True))
+        shapes.append(Words(154, y + 8, name, "end", 12, bold=name == "all"))
+        shapes.append(
+            Words(392, y + 8, f"{alone:.0f} h" if alone >= 10 else f"{alone:.1f} h", "end", 12, bold=name == "all")
+        )
+    return Scene(shapes, "Causes by count: " + ", ".join(f"{name} {count:g}" for name, count in known) + ".")
