@@ -39,7 +39,8 @@ def transformer_block(model: Model | str) -> Scene:
         Arrow([(x + w / 2, 160), (x + w / 2, 147)], width=1.2),
         Arrow([(x + w / 2, 122), (x + w / 2, 113)], width=1.2),
         Arrow([(x + w / 2, 352), (34, 352), (34, 154), (x + w / 2, 154)], dashed=True, head=False, width=1.2),
-        Words(38, 336, "kept, and added", "start", 12),
+        Arrow([(x + w / 2, 150), (34, 150), (34, 4), (x + w / 2, 4)], dashed=True, head=False, width=1.2),
+        Words(x + w + 22, 336, "dashed: added\nto the result", "start", 12),
     ]
     alt = (
         f"A block of {m.name}: {wide:,} numbers per token come in from below, pass a norm and attention ({heads} query heads, "
