@@ -285,6 +285,7 @@ def test_output_that_cannot_be_written_is_one_sentence(command: list[str]) -> No
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
     done = run("sweep", "eq-ridge-point", "peak_flops=1e12:1e15:4000", "memory_bandwidth=1e12", "--output", str(FULL))
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr

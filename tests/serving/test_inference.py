@@ -139,6 +139,7 @@ EXPERT = 3 * 8 * 16
 
 
 @pytest.mark.independent
+@pytest.mark.slow
 def test_experts_hit_by_enumeration() -> None:
     """Draw expert sets for many batches and count the different ones; then two tokens exactly."""
     rng = random.Random(7)

@@ -117,6 +117,7 @@ def both_rounds(name: str) -> CaseFile:
 @needs_open_cases
 @pytest.mark.published
 @pytest.mark.parametrize(("name", "target"), [("gemm", 0.14), ("attention", 0.15)])
+@pytest.mark.slow
 def test_kernels_of_a_source_that_the_fit_has_not_seen(name: str, target: float) -> None:
     """All attention rows have one source, so theirs is the error of published figures with nothing fitted."""
     summary = scoring.score(both_rounds(name), "calibrated", leave_one_group_out=True).summary
