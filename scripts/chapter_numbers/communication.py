@@ -65,6 +65,15 @@ def _ring_example() -> dict[str, str]:
     }
 
 
+def _toy() -> dict[str, str]:
+    """A megabyte over an adapter; and a gigabyte that eight devices send to one of them, which sends the sum back."""
+    wire, nic = catalog.link("NVLink-4").bandwidth, catalog.link("NDR").bandwidth
+    return {
+        "bytes": _time(collectives.transfer_time(1e6, nic, 0.0), 2),
+        "naive": _time(2 * collectives.transfer_time(7 * 1e9, wire, 0.0), 2),
+    }
+
+
 def _tree_example() -> dict[str, str]:
     """NCCL's plan for a gigabyte over 1024 H100, as rings and as trees."""
     tree = catalog.protocol("nccl-tree-simple")
@@ -252,6 +261,7 @@ def numbers() -> dict[str, Any]:
     h100 = catalog.node("DGX-H100")
     return {
         "catalogue": {"links": str(len(catalog.links())), "nodes": str(len(catalog.nodes()))},
+        "toy": _toy(),
         "ring": _ring_example(),
         "tree": _tree_example(),
         "measured": _measured(),

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import memory, network, parallelism, roofline
+from mlsysim import collectives, memory, network, parallelism, roofline
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.messages import ring_held
 from mlsysim.drawing import Drawing
@@ -238,6 +238,20 @@ def test_a_drawn_queue_waits_as_long_as_its_formula(kernel: float) -> None:
 
     _, device = queue_times(1.0, kernel, 5)
     assert device[-1][1] - 5 * kernel == pytest.approx(roofline.dispatch_time(5, 1.0, 5 * kernel))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("n", [3, 4, 6, 8])
+def test_a_drawn_tree_sums_all_in_as_many_steps_as_its_equation_has(n: int) -> None:
+    from mlsysim.classroom.pictures.messages import tree_sends
+
+    held = {rank: {rank} for rank in range(n)}
+    steps = tree_sends(n)
+    for sends in steps:
+        for sender, receiver in sends:
+            held[receiver] |= held.pop(sender)
+    assert held == {0: set(range(n))}
+    assert 2 * len(steps) == pytest.approx(collectives.tree_all_reduce(0.0, n, 1.0, 1.0))
 
 
 @pytest.mark.independent

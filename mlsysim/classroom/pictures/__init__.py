@@ -7,6 +7,7 @@ _HOMES = {
     "all_to_all": "messages",
     "attention_heads": "models",
     "batch_in_time": "serving",
+    "binomial_tree": "messages",
     "causal_mask": "counts",
     "chunks_through_stages": "clocks",
     "conformal_range": "operations",
