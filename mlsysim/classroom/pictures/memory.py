@@ -22,6 +22,9 @@ def zero_stages(shards: int = 4, recipe: str = "zero-fp16") -> Scene:
         pieces = [Piece(part if i == 0 else "", value, kinds[part]) for part, value in parts]
         shapes += bar(100, y, 240, 32, pieces, whole, size=12)
         shapes.append(Words(348, y + 16, f"{float(state.total):.3g} B", "start", bold=True))
+    low = 30.0 + 44.0 * len(rows) + 6
+    for x, part in zip((100, 164, 240), kinds, strict=True):
+        shapes.append(Words(x, low, part, "start", 12, kinds[part], bold=True))
     alt = (
         f"Four bars to scale, bytes per parameter on each of {shards} devices: "
         + "; ".join(f"{name} {float(state.total):.3g}" for name, state in states)
@@ -44,17 +47,19 @@ def training_memory_bar(found: TrainingMemory, name: str = "one device") -> Scen
     need = sum(parts.values())
     pieces = [Piece("", value, kinds.get(part, "waiting")) for part, value in parts.items()]
     shapes: list[Shape] = [Words(200, 12, f"{name}: {said(need, 'byte')} of {said(have, 'byte')}", bold=True)]
-    shapes += bar(24, 28, 300, 96, pieces, max(have, need), upright=True)
+    top, tall = 44.0, 290.0
+    shapes += bar(24, top, tall, 96, pieces, max(have, need), upright=True)
     done, last = 0.0, 1e9
     for part, value in parts.items():
-        at = 328 - 300 * (done + value / 2) / max(have, need)
+        at = top + tall - tall * (done + value / 2) / max(have, need)
         at = min(at, last - 17)
         shapes.append(Words(132, at, f"{part}, {units.format(value, 'byte', 2)}", "start"))
         done, last = done + value, at
-    line = 328 - 300 * have / max(have, need)
+    line = top + tall - tall * have / max(have, need)
     shapes.append(Box(18, line - 1, 108, 2, full=True))
+    shapes.append(Words(394, line, "the device ends here", "end", 12, bold=True))
     alt = f"A bar to scale of what {name} holds: " + ", ".join(f"{p} {said(v, 'byte')}" for p, v in parts.items())
-    return Scene(shapes, f"{alt}; it has {said(have, 'byte')}.", tall=344)
+    return Scene(shapes, f"{alt}; it has {said(have, 'byte')}.", tall=348)
 
 
 def kept_of_layer(model: Model | str, tokens: int) -> list[tuple[str, float, str]]:
