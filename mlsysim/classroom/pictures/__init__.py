@@ -21,6 +21,7 @@ _HOMES = {
     "grid_of_ranks": "splits",
     "hierarchical_all_reduce": "messages",
     "in_switch_all_reduce": "messages",
+    "journey": "whole",
     "kept_tensors": "memory",
     "latent_cache": "models",
     "launch_queue": "clocks",
