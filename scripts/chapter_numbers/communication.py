@@ -134,8 +134,12 @@ def _levels() -> dict[str, str]:
     levels = collectives.hierarchical_all_reduce(16e9, 8, 16, h100.scale_up_bandwidth, h100.scale_out_bandwidth)
     small, quarter, mega = (checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("32k", "256k", "1m"))
     large = [checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("1g", "4g", "16g")]
+    inside = collectives.ring_all_reduce(1.0, 8, node.scale_up_bandwidth)
+    second = collectives.ring_all_reduce(1.0 / 8, 4, node.scale_out_bandwidth) / inside
     return {
         "ratio": f"{node.bandwidth_ratio:.0f}",
+        "second": f"{second:.1f}",
+        "foretold": f"{1 + second:.1f}",
         "one": _time(one.measured),
         "four": _time(four.measured),
         "slowdown": f"{four.measured / one.measured:.1f}",
