@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import catalog, hlo, network, parallelism
+from mlsysim import catalog, collectives, hlo, memory, network, parallelism, roofline
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.answers import _tight
 from mlsysim.classroom.pictures.messages import ring_held
@@ -91,6 +91,7 @@ ARGUMENTS: dict[str, tuple] = {
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_clocks": ("H100",),
     "two_largest": ([0.1 + 0.01 * (i % 37) for i in range(49)] + [1.4],),
     "two_losses": (60.0, 10800.0),
     "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
@@ -517,3 +518,68 @@ def test_answers_refuse_what_a_drawing_cannot_show() -> None:
     for make, says in cases:
         with pytest.raises(InputError, match=says):
             make()
+
+
+@pytest.mark.independent
+def test_drawn_clocks_are_to_scale_and_the_longer_one_is_the_law() -> None:
+    """One token: 8192 x 57344 numbers of 2 bytes at 3.35 TB/s are 280 µs; 1024 tokens: 2 x 1024 x 8192 x 57344 at 989.5 TFLOP/s."""
+    boxes = [s for s in pictures.two_clocks("H100", (1, 1024)).shapes if isinstance(s, Box)]
+    times = [2 * 8192 * 57344 / 989.5e12, 2 * 8192 * 57344 / 3.35e12, 2 * 1024 * 8192 * 57344 / 989.5e12]
+    assert [b.width / boxes[1].width for b in boxes[:3]] == pytest.approx([t / times[1] for t in times], rel=1e-3)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("kernel", [0.4, 2.0])
+def test_a_drawn_queue_waits_as_long_as_its_formula(kernel: float) -> None:
+    from mlsysim.classroom.pictures.clocks import queue_times
+
+    _, device = queue_times(1.0, kernel, 5)
+    assert device[-1][1] - 5 * kernel == pytest.approx(roofline.dispatch_time(5, 1.0, 5 * kernel))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("n", [3, 4, 6, 8])
+def test_a_drawn_tree_sums_all_in_as_many_steps_as_its_equation_has(n: int) -> None:
+    from mlsysim.classroom.pictures.messages import tree_sends
+
+    held = {rank: {rank} for rank in range(n)}
+    steps = tree_sends(n)
+    for sends in steps:
+        for sender, receiver in sends:
+            held[receiver] |= held.pop(sender)
+    assert held == {0: set(range(n))}
+    assert 2 * len(steps) == pytest.approx(collectives.tree_all_reduce(0.0, n, 1.0, 1.0))
+
+
+@pytest.mark.independent
+def test_drawn_chunks_take_as_long_as_filling_and_passing() -> None:
+    from mlsysim.classroom.pictures.clocks import chunk_times
+
+    assert chunk_times(6, 4, 1 / 6)[-1][-1][1] == pytest.approx((6 + 4 - 1) / 6)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("tokens", "window"), [(8, None), (8, 3), (10, 9)])
+def test_drawn_masks_have_the_mean_of_the_equation(tokens: int, window: int | None) -> None:
+    from mlsysim.classroom.pictures.counts import visible_keys
+
+    seen = visible_keys(tokens, window)
+    w = window or tokens
+    assert sum(map(sum, seen)) / tokens == pytest.approx(w - w * (w - 1) / (2 * tokens))
+
+
+@pytest.mark.independent
+def test_drawn_tensors_of_a_layer_add_up_to_the_published_count() -> None:
+    """34 + 5 a s / h, of which 24 and the scores are divided (Korthikanti et al., equations 1 and 2)."""
+    from mlsysim.classroom.pictures.memory import kept_of_layer
+
+    kept = kept_of_layer("GPT-3-175B", 2048)
+    sums = {who: sum(v for _, v, w in kept if w == who) for who in ("whole", "divided", "scores")}
+    assert sums == {"whole": 10, "divided": 24, "scores": 5 * 96 * 2048 / 12288}
+    one = memory.activation_memory_tp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
+    assert sums["whole"] + (sums["divided"] + sums["scores"]) / 8 == pytest.approx(one)
+
+
+@pytest.mark.independent
+def test_no_more_than_two_layers_are_whole_at_once() -> None:
+    assert "At most 2 layers" in pictures.gather_ahead().alt
