@@ -2,7 +2,7 @@
 
 import math
 
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Point, Scene, Shape, Words, around, bar
 from mlsysim.errors import InputError
 from mlsysim.network import topology

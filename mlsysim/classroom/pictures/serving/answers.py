@@ -255,7 +255,7 @@ def littles_area(requests: Sequence[Request] | None = None) -> Scene:
         Request(4.0, 6, 3),
         Request(7.0, 6, 3),
     )
-    from mlsysim.classroom.pictures.serving import EqualSteps
+    from mlsysim.classroom.pictures.serving.requests import EqualSteps
 
     played = simulate(EqualSteps(), some, Config(max_num_seqs=8, kv_blocks=64, max_num_batched_tokens=64))
     stays = [(r.request.arrival, r.finished) for r in played.records]
@@ -345,7 +345,7 @@ def states_chain(places: int = 4) -> Scene:
 def _tight() -> tuple[Simulation, int]:
     limit = 8
     requests = (Request(0.0, 8, 8), Request(0.0, 7, 9), Request(0.0, 6, 8))
-    from mlsysim.classroom.pictures.serving import EqualSteps
+    from mlsysim.classroom.pictures.serving.requests import EqualSteps
 
     config = Config(max_num_seqs=4, kv_blocks=limit, max_num_batched_tokens=64, block_tokens=4, prefix_caching=False)
     return simulate(EqualSteps(), requests, config, keep_steps=True), limit

@@ -2,7 +2,7 @@
 
 from mlsysim import catalog, memory, units
 from mlsysim.catalog import Model
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 from mlsysim.memory import TrainingMemory

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlsysim import catalog, kernels, roofline
 from mlsysim.catalog import Device
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Scene, Shape, Stretch, Words, tracks
 from mlsysim.errors import InputError
 
