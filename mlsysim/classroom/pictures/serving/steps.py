@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment

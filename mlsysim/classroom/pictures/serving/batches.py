@@ -4,8 +4,8 @@ import math
 import random
 from collections.abc import Sequence
 
-from mlsysim.classroom.pictures.devices import said
-from mlsysim.classroom.pictures.serving import EqualSteps
+from mlsysim.classroom.pictures.machines.devices import said
+from mlsysim.classroom.pictures.serving.requests import EqualSteps
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
