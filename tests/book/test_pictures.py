@@ -354,7 +354,7 @@ def test_drawn_experts_have_as_many_rows_as_tokens_choose(tokens: int) -> None:
 
 @pytest.mark.independent
 def test_a_drawn_cache_is_never_overfull_and_one_sequence_comes_back() -> None:
-    frames = pictures.preemption()
+    frames = pictures.thrown_out_and_back()
     held = [[s.text for s in f.shapes if isinstance(s, Box) and s.height == 34 and not s.dashed] for f in frames.scenes]
     assert all(len(blocks_) <= 8 for blocks_ in held)
     with_c = ["C" in blocks_ for blocks_ in held]
