@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from mlsysim.drawing.style import GRID, INK, PALETTE, PAPER, Drawing, page, words
@@ -196,6 +197,19 @@ def _mark(x: float, y: float, marker: str, color: str) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 if marker == "." else 5}" fill="{color}"/>'
 
 
+def _along(one: Line | Marks, ax: _Axis, ay: _Axis) -> list[tuple[float, float]]:
+    """Points of what is drawn, close enough that a legend cannot lie between two of a line."""
+    points = [(ax.place(x), ay.place(y)) for x, y in zip(one.x, one.y, strict=True)]
+    if isinstance(one, Marks):
+        return points
+    parts = 12
+    return [
+        (a[0] + (b[0] - a[0]) * i / parts, a[1] + (b[1] - a[1]) * i / parts)
+        for a, b in pairwise(points)
+        for i in range(parts + 1)
+    ]
+
+
 def _svg(chart: Chart) -> str:
     width, height, left, right, top, bottom = 600.0, 380.0, 70.0, 24.0, 30.0, 48.0
     series: list[Line | Marks] = [*chart.lines, *chart.marks]
@@ -246,9 +260,24 @@ def _svg(chart: Chart) -> str:
             curves.append(words(cx + 8, cy - 6 if marks.above else cy + 14, label, "start", size=11))
     body.append(clip + '<g clip-path="url(#plot)">' + "".join(curves) + "</g>")
     named = [one for one in series if one.label]
-    x0 = width - right - 40 - 6.2 * max([len(one.label) for one in named], default=0)
+    wide, tall = 40 + 6.2 * max([len(one.label) for one in named], default=0), 16.0 * len(named)
+    # lower right unless something is there; then another corner, the middle above or the middle on the left
+    sides, ends = (
+        (left + 10, (left + width - right - wide) / 2, width - right - wide),
+        (
+            top + 18,
+            (top + height - bottom - tall) / 2,
+            height - bottom + 4 - tall,
+        ),
+    )
+    places = [(sides[x], ends[y]) for x, y in ((2, 2), (0, 0), (2, 0), (0, 2), (1, 0), (0, 1))]
+    drawn = [point for one in series for point in _along(one, ax, ay)]
+    x0, y0 = min(
+        places,
+        key=lambda at: sum(at[0] - 6 < x < at[0] + wide + 6 and at[1] - 18 < y < at[1] + tall - 6 for x, y in drawn),
+    )
     for i, one in enumerate(named):
-        y = height - bottom - 12 - 16 * (len(named) - 1 - i)
+        y = y0 + 16 * i
         if isinstance(one, Line):
             dash = _SVG_DASHES[one.dash]
             body.append(

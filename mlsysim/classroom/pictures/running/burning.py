@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlsysim import cost, energy, units
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Scene, Shape, Words
 from mlsysim.errors import InputError
 

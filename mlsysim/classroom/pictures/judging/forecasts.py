@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 from mlsysim import validation
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Scene, Shape, Words
 from mlsysim.efficiencies import pooled_share
 from mlsysim.errors import InputError
