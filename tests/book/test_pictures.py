@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,8 @@ from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.cluster.messages import ring_held
 from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
 from mlsysim.classroom.pictures.serving.answers import _tight
-from mlsysim.drawing import Drawing
+from mlsysim.drawing import Chart, Drawing, Line
+from mlsysim.drawing.charts import Name, on_lines
 from mlsysim.drawing.scenes import (
     PHONE,
     SMALLEST,
@@ -401,6 +403,25 @@ def test_matplotlib_draws_scenes_too() -> None:
         figure = matplotlib_figure(drawing)
         figure.canvas.draw()
         pyplot.close(figure)
+
+
+@pytest.mark.independent
+def test_names_stand_on_their_lines_and_inside_the_axes() -> None:
+    rising = Line([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], "a long name of a line")
+    chart = on_lines(
+        Chart("x", "y", [rising, replace(rising, y=[5, 4, 3, 2, 1], label="falls")], x_log=False, y_log=False), 0.5, 0.5
+    )
+    assert [line.label for line in chart.lines] == ["", ""]
+    up, down = (mark for mark in chart.marks if isinstance(mark, Name))
+    assert (up.x, up.y, up.anchor, down.anchor) == ([3], [3], "end", "start")
+    for place in (-1.0, 0.0, 1.0):
+        svg = on_lines(Chart("x", "y", [rising], x_log=False, y_log=False), place).svg()
+        (text,) = [t for t in ElementTree.fromstring(svg).iter(f"{SVG}text") if t.text == rising.label]
+        x, wide = float(text.attrib["x"]), 6.0 * len(rising.label)
+        left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
+        assert 70 <= left < left + wide <= 576
+    with pytest.raises(InputError, match="for 1 lines; give one"):
+        on_lines(Chart("x", "y", [rising]), 0.5, 0.5)
 
 
 @pytest.mark.independent
