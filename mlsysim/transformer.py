@@ -1,6 +1,6 @@
 """Counting what a transformer is made of: parameters and bytes, exactly, from its shape. (Its work: ``flops``.)"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
@@ -185,6 +185,8 @@ class ParameterCount(Result):
     embedding: int
     positions: int
     attention: int
+    recurrence: int
+    indexer: int
     dense_mlp: int
     experts: int
     shared_experts: int
@@ -219,7 +221,7 @@ class ParameterCount(Result):
         return asdict(self) | {"total": self.total}
 
 
-def attention_parameters(m: Model) -> int:
+def attention_parameters(m: Model, windowed: bool = False) -> int:
     """Parameters of one layer's attention, biases included, norms on queries and keys not."""
     v_dim = m.v_head_dim or m.head_dim
     if m.is_mla:
@@ -227,10 +229,58 @@ def attention_parameters(m: Model) -> int:
         queries = m.hidden * m.q_lora_rank + m.q_lora_rank * m.heads * qk if m.q_lora_rank else m.hidden * m.heads * qk
         latent = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
         expand = m.kv_lora_rank * m.heads * (m.head_dim + v_dim)
-        return queries + latent + expand + m.heads * v_dim * m.hidden
-    q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
+        return queries + latent + expand + m.heads * v_dim * m.hidden * (1 + (m.attention_gate == "full"))
+    heads, kv_heads, head_dim = m.heads, m.kv_heads, m.head_dim
+    if windowed:
+        heads, kv_heads = m.window_heads or heads, m.window_kv_heads or kv_heads
+        head_dim, v_dim = m.window_head_dim or head_dim, m.window_v_head_dim or m.window_head_dim or v_dim
+    q, kv = heads * head_dim, kv_heads * head_dim
     biases = m.qkv_bias * (q + 2 * kv) + m.output_bias * m.hidden
-    return int(attention_matrices(m.hidden, m.heads, m.kv_heads, m.head_dim)) + biases + m.attention_sinks * m.heads
+    gate = {"": 0, "head": heads, "full": heads * v_dim}[m.attention_gate] * m.hidden
+    same = int(attention_matrices(m.hidden, heads, kv_heads, head_dim))
+    values = m.hidden * (heads + kv_heads) * (v_dim - head_dim)  # where they are not as wide as keys
+    shared = m.hidden * kv_heads * v_dim if m.shared_kv and not windowed else 0
+    return same + values - shared + biases + gate + m.attention_sinks * heads
+
+
+def indexer_parameters(m: Model) -> int:
+    """Parameters of the indexer of one layer: its queries, its one key with a layer norm, a weight for each of its heads."""
+    queries = (m.q_lora_rank or m.hidden) * m.index_heads * m.index_head_dim
+    return queries + m.hidden * (m.index_head_dim + m.index_heads) + 2 * m.index_head_dim
+
+
+def recurrence_matrices(m: Model) -> int:
+    """Weights in the matrices of one layer's recurrence, the convolution's included."""
+    inner, keys = m.recurrent_heads * m.recurrent_head_dim, m.recurrent_key_heads * m.recurrent_state
+    conv, rank = m.recurrent_conv * m.conv_channels, m.recurrent_rank
+    if m.recurrence == "gated-delta":  # queries, keys, values, a gate as wide as values; decay and rate of each head
+        return m.hidden * (2 * keys + 3 * inner + 2 * m.recurrent_heads) + conv
+    if m.recurrence == "kimi-delta":  # the decay of each key channel and the gate come from low ranks
+        low = 2 * m.hidden * rank + rank * (keys + inner) if rank else m.hidden * (keys + inner)
+        return m.hidden * (2 * keys + 2 * inner + m.recurrent_heads) + low + conv
+    if m.recurrence == "lightning":  # queries, keys, values, a gate, the output
+        return m.hidden * (2 * keys + 3 * inner)
+    if m.recurrence == "mamba2":  # values and a gate, keys and queries of the groups, a step size a head
+        return m.hidden * (3 * inner + 2 * keys + m.recurrent_heads) + conv
+    if m.recurrence == "mamba":  # keys, queries and the factorised step size are made from the values
+        return m.hidden * 3 * inner + inner * (2 * m.recurrent_state + 2 * rank) + conv
+    return 4 * m.hidden * inner + conv if m.recurrence else 0  # two gates around a convolution
+
+
+def recurrence_parameters(m: Model) -> int:
+    """Parameters of one layer's recurrence: matrices, biases, decays, step sizes, skips and the norm on its results."""
+    heads, inner = m.recurrent_heads, m.recurrent_heads * m.recurrent_head_dim
+    keys = m.recurrent_key_heads * m.recurrent_state
+    small = {
+        "": 0,
+        "gated-delta": 2 * heads + m.recurrent_norm * m.recurrent_head_dim,
+        "kimi-delta": heads + keys + m.recurrent_norm * m.recurrent_head_dim,
+        "lightning": m.recurrent_norm * inner,
+        "mamba2": 3 * heads + m.recurrent_norm * inner + m.recurrent_bias * (2 * inner + 2 * keys + heads + m.hidden),
+        "mamba": inner * (m.recurrent_state + 2) + m.recurrent_bias * (2 * inner + m.hidden),
+        "short-conv": m.recurrent_bias * (3 * inner + m.hidden),
+    }[m.recurrence]
+    return recurrence_matrices(m) + small + m.conv_bias * m.conv_channels
 
 
 def mlp_parameters(m: Model, width: int) -> int:
@@ -242,14 +292,17 @@ def mlp_parameters(m: Model, width: int) -> int:
 def norm_parameters(m: Model) -> int:
     """Parameters of all norms of the model, those inside the attention included."""
     size = 2 if m.norm == "layernorm" and m.norm_bias else 1
-    per_layer = size * m.norms_per_layer * m.hidden
+    near = m.n_windowed_layers
+    total = size * m.hidden * (m.layers * m.norms_per_layer + m.final_norm + m.embedding_norm)
     if m.is_mla:
-        per_layer += m.q_lora_rank + m.kv_lora_rank
-    if m.qk_norm == "head":
-        per_layer += size * 2 * m.head_dim
-    elif m.qk_norm == "full":
-        per_layer += size * (m.heads + m.kv_heads) * m.head_dim
-    return m.layers * per_layer + size * m.hidden * (m.final_norm + m.embedding_norm)
+        total += m.n_attention_layers * (m.q_lora_rank + m.kv_lora_rank)
+    for layers, heads, kv_heads, dim in (
+        (m.n_attention_layers - near, m.heads, m.kv_heads, m.head_dim),
+        (near, m.window_heads or m.heads, m.window_kv_heads or m.kv_heads, m.window_head_dim or m.head_dim),
+    ):
+        normed = {"": 0, "head": 2 * dim, "full": (heads + kv_heads) * dim}[m.qk_norm]
+        total += size * layers * normed
+    return total
 
 
 def parameter_count(model: Model | str) -> ParameterCount:
@@ -257,13 +310,17 @@ def parameter_count(model: Model | str) -> ParameterCount:
     m = catalog.model(model)
     shared = m.n_shared_experts * mlp_parameters(m, m.shared_ffn or m.moe_ffn) + m.shared_gate * m.hidden
     width = m.embedding_width or m.hidden
+    shared += 2 * m.moe_hidden * m.hidden  # the way to narrower experts and back
     projection = m.embedding_width * m.hidden  # once from the embedding to the residual stream, once back
     return ParameterCount(
         embedding=m.vocab * width + projection,
         positions=m.learned_positions * m.hidden,
-        attention=m.layers * attention_parameters(m),
-        dense_mlp=(m.layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
-        experts=m.n_moe_layers * m.n_experts * mlp_parameters(m, m.moe_ffn),
+        attention=(m.n_attention_layers - m.n_windowed_layers) * attention_parameters(m)
+        + m.n_windowed_layers * attention_parameters(m, windowed=True),
+        recurrence=m.n_recurrent_layers * recurrence_parameters(m),
+        indexer=(m.n_indexers or m.n_indexed_layers) * indexer_parameters(m),
+        dense_mlp=(m.n_mlp_layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
+        experts=m.n_moe_layers * m.n_experts * mlp_parameters(replace(m, hidden=m.moe_hidden or m.hidden), m.moe_ffn),
         shared_experts=m.n_moe_layers * shared,
         router=m.n_moe_layers * (m.hidden * m.n_experts + m.router_bias * m.n_experts),
         norms=norm_parameters(m),
