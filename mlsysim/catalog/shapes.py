@@ -98,6 +98,7 @@ class Model(Result):
     recurrent_head_dim: int = 0  # rows of a state: the size of a value
     recurrent_key_heads: int = 0  # heads of keys and queries that they share: groups
     recurrent_state: int = 0  # columns of a state: the size of a key
+    state_bits: int = 0  # of a number of a state, where a server keeps it wider than what it computes in; 0: the same
     recurrent_conv: int = 0  # width of the causal convolution before it
     recurrent_rank: int = 0  # of the factorised step size (Mamba) or gates (Kimi)
     recurrent_bias: bool = False  # of the projections
@@ -284,6 +285,7 @@ def check_shape(m: Model) -> None:
     need(m.n_indexers <= m.n_indexed_layers, "n_indexers", f"must not exceed n_indexed_layers = {m.n_indexed_layers}")
     for name in ("index_heads", "index_head_dim", "index_top_k"):
         need((getattr(m, name) > 0) == (m.n_indexed_layers > 0), name, "needs n_indexed_layers, and the reverse")
+    need(m.state_bits in (0, 16, 32), "state_bits", "must be 0, 16 or 32")
     need(m.recurrence in ("", *RECURRENCES), "recurrence", f"must be '' or one of {', '.join(RECURRENCES)}")
     need((m.recurrence != "") == (m.n_recurrent_layers > 0), "recurrence", "needs n_recurrent_layers, and the reverse")
     sizes = {

@@ -12,11 +12,11 @@ from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
+from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
 from mlsysim.transformer import matrix_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
-STATE_BYTES = 4.0  # states of recurrences are 32-bit
 _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
@@ -90,7 +90,7 @@ class Work(Listed):
     )
     indexing: Num = 0.0  # work of the indexers over all keys, as a share of attention over all keys
     index_reading: Num = 0.0  # what they read of the cache, as such a share
-    state_elements: Num = 0.0  # numbers of state that a recurrence keeps of a sequence, whatever its length
+    state_bytes: Num = 0.0  # that recurrences keep of a sequence, whatever its length
     state_macs: Num = 0.0  # multiply-adds of a token with them
     expert_params: Num = 0.0  # one routed expert
     n_experts: Num = 0.0
@@ -285,7 +285,7 @@ class _Rank:
         rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
-        passes = passes + n * 2.0 * w.state_elements * logits * STATE_BYTES / s.tp  # read and written once a sequence
+        passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
         state = n * 2.0 * w.state_macs * tokens / s.tp
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
@@ -515,7 +515,7 @@ def work_of(model: Model | str) -> Work:
         windowed=near,
         indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
         index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
-        state_elements=recurrent * m.state_elements,
+        state_bytes=state_of(m) / m.layers,
         state_macs=recurrent * m.state_elements * (3.0 if m.recurrence.endswith("-delta") else 2.0),
         expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
         n_experts=m.n_experts,

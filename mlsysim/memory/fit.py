@@ -259,17 +259,18 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
     return total
 
 
-def state_of(model: Model | str, batch: Num = 1, state_bytes: Num = 4.0, conv_bytes: Num = 2.0) -> Num:
+def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Num:
     """Bytes that the recurrences of a model keep of every sequence, however long it is: states and last inputs.
 
     Formula: M = L_rec b (H d_v d_k x bytes of a state + (w - 1) c x bytes of an input), with c channels before a convolution
-    of width w.
+    of width w. The state has the bytes of the shape (``state_bits``) where that says some.
 
-    >>> state_of("Llama-3.1-8B", batch=8), round(state_of("Qwen3-Next-80B-A3B") / 1e6)
-    (0.0, 77)
+    >>> state_of("Llama-3.1-8B", batch=8), round(state_of("Qwen3-Next-80B-A3B") / 1e6, 1)
+    (0.0, 39.5)
     """
     m = catalog.model(model)
-    return m.n_recurrent_layers * batch * (m.state_elements * state_bytes + m.conv_elements * conv_bytes)
+    state = m.state_bits / 8 if m.state_bits else element_bytes
+    return m.n_recurrent_layers * batch * (m.state_elements * state + m.conv_elements * element_bytes)
 
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")

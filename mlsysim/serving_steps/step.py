@@ -16,7 +16,7 @@ from mlsysim.efficiencies import BOUND, DATASHEET, OWN, OWN_SOURCE, checked, sai
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
-from mlsysim.inference.work import ACTIVATION_BYTES, STATE_BYTES
+from mlsysim.inference.work import ACTIVATION_BYTES
 from mlsysim.memory import state_of
 from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
@@ -430,7 +430,7 @@ class StepModel(Result):
         passes = (0.0 if self.efficiencies == BOUND else PASSES) * (REPLICATED + (1.0 - REPLICATED) / s.tp)
         w = self.deployment.work
         vectors = passes * tokens * m.hidden * ACTIVATION_BYTES
-        vectors = vectors + 2.0 * w.state_elements * sequences * STATE_BYTES / s.tp  # of recurrences, read and written
+        vectors = vectors + 2.0 * w.state_bytes * sequences / s.tp  # of recurrences, read and written
         small = self._kernel(
             "vectors",
             "elementwise",
