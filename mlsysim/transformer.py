@@ -23,6 +23,7 @@ __all__ = [
     "mlp_matrices",
     "mlp_parameters",
     "moe_active",
+    "mtp_parameters",
     "norm_parameters",
     "parameter_count",
     "recurrence_matrices",
@@ -273,14 +274,16 @@ def recurrence_matrices(m: Model) -> int:
 def recurrence_parameters(m: Model) -> int:
     """Parameters of one layer's recurrence: matrices, biases, decays, step sizes, skips and the norm on its results."""
     heads, inner = m.recurrent_heads, m.recurrent_heads * m.recurrent_head_dim
-    keys = m.recurrent_key_heads * m.recurrent_state
+    keys, rank = m.recurrent_key_heads * m.recurrent_state, m.recurrent_rank
     small = {
         "": 0,
         "gated-delta": 2 * heads + m.recurrent_norm * m.recurrent_head_dim,
         "kimi-delta": heads + keys + m.recurrent_norm * m.recurrent_head_dim,
         "lightning": m.recurrent_norm * inner,
         "mamba2": 3 * heads + m.recurrent_norm * inner + m.recurrent_bias * (2 * inner + 2 * keys + heads + m.hidden),
-        "mamba": inner * (m.recurrent_state + 2) + m.recurrent_bias * (2 * inner + m.hidden),
+        "mamba": inner * (m.recurrent_state + 2)
+        + m.recurrent_norm * (rank + 2 * m.recurrent_state)
+        + m.recurrent_bias * (2 * inner + m.hidden),
         "short-conv": m.recurrent_bias * (3 * inner + m.hidden),
     }[m.recurrence]
     return recurrence_matrices(m) + small + m.conv_bias * m.conv_channels
@@ -302,6 +305,37 @@ def norm_parameters(m: Model) -> int:
         normed = {"": 0, "head": 2 * kind.size, "full": (kind.heads + kind.kv_heads) * kind.size}[m.qk_norm]
         total += size * kind.layers * normed
     return total
+
+
+def mtp_parameters(model: Model | str) -> int:
+    """Parameters of the modules for multi-token prediction, which stand beside the model; embedding and head are the model's.
+
+    Each is one more layer with attention and experts (where the model has any), a projection of two streams to one, a norm
+    on each stream and one behind the layer.
+
+    >>> mtp_parameters("Qwen3-Next-80B-A3B")
+    1650471424
+    """
+    m = catalog.model(model)
+    if not m.n_mtp_layers:
+        return 0
+    none = {
+        "n_attention_free_layers": 0,
+        "n_mlp_free_layers": 0,
+        "n_dense_layers": 0,
+        "n_windowed_layers": 0,
+        "attn_window": 0,
+    }
+    window = {"window_heads": 0, "window_kv_heads": 0, "window_head_dim": 0, "window_v_head_dim": 0}
+    recurrence = {"recurrence": "", "n_recurrent_layers": 0, "recurrent_heads": 0, "recurrent_head_dim": 0}
+    recurrence |= {"recurrent_key_heads": 0, "recurrent_state": 0, "recurrent_conv": 0, "recurrent_rank": 0}
+    least = {"n_indexed_layers": min(1, m.n_indexed_layers), "n_indexers": 0, "moe_every": 1}
+    one = replace(m, layers=1, published={}, **none, **window, **recurrence, **least)
+    count = parameter_count(one)
+    outside = count.embedding + count.positions + count.lm_head
+    # a layer that holds one part only has a layer for its MLP beside that for its attention
+    norms = m.hidden * (1 if m.n_mlp_free_layers else 0)
+    return m.n_mtp_layers * (count.total - outside + norms + 2 * m.hidden**2 + 2 * m.hidden)
 
 
 def matrix_count(model: Model | str) -> ParameterCount:

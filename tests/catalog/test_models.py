@@ -17,7 +17,7 @@ import pytest
 from mlsysim import catalog
 from mlsysim.catalog.shapes import Model, load_models
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.transformer import parameter_count
+from mlsysim.transformer import mtp_parameters, parameter_count
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "mlsysim" / "catalog" / "models"
@@ -283,7 +283,7 @@ def prediction_module(e: Entry) -> int:
 @pytest.mark.parametrize("name", [n for n, e in MODELS.items() if e.get("n_mtp_layers") == 1])
 def test_the_prediction_module_is_one_more_layer(name: str) -> None:
     e, towers = MODELS[name], MODELS[name].get("tower_parameters", 0)
-    assert prediction_module(e) == e["mtp_parameters"]
+    assert prediction_module(e) == mtp_parameters(name)
     beside = {"DeepSeek-V3.2": 41_591_584 + 2 * e["vocab"] * e["hidden"]}  # scales; copies of embedding and head
     assert count(e) + prediction_module(e) + towers + beside.get(name, 0) == printed(name)
 
