@@ -284,7 +284,10 @@ def prediction_module(e: Entry) -> int:
 def test_the_prediction_module_is_one_more_layer(name: str) -> None:
     e, towers = MODELS[name], MODELS[name].get("tower_parameters", 0)
     assert prediction_module(e) == mtp_parameters(name)
-    beside = {"DeepSeek-V3.2": 41_591_584 + 2 * e["vocab"] * e["hidden"]}  # scales; copies of embedding and head
+    beside = {
+        "DeepSeek-V3": 41_540_496 + 2 * e["vocab"] * e["hidden"],
+        "DeepSeek-V3.2": 41_591_584 + 2 * e["vocab"] * e["hidden"],
+    }  # scales; copies of embedding and head
     assert count(e) + prediction_module(e) + towers + beside.get(name, 0) == printed(name)
 
 
