@@ -17,6 +17,14 @@ from mlsysim.catalog.sourced import Sourced
 
 if TYPE_CHECKING:
     from mlsysim.catalog.adding import add, define
+    from mlsysim.catalog.beyond import (
+        PatchTransformer,
+        Recommender,
+        patch_transformer,
+        patch_transformers,
+        recommender,
+        recommenders,
+    )
     from mlsysim.catalog.fabrics import (
         Cluster,
         Link,
@@ -56,6 +64,14 @@ _LATER = {
         "protocol",
         "protocols",
     ),
+    "beyond": (
+        "PatchTransformer",
+        "Recommender",
+        "patch_transformer",
+        "patch_transformers",
+        "recommender",
+        "recommenders",
+    ),
     "hf": ("from_hf_config",),
     "machines": ("Machines", "no_link", "nodes_with", "where"),
     "places": ("Facility", "Grid", "facilities", "facility", "grid", "grids", "load_facilities", "load_grids"),
@@ -74,10 +90,12 @@ __all__ = [
     "Machines",
     "Model",
     "Node",
+    "PatchTransformer",
     "Preset",
     "Price",
     "Protocol",
     "Rates",
+    "Recommender",
     "Sourced",
     "Target",
     "Trace",
@@ -110,6 +128,8 @@ __all__ = [
     "nodes",
     "nodes_with",
     "own",
+    "patch_transformer",
+    "patch_transformers",
     "preset",
     "presets",
     "price",
@@ -117,6 +137,8 @@ __all__ = [
     "prices_of",
     "protocol",
     "protocols",
+    "recommender",
+    "recommenders",
     "target",
     "targets",
     "trace",
