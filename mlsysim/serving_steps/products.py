@@ -73,6 +73,9 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
         ]
     if m.n_moe_layers:
         found += [Product("router", h, m.n_experts, m.n_moe_layers, part="mlp")]
+        if m.moe_hidden:  # routed experts are narrower than the residual stream
+            found += [Product("to experts", h, m.moe_hidden, m.n_moe_layers, part="mlp")]
+            found += [Product("from experts", m.moe_hidden, h, m.n_moe_layers, part="mlp")]
         if m.n_shared_experts:
             width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
             found += [

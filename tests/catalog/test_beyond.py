@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from mlsysim import catalog
 from mlsysim.catalog.beyond import PatchTransformer
 from mlsysim.errors import UnknownNameError
