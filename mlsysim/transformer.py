@@ -307,6 +307,14 @@ def norm_parameters(m: Model) -> int:
     return total
 
 
+_NOT_IN_A_MODULE = (
+    *("n_attention_free_layers", "n_mlp_free_layers", "n_dense_layers", "n_indexers"),
+    *("n_windowed_layers", "attn_window", "window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"),
+    *("n_recurrent_layers", "recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
+    *("recurrent_conv", "recurrent_rank"),
+)
+
+
 def mtp_parameters(model: Model | str) -> int:
     """Parameters of the modules for multi-token prediction, which stand beside the model; embedding and head are the model's.
 
@@ -319,18 +327,9 @@ def mtp_parameters(model: Model | str) -> int:
     m = catalog.model(model)
     if not m.n_mtp_layers:
         return 0
-    none = {
-        "n_attention_free_layers": 0,
-        "n_mlp_free_layers": 0,
-        "n_dense_layers": 0,
-        "n_windowed_layers": 0,
-        "attn_window": 0,
-    }
-    window = {"window_heads": 0, "window_kv_heads": 0, "window_head_dim": 0, "window_v_head_dim": 0}
-    recurrence = {"recurrence": "", "n_recurrent_layers": 0, "recurrent_heads": 0, "recurrent_head_dim": 0}
-    recurrence |= {"recurrent_key_heads": 0, "recurrent_state": 0, "recurrent_conv": 0, "recurrent_rank": 0}
-    least = {"n_indexed_layers": min(1, m.n_indexed_layers), "n_indexers": 0, "moe_every": 1}
-    one = replace(m, layers=1, published={}, **none, **window, **recurrence, **least)
+    given: dict[str, Any] = dict.fromkeys(_NOT_IN_A_MODULE, 0)
+    given |= {"recurrence": "", "n_indexed_layers": min(1, m.n_indexed_layers), "moe_every": 1, "published": {}}
+    one = replace(m, layers=1, **given)
     count = parameter_count(one)
     outside = count.embedding + count.positions + count.lm_head
     # a layer that holds one part only has a layer for its MLP beside that for its attention

@@ -148,7 +148,7 @@ def _entries() -> tuple[Mapping[str, PatchTransformer], Mapping[str, Recommender
 
 
 def _entry(name: str, raw: Any, file: str) -> PatchTransformer | Recommender:
-    given = {key: tuple(v) if isinstance(v, list) else v for key, v in raw.items() if key not in _UNITS}
+    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in raw.items() if key not in _UNITS}
     given["published"] = MappingProxyType(figures(raw, _UNITS, f"{file}: {name}", file))
     return Recommender(name=name, **given) if "tables" in raw else PatchTransformer(name=name, **given)
 

@@ -7,7 +7,7 @@ import pytest
 from mlsysim import catalog, flops, memory, serving_steps
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
-from mlsysim.inference import deploy, work_of
+from mlsysim.inference import BOUND, deploy, pass_cost, work_of
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_block, state_page
 from mlsysim.serving_steps import Batch, step_model
 from mlsysim.serving_steps.products import layer_products
@@ -107,6 +107,16 @@ def test_the_products_of_a_pass_are_the_matrices_of_the_model(name: str) -> None
     )
     beside = m.attention_sinks * m.heads * m.layers + m.n_moe_layers * m.shared_gate * m.hidden
     assert inside == pytest.approx(matrices - convolutions - beside, rel=1e-9)
+
+
+@pytest.mark.independent
+def test_a_decode_step_reads_and_writes_every_state() -> None:
+    def bytes_of(batch: float) -> float:
+        d = deploy("Mamba-2-2.7B", "H100")
+        cost = pass_cost(d.work, d.split, d.machine, BOUND, batch, 1.0, 999.0, 1.0)
+        return float(cost.components["elementwise"].bytes)
+
+    assert bytes_of(64.0) == pytest.approx(2 * 64 * memory.state_of("Mamba-2-2.7B"))  # nothing else: the bound's own
 
 
 @pytest.mark.independent

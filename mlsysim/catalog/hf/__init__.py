@@ -17,6 +17,7 @@ from mlsysim.errors import InputError, unknown_name
 
 _PRINTABLE = set(string.ascii_letters + string.digits + "-._ ")
 _UNROTATED = {"bloom", "gpt2", "mpt", "opt"}  # families without rotary positions
+_UNROTATED |= {"falcon_mamba", "jamba", "kimi_linear", "mamba", "mamba2", "mamba_ssm", "nemotron_h"}
 _GEMMA_3 = {"gemma3", "gemma3_text"}  # a second table for the layers with a window
 _MAX_ROWS = 10**8  # positions; the longest context in use is ten million
 _QUANTISED = {
@@ -34,7 +35,8 @@ def _rotary(c: Config, kind: str, shape: Shape) -> Shape:
         return {}
     # Gemma3TextConfig: 131,072 positions when absent
     rows = text.size("max_position_embeddings", default=131_072 if kind in _GEMMA_3 else 0, least=0, most=_MAX_ROWS)
-    scaling = text.inner("rope_scaling") if text.has("rope_scaling") else None
+    newer = text.inner("rope_parameters")  # what transformers 5 calls it, the base frequency among it
+    scaling = text.inner("rope_scaling") if text.has("rope_scaling") else newer if newer.raw else None
     if scaling is not None and rows:
         factor: Any = scaling.raw.get("factor")
         way = scaling.text("rope_type") or scaling.text("type")
@@ -44,7 +46,7 @@ def _rotary(c: Config, kind: str, shape: Shape) -> Shape:
     elif kind in _GEMMA_3:
         rows *= 2
     rows = min(rows, _MAX_ROWS)
-    share = text.raw.get("partial_rotary_factor", text.raw.get("rotary_pct"))
+    share = text.raw.get("partial_rotary_factor", text.raw.get("rotary_pct", newer.raw.get("partial_rotary_factor")))
     part = round(share * shape["head_dim"]) if type(share) is float and 0 < share < 1 else 0
     return ({"rotary_rows": rows} if rows else {}) | ({"rotary_dim": part} if part else {})
 
