@@ -17,14 +17,7 @@ from mlsysim.catalog.sourced import Sourced
 
 if TYPE_CHECKING:
     from mlsysim.catalog.adding import add, define
-    from mlsysim.catalog.beyond import (
-        PatchTransformer,
-        Recommender,
-        patch_transformer,
-        patch_transformers,
-        recommender,
-        recommenders,
-    )
+    from mlsysim.catalog.beyond import patch_transformer, patch_transformers, recommender
     from mlsysim.catalog.fabrics import (
         Cluster,
         Link,
@@ -65,12 +58,9 @@ _LATER = {
         "protocols",
     ),
     "beyond": (
-        "PatchTransformer",
-        "Recommender",
         "patch_transformer",
         "patch_transformers",
         "recommender",
-        "recommenders",
     ),
     "hf": ("from_hf_config",),
     "machines": ("Machines", "no_link", "nodes_with", "where"),
@@ -90,12 +80,10 @@ __all__ = [
     "Machines",
     "Model",
     "Node",
-    "PatchTransformer",
     "Preset",
     "Price",
     "Protocol",
     "Rates",
-    "Recommender",
     "Sourced",
     "Target",
     "Trace",
@@ -138,7 +126,6 @@ __all__ = [
     "protocol",
     "protocols",
     "recommender",
-    "recommenders",
     "target",
     "targets",
     "trace",
