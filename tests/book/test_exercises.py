@@ -44,11 +44,12 @@ def by_id(e: Exercise) -> str:
 H100_PEAK, H100_BANDWIDTH = 989.5e12, 3.35e12
 BY_HAND: dict[str, tuple[dict[str, Any], float]] = {
     "01.1": (
-        {"m": 2048, "n": 8192, "k": 4096, "efficiency": 0.6},
+        {"m": 2048, "n": 8192, "k": 4096, "efficiency": 0.6, "steps": 16},
         max(
             2 * 2048 * 8192 * 4096 / (H100_PEAK * 0.6),
             2 * (2048 * 4096 + 4096 * 8192 + 2048 * 8192) / H100_BANDWIDTH,
-        ),
+        )
+        + 16 * 2 * (4096 + 4096 * 8192 + 8192) / H100_BANDWIDTH,  # rows wait for the memory
     ),
     "01.2": ({"m": 512, "n": 4096, "k": 4096}, (2 * 512 * 4096 * 4096 / (2 * (512 * 4096 + 4096 * 4096 + 512 * 4096))) / (H100_PEAK / H100_BANDWIDTH)),
     "01.3": ({"intensity": 40.0, "efficiency": 0.6, "memory_efficiency": 0.9}, min(H100_PEAK * 0.6, 40 * 0.9 * H100_BANDWIDTH)),
@@ -278,13 +279,15 @@ def test_tolerance_edges(e: Exercise) -> None:
         ("03.1", 2.0**-30, "bare-gibibytes"),
         ("05.3", 1.024, None),  # nothing in it is a byte
         ("05.3", 1.05, None),  # a slip of 5 per cent is no rounding
-        ("11.1", 8, None),
+        ("11.1", 8, "one-or-all"),  # eight devices
+        ("11.1", 7, None),
         ("08.9", math.log2(10) ** -1, "base"),
         ("01.5", 0.01, "percent"),
         ("03.1", 1.024, "binary-prefix"),
         ("01.3", 2, "factor-2"),
         ("01.3", 1 / 8, "bits"),
-        ("01.1", 0.5, "half"),  # the exercise's own slip wins over the general factor of two
+        ("01.1", 0.5, "factor-2"),
+        ("01.7", 0.5, "half"),  # the exercise's own slip wins over the general factor of two
         ("01.7", 8, "bits"),
         ("01.3", 3.3, None),
     ],
@@ -534,7 +537,7 @@ def test_answers_that_are_kept_hide_no_equation() -> None:
 
 
 ROW = {
-    "title": "t", "objective": "o", "points": 1, "unit": "1", "prompt": "{MANY}  {a}\nof", "nudge": "n", "tolerance": 0.1,
+    "title": "t", "objective": "o", "kind": "compute", "difficulty": 1, "minutes": 5, "ask": "Why?", "points": 1, "unit": "1", "prompt": "{MANY}  {a}\nof", "nudge": "n", "tolerance": 0.1,
     "solution": 'answer = g["a"]', "inputs": {"a": [[1, 2], "1", "m"], "b": "{B}"}, "mistakes": {"x": ["{MANY}", "0"]},
 }  # fmt: skip
 SHARED = {"MANY": "many", "B": ["x / 2 for x in (4, 6)", "s", "half"]}
@@ -625,7 +628,8 @@ FULL = sum(e.points for e in assignment(SLUG))
 # One canned wrong answer: the multiply-add counted once. Written as a student would.
 HALVED = """\
 d = catalog.device(g["device"])
-answer = g["m"] * g["n"] * g["k"] / (d.peak_flops["bf16"] * g["efficiency"])"""
+rows = g["steps"] * 2 * (g["k"] + g["k"] * g["n"] + g["n"]) / d.memory_bandwidth
+answer = g["m"] * g["n"] * g["k"] / (d.peak_flops["bf16"] * g["efficiency"]) + rows"""
 CANNED = {"ada": submission("ada", SOLVED), "bob": submission("bob", {}), "cy": submission("cy", {"01.1": HALVED})}
 CANNED_POINTS = {"ada": {e.id: e.points for e in assignment(SLUG)}, "bob": {}, "cy": {}}
 
