@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import make_exercises  # a script, not a package
 import pytest
 from sandboxed import usable_sandbox
-from support import ROOT, missing
+from support import NIGHTLY, ROOT, missing
 
 import mlsysim
 from mlsysim import roofline, units
@@ -30,13 +30,19 @@ from mlsysim.equations import REGISTRY, recording
 from mlsysim.errors import InputError, UnknownNameError
 
 SLUG = "01-iron-law"
-NUMBERS = [e for e in EXERCISES.values() if not e.answers]
-WORDS = [e for e in EXERCISES.values() if e.answers]
+NUMBERS = [e for e in EXERCISES.values() if e.form == "number"]
+WORDS = [e for e in EXERCISES.values() if e.form == "word"]
+TASKS = [e for e in EXERCISES.values() if e.form in ("function", "data")]
 SEEDS = [f"student-{i}" for i in range(200)]
 
 
 def by_id(e: Exercise) -> str:
     return e.id
+
+
+def draws(e: Exercise) -> Iterator[engine.Inputs]:
+    """Every draw; of a search, which takes long, by day every fourth."""
+    return itertools.islice(e.every_draw(), 0, None, 4 if e.searches and not NIGHTLY else 1)
 
 
 # Numbers by hand: the public demo's inputs and the arithmetic, typed; nothing of the library stands on this side.
@@ -123,11 +129,31 @@ def test_inputs_of_a_seed_never_change() -> None:
 
 
 @pytest.mark.slow
-def test_inputs_vary_so_that_answers_cannot_be_copied() -> None:
+def test_inputs_vary_in_a_hundred_ways_so_that_answers_cannot_be_copied() -> None:
     for e in EXERCISES.values():
-        assert len({tuple(e.draw(s).values()) for s in SEEDS}) >= 30, e.id
+        assert math.prod(len(set(o.values)) for o in e.options.values()) >= 100, e.id
+        assert len({tuple(map(str, e.draw(s).values())) for s in SEEDS}) >= 60, e.id
     sheets = {tuple(str(dict(e.draw(s))) for e in EXERCISES.values()) for s in SEEDS}
     assert len(sheets) == len(SEEDS)
+
+
+def test_every_exercise_says_how_hard_it_is_how_long_it_takes_and_what_it_asks() -> None:
+    for e in EXERCISES.values():
+        assert e.kind in engine.KINDS
+        assert e.difficulty in (1, 2, 3)
+        assert 3 <= e.minutes <= 240
+    for slug in OBJECTIVES:
+        several = assignment(slug)
+        assert len({e.difficulty for e in several}) >= 2, slug
+        assert len({e.minutes for e in several}) >= 3, slug
+
+
+@pytest.mark.slow
+def test_prompts_say_units_as_people_say_them() -> None:
+    for e in EXERCISES.values():
+        for seed in ("", *SEEDS[:5]):
+            text = re.sub(r"\(.*?\)", "", question(e.id, seed=seed))  # what stands in brackets says how to write the answer
+            assert not re.search(r"ktoken|token/s|\d FLOP/byte|\d USD|g/kWh|\d \w+/token|\d x \d", text), text
 
 
 def test_prompts_of_communication_and_parallelism_read_as_sentences() -> None:
@@ -174,7 +200,7 @@ def hint(e: Exercise, name: str, g: engine.Inputs) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("e", NUMBERS, ids=by_id)
 def test_slips_differ_from_the_answer_and_from_each_other_for_every_input(e: Exercise) -> None:
-    for g in e.every_draw():
+    for g in draws(e):
         values = {"right": [float(e.solve(g))], **{m.name: [float(way(g)) for way in m.ways] for m in e.mistakes}}
         for (a, xs), (b, ys) in itertools.combinations(values.items(), 2):
             for x, y in itertools.product(xs, ys):
@@ -183,7 +209,20 @@ def test_slips_differ_from_the_answer_and_from_each_other_for_every_input(e: Exe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("e", EXERCISES.values(), ids=by_id)
+@pytest.mark.parametrize("e", [e for e in EXERCISES.values() if e.form in ("number", "word")], ids=by_id)
+def test_no_named_mistake_is_right_on_any_draw(e: Exercise) -> None:
+    """01.1 with four bytes or its efficiency on both sides, 01.9 as a ratio of heads, 08.7 with n tokens, 11.5 of all time."""
+    names = {"01.1": "four-bytes", "01.9": "heads-only", "08.7": "first-token-twice", "11.5": "of-all-time", "17.4": "not-rounded"}
+    assert names.get(e.id, e.mistakes[0].name) in {m.name for m in e.mistakes}
+    for g in draws(e):
+        right = e.solve(g)
+        for m in e.mistakes:
+            for way in m.ways:
+                assert e.answers or not engine._same(e, way(g), right), (m.name, dict(g))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("e", [e for e in EXERCISES.values() if e.form in ("number", "word")], ids=by_id)
 def test_every_slip_gets_its_own_hint(e: Exercise) -> None:
     seen = set()
     for seed in SEEDS:

@@ -35,12 +35,40 @@ class Given:
         if self.unit == "%":  # a share: the value is the fraction, the prompt says per cent
             return f"{100 * self.value:.6g} %"
         if self.unit == "1":
-            if 1e6 <= self.value < 1e8:  # nobody says 1.6e+07 tokens
-                return f"{self.value / 1e6:.10g} million"
-            return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
-        if self.unit == "1/s":
-            return f"{self.value:g} per second"
-        return units.format(self.value, self.unit)
+            return _count(self.value)
+        return _in_words(self.value, self.unit)
+
+
+def _count(value: float) -> str:
+    """A count as people say it: 1.6e7 are 16 million."""
+    if 1e6 <= value < 1e8:
+        return f"{value / 1e6:.10g} million"
+    if value >= 1e12:
+        return f"{value / 1e12:g} trillion"
+    return f"{value / 1e9:g} billion" if value >= 1e8 else f"{value:.10g}"
+
+
+_PER = {"token/s": "tokens per second", "1/s": "per second"}
+
+
+def _in_words(value: float, unit: str) -> str:
+    """A quantity with its unit as people say it.
+
+    >>> _in_words(1200.0, "token/s"), _in_words(2.0, "byte"), _in_words(2.5 / 3600, "USD/s"), _in_words(40.0, "FLOP/byte")
+    ('1,200 tokens per second', '2 bytes', '$2.50 per hour', '40 FLOP per byte')
+    """
+    if unit in _PER:
+        return f"{value:,.10g} {_PER[unit]}"
+    if unit == "byte" and abs(value) < 1000:
+        return f"{value:g} byte{'s' * (value != 1)}"
+    if unit == "byte" and abs(value) < 1e9 and value == int(value) and float(f"{value:.4g}") != value:
+        return f"{value:,.0f} bytes"  # rounded to four digits it would be another number
+    if unit == "USD" or unit.startswith("USD/"):
+        number, _, per = units.format(value, unit).partition(" ")
+        cents = float(number)
+        written = f"${cents:,.2f}" if cents != int(cents) and round(cents, 2) == cents else f"${cents:,.10g}"
+        return written + {"USD": "", "USD/h": " per hour", "USD/W": " per watt"}.get(per, f" per {per.partition('/')[2]}")
+    return units.format(value, unit).replace("/kWh", " per kWh").replace("FLOP/byte", "FLOP per byte").replace("/token", " per token")
 
 
 @dataclass(frozen=True)
@@ -279,8 +307,8 @@ def _same(exercise: Exercise, a: Answer, b: Answer) -> bool:
 
 def _read(exercise: Exercise, answer: object) -> Answer:
     """An answer as a float in base units or as one of the words; an InputError says how to write it."""
-    share = "fraction" in exercise.prompt
-    wanted = " or ".join(map(repr, exercise.answers)) or answers.forms(exercise.unit, share)
+    share = "fraction" in exercise.prompt or "share" in exercise.prompt.casefold()
+    wanted = " or ".join(map(repr, exercise.answers)) or answers.forms(exercise.unit, share, exercise.whole)
     if not answers.is_given(answer):
         raise InputError(f"No answer yet: give {wanted}.")
     if exercise.answers:
@@ -288,4 +316,4 @@ def _read(exercise: Exercise, answer: object) -> Answer:
         if word not in exercise.answers:
             raise InputError(f"{answers.said(answer)} is not one of the choices: give {wanted}.")
         return word
-    return answers.read(answer, exercise.unit, f"{exercise.title} {exercise.prompt}")
+    return answers.read(answer, exercise.unit, f"{exercise.title} {exercise.prompt}", exercise.whole)
