@@ -49,8 +49,12 @@ _IMPORT = (
     + """
 
 from mlsysim import MODULES
-from mlsysim.classroom import check, inputs, question"""
+from mlsysim.classroom import Desk, check, inputs, question"""
 )
+_DESK = """\
+desk = Desk(STUDENT)  # counts your attempts: desk.hint("01.1") gives a question back, then the relation, then the worked route
+check = desk.check"""
+_GRADED = 'Desk(STUDENT, graded=True, attempts={attempts}, due="{due}", log="attempts.jsonl")'
 _CONFIG = """\
 # ASSIGNMENT CONFIG
 name: {slug}
@@ -98,7 +102,7 @@ def answer_name(exercise: Exercise) -> str:
     return f"answer_{exercise.id.partition('.')[2]}"
 
 
-def _head(slug: str) -> list[Cell]:
+def _head(slug: str, desk: str = "Desk(STUDENT)") -> list[Cell]:
     lines = [f"- {sentence} (`{main}`)" for sentence, main in OBJECTIVES[slug]]
     text = f"# Exercises: {slug}\n\nWhat they grade:\n\n" + "\n".join(lines)
     identity = (
@@ -111,6 +115,7 @@ def _head(slug: str) -> list[Cell]:
         _cell("code", _IMPORT.replace("MODULES", ", ".join(modules(slug)))),
         _cell("markdown", identity),
         _cell("code", 'STUDENT = "your-id"'),
+        _cell("code", _DESK.replace("Desk(STUDENT)", desk)),
     ]
 
 
@@ -121,12 +126,19 @@ def _prompt(exercise: Exercise) -> list[Cell]:
     ]
 
 
-def student(slug: str) -> str:
+def stub(exercise: Exercise) -> str:
+    """What stands in a student's cell."""
+    return named(exercise.starter.strip("\n"), answer_name(exercise)) if exercise.starter else f"{answer_name(exercise)} = ..."
+
+
+def student(slug: str, desk: str = "Desk(STUDENT)") -> str:
     """The notebook that students open: prompt, stub, check."""
-    cells = _head(slug)
+    cells = _head(slug, desk)
     for e in assignment(slug):
         cells += _prompt(e)
-        cells.append(_cell("code", f'g = inputs("{e.id}", seed=STUDENT)\n{answer_name(e)} = ...'))
+        cells.append(_cell("code", f'g = inputs("{e.id}", seed=STUDENT)\n{stub(e)}'))
+        if e.rubric:
+            cells.append(_cell("code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'))
         cells.append(_cell("code", f'check("{e.id}", {answer_name(e)}, seed=STUDENT)'))
     return _notebook(slug, cells)
 
@@ -149,14 +161,16 @@ def _solution(exercise: Exercise) -> str:
     """All of a solution for the instructor; one line to fill in for the student."""
     name = answer_name(exercise)
     code = named(exercise.solution.replace("SEED", "STUDENT"), name)
-    return f'# BEGIN SOLUTION NO PROMPT\n{code}\n# END SOLUTION\n"""; # BEGIN PROMPT\n{name} = ...\n"""; # END PROMPT'
+    asked = stub(exercise)
+    return f'# BEGIN SOLUTION NO PROMPT\n{code}\n# END SOLUTION\n"""; # BEGIN PROMPT\n{asked}\n"""; # END PROMPT'
 
 
 def _hidden_test(exercise: Exercise) -> str:
+    hidden = ', cases="hidden"' if exercise.form == "function" else ""
     return (
         f'""" # BEGIN TEST CONFIG\nhidden: true\npoints: {exercise.points}\n""" # END TEST CONFIG\n'
         "from mlsysim.classroom import check\n"
-        f'feedback = check("{exercise.id}", {answer_name(exercise)}, seed=STUDENT)\n'
+        f'feedback = check("{exercise.id}", {answer_name(exercise)}, seed=STUDENT{hidden})\n'
         "assert feedback.correct, feedback.message"
     )
 
@@ -176,6 +190,10 @@ def master(slug: str) -> str:
             _cell("raw", "# END TESTS"),
             _cell("raw", "# END QUESTION"),
         ]
+        if e.rubric:  # a person reads the reason
+            lines = "\n".join(f"- {line}" for line in e.rubric)
+            cells.append(_cell("code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'))
+            cells.append(_cell("raw", f"Rubric for the reason of {e.id}, for who grades it:\n{lines}"))
     return _notebook(slug, cells)
 
 

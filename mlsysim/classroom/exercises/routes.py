@@ -99,6 +99,6 @@ def _answer(exercise: "Exercise", g: "Inputs") -> str:
     if exercise.form == "number":
         return f"{found:.0f}" if exercise.whole else units.format(found, exercise.unit)
     if exercise.form == "function":
-        case = tasks.cases(exercise, g)[0]
+        case = tasks.cases(exercise)[0]
         return f"with {', '.join(map(repr, case))} it gives {tasks.plain(found(*case))!r}"[:300]
     return repr(tasks.plain(found))[:300]

@@ -71,6 +71,15 @@ def space_of(given: Mapping[str, Any], code: str) -> dict[str, Any]:
     return {**given, **_modules(code), "g": dict(given)}
 
 
+def fresh(given: Mapping[str, Any], code: str) -> Any:
+    """The answer of a code that is run for this once; nothing of it is kept.
+
+    >>> fresh({"given": [1, 2]}, "answer = sum(given)")
+    3
+    """
+    return _execute(given, code, (), "")["answer"]
+
+
 @lru_cache(maxsize=16)
 def _solved(given: tuple[tuple[str, Any], ...], solution: str) -> dict[str, Any]:
     return _execute(dict(given), solution, (), "")

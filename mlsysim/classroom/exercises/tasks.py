@@ -9,7 +9,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlsysim.classroom.exercises.running import run
+from mlsysim.classroom.exercises import judging
+from mlsysim.classroom.exercises.running import fresh
 
 if TYPE_CHECKING:
     from mlsysim.classroom.exercises.engine import Exercise, Inputs
@@ -22,20 +23,19 @@ class Results(list[Any]):
     """What a function gave for each case, in the sandbox: data, or ``{"error": sentence}``."""
 
 
-def cases(exercise: "Exercise", g: "Inputs", word: str = "") -> list[tuple[Any, ...]]:
+def cases(exercise: "Exercise", word: str = "") -> list[tuple[Any, ...]]:
     """The arguments that a function is tried with; another word makes others.
 
     Parameters
     ----------
     exercise : Exercise
         A task whose answer is a function.
-    g : Inputs
-        The reader's numbers.
     word : str
         Empty for the public cases. The grader draws a word that nobody knows.
     """
     rng = random.Random(f"{exercise.id}|{word}")
-    made = run({**g, "rng": rng}, exercise.cases)
+    code = exercise.cases if "answer" in exercise.cases else f"answer = {exercise.cases}"
+    made = fresh({"rng": rng}, code)
     return [case if isinstance(case, tuple) else (case,) for case in made]
 
 
@@ -111,7 +111,7 @@ _WANTED = {
 
 
 def _function(exercise: "Exercise", answer: object, g: "Inputs", word: str) -> tuple[float, str | None, str]:
-    arguments = cases(exercise, g, word)
+    arguments = cases(exercise, word)
     if isinstance(answer, Results):
         got = answer
     elif callable(answer):
@@ -139,13 +139,19 @@ def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str
         data = plain(answer)
     except Exception as error:  # any object at all may be handed in
         return 0.0, "not-read", f"The answer is not read ({type(error).__name__}): {_WANTED['data']}"
+    def judged(data: Any, reference: Any) -> tuple[float, str | None, str]:
+        share, why, said = fresh({**g, "given": data, "best": reference, "judging": judging}, exercise.judge)
+        return float(share), why or None, str(said)
+
     try:
-        share, why, said = run({**g, "given": data, "best": _best(exercise, g)}, exercise.judge)
+        share, why, said = judged(data, exercise.solve(g))
     except Exception as error:  # a judge takes what it needs; what is not there is the answer's fault
         what = f"{type(error).__name__}: {error}"[:120]
         return 0.0, "not-read", f"The answer has not the shape that the question asks for ({what}). {_WANTED['data']}"
-    return float(share), why or None, said
-
-
-def _best(exercise: "Exercise", g: "Inputs") -> Any:
-    return exercise.solve(g)
+    if share < 1.0:
+        for mistake in exercise.mistakes:
+            for way in mistake.ways:
+                other = plain(way(g))
+                if alike(data, other, 1e-6) or (exercise.kind in ("plot", "find-error") and judged(data, other)[0] >= 1.0):
+                    return share, mistake.name, ""
+    return share, why, said
