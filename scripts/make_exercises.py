@@ -126,6 +126,11 @@ def _prompt(exercise: Exercise) -> list[Cell]:
     ]
 
 
+def inputs_name(exercise: Exercise) -> str:
+    """The variable that holds the inputs: one of its own where a function uses it after later cells have run."""
+    return f"g_{exercise.id.partition('.')[2]}" if exercise.form == "function" else "g"
+
+
 def stub(exercise: Exercise) -> str:
     """What stands in a student's cell."""
     return named(exercise.starter.strip("\n"), answer_name(exercise)) if exercise.starter else f"{answer_name(exercise)} = ..."
@@ -136,24 +141,24 @@ def student(slug: str, desk: str = "Desk(STUDENT)") -> str:
     cells = _head(slug, desk)
     for e in assignment(slug):
         cells += _prompt(e)
-        cells.append(_cell("code", f'g = inputs("{e.id}", seed=STUDENT)\n{stub(e)}'))
+        cells.append(_cell("code", f'{inputs_name(e)} = inputs("{e.id}", seed=STUDENT)\n{stub(e)}'))
         if e.rubric:
             cells.append(_cell("code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'))
         cells.append(_cell("code", f'check("{e.id}", {answer_name(e)}, seed=STUDENT)'))
     return _notebook(slug, cells)
 
 
-def named(code: str, name: str) -> str:
+def named(code: str, name: str, old: str = "answer") -> str:
     """Code that assigns ``answer``, with the question's own name for it, wherever in it that stands."""
     lines = code.splitlines()
     places = [
         (node.lineno - 1, node.col_offset)
         for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Name) and node.id == "answer"
+        if isinstance(node, ast.Name) and node.id == old
     ]
     for line, column in sorted(places, reverse=True):
         raw = lines[line].encode()  # columns count bytes
-        lines[line] = (raw[:column] + name.encode() + raw[column + len("answer") :]).decode()
+        lines[line] = (raw[:column] + name.encode() + raw[column + len(old) :]).decode()
     return "\n".join(lines)
 
 
@@ -161,6 +166,10 @@ def _solution(exercise: Exercise) -> str:
     """All of a solution for the instructor; one line to fill in for the student."""
     name = answer_name(exercise)
     code = named(exercise.solution.replace("SEED", "STUDENT"), name)
+    if inputs_name(exercise) != "g":
+        code = named(code, inputs_name(exercise), "g")
+    if exercise.rubric:
+        code += "\n" + "\n".join(["# Rubric for the reason:", *(f"# {line}" for line in exercise.rubric)])
     asked = stub(exercise)
     return f'# BEGIN SOLUTION NO PROMPT\n{code}\n# END SOLUTION\n"""; # BEGIN PROMPT\n{asked}\n"""; # END PROMPT'
 
@@ -191,9 +200,7 @@ def master(slug: str) -> str:
             _cell("raw", "# END QUESTION"),
         ]
         if e.rubric:  # a person reads the reason
-            lines = "\n".join(f"- {line}" for line in e.rubric)
             cells.append(_cell("code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'))
-            cells.append(_cell("raw", f"Rubric for the reason of {e.id}, for who grades it:\n{lines}"))
     return _notebook(slug, cells)
 
 

@@ -277,7 +277,7 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
         return Feedback(exercise.id, True, f"Correct: {shown}.", points=exercise.points)
     ways = [(m, way(g)) for m in exercise.mistakes for way in m.ways]
     number = not isinstance(got, str)
-    sharp = slips.nearness(got) if number else 0.0
+    sharp = 1e-9 if exercise.whole else slips.nearness(got) if number else 0.0
     named = next((m for m, v in ways if got == v or (number and slips.near(got, v, min(sharp, exercise.tolerance)))), None)
     slip = slips.recognised(got, expected, exercise, g) if number and named is None else None
     if named is None and slip is None:  # nothing comes out so; then what lies near

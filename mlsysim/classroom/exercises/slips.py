@@ -207,7 +207,7 @@ def _of_the_way(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[
             yield from with_("upside-down", hint, **{n: 1 / i.value})
     for n, i in numbers.items():
         if i.unit not in ("", "1", "%"):
-            hint = f"One number is read in another unit than it has, “{i.meaning}”. Bits or bytes, 1000 or 1024, minutes or seconds?"
+            hint = f"One number is read in another unit than it has, “{i.meaning}”. Bits or bytes, powers of ten or of two, minutes or seconds?"
             for factor in _UNIT_SLIPS.get(next(iter(dict(units.unit(i.unit).dimension)), ""), ()):
                 yield from with_("input-unit", hint, **{n: i.value * factor})
                 yield from with_("input-unit", hint, **{n: i.value / factor})
