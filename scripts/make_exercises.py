@@ -2,6 +2,8 @@
 
     python scripts/make_exercises.py            write exercises/NN-slug/{master,student}.ipynb
     python scripts/make_exercises.py --check    exit 1 when a file differs from its definition
+    python scripts/make_exercises.py --graded 2026-12-01T23:59+01:00 [--attempts 6]
+                                                write build/graded/NN-slug/student.ipynb, in which attempts count
     python scripts/make_exercises.py --otter    also run otter assign: build/exercises/NN-slug/ gets the autograder
 
 A second run changes nothing: cell ids are counted, and no time is written down.
@@ -18,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import mlsysim
-from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment
+from mlsysim.classroom.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
 
 ROOT = Path(__file__).resolve().parent.parent
 Cell = dict[str, Any]
@@ -204,10 +206,40 @@ def master(slug: str) -> str:
     return _notebook(slug, cells)
 
 
+CAPSTONES = {
+    "training": ("Size a training run", 'report = {"nodes": ..., "plan": {"tp": ..., "pp": ..., "micro_batch": ..., "recompute": ...},\n'
+                 '          "days": [..., ..., ...], "dollars": [..., ..., ...], "tonnes": [..., ..., ...]}'),
+    "serving": ("Size a serving fleet", 'report = {"device": ..., "devices": [..., ..., ...], "dollars_per_hour": ...,\n'
+                '          "tonnes_per_month": ..., "binds": ...}'),
+}  # fmt: skip
+
+
+def capstone(name: str, solved: bool) -> str:
+    """A capstone's notebook: the brief, room to work and to write, the check; for the instructor a sample and the rubric."""
+    title, stub_ = CAPSTONES[name]
+    lines = "\n".join(f"- {line}" for line in capstones.RUBRIC)
+    cells = [
+        _cell("markdown", f"# Capstone: {title}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text."),
+        _cell("code", _INSTALL),
+        _cell("code", _WHOSE + "\n\nfrom mlsysim.classroom.exercises import capstones"),
+        _cell("code", 'STUDENT = "your-id"'),
+        _cell("code", f'capstones.brief("{name}", seed=STUDENT)'),
+        _cell("markdown", f"## How it is graded\n\nThe check below looks at the figures. A person reads the page:\n\n{lines}"),
+        _cell("markdown", "## Your work"),
+        _cell("code", f'report = capstones.sample("{name}", seed=STUDENT)\nreport' if solved else stub_),
+        _cell("code", f'capstones.check_report("{name}", report, seed=STUDENT)'),
+        _cell("markdown", "## Your page\n\n" + (capstones.PAGES[name] if solved else "Write here.")),
+    ]
+    return _notebook(f"capstone-{name}", cells)
+
+
 def documents() -> dict[str, str]:
     """Every generated file by its path under exercises/."""
     made = {"master": master, "student": student}
-    return {f"{slug}/{name}.ipynb": write(slug) for slug in OBJECTIVES for name, write in made.items()}
+    chapters = {f"{slug}/{name}.ipynb": write(slug) for slug in OBJECTIVES for name, write in made.items()}
+    return chapters | {
+        f"capstones/{name}/{who}.ipynb": capstone(name, who == "master") for name in CAPSTONES for who in made
+    }
 
 
 def stale(folder: Path) -> list[str]:
@@ -235,8 +267,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
     parser.add_argument("--otter", action="store_true", help="also build the autograder")
+    parser.add_argument("--graded", metavar="DUE", help="student notebooks with a deadline, under build/graded")
+    parser.add_argument("--attempts", type=int, default=6, help="wrong answers that count per question, when graded")
     args = parser.parse_args()
     folder = ROOT / "exercises"
+    if args.graded:
+        Desk("somebody", graded=True, attempts=args.attempts, due=args.graded)  # a wrong date is told now, not to students
+        desk = _GRADED.format(attempts=args.attempts, due=args.graded)
+        for slug in OBJECTIVES:
+            path = ROOT / "build" / "graded" / slug / "student.ipynb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(student(slug, desk), encoding="utf-8")
+        print(f"wrote {len(OBJECTIVES)} notebooks into build/graded, due {args.graded}")
+        return 0
     old = stale(folder)
     if args.check:
         for name in old:

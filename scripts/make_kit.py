@@ -78,7 +78,7 @@ def solutions(seed: str) -> str:
 
 def folded() -> str:
     """The worked solutions of the public seed for the book, each folded."""
-    parts = ["<!-- written by scripts/make_kit.py --book; change the exercises, not this file -->"]
+    parts = ["<!-- Written by scripts/make_kit.py --book; change the exercises, not this file. -->"]
     for slug in OBJECTIVES:
         parts.append(f"## {slug[:2]} {slug[3:].replace('-', ' ').capitalize()} {{.unnumbered}}")
         for e in assignment(slug):
