@@ -135,7 +135,11 @@ def inputs_name(exercise: Exercise) -> str:
 
 def stub(exercise: Exercise) -> str:
     """What stands in a student's cell."""
-    return named(exercise.starter.strip("\n"), answer_name(exercise)) if exercise.starter else f"{answer_name(exercise)} = ..."
+    return (
+        named(exercise.starter.strip("\n"), answer_name(exercise))
+        if exercise.starter
+        else f"{answer_name(exercise)} = ..."
+    )
 
 
 def student(slug: str, desk: str = "Desk(STUDENT)") -> str:
@@ -145,7 +149,11 @@ def student(slug: str, desk: str = "Desk(STUDENT)") -> str:
         cells += _prompt(e)
         cells.append(_cell("code", f'{inputs_name(e)} = inputs("{e.id}", seed=STUDENT)\n{stub(e)}'))
         if e.rubric:
-            cells.append(_cell("code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'))
+            cells.append(
+                _cell(
+                    "code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'
+                )
+            )
         cells.append(_cell("code", f'check("{e.id}", {answer_name(e)}, seed=STUDENT)'))
     return _notebook(slug, cells)
 
@@ -202,7 +210,11 @@ def master(slug: str) -> str:
             _cell("raw", "# END QUESTION"),
         ]
         if e.rubric:  # a person reads the reason
-            cells.append(_cell("code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'))
+            cells.append(
+                _cell(
+                    "code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'
+                )
+            )
     return _notebook(slug, cells)
 
 
@@ -219,12 +231,18 @@ def capstone(name: str, solved: bool) -> str:
     title, stub_ = CAPSTONES[name]
     lines = "\n".join(f"- {line}" for line in capstones.RUBRIC)
     cells = [
-        _cell("markdown", f"# Capstone: {title}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text."),
+        _cell(
+            "markdown",
+            f"# Capstone: {title}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text.",
+        ),
         _cell("code", _INSTALL),
         _cell("code", _WHOSE + "\n\nfrom mlsysim.classroom.exercises import capstones"),
         _cell("code", 'STUDENT = "your-id"'),
         _cell("code", f'capstones.brief("{name}", seed=STUDENT)'),
-        _cell("markdown", f"## How it is graded\n\nThe check below looks at the figures. A person reads the page:\n\n{lines}"),
+        _cell(
+            "markdown",
+            f"## How it is graded\n\nThe check below looks at the figures. A person reads the page:\n\n{lines}",
+        ),
         _cell("markdown", "## Your work"),
         _cell("code", f'report = capstones.sample("{name}", seed=STUDENT)\nreport' if solved else stub_),
         _cell("code", f'capstones.check_report("{name}", report, seed=STUDENT)'),
@@ -272,7 +290,9 @@ def main() -> int:
     args = parser.parse_args()
     folder = ROOT / "exercises"
     if args.graded:
-        Desk("somebody", graded=True, attempts=args.attempts, due=args.graded)  # a wrong date is told now, not to students
+        Desk(
+            "somebody", graded=True, attempts=args.attempts, due=args.graded
+        )  # a wrong date is told now, not to students
         desk = _GRADED.format(attempts=args.attempts, due=args.graded)
         for slug in OBJECTIVES:
             path = ROOT / "build" / "graded" / slug / "student.ipynb"

@@ -46,7 +46,19 @@ def key(seed: str) -> list[list[str]]:
         g, made = e.draw(seed), worked(e.id, seed)
         exact = f"{e.solve(g):.12g}" if e.form == "number" else ""
         wrong = [f"{m.name}: {units.format(m.ways[0](g), e.unit)}" for m in e.mistakes] if e.form == "number" else []
-        rows.append([e.id, e.title, e.kind, str(e.difficulty), str(e.minutes), str(e.points), made.answer, exact, "; ".join(wrong)])
+        rows.append(
+            [
+                e.id,
+                e.title,
+                e.kind,
+                str(e.difficulty),
+                str(e.minutes),
+                str(e.points),
+                made.answer,
+                exact,
+                "; ".join(wrong),
+            ]
+        )
     return rows
 
 
@@ -103,14 +115,17 @@ def moodle(seeds: Sequence[str]) -> str:
     for e, seed in _numeric(seeds):
         if e.slug != slug:
             slug = e.slug
-            parts.append(f"<question type='category'><category><text>$course$/mlsysim/{slug}</text></category></question>")
+            parts.append(
+                f"<question type='category'><category><text>$course$/mlsysim/{slug}</text></category></question>"
+            )
         g, word = e.draw(seed), e.form == "word"
         text = prompt(e, seed) if word else f"{prompt(e, seed)} {_base(e)}"
         head = f"<name><text>{escape(e.id)} {escape(seed)}</text></name><questiontext format='markdown'><text>{escape(text)}</text></questiontext>"
         head += f"<defaultgrade>{e.points}</defaultgrade><generalfeedback format='markdown'><text>{escape(e.ask.format_map(g.texts()))}</text></generalfeedback>"
         if word:
             body = "<single>true</single>" + "".join(
-                f"<answer fraction='{100 if a == e.solve(g) else 0}' format='plain_text'><text>{a}</text></answer>" for a in e.answers
+                f"<answer fraction='{100 if a == e.solve(g) else 0}' format='plain_text'><text>{a}</text></answer>"
+                for a in e.answers
             )
         else:
             right = float(e.solve(g))
@@ -166,7 +181,10 @@ def qti(seeds: Sequence[str]) -> bytes:
             test=test,
             points=e.points,
         )
-    resources = "".join(f'<resource identifier="{n[:-4]}" type="imsqti_item_xmlv2p1" href="{n}"><file href="{n}"/></resource>' for n in files)
+    resources = "".join(
+        f'<resource identifier="{n[:-4]}" type="imsqti_item_xmlv2p1" href="{n}"><file href="{n}"/></resource>'
+        for n in files
+    )
     files["imsmanifest.xml"] = (
         '<?xml version="1.0" encoding="UTF-8"?>\n<manifest xmlns="http://www.imsglobal.org/xsd/imscp_v1p1" identifier="mlsysim">'
         "<metadata><schema>QTIv2.1 Package</schema><schemaversion>1.0.0</schemaversion></metadata><organizations/>"
@@ -242,7 +260,9 @@ def choices(id: str, seed: str) -> tuple[list[str], int]:
 
 def twelve(seed: str) -> tuple[str, list[list[str]]]:
     """A test of twelve questions, and its key: what each choice says about who makes it."""
-    parts = [f"# Twelve questions ({seed} the course)\n\nOne answer each, twenty minutes, no computer but a pocket calculator. A guess tells us nothing: leave out what you do not know."]
+    parts = [
+        f"# Twelve questions ({seed} the course)\n\nOne answer each, twenty minutes, no computer but a pocket calculator. A guess tells us nothing: leave out what you do not know."
+    ]
     rows = [["question", "exercise", "choice", "right", "misconception"]]
     for number, id in enumerate(TWELVE, 1):
         e, g = exercise(id), exercise(id).draw(seed)
@@ -250,7 +270,10 @@ def twelve(seed: str) -> tuple[str, list[list[str]]]:
         names = {units.format(m.ways[0](g), e.unit): m.name for m in reversed(e.mistakes)}
         listed = "\n".join(f"{'abcd'[i]}. {t}" for i, t in enumerate(texts))
         parts.append(f"## {number}. {e.title}\n\n{prompt(e, seed)}\n\n{listed}")
-        rows += [[str(number), id, "abcd"[i], str(int(i == at)), "" if i == at else names.get(t, "")] for i, t in enumerate(texts)]
+        rows += [
+            [str(number), id, "abcd"[i], str(int(i == at)), "" if i == at else names.get(t, "")]
+            for i, t in enumerate(texts)
+        ]
     return "\n\n".join(parts) + "\n", rows
 
 
@@ -280,7 +303,11 @@ def _csv(rows: Sequence[Sequence[str]]) -> str:
 
 def kit(seeds: Sequence[str]) -> dict[str, str | bytes]:
     """Every file of the kit by its path."""
-    files: dict[str, str | bytes] = {"bank-moodle.xml": moodle(seeds), "bank-qti21.zip": qti(seeds), "tests/scoring.md": _SCORING}
+    files: dict[str, str | bytes] = {
+        "bank-moodle.xml": moodle(seeds),
+        "bank-qti21.zip": qti(seeds),
+        "tests/scoring.md": _SCORING,
+    }
     files |= {f"prairielearn/{name}": text for name, text in prairielearn().items()}
     for seed in seeds:
         files[f"keys/{seed}.csv"] = _csv(key(seed))

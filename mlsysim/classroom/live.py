@@ -313,7 +313,9 @@ def handed_in(notebook: str, seed: str, answers: Mapping[str, str]) -> str:
             name = f"answer_{id.partition('.')[2]}"
             if exercises.exercise(id).form in ("function", "data"):  # code stands in the cell as it was written
                 if f"{name} = " in text:
-                    text = f"{answer}\n{name} = answer" if "answer =" in answer else f"{answer}\n{name} = {_last(answer)}"
+                    text = (
+                        f"{answer}\n{name} = answer" if "answer =" in answer else f"{answer}\n{name} = {_last(answer)}"
+                    )
             else:
                 text = text.replace(f"{name} = ...", f"{name} = {literal(answer)!r}")
         cell["source"] = text.splitlines(keepends=True)

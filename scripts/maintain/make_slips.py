@@ -70,13 +70,13 @@ def slips(e: Exercise, seed: str, rng: random.Random) -> list[tuple[str, float]]
     dimension = dict(units.unit(e.unit).dimension)
     found: list[tuple[str, float | None]] = []
 
-    def solved(code: str = e.code, **changed: Any) -> float | None:
+    def solved(code: str = e.code, /, **changed: Any) -> float | None:
         return number(lambda: running.run({**given, **changed}, code))
 
     if not e.searches:  # a search takes too long to be turned over again and again
         for n in numbers:
             found += [(f"left-out:{n}", solved(**{n: 1.0})), (f"left-out:{n}", solved(**{n: 0.0}))]
-            found.append((f"upside-down:{n}", solved(**{n: 1.0 / g[n]} if g[n] else {})))
+            found.append((f"upside-down:{n}", solved(**{n: 1.0 / g[n] if g[n] else 0.0})))
         for n in shares:
             found.append((f"complement:{n}", solved(**{n: 1.0 - g[n]})))
         for n in counts:
@@ -138,7 +138,9 @@ def rows(e: Exercise, seed: str) -> Iterator[tuple[str, str, str, str, str]]:
     of_a_kind: dict[str, int] = {}
     for cause, value in made:
         kind = cause.partition(":")[0]
-        if abs(value - right) <= 1.1 * e.tolerance * abs(right) or any(math.isclose(value, n, rel_tol=1e-9) for n in named):
+        if abs(value - right) <= 1.1 * e.tolerance * abs(right) or any(
+            math.isclose(value, n, rel_tol=1e-9) for n in named
+        ):
             continue
         if any(math.isclose(value, v, rel_tol=1e-9) for _, v in kept) or of_a_kind.get(kind, 0) == MOST_OF_A_KIND:
             continue

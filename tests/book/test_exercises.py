@@ -173,7 +173,9 @@ def test_every_exercise_says_how_hard_it_is_how_long_it_takes_and_what_it_asks()
 def test_prompts_say_units_as_people_say_them() -> None:
     for e in EXERCISES.values():
         for seed in ("", *SEEDS[:5]):
-            text = re.sub(r"\(.*?\)", "", question(e.id, seed=seed))  # what stands in brackets says how to write the answer
+            text = re.sub(
+                r"\(.*?\)", "", question(e.id, seed=seed)
+            )  # what stands in brackets says how to write the answer
             assert not re.search(r"ktoken|token/s|\d FLOP/byte|\d USD|g/kWh|\d \w+/token|\d x \d", text), text
 
 
@@ -233,7 +235,13 @@ def test_slips_differ_from_the_answer_and_from_each_other_for_every_input(e: Exe
 @pytest.mark.parametrize("e", [e for e in EXERCISES.values() if e.form in ("number", "word")], ids=by_id)
 def test_no_named_mistake_is_right_on_any_draw(e: Exercise) -> None:
     """01.1 with four bytes or its efficiency on both sides, 01.9 as a ratio of heads, 08.7 with n tokens, 11.5 of all time."""
-    names = {"01.1": "four-bytes", "01.9": "heads-only", "08.7": "first-token-twice", "11.5": "of-all-time", "17.4": "not-rounded"}
+    names = {
+        "01.1": "four-bytes",
+        "01.9": "heads-only",
+        "08.7": "first-token-twice",
+        "11.5": "of-all-time",
+        "17.4": "not-rounded",
+    }
     assert names.get(e.id, e.mistakes[0].name) in {m.name for m in e.mistakes}
     for g in draws(e):
         right = e.solve(g)

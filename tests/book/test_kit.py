@@ -50,7 +50,9 @@ def test_banks_are_well_formed_and_grade_as_the_library_does() -> None:
             if wrong is not right:
                 assert not check(id, wrong.findtext("text"), "ada").correct
                 if q.get("type") == "numerical":
-                    assert abs(float(wrong.findtext("text") or 0) - float(right.findtext("text") or 0)) > float(right.findtext("tolerance") or 0)
+                    assert abs(float(wrong.findtext("text") or 0) - float(right.findtext("text") or 0)) > float(
+                        right.findtext("tolerance") or 0
+                    )
     first = make_kit.qti(["ada"])
     assert first == make_kit.qti(["ada"])
     with zipfile.ZipFile(io.BytesIO(first)) as archive:

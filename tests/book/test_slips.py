@@ -109,7 +109,7 @@ def test_a_graded_desk_counts_logs_and_keeps_the_route_until_the_deadline(tmp_pa
         Desk("ada", log=log)
 
 
-@pytest.mark.parametrize("due", [None, "tomorrow", "2026-12-01T12:00", datetime(2026, 12, 1)])  # noqa: DTZ001
+@pytest.mark.parametrize("due", [None, "tomorrow", "2026-12-01T12:00", datetime(2026, 12, 1)])
 def test_a_graded_desk_needs_a_deadline_with_a_zone(due: object) -> None:
     with pytest.raises(InputError, match="no time with a zone"):
         Desk("ada", graded=True, due=due)  # type: ignore[arg-type]

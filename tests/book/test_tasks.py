@@ -50,13 +50,15 @@ def test_each_named_mistake_gets_its_own_hint(e: Exercise) -> None:
     seen: set[str] = set()
     for seed in SEEDS:
         g = e.draw(seed)
-        for m, way in ((m, way) for m in e.mistakes for way in m.ways):
+        for m, way in [(mistake, way) for mistake in e.mistakes for way in mistake.ways]:
             feedback = check(e.id, way(g), seed)
             if feedback.mistake == m.name:
                 assert feedback.message == f"Not yet. {m.hint.format_map(g.texts())}"
                 assert feedback.points < e.points
                 seen.add(m.name)
-            elif e.form == "function":  # a function that is made wrong is never right; a choice may be right for another reason
+            elif (
+                e.form == "function"
+            ):  # a function that is made wrong is never right; a choice may be right for another reason
                 assert not check(e.id, way(g), seed, cases="hidden"), m.name
     assert seen == {m.name for m in e.mistakes}
 
@@ -91,7 +93,23 @@ def test_what_is_no_answer_gets_a_sentence(e: Exercise) -> None:
         x.append(x)
         return x
 
-    wrong = (None, ..., "", 3, "text", [], {}, [[]], object(), Evil(), endless, {"points": "no"}, {"rows": [[1]]}, math.nan, [10**5000])
+    wrong = (
+        None,
+        ...,
+        "",
+        3,
+        "text",
+        [],
+        {},
+        [[]],
+        object(),
+        Evil(),
+        endless,
+        {"points": "no"},
+        {"rows": [[1]]},
+        math.nan,
+        [10**5000],
+    )
     for answer in wrong:
         feedback = check(e.id, answer, "ada")
         assert not feedback.correct, answer
@@ -130,7 +148,10 @@ def test_functions_that_were_asked_for_agree_with_other_ways_to_know() -> None:
     finish, g = solved("08.15")
     assert finish([1.0], [3], 4) == [pytest.approx(1 + 3 * (g["fixed"] + g["each"]))]
     parameters, _ = solved("02.10")
-    assert parameters(1, 1, 1, 1, 1, 1, True) - parameters(0, 1, 1, 1, 1, 1, True) == 4 + 3 + 2 + inputs("02.10", "ada")["norms"]
+    assert (
+        parameters(1, 1, 1, 1, 1, 1, True) - parameters(0, 1, 1, 1, 1, 1, True)
+        == 4 + 3 + 2 + inputs("02.10", "ada")["norms"]
+    )
     count, _ = solved("19.10")
     loop = {"op": "while", "start": 0, "limit": 7, "step": 2, "body": [{"op": "elementwise", "size": 5}]}
     assert count([loop]) == 20
@@ -200,7 +221,7 @@ def test_matplotlib_axes_are_read() -> None:
 
 def test_a_fit_is_checked_against_its_own_rows() -> None:
     g = inputs("01.14", "ada")
-    sizes = [s for s in log_space(g["first"], g["last"], 12)]
+    sizes = list(log_space(g["first"], g["last"], 12))
     made = [(s, 2e-7 + 2 * s / 8e9) for s in sizes]
     right = {"rows": made, "rate": 8e9, "start": 2e-7}
     assert check("01.14", right, "ada").correct
@@ -242,9 +263,12 @@ def test_no_choice_of_hours_is_better_than_the_one_found() -> None:
         g = e.draw(seed)
         forecast = [float(x) for x in g["forecast"].split(", ")]
 
-        def carbon(hours: tuple[int, ...]) -> float:
+        def carbon(hours: tuple[int, ...], g: Any = g, forecast: list[float] = forecast) -> float:
             again = [h for h in hours[1:] if h - 1 not in hours]
-            return sum(forecast[h] for h in hours) * g["power"] / 1e3 + sum(forecast[h] for h in again) * g["restart"] / 3.6e6
+            return (
+                sum(forecast[h] for h in hours) * g["power"] / 1e3
+                + sum(forecast[h] for h in again) * g["restart"] / 3.6e6
+            )
 
         cleanest = sorted(range(24), key=forecast.__getitem__)[:15]
         best = min(carbon(tuple(sorted(c))) for c in itertools.combinations(cleanest, g["hours"]))
@@ -277,9 +301,14 @@ KERNEL = """def kernel_time(flops, bytes):
 
 
 def test_a_page_takes_code_and_hands_it_in() -> None:
-    code = KERNEL.replace("inputs(", "__import__('mlsysim.classroom', fromlist=['x']).inputs(").replace("STUDENT", "'ada'")
+    code = KERNEL.replace("inputs(", "__import__('mlsysim.classroom', fromlist=['x']).inputs(").replace(
+        "STUDENT", "'ada'"
+    )
     assert checked("01.12", code, "ada")["correct"]
-    assert "SyntaxError" in checked("01.12", "def f(:", "ada")["message"] or "invalid syntax" in checked("01.12", "def f(:", "ada")["message"]
+    assert (
+        "SyntaxError" in checked("01.12", "def f(:", "ada")["message"]
+        or "invalid syntax" in checked("01.12", "def f(:", "ada")["message"]
+    )
     plan = EXERCISES["03.12"].solve(inputs("03.12", "ada"))
     assert checked("03.12", repr(plan), "ada")["correct"]
     assert built("answer = [1, 2]") == [1, 2]
@@ -299,7 +328,10 @@ def test_what_was_made_is_graded_outside_of_the_process_that_ran_it(tmp_path: Pa
 
     exercises = assignment("03-memory")
     notebook = json.loads(make_exercises.student("03-memory"))
-    solved = {e.id: make_exercises.named(e.solution.replace("SEED", "STUDENT"), make_exercises.answer_name(e)) for e in exercises}
+    solved = {
+        e.id: make_exercises.named(e.solution.replace("SEED", "STUDENT"), make_exercises.answer_name(e))
+        for e in exercises
+    }
     for cell in notebook["cells"]:
         text = "".join(cell["source"]).replace('"your-id"', '"ada"')
         for e in exercises:

@@ -184,31 +184,60 @@ def _near(given: Any, wanted: float, within: float) -> bool:
     return abs(float(given) - wanted) <= within * abs(wanted)
 
 
-def _training(report: Mapping[str, Any], g: Mapping[str, Any], most: Mapping[str, float]) -> list[tuple[str, float, float, str]]:
+def _training(
+    report: Mapping[str, Any], g: Mapping[str, Any], most: Mapping[str, float]
+) -> list[tuple[str, float, float, str]]:
     nodes = int(report["nodes"])
     if not 1 <= nodes <= 512:
         raise InputError(f"nodes = {nodes} is outside [1, 512]")
-    asked = {k: v for k, v in dict(report["plan"]).items() if k in ("tp", "pp", "micro_batch", "recompute") and v is not None}
+    asked = {
+        k: v for k, v in dict(report["plan"]).items() if k in ("tp", "pp", "micro_batch", "recompute") and v is not None
+    }
     made = _train(g, nodes, **asked)
-    rows = [("the plan fits", 2.0 * made.fits, 2.0, str(made.plan) if made.fits else "it does not fit: count its memory")]
+    rows = [
+        ("the plan fits", 2.0 * made.fits, 2.0, str(made.plan) if made.fits else "it does not fit: count its memory")
+    ]
     if not made.fits:
         return rows
     found = _figures(g, nodes, made)
     for what, points in (("days", 2.0), ("dollars", 1.0), ("tonnes", 1.0)):
         low, likely, high = (float(x) for x in report[what])
         right = _near(likely, found[what][1], 0.1)
-        rows.append((f"{what}, likely", points * right, points, "" if right else "not what the library says for this plan; within 10 % counts"))
+        rows.append(
+            (
+                f"{what}, likely",
+                points * right,
+                points,
+                "" if right else "not what the library says for this plan; within 10 % counts",
+            )
+        )
         ordered = low < likely < high and _near(low, found[what][0], 0.15) and _near(high, found[what][2], 0.15)
-        rows.append((f"{what}, range", 1.0 * ordered, 1.0, "" if ordered else "the ends of the range of past errors; within 15 % count"))
+        rows.append(
+            (
+                f"{what}, range",
+                1.0 * ordered,
+                1.0,
+                "" if ordered else "the ends of the range of past errors; within 15 % count",
+            )
+        )
         kept = high <= most[what]
         rows.append((f"{what}, limit", 1.0 * kept, 1.0, "" if kept else f"your long end is above {most[what]:g}"))
     best = min(_figures(g, n, m)["dollars"][1] for n in (g["nodes"], 2 * g["nodes"]) if (m := _train(g, n)).fits)
     cheap = float(report["dollars"][1]) <= 1.1 * best
-    rows.append(("beside the best that a search finds", 2.0 * cheap, 2.0, "" if cheap else "a search finds a plan that costs a tenth less"))
+    rows.append(
+        (
+            "beside the best that a search finds",
+            2.0 * cheap,
+            2.0,
+            "" if cheap else "a search finds a plan that costs a tenth less",
+        )
+    )
     return rows
 
 
-def _serving(report: Mapping[str, Any], g: Mapping[str, Any], most: Mapping[str, float]) -> list[tuple[str, float, float, str]]:
+def _serving(
+    report: Mapping[str, Any], g: Mapping[str, Any], most: Mapping[str, float]
+) -> list[tuple[str, float, float, str]]:
     device = str(report["device"])
     if device not in DEVICES:
         raise unknown_name("device", device, list(DEVICES))
@@ -225,12 +254,27 @@ def _serving(report: Mapping[str, Any], g: Mapping[str, Any], most: Mapping[str,
     said = bool(word) and word in str(made.binds).casefold()
     return [
         ("the fleet carries the load", 3.0 * enough, 3.0, "" if enough else f"it takes more of {device}"),
-        ("the range", 2.0 * within, 2.0, "" if within else "how many would it take at the ends of the range of past errors?"),
+        (
+            "the range",
+            2.0 * within,
+            2.0,
+            "" if within else "how many would it take at the ends of the range of past errors?",
+        ),
         ("dollars", 1.0 * paid, 1.0, "" if paid else "devices times the price of the offer"),
         ("the budget", 2.0 * kept, 2.0, "" if kept else f"above ${most['dollars_per_hour']:g} per hour"),
-        ("tonnes", 1.0 * _near(report["tonnes_per_month"], tonnes, 0.05), 1.0, "boards' power x PUE x 720 h x intensity"),
+        (
+            "tonnes",
+            1.0 * _near(report["tonnes_per_month"], tonnes, 0.05),
+            1.0,
+            "boards' power x PUE x 720 h x intensity",
+        ),
         ("what binds", 1.0 * said, 1.0, "" if said else "the answer of the library names a target: which?"),
-        ("beside the best that a search finds", 2.0 * cheap, 2.0, "" if cheap else "another device carries it for a tenth less"),
+        (
+            "beside the best that a search finds",
+            2.0 * cheap,
+            2.0,
+            "" if cheap else "another device carries it for a tenth less",
+        ),
     ]
 
 
@@ -271,5 +315,9 @@ def sample(name: str, seed: object = "") -> dict[str, Any]:
         "devices": [made.devices_range[0], made.devices, made.devices_range[1]],
         "dollars_per_hour": made.devices * DEVICES[device],
         "tonnes_per_month": made.bill.power * 30 * units.day / units.kWh * g["intensity"] / 1e3,
-        "binds": next(w for w in ("ITL", "TTFT", "memory", "load", "rate", "capacity", "") if w.casefold() in str(made.binds).casefold()),
+        "binds": next(
+            w
+            for w in ("ITL", "TTFT", "memory", "load", "rate", "capacity", "")
+            if w.casefold() in str(made.binds).casefold()
+        ),
     }

@@ -67,8 +67,15 @@ def _in_words(value: float, unit: str) -> str:
         number, _, per = units.format(value, unit).partition(" ")
         cents = float(number)
         written = f"${cents:,.2f}" if cents != int(cents) and round(cents, 2) == cents else f"${cents:,.10g}"
-        return written + {"USD": "", "USD/h": " per hour", "USD/W": " per watt"}.get(per, f" per {per.partition('/')[2]}")
-    return units.format(value, unit).replace("/kWh", " per kWh").replace("FLOP/byte", "FLOP per byte").replace("/token", " per token")
+        return written + {"USD": "", "USD/h": " per hour", "USD/W": " per watt"}.get(
+            per, f" per {per.partition('/')[2]}"
+        )
+    return (
+        units.format(value, unit)
+        .replace("/kWh", " per kWh")
+        .replace("FLOP/byte", "FLOP per byte")
+        .replace("/token", " per token")
+    )
 
 
 @dataclass(frozen=True)
@@ -209,7 +216,7 @@ class Feedback:
     correct: bool
     message: str
     mistake: str | None = None
-    points: int = 0
+    points: float = 0
 
     def __bool__(self) -> bool:
         return self.correct
@@ -278,7 +285,9 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
     ways = [(m, way(g)) for m in exercise.mistakes for way in m.ways]
     number = not isinstance(got, str)
     sharp = 1e-9 if exercise.whole else slips.nearness(got) if number else 0.0
-    named = next((m for m, v in ways if got == v or (number and slips.near(got, v, min(sharp, exercise.tolerance)))), None)
+    named = next(
+        (m for m, v in ways if got == v or (number and slips.near(got, v, min(sharp, exercise.tolerance)))), None
+    )
     slip = slips.recognised(got, expected, exercise, g) if number and named is None else None
     if named is None and slip is None:  # nothing comes out so; then what lies near
         named = next((m for m, v in ways if number and sharp > _COARSE and _same(exercise, got, v)), None)
@@ -299,9 +308,9 @@ def _advice(exercise: Exercise, g: Inputs, attempt: int) -> str:
 
 def _same(exercise: Exercise, a: Answer, b: Answer) -> bool:
     if isinstance(a, str) or isinstance(b, str):
-        return a == b
+        return bool(a == b)
     if exercise.whole:  # a count is right or wrong; what is left is the rounding of floats
-        return abs(a - b) <= 1e-9 * abs(b)
+        return bool(abs(a - b) <= 1e-9 * abs(b))
     return close(a, b, exercise.tolerance)
 
 

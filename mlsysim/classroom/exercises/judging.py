@@ -96,7 +96,11 @@ def plot(
         else 0.0
     )
     if len(inside) < least or reach < 0.9:
-        return 0.0, "range", f"{len(inside)} of your points lie in the range that is asked for; it takes {least}, from end to end."
+        return (
+            0.0,
+            "range",
+            f"{len(inside)} of your points lie in the range that is asked for; it takes {least}, from end to end.",
+        )
     wrong = [(x, y) for x, y in inside if abs(y - between(curve, x)) > tolerance * abs(between(curve, x)) + 1e-12]
     reading, expected = float(given["reading"]), float(best["reading"])
     read = abs(reading - expected) <= reading_within * abs(expected)
@@ -134,7 +138,11 @@ def measured(
     if rows[0][1] <= 0 or len({y for _, y in rows}) < 2:
         return 0.0, "no-measurement", "Those are no measured times: they are not positive, or all the same."
     if rows[-1][1] < rows[0][1]:
-        return 0.0, "no-measurement", "The largest size takes less time than the smallest. Take the smallest of several runs each."
+        return (
+            0.0,
+            "no-measurement",
+            "The largest size takes less time than the smallest. Take the smallest of several runs each.",
+        )
     own_start, slope = fitted(rows)
     own = work / slope if slope > 0 else 0.0
     if own <= 0:
@@ -150,7 +158,11 @@ def measured(
     if abs(start - own_start) > max(0.3 * abs(own_start), 0.2 * rows[0][1]):
         return 0.6, "start", ""
     off = sorted(abs((start + work * x / rate) / y - 1) for x, y in rows)[len(rows) // 2]
-    return 1.0, None, f"{rate:.3g} {unit} and {start:.2g} s to start; half of your rows lie within {100 * off:.0f} % of the line"
+    return (
+        1.0,
+        None,
+        f"{rate:.3g} {unit} and {start:.2g} s to start; half of your rows lie within {100 * off:.0f} % of the line",
+    )
 
 
 def claim(given: Mapping[str, Any], best: Mapping[str, Any], word: str = "bound", tolerance: float = 0.02) -> Verdict:

@@ -172,9 +172,7 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
 
 def _of_the_way(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[Slip]:
     """Slips on the way to the answer: the solution, done once more with one thing otherwise."""
-    numbers = {
-        n: i for n, i in g.given.items() if isinstance(i.value, (int, float)) and not isinstance(i.value, bool)
-    }
+    numbers = {n: i for n, i in g.given.items() if isinstance(i.value, (int, float)) and not isinstance(i.value, bool)}
     left = MOST_RUNS
 
     def with_(name: str, hint: str, **changed: float) -> Iterator[Slip]:

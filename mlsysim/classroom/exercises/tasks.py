@@ -139,6 +139,7 @@ def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str
         data = plain(answer)
     except Exception as error:  # any object at all may be handed in
         return 0.0, "not-read", f"The answer is not read ({type(error).__name__}): {_WANTED['data']}"
+
     def judged(data: Any, reference: Any) -> tuple[float, str | None, str]:
         share, why, said = fresh({**g, "given": data, "best": reference, "judging": judging}, exercise.judge)
         return float(share), why or None, str(said)
@@ -152,6 +153,8 @@ def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str
         for mistake in exercise.mistakes:
             for way in mistake.ways:
                 other = plain(way(g))
-                if alike(data, other, 1e-6) or (exercise.kind in ("plot", "find-error") and judged(data, other)[0] >= 1.0):
+                if alike(data, other, 1e-6) or (
+                    exercise.kind in ("plot", "find-error") and judged(data, other)[0] >= 1.0
+                ):
                     return share, mistake.name, ""
     return share, why, said

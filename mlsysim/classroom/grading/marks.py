@@ -109,7 +109,9 @@ def grade_one(
     student = known.id if known else submission.student
     nothing = dict.fromkeys(answers, 0.0)
     made = {
-        e.id: tasks.cases(e, word) if e.form == "function" else None for e in exercises if e.form in ("function", "data")
+        e.id: tasks.cases(e, word) if e.form == "function" else None
+        for e in exercises
+        if e.form in ("function", "data")
     }
     try:
         code = read_submission(submission.path)

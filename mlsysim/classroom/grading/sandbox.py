@@ -216,7 +216,13 @@ def execute(
         It did not come to its end.
     """
     with tempfile.TemporaryDirectory(prefix="mlsysim-grade-") as folder:
-        task: dict[str, Any] = {"cells": list(code), "names": list(names), "filter": "", "keyctl": 0, "cases": dict(cases or {})}
+        task: dict[str, Any] = {
+            "cells": list(code),
+            "names": list(names),
+            "filter": "",
+            "keyctl": 0,
+            "cases": dict(cases or {}),
+        }
         if sandboxed:
             shown = Shown()
             task["filter"], task["keyctl"] = _filter()

@@ -83,7 +83,9 @@ def main() -> None:
     shell: Any = InteractiveShell.instance(config=config)
     errors = []
     functions = {name: c for name, c in task.get("cases", {}).items() if c is not None}
-    tried: dict[str, Any] = {}  # a function is tried when its cell has run: a later cell may change the names that it uses
+    tried: dict[
+        str, Any
+    ] = {}  # a function is tried when its cell has run: a later cell may change the names that it uses
     found: dict[str, Any] = {}
     for number, source in enumerate(task["cells"], 1):
         ran = shell.run_cell(source, store_history=False)
