@@ -135,7 +135,7 @@ def _held(engine: Engine, sequence: Running) -> int:
     return sequence.blocks
 
 
-def preemption() -> Frames:
+def thrown_out_and_back() -> Frames:
     """Three sequences in a small cache, as the scheduler played them: one is thrown out, and comes back when there is room."""
     limits = Limits(tokens=32, sequences=4, blocks=8, block_tokens=2)
     engine = Engine(EqualSteps(), limits)
