@@ -677,8 +677,10 @@ def submission(student: str, answers: Mapping[str, str], extra: str = "", slug: 
     for cell in notebook["cells"]:
         text = "".join(cell["source"]).replace('"your-id"', repr(student))
         for id, code in answers.items():
-            name = make_exercises.answer_name(EXERCISES[id])
-            text = text.replace(f"{name} = ...", make_exercises.named(code.replace("SEED", "STUDENT"), name))
+            e = EXERCISES[id]
+            made = make_exercises.named(code.replace("SEED", "STUDENT"), make_exercises.answer_name(e))
+            made = make_exercises.named(made, make_exercises.inputs_name(e), "g")
+            text = text.replace(make_exercises.stub(e), made) if f'inputs("{id}"' in text else text
         cell["source"] = text.splitlines(keepends=True)
     if extra:
         cell = {
