@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mlsysim.classroom.exercises import EXERCISES, check
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ABOUT_INPUTS = ("left-out", "upside-down", "complement", "off-by-one", "one-or-all", "input-unit", "swapped")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from mlsysim import units
 from mlsysim.classroom.exercises import EXERCISES, Exercise, running
 
-OUTPUT = Path(__file__).resolve().parents[2] / "tests" / "book" / "slips.csv"
+OUTPUT = Path(__file__).resolve().parents[3] / "tests" / "book" / "slips.csv"
 SIGNS: dict[type, type] = {ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Add: ast.Sub, ast.Sub: ast.Add}
 MOST = 22  # of one exercise
 MOST_OF_A_KIND = 3
