@@ -1,0 +1,202 @@
+"""A closed loop in closed form: so many requests in flight, the next starts when one ends. Floats or arrays, nothing looked up.
+
+What benchmarks of servers do, and what a number of users with no pause between requests do. Decode steps carry the prompts of
+those who come after; where prompts have a pool of their own, each pool sees its share of the loop. Little's law ties them:
+who waits or is being prefilled does not decode.
+"""
+
+from dataclasses import dataclass, replace
+
+from mlsysim._numeric import Num, maximum, minimum, where
+from mlsysim.efficiencies import Constants
+from mlsysim.errors import InputError
+from mlsysim.inference import Efficiencies, Machine, Split, Work
+from mlsysim.inference.work import MixedCost, mixed_cost
+from mlsysim.results import Listed
+
+WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
+DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
+_ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
+
+
+@dataclass(frozen=True)
+class Pool(Listed):
+    """Replicas of one kind that prefill, decode, or do both."""
+
+    split: Split
+    machine: Machine
+    efficiencies: Efficiencies
+    replicas: Num = 1.0
+    slots: Num = float("inf")  # requests that the cache of one attention replica holds
+
+    @property
+    def ranks(self) -> Num:
+        """Attention replicas of the pool."""
+        return self.replicas * self.split.dp
+
+    @property
+    def devices(self) -> Num:
+        return self.replicas * self.split.tp * self.split.pp * self.split.dp
+
+
+@dataclass(frozen=True)
+class Loop(Listed):
+    """A closed loop: seconds, and requests in one attention replica that decodes."""
+
+    in_flight: Num  # of one attention replica that decodes
+    decoding: Num  # of them, on average
+    step: Num  # of answers alone
+    prompt: Num  # that a prompt adds to the steps of its replica, or takes in its own pool
+    tpot: Num
+    ttft: Num
+    requests_per_s: Num  # of all replicas together
+    tokens_per_s: Num  # of answers
+
+    @property
+    def tokens_per_s_user(self) -> Num:
+        """What one user reads, as benchmarks count it: the inverse of the time per output token."""
+        return 1.0 / self.tpot
+
+
+def served(eff: Efficiencies, server: Num, fused: Num, constants: Constants) -> Efficiencies:
+    """The efficiencies of a deployment as servers of today run it: starts of kernels, and how unevenly experts are chosen.
+
+    Parameters
+    ----------
+    eff : Efficiencies
+        Calibrated on kernels alone and older servers.
+    server : float or array
+        What kernel starts and hops of messages take in this server, as a share of what they take alone.
+    fused : float or array
+        1 where the products of experts run in four bits and in one launch, which other formats do not have.
+    constants : Constants
+        Of class ``serving_tpot``; none leaves all as it is.
+    """
+    if not constants:
+        return eff
+    k = constants["experts"]
+    grouped = where(fused > 0, k["starts_4"], k["starts"])
+    return replace(
+        eff,
+        name="served",
+        kernel_start=eff.kernel_start * server,
+        attention_start=eff.attention_start * server,
+        grouped_start=eff.grouped_start * server * grouped,
+        link_latency=eff.link_latency * server,
+        switch_time=eff.switch_time * server,
+        uneven=k["uneven"] + 0.0 * eff.memory,
+    )
+
+
+def pass_of(work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, input_len: Num) -> MixedCost:
+    """A step of one attention replica: so many answers that see ``context`` tokens, and so many whole prompts."""
+    w = work
+    near = _seen(w, context)
+    read = prompts * _seen(w, input_len)
+    full = input_len * (input_len + 1.0) / 2.0
+    window = where(w.window > 0, minimum(input_len, w.window), input_len)
+    pairs = full + w.windowed * (window * input_len - window * (window - 1.0) / 2.0 - full)
+    return mixed_cost(
+        w,
+        pool.split,
+        pool.machine,
+        pool.efficiencies,
+        tokens=decodes + prompts * input_len,
+        sequences=decodes + prompts,
+        prompts=prompts,
+        pairs=prompts * pairs,
+        read=read,
+        decodes=decodes,
+        seen=decodes * near,
+    )
+
+
+def _seen(w: Work, tokens: Num) -> Num:
+    """Tokens that a query sees, averaged over layers with and without a window."""
+    return tokens + w.windowed * (where(w.window > 0, minimum(tokens, w.window), tokens) - tokens)
+
+
+def closed_loop(
+    work: Work,
+    decode: Pool,
+    prefill: Pool | None = None,
+    *,
+    concurrency: Num,
+    input_len: Num,
+    output_len: Num,
+    apart: Num = 0.0,
+    alone: Num = 0.0,
+    latency: Num = 0.0,
+    pace: Num = 1.0,
+    transfer: Num = 0.0,
+    waves: Num = WAVES,
+) -> Loop:
+    """Time per output token and time to first token of a loop with so many requests in flight.
+
+    Parameters
+    ----------
+    work : Work
+        What the model asks for.
+    decode, prefill : Pool
+        Where answers and prompts run; one pool does both unless ``apart``.
+    concurrency : float or array
+        Requests in flight over the whole deployment.
+    input_len, output_len : float or array
+        Mean tokens of prompts and answers.
+    apart : float or array
+        1 where ``prefill`` is a pool of its own.
+    alone : float or array
+        1 where the server runs prompts in steps of their own, 0 where they share steps with answers.
+    latency : float or array, s
+        Of a request before its prompt starts and after its first token is made.
+    pace : float or array
+        What a prompt pass takes until its first token is out, as a multiple of what it keeps from answers.
+    transfer : float or array, s
+        Of the cache from one pool to the other.
+    waves : float or array
+        Requests of the run over requests in flight; infinity for a loop without a beginning. At the beginning all prompts come
+        at once, so that one in ``waves`` of the requests waits for half of the others.
+
+    Raises
+    ------
+    InputError
+        ``apart`` without a pool for prompts.
+
+    >>> from mlsysim.inference import deploy
+    >>> d = deploy("Llama-3.1-70B", "H100", tp=8)
+    >>> pool = Pool(d.split, d.machine, d.efficiencies)
+    >>> found = closed_loop(d.work, pool, concurrency=16, input_len=1024, output_len=1024)
+    >>> 5e-3 < found.tpot < 50e-3 and found.decoding < 16
+    True
+    """
+    if prefill is None:
+        if apart is not 0.0 and apart != 0.0:  # noqa: F632
+            raise InputError("closed_loop: apart = 1 needs a pool for prompts; give prefill")
+        prefill = decode
+    full = concurrency / decode.ranks
+    cached = maximum(1.0, minimum(full, decode.slots))
+    context = input_len + output_len / 2.0
+    steps = maximum(1.0, output_len - 1.0)
+    one = 1.0 + 0.0 * full
+    own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
+    decoding = cached
+    for _ in range(_ROUNDS):
+        batch = maximum(1.0, decoding)
+        step = pass_of(work, decode, batch, context, 0.0 * full, input_len).time
+        added = pass_of(work, decode, batch, context, one, input_len).time - step
+        added = where(alone > 0, own, added)
+        prompt = where(apart > 0, own, added)
+        answer = steps * step + where(apart > 0, 0.0, decoding * added)
+        # what waits for the pool that prefills: all of them at the beginning, then one prompt that is under way, or all that
+        # the pool falls behind
+        waiting = where(apart > 0, concurrency / prefill.ranks, cached)
+        busy = waiting * pace * prompt
+        load = busy / (answer + pace * prompt)
+        queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
+        residue = where(apart > 0, step, 1.5 * step)  # of the step under way, and the one that it is part of
+        first = latency + residue + pace * prompt + queue + transfer
+        decoding = cached * answer / (answer + first)
+    tpot = answer / steps
+    ttft = first + (full - cached) / cached * (answer + first)
+    rate = decode.ranks * cached / (answer + first)
+    return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)
