@@ -18,11 +18,15 @@ __all__ = [
     "attention_matrices",
     "attention_parameters",
     "gpt2_parameters",
+    "indexer_parameters",
+    "matrix_count",
     "mlp_matrices",
     "mlp_parameters",
     "moe_active",
     "norm_parameters",
     "parameter_count",
+    "recurrence_matrices",
+    "recurrence_parameters",
     "weight_bytes",
 ]
 
@@ -221,26 +225,25 @@ class ParameterCount(Result):
         return asdict(self) | {"total": self.total}
 
 
-def attention_parameters(m: Model, windowed: bool = False) -> int:
-    """Parameters of one layer's attention, biases included, norms on queries and keys not."""
-    v_dim = m.v_head_dim or m.head_dim
+def attention_parameters(m: Model) -> int:
+    """Parameters of the attention of all layers, biases included, norms on queries and keys not."""
     if m.is_mla:
-        qk = m.head_dim + m.qk_rope_head_dim
+        v_dim, qk = m.v_head_dim or m.head_dim, m.head_dim + m.qk_rope_head_dim
         queries = m.hidden * m.q_lora_rank + m.q_lora_rank * m.heads * qk if m.q_lora_rank else m.hidden * m.heads * qk
         latent = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
         expand = m.kv_lora_rank * m.heads * (m.head_dim + v_dim)
-        return queries + latent + expand + m.heads * v_dim * m.hidden * (1 + (m.attention_gate == "full"))
-    heads, kv_heads, head_dim = m.heads, m.kv_heads, m.head_dim
-    if windowed:
-        heads, kv_heads = m.window_heads or heads, m.window_kv_heads or kv_heads
-        head_dim, v_dim = m.window_head_dim or head_dim, m.window_v_head_dim or m.window_head_dim or v_dim
-    q, kv = heads * head_dim, kv_heads * head_dim
-    biases = m.qkv_bias * (q + 2 * kv) + m.output_bias * m.hidden
-    gate = {"": 0, "head": heads, "full": heads * v_dim}[m.attention_gate] * m.hidden
-    same = int(attention_matrices(m.hidden, heads, kv_heads, head_dim))
-    values = m.hidden * (heads + kv_heads) * (v_dim - head_dim)  # where they are not as wide as keys
-    shared = m.hidden * kv_heads * v_dim if m.shared_kv and not windowed else 0
-    return same + values - shared + biases + gate + m.attention_sinks * heads
+        results = m.heads * v_dim * m.hidden * (1 + (m.attention_gate == "full"))
+        return m.n_attention_layers * (queries + latent + expand + results)
+    total = 0
+    for layers, heads, kv_heads, size, value, windowed in m.attention_kinds:
+        matrices = int(attention_matrices(m.hidden, heads, kv_heads, size))
+        matrices += m.hidden * (heads + kv_heads) * (value - size)  # values need not be as wide as keys
+        if m.shared_kv and not windowed:
+            matrices -= m.hidden * kv_heads * value
+        gate = {"": 0, "head": heads, "full": heads * value}[m.attention_gate] * m.hidden
+        biases = m.qkv_bias * (heads * size + kv_heads * (size + value)) + m.output_bias * m.hidden
+        total += layers * (matrices + gate + biases + m.attention_sinks * heads)
+    return total
 
 
 def indexer_parameters(m: Model) -> int:
@@ -292,21 +295,33 @@ def mlp_parameters(m: Model, width: int) -> int:
 def norm_parameters(m: Model) -> int:
     """Parameters of all norms of the model, those inside the attention included."""
     size = 2 if m.norm == "layernorm" and m.norm_bias else 1
-    near = m.n_windowed_layers
     total = size * m.hidden * (m.layers * m.norms_per_layer + m.final_norm + m.embedding_norm)
     if m.is_mla:
         total += m.n_attention_layers * (m.q_lora_rank + m.kv_lora_rank)
-    for layers, heads, kv_heads, dim in (
-        (m.n_attention_layers - near, m.heads, m.kv_heads, m.head_dim),
-        (near, m.window_heads or m.heads, m.window_kv_heads or m.kv_heads, m.window_head_dim or m.head_dim),
-    ):
-        normed = {"": 0, "head": 2 * dim, "full": (heads + kv_heads) * dim}[m.qk_norm]
-        total += size * layers * normed
+    for kind in m.attention_kinds:
+        normed = {"": 0, "head": 2 * kind.size, "full": (kind.heads + kind.kv_heads) * kind.size}[m.qk_norm]
+        total += size * kind.layers * normed
     return total
 
 
+def matrix_count(model: Model | str) -> ParameterCount:
+    """The same parts without biases and what else stands beside the matrices: what a token is multiplied with.
+
+    >>> matrix_count("Qwen2.5-7B").attention < parameter_count("Qwen2.5-7B").attention
+    True
+    """
+    m = catalog.model(model)
+    bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
+    indexers = m.n_indexers or m.n_indexed_layers
+    return replace(
+        parameter_count(bare),
+        recurrence=m.n_recurrent_layers * recurrence_matrices(m),
+        indexer=indexers * (indexer_parameters(m) - 2 * m.index_head_dim),
+    )
+
+
 def parameter_count(model: Model | str) -> ParameterCount:
-    """Exact parameters by part, from the shape alone."""
+    """Exact parameters by part, from the shape alone; towers and modules that predict further tokens stand beside it."""
     m = catalog.model(model)
     shared = m.n_shared_experts * mlp_parameters(m, m.shared_ffn or m.moe_ffn) + m.shared_gate * m.hidden
     width = m.embedding_width or m.hidden
@@ -315,8 +330,7 @@ def parameter_count(model: Model | str) -> ParameterCount:
     return ParameterCount(
         embedding=m.vocab * width + projection,
         positions=m.learned_positions * m.hidden,
-        attention=(m.n_attention_layers - m.n_windowed_layers) * attention_parameters(m)
-        + m.n_windowed_layers * attention_parameters(m, windowed=True),
+        attention=attention_parameters(m),
         recurrence=m.n_recurrent_layers * recurrence_parameters(m),
         indexer=(m.n_indexers or m.n_indexed_layers) * indexer_parameters(m),
         dense_mlp=(m.n_mlp_layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),

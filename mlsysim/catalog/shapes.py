@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlsysim._numeric import all_true
 from mlsysim.catalog import entries, kept, shown
@@ -17,6 +17,17 @@ _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
 _MOST = {"tower_parameters": 10**11, "mtp_parameters": 10**11, "rotary_rows": 10**8}  # of any other size: ten million
 RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "short-conv")
+
+
+class Attention(NamedTuple):
+    """The attention that some layers of a model share."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    size: int  # of a query and a key of one head, in latent attention without the rotary part
+    value: int
+    windowed: bool
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,7 @@ class Model(Result):
     recurrent_head_dim: int = 0  # rows of a state: the size of a value
     recurrent_key_heads: int = 0  # heads of keys and queries that they share: groups
     recurrent_state: int = 0  # columns of a state: the size of a key
+    state_bits: int = 0  # of a number of a state, where a server keeps it wider than what it computes in; 0: the same
     recurrent_conv: int = 0  # width of the causal convolution before it
     recurrent_rank: int = 0  # of the factorised step size (Mamba) or gates (Kimi)
     recurrent_bias: bool = False  # of the projections
@@ -163,6 +175,34 @@ class Model(Result):
         return (self.n_mlp_layers - self.n_dense_layers) // self.moe_every if self.is_moe else 0
 
     @property
+    def attention_kinds(self) -> "tuple[Attention, ...]":
+        """The attention of layers without a window, and of those with one where there are such layers."""
+        size = self.head_dim
+        value, near = self.v_head_dim or size, self.window_head_dim or size
+        value_near = self.window_v_head_dim or self.window_head_dim or value
+        heads, kv_heads = self.window_heads or self.heads, self.window_kv_heads or self.kv_heads
+        every = (
+            Attention(self.n_attention_layers - self.n_windowed_layers, self.heads, self.kv_heads, size, value, False),
+            Attention(self.n_windowed_layers, heads, kv_heads, near, value_near, True),
+        )
+        return tuple(kind for kind in every if kind.layers)
+
+    @property
+    def reach(self) -> int:
+        """Keys that a query reads at most where it does not read all: of a window, or as an indexer picks them."""
+        return self.attn_window or self.index_top_k
+
+    @property
+    def n_near_layers(self) -> int:
+        """Layers with a window or an indexer, whose attention grows no further than its reach."""
+        return self.n_windowed_layers + self.n_indexed_layers
+
+    @property
+    def n_mixed_layers(self) -> int:
+        """Layers in which tokens meet: with attention, a recurrence, or both."""
+        return min(self.layers, self.n_attention_layers + self.n_recurrent_layers)
+
+    @property
     def state_elements(self) -> int:
         """Numbers of the states of a sequence in one layer with a recurrence, however long the sequence is."""
         return self.recurrent_heads * self.recurrent_head_dim * self.recurrent_state
@@ -229,16 +269,23 @@ def check_shape(m: Model) -> None:
     attended = f"must not exceed layers = {m.n_attention_layers}"
     need(m.n_windowed_layers <= m.n_attention_layers, "n_windowed_layers", attended)
     need((m.n_windowed_layers > 0) == (m.attn_window > 0), "attn_window", "needs n_windowed_layers, and the reverse")
+    either = "must be 0 beside layers with a window; a shape has the one or the other"
+    need(not (m.n_windowed_layers and m.n_indexed_layers), "n_indexed_layers", either)
     for name in ("window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"):
         need(getattr(m, name) == 0 or m.n_windowed_layers > 0, name, "needs n_windowed_layers > 0")
     if m.n_windowed_layers:
         heads, kv = m.window_heads or m.heads, m.window_kv_heads or m.kv_heads
         need(heads % kv == 0, "window_kv_heads", f"must divide the {heads} heads of the layers with a window")
     need(m.attention_gate in ("", "full", "head"), "attention_gate", "must be '', 'full' or 'head'")
-    need(m.n_indexed_layers <= m.n_attention_layers - m.n_windowed_layers, "n_indexed_layers", attended + " over all tokens")
+    need(
+        m.n_indexed_layers <= m.n_attention_layers - m.n_windowed_layers,
+        "n_indexed_layers",
+        attended + " over all tokens",
+    )
     need(m.n_indexers <= m.n_indexed_layers, "n_indexers", f"must not exceed n_indexed_layers = {m.n_indexed_layers}")
     for name in ("index_heads", "index_head_dim", "index_top_k"):
         need((getattr(m, name) > 0) == (m.n_indexed_layers > 0), name, "needs n_indexed_layers, and the reverse")
+    need(m.state_bits in (0, 16, 32), "state_bits", "must be 0, 16 or 32")
     need(m.recurrence in ("", *RECURRENCES), "recurrence", f"must be '' or one of {', '.join(RECURRENCES)}")
     need((m.recurrence != "") == (m.n_recurrent_layers > 0), "recurrence", "needs n_recurrent_layers, and the reverse")
     sizes = {

@@ -225,7 +225,9 @@ def model_lines(m: "Model") -> list[str]:
     }[m.attention]
     if m.n_attention_free_layers and heads:
         heads += f", in {m.n_attention_layers} of {m.layers} layers"
-    picked = f"{m.index_top_k:,} keys a query, picked by an indexer of {m.index_heads} heads" if m.n_indexed_layers else ""
+    picked = (
+        f"{m.index_top_k:,} keys a query, picked by an indexer of {m.index_heads} heads" if m.n_indexed_layers else ""
+    )
     state = m.state_elements + m.conv_elements
     recurrent = f"{m.recurrence} in {m.n_recurrent_layers} of {m.layers} layers, {state:,} numbers of state in each"
     apart = (

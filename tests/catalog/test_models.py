@@ -274,7 +274,9 @@ def prediction_module(e: Entry) -> int:
     one = {k: v for k, v in e.items() if k not in less} | {"layers": 1, "ffn": 0}
     if "n_indexed_layers" in e:
         one["n_indexed_layers"] = 1
-    return count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"}) + 2 * e["hidden"] ** 2 + 2 * e["hidden"]
+    return (
+        count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"}) + 2 * e["hidden"] ** 2 + 2 * e["hidden"]
+    )
 
 
 @pytest.mark.published
