@@ -58,44 +58,67 @@ class Loop(Listed):
         return 1.0 / self.tpot
 
 
-def served(eff: Efficiencies, server: Num, fused: Num, constants: Constants) -> Efficiencies:
-    """The efficiencies of a deployment as servers of today run it: starts of kernels, and how unevenly experts are chosen.
+@dataclass(frozen=True)
+class Served(Listed):
+    """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
+
+    ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
+    a layer does around the grouped products of its experts (routing, sorting, quantising); ``memory`` the share of the bandwidth
+    that is left; ``uneven`` the squared variation of how popular experts are.
+    """
+
+    starts: Num = 1.0
+    grouped: Num = 1.0
+    memory: Num = 1.0
+    uneven: Num = 0.0
+
+
+def served_by(work: Work, fused: Num, constants: Constants) -> Served:
+    """The fitted numbers of a model's steps.
 
     Parameters
     ----------
-    eff : Efficiencies
-        Calibrated on kernels alone and older servers.
-    server : float or array
-        What kernel starts and hops of messages take in this server, as a share of what they take alone.
-    fused : float or array
-        1 where the products of experts run in four bits and in one launch, which other formats do not have.
+    work : Work
+        What the model asks for.
+    fused : float
+        1 where the products of experts run in four bits, for which servers have one launch that other formats lack.
     constants : Constants
-        Of class ``serving_tpot``; none leaves all as it is.
+        Of class ``serving_tpot``; none changes nothing.
     """
     if not constants:
-        return eff
-    k = constants["experts"]
-    grouped = where(fused > 0, k["starts_4"], k["starts"])
+        return Served()
+    kernels, experts = constants["kernels"], constants["experts"]
+    latent = work.absorbed_macs > work.key_value_macs  # DeepSeek's layers: experts in groups, some of them shared
+    grouped = experts["starts_4" if fused else "starts"] * (experts["latent"] if latent else 1.0)
+    return Served(kernels["starts"], grouped, kernels["memory"], experts["uneven"])
+
+
+def served(eff: Efficiencies, by: Served) -> Efficiencies:
+    """The efficiencies of a deployment as servers of today run it."""
     return replace(
         eff,
         name="served",
-        kernel_start=eff.kernel_start * server,
-        attention_start=eff.attention_start * server,
-        grouped_start=eff.grouped_start * server * grouped,
-        link_latency=eff.link_latency * server,
-        switch_time=eff.switch_time * server,
-        uneven=k["uneven"] + 0.0 * eff.memory,
+        kernel_start=eff.kernel_start * by.starts,
+        attention_start=eff.attention_start * by.starts,
+        grouped_start=eff.grouped_start * by.grouped,
+        link_latency=eff.link_latency * by.starts,
+        switch_time=eff.switch_time * by.starts,
+        memory=eff.memory * by.memory,
+        cache=eff.cache * by.memory,
+        latent_cache=eff.latent_cache * by.memory,
+        grouped_memory=eff.grouped_memory * by.memory,
+        uneven=by.uneven + 0.0 * eff.memory,
     )
 
 
 def pass_of(work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, input_len: Num) -> MixedCost:
     """A step of one attention replica: so many answers that see ``context`` tokens, and so many whole prompts."""
     w = work
-    near = _seen(w, context)
-    read = prompts * _seen(w, input_len)
-    full = input_len * (input_len + 1.0) / 2.0
-    window = where(w.window > 0, minimum(input_len, w.window), input_len)
-    pairs = full + w.windowed * (window * input_len - window * (window - 1.0) / 2.0 - full)
+    all_pairs, all_read = w.far
+    window = where(w.window > 0, w.window, input_len)
+    near = minimum(input_len, window)
+    pairs = all_pairs * input_len * (input_len + 1.0) / 2.0 + w.windowed * (near * input_len - near * (near - 1.0) / 2.0)
+    seen = where(w.window > 0, minimum(context, w.window), context)
     return mixed_cost(
         w,
         pool.split,
@@ -105,15 +128,10 @@ def pass_of(work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, in
         sequences=decodes + prompts,
         prompts=prompts,
         pairs=prompts * pairs,
-        read=read,
+        read=prompts * (all_read * input_len + w.windowed * near),
         decodes=decodes,
-        seen=decodes * near,
+        seen=decodes * (all_read * context + w.windowed * seen),
     )
-
-
-def _seen(w: Work, tokens: Num) -> Num:
-    """Tokens that a query sees, averaged over layers with and without a window."""
-    return tokens + w.windowed * (where(w.window > 0, minimum(tokens, w.window), tokens) - tokens)
 
 
 def closed_loop(

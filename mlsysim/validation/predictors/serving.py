@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from mlsysim import catalog
+from mlsysim import catalog, memory
 from mlsysim.catalog import Device, Model
 from mlsysim.efficiencies import MIDDLE, known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import from_constants, half_peak, shares_memory, vector_rate
-from mlsysim.serving.closed import DRAWN, Loop, Pool, closed_loop, served
+from mlsysim.serving.closed import DRAWN, Loop, Pool, Served, closed_loop, served, served_by
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import gauss_newton
@@ -41,11 +41,11 @@ _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
 _FEW = 15  # rows that make a whole vote: a group of one row is one deployment
 _RANGES = {
-    ("starts", "TensorRT-LLM"): (0.1, 3.0, 0.8),
-    ("starts", "SGLang"): (0.1, 3.0, 0.9),
-    ("starts", "vLLM"): (0.1, 3.0, 0.9),
+    ("kernels", "starts"): (0.1, 3.0, 0.85),
+    ("kernels", "memory"): (0.5, 1.2, 0.95),
     ("experts", "starts"): (0.3, 6.0, 2.0),
     ("experts", "starts_4"): (0.02, 3.0, 0.5),
+    ("experts", "latent"): (0.3, 4.0, 1.3),
     ("experts", "uneven"): (1e-3, 5.0, 0.4),
 }
 _FIRST = {
@@ -186,8 +186,8 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     )
     room = max(_LEAST * device.usable_memory, _FULL * device.usable_memory - _weights(model, split, weight, experts))
     w = work_of(model)
-    held = w.kv_elements * kv * w.layers * (1.0 - w.windowed) / min(d.tp, float(w.kv_shards))
-    return _Side(split, machine, _alone(device, products), replicas, max(1.0, room / max(held * tokens, 1.0)))
+    held = memory.kv_cache_of(model, 1.0, tokens, kv) / min(d.tp, float(w.kv_shards)) + memory.state_of(model) / d.tp
+    return _Side(split, machine, _alone(device, products), replicas, max(1.0, room / max(float(held), 1.0)))
 
 
 def _weights(model: Model, split: Split, weight: float, experts: float) -> float:
@@ -275,31 +275,37 @@ def _of(constants: Mapping[str, float], server: str) -> float:
     return math.exp(sum(map(math.log, constants.values())) / len(constants))
 
 
-def _loop(cases: Any, pools: tuple[Any, Any], server: Any, first: tuple[Any, Any], constants: Constants) -> Loop:
-    c = cases
+@dataclasses.dataclass(frozen=True)
+class _Fitted:
+    """The fitted numbers of a case; the defaults leave all as it is."""
+
+    served: Served = Served()
+    latency: float = 0.0
+    pace: float = 1.0
+
+
+def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
+    found = _Fitted(served_by(case.work, case.fused, steps))
+    if not first:
+        return found
+    pace = first["pace"]["experts"] if case.experts else 1.0
+    return dataclasses.replace(found, latency=_of(first["latency"], case.server), pace=pace)
+
+
+def _loop(c: Any, fitted: Any) -> Loop:
     decode, prefill = (
-        Pool(p.split, p.machine, served(p.efficiencies, server, c.fused, constants), p.replicas, p.slots) for p in pools
+        Pool(p.split, p.machine, served(p.efficiencies, fitted.served), p.replicas, p.slots)
+        for p in (c.decode, c.prefill)
     )
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
-        apart=c.apart, alone=c.alone, transfer=c.transfer, latency=first[0], pace=first[1],
+        apart=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, pace=fitted.pace,
     )  # fmt: skip
-
-
-def _starts(constants: Constants, server: str) -> float:
-    return _of(constants["starts"], server) if constants else 1.0
-
-
-def _first(constants: Constants, case: _Case) -> tuple[float, float]:
-    """Latency of a request, and the pace of its prompt pass."""
-    if not constants:
-        return 0.0, 1.0
-    return _of(constants["latency"], case.server), constants["pace"]["experts"] if case.experts else 1.0
 
 
 def _predicted(row: Row, steps: Constants, first: Constants) -> Loop:
     case = _case(row)
-    return _loop(case, (case.decode, case.prefill), _starts(steps, case.server), _first(first, case), steps)
+    return _loop(case, _fitted(case, steps, first))
 
 
 def predict_tpot(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
@@ -345,16 +351,12 @@ def _fit(
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
     stacked = _stack(cases)
-    pools = (stacked.decode, stacked.prefill)
 
     def log_errors(values: Any) -> Any:
         constants = _nested(list(ranges), values)
         steps = constants if what == "tpot" else shipped("serving_tpot")
         first = constants if what == "ttft" else {}
-        server = np.array([_starts(steps, c.server) for c in cases])
-        firsts = [_first(first, c) for c in cases]
-        both = tuple(np.array([f[i] for f in firsts]) for i in (0, 1))
-        found = _loop(stacked, pools, server, (both[0], both[1]), steps)
+        found = _loop(stacked, _stack([_fitted(c, steps, first) for c in cases]))
         return np.log(getattr(found, what) / measured)
 
     groups = [g for _, _, g in rows]
