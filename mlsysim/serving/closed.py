@@ -16,6 +16,7 @@ from mlsysim.results import Listed
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
+_MORE = 3.0  # prompts that join another in a pass, where many wait
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
 
@@ -63,13 +64,12 @@ class Served(Listed):
     """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
-    a layer does around the grouped products of its experts (routing, sorting, quantising); ``memory`` the share of the bandwidth
-    that is left; ``uneven`` the squared variation of how popular experts are.
+    a layer does around the grouped products of its experts (routing, sorting, quantising); ``uneven`` the squared variation of
+    how popular experts are.
     """
 
     starts: Num = 1.0
     grouped: Num = 1.0
-    memory: Num = 1.0
     uneven: Num = 0.0
 
 
@@ -90,7 +90,7 @@ def served_by(work: Work, fused: Num, constants: Constants) -> Served:
     kernels, experts = constants["kernels"], constants["experts"]
     latent = work.absorbed_macs > work.key_value_macs  # DeepSeek's layers: experts in groups, some of them shared
     grouped = experts["starts_4" if fused else "starts"] * (experts["latent"] if latent else 1.0)
-    return Served(kernels["starts"], grouped, kernels["memory"], experts["uneven"])
+    return Served(kernels["starts"], grouped, experts["uneven"])
 
 
 def served(eff: Efficiencies, by: Served) -> Efficiencies:
@@ -103,10 +103,6 @@ def served(eff: Efficiencies, by: Served) -> Efficiencies:
         grouped_start=eff.grouped_start * by.grouped,
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
-        memory=eff.memory * by.memory,
-        cache=eff.cache * by.memory,
-        latent_cache=eff.latent_cache * by.memory,
-        grouped_memory=eff.grouped_memory * by.memory,
         uneven=by.uneven + 0.0 * eff.memory,
     )
 
@@ -188,8 +184,8 @@ def closed_loop(
     True
     """
     if prefill is None:
-        if apart is not 0.0 and apart != 0.0:  # noqa: F632
-            raise InputError("closed_loop: apart = 1 needs a pool for prompts; give prefill")
+        if not (isinstance(apart, float) and apart == 0.0):
+            raise InputError("closed_loop: prompts that are apart need a pool of their own; give prefill")
         prefill = decode
     full = concurrency / decode.ranks
     cached = maximum(1.0, minimum(full, decode.slots))
@@ -197,6 +193,7 @@ def closed_loop(
     steps = maximum(1.0, output_len - 1.0)
     one = 1.0 + 0.0 * full
     own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
+    more = (pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time - own) / _MORE  # one that joins a pass
     decoding = cached
     for _ in range(_ROUNDS):
         batch = maximum(1.0, decoding)
@@ -205,10 +202,10 @@ def closed_loop(
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
         answer = steps * step + where(apart > 0, 0.0, decoding * added)
-        # what waits for the pool that prefills: all of them at the beginning, then one prompt that is under way, or all that
-        # the pool falls behind
-        waiting = where(apart > 0, concurrency / prefill.ranks, cached)
-        busy = waiting * pace * prompt
+        # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
+        # pool falls behind
+        each = where(apart > 0, minimum(own, more), pace * prompt)
+        busy = where(apart > 0, concurrency / prefill.ranks, cached) * each
         load = busy / (answer + pace * prompt)
         queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
         residue = where(apart > 0, step, 1.5 * step)  # of the step under way, and the one that it is part of

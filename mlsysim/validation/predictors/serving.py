@@ -1,13 +1,12 @@
 """Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
 
-The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Fitted are what servers
-of 2025 and 2026 change: starts of kernels, those of experts' grouped products apart (and in four bits, where one launch does
-it all), how unevenly experts are chosen; for the first token a latency of each server and the pace of prompt passes. No
-constant belongs to a model or a device.
+The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
+servers of 2025 and 2026 change of these: starts of kernels, those around the grouped products of experts (one for four bits, where
+one launch does it all; more in layers like DeepSeek's), how unevenly experts are chosen. Four are for the first token: the pace of
+prompt passes, of SGLang's apart, of mixtures apart, and the latency of a second pool. None belongs to a model or a device.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -42,17 +41,16 @@ _LEAST = 0.05  # of it that is left for cache where the weights leave less: they
 _FEW = 15  # rows that make a whole vote: a group of one row is one deployment
 _RANGES = {
     ("kernels", "starts"): (0.1, 3.0, 0.85),
-    ("kernels", "memory"): (0.5, 1.2, 0.95),
     ("experts", "starts"): (0.3, 6.0, 2.0),
     ("experts", "starts_4"): (0.02, 3.0, 0.5),
     ("experts", "latent"): (0.3, 4.0, 1.3),
     ("experts", "uneven"): (1e-3, 5.0, 0.4),
 }
 _FIRST = {
-    ("latency", "TensorRT-LLM"): (1e-3, 0.5, 0.05),
-    ("latency", "SGLang"): (1e-3, 0.5, 0.1),
-    ("latency", "vLLM"): (1e-3, 0.5, 0.02),
+    ("pace", "any"): (0.3, 6.0, 1.2),
+    ("pace", "SGLang"): (0.3, 6.0, 1.5),
     ("pace", "experts"): (0.3, 6.0, 1.5),
+    ("latency", "apart"): (1e-3, 2.0, 0.2),
 }
 _ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
 
@@ -268,13 +266,6 @@ def _server(row: Row) -> str:
     return ""
 
 
-def _of(constants: Mapping[str, float], server: str) -> float:
-    """A constant of a server; the geometric mean of all where it has none."""
-    if server in constants:
-        return constants[server]
-    return math.exp(sum(map(math.log, constants.values())) / len(constants))
-
-
 @dataclasses.dataclass(frozen=True)
 class _Fitted:
     """The fitted numbers of a case; the defaults leave all as it is."""
@@ -288,8 +279,9 @@ def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
     found = _Fitted(served_by(case.work, case.fused, steps))
     if not first:
         return found
-    pace = first["pace"]["experts"] if case.experts else 1.0
-    return dataclasses.replace(found, latency=_of(first["latency"], case.server), pace=pace)
+    pace = first["pace"]
+    own = pace.get(case.server, pace["any"]) * (pace["experts"] if case.experts else 1.0)
+    return dataclasses.replace(found, latency=first["latency"]["apart"] * case.apart, pace=own)
 
 
 def _loop(c: Any, fitted: Any) -> Loop:
