@@ -195,21 +195,24 @@ def closed_loop(
     own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
     more = (pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time - own) / _MORE  # one that joins a pass
     decoding = cached
+    others = (cached - 1.0) / cached  # of the prompts that come during an answer, and of the steps under way when one comes
     for _ in range(_ROUNDS):
         batch = maximum(1.0, decoding)
         step = pass_of(work, decode, batch, context, 0.0 * full, input_len).time
         added = pass_of(work, decode, batch, context, one, input_len).time - step
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
-        answer = steps * step + where(apart > 0, 0.0, decoding * added)
+        answer = steps * step + where(apart > 0, 0.0, others * decoding * added)
         # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
         # pool falls behind
         each = where(apart > 0, minimum(own, more), pace * prompt)
-        busy = where(apart > 0, concurrency / prefill.ranks, cached) * each
+        busy = (where(apart > 0, concurrency / prefill.ranks, cached) - 1.0) * each
+        busy = maximum(0.0, busy)
         load = busy / (answer + pace * prompt)
         queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
-        residue = where(apart > 0, step, 1.5 * step)  # of the step under way, and the one that it is part of
-        first = latency + residue + pace * prompt + queue + transfer
+        # half of the step under way, and the answers of the step that it shares; alone there are none
+        joined = where(apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own)
+        first = latency + joined + queue + transfer
         decoding = cached * answer / (answer + first)
     tpot = answer / steps
     ttft = first + (full - cached) / cached * (answer + first)

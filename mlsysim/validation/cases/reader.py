@@ -114,6 +114,7 @@ _CLASSES = (
 )
 
 CLASSES: Mapping[str, CaseClass] = MappingProxyType({c.name: c for c in _CLASSES})
+TABLED = tuple(name for name in CLASSES if not name.startswith("serving_"))  # classes of the shipped table
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,23 @@ def _alone(device: Device, products: str) -> Efficiencies:
 
 
 def _case(row: Row) -> _Case:
+    """A row in the terms of the loop; rows that were read before are kept, since fits read all of them again and again."""
+    key = tuple(sorted((k, v) for k, v in row.inputs.items() if v is not None))
+    if key not in _KEPT:
+        if len(_KEPT) >= _MOST:
+            _KEPT.clear()
+        fresh = Row(row.inputs)
+        _KEPT[key] = _read(fresh), tuple(fresh.assumptions)
+    case, assumed = _KEPT[key]
+    row.assumptions += assumed
+    return case
+
+
+_KEPT: dict[Any, tuple[_Case, tuple[str, ...]]] = {}
+_MOST = 1 << 14
+
+
+def _read(row: Row) -> _Case:
     model, device = _model(row), _device(row)
     mode = row.need("mode")
     if mode not in ("agg", "disagg"):
