@@ -5,7 +5,7 @@
 
 from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
-from mlsysim.serving.closed import DRAWN, WAVES, Loop, Pool, Served, closed_loop, served, served_by
+from mlsysim.serving.closed import ADAPTER, DRAWN, WAVES, Loop, Pool, Served, closed_loop, served, served_by
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
 from mlsysim.serving.equations import (
     overload_wait,
@@ -19,6 +19,7 @@ from mlsysim.serving.saturation import Saturation, saturation
 from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
 
 __all__ = [
+    "ADAPTER",
     "DRAWN",
     "METRICS",
     "ROUTING",

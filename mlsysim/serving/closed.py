@@ -16,6 +16,7 @@ from mlsysim.results import Listed
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
+ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
@@ -107,8 +108,10 @@ def served(eff: Efficiencies, by: Served) -> Efficiencies:
     )
 
 
-def pass_of(work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, input_len: Num) -> MixedCost:
-    """A step of one attention replica: so many answers that see ``context`` tokens, and so many whole prompts."""
+def pass_of(
+    work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, input_len: Num, rows: Num = 1.0
+) -> MixedCost:
+    """A step of one attention replica: so many answers of ``rows`` tokens that see ``context``, and so many whole prompts."""
     w = work
     all_pairs, all_read = w.far
     window = where(w.window > 0, w.window, input_len)
@@ -120,8 +123,8 @@ def pass_of(work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, in
         pool.split,
         pool.machine,
         pool.efficiencies,
-        tokens=decodes + prompts * input_len,
-        sequences=decodes + prompts,
+        tokens=decodes * rows + prompts * input_len,
+        sequences=decodes * rows + prompts,
         prompts=prompts,
         pairs=prompts * pairs,
         read=prompts * (all_read * input_len + w.windowed * near),
@@ -143,6 +146,8 @@ def closed_loop(
     latency: Num = 0.0,
     pace: Num = 1.0,
     transfer: Num = 0.0,
+    drafted: Num = 0.0,
+    accepted: Num = 1.0,
     waves: Num = WAVES,
 ) -> Loop:
     """Time per output token and time to first token of a loop with so many requests in flight.
@@ -167,6 +172,9 @@ def closed_loop(
         What a prompt pass takes until its first token is out, as a multiple of what it keeps from answers.
     transfer : float or array, s
         Of the cache from one pool to the other.
+    drafted, accepted : float or array
+        Speculation: tokens that a layer of its own proposes for each answer in every step, and tokens that a step yields on
+        average, as of ``inference.speculative_tokens``.
     waves : float or array
         Requests of the run over requests in flight; infinity for a loop without a beginning. At the beginning all prompts come
         at once, so that one in ``waves`` of the requests waits for half of the others.
@@ -190,7 +198,8 @@ def closed_loop(
     full = concurrency / decode.ranks
     cached = maximum(1.0, minimum(full, decode.slots))
     context = input_len + output_len / 2.0
-    steps = maximum(1.0, output_len - 1.0)
+    steps = maximum(1.0, output_len - 1.0) / accepted
+    rows, drafting = 1.0 + drafted, 1.0 + drafted / work.layers  # a module for further tokens is as one more layer
     one = 1.0 + 0.0 * full
     own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
     more = (pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time - own) / _MORE  # one that joins a pass
@@ -198,8 +207,9 @@ def closed_loop(
     others = (cached - 1.0) / cached  # of the prompts that come during an answer, and of the steps under way when one comes
     for _ in range(_ROUNDS):
         batch = maximum(1.0, decoding)
-        step = pass_of(work, decode, batch, context, 0.0 * full, input_len).time
-        added = pass_of(work, decode, batch, context, one, input_len).time - step
+        bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
+        added = pass_of(work, decode, batch, context, one, input_len, rows).time - bare
+        step = drafting * bare
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
         answer = steps * step + where(apart > 0, 0.0, others * decoding * added)
@@ -214,7 +224,7 @@ def closed_loop(
         joined = where(apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own)
         first = latency + joined + queue + transfer
         decoding = cached * answer / (answer + first)
-    tpot = answer / steps
+    tpot = answer / (steps * accepted)
     ttft = first + (full - cached) / cached * (answer + first)
     rate = decode.ranks * cached / (answer + first)
     return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)

@@ -17,7 +17,7 @@ from mlsysim.efficiencies import MIDDLE, known_server, lineage, server_of, shipp
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import from_constants, half_peak, shares_memory, vector_rate
-from mlsysim.serving.closed import DRAWN, Loop, Pool, Served, closed_loop, served, served_by
+from mlsysim.serving.closed import ADAPTER, DRAWN, Loop, Pool, Served, closed_loop, served, served_by
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import gauss_newton
@@ -171,7 +171,7 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     )  # fmt: skip
     domain = max(1.0, float(device.scale_up_domain)) if device.has("scale_up_domain") else 1.0
     intra = device.scale_up_bandwidth if device.has("scale_up_bandwidth") else device.memory_bandwidth
-    inter = 50e9  # one 400 Gbit/s adapter a device
+    inter = ADAPTER
     machine = Machine(
         peak_flops=device.peak_flops[products],
         half_peak_flops=half_peak(device, "bf16"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlsysim import catalog
 from mlsysim.efficiencies import lineage
-from mlsysim.efficiencies.ground import DENSE, MIXTURE, PARTS, PHASES, stored_as, width_of
+from mlsysim.efficiencies.ground import DENSE, MIXTURE, PARTS, PHASES, loop_place, stored_as, width_of
 from mlsysim.errors import UnknownNameError, unknown_name
 from mlsysim.intervals import KNOWN, NEW
 from mlsysim.validation.cases import Case
@@ -38,18 +38,16 @@ def _stored(row: Mapping[str, Any]) -> str:
     return f"{stored_as(row.get('weight_bits') or 16.0)} weights, {width_of(row.get('compute_precision'))} products"
 
 
-_MODES = {"agg": "together", "disagg": "apart"}
-
-
 def _serving(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Generation, kind of model, format of the products and of the experts, prompts and answers together or apart."""
+    """Generation, kind of model, format of the products, prompts and answers together or apart."""
     try:
         mixture = catalog.model(str(row.get("model"))).is_moe
     except UnknownNameError:
         mixture = False
-    words = {"nvfp4": "4-bit", "fp8_block": "8-bit", "fp8": "8-bit", "int4_wo": "4-bit weights"}
-    own = str(row.get("gemm_quant") or row.get("precision") or "")
-    return _generation(row), MIXTURE if mixture else DENSE, words.get(own, "16-bit"), _MODES.get(str(row.get("mode")), "")
+    precision = str(row.get("gemm_quant") or row.get("precision") or "")
+    found = loop_place(_generation(row), mixture, precision, row.get("mode") == "disagg")
+    generation, kind, width, phase = (found[part] for part in PARTS)
+    return generation, kind, width, phase
 
 
 def _span(row: Mapping[str, Any]) -> str:
@@ -78,8 +76,8 @@ _PLACES: Mapping[str, Callable[[Mapping[str, Any]], tuple[str, str, str, str]]] 
         str(r.get("phase") or ""),
     ),
     "collective": lambda r: (_generation(r), str(r.get("op") or ""), "", _span(r)),
-    "serving_tpot": lambda r: _serving(r),
-    "serving_ttft": lambda r: _serving(r),
+    "serving_tpot": _serving,
+    "serving_ttft": _serving,
     "memory": lambda r: ("", str(r.get("kind") or ""), width_of((r.get("inputs") or {}).get("precision")), ""),
     "scalar": lambda r: ("", str(r.get("quantity") or ""), "", str(r.get("basis") or "")),
 }
