@@ -521,7 +521,8 @@ def simulate(
     if reason:
         return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
     steps = run.steps()
-    full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), replicas)
+    bounds = serving.limits(run.config, steps)  # a loop offers no rate that a server could fall behind
+    full = None if concurrency is not None else serving.saturation(steps, run.drawn(seeds[0]), bounds, replicas)
     if len(seeds) == 1 and store is None and client is None:
         found = run.play(seeds[0], progress)
         rows = {name: (value,) for name, value in run.row(found).items()}

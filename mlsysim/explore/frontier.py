@@ -32,7 +32,7 @@ _MILLION = 1e6
 _MOST_DEVICES = 64  # of a replica
 _MOST_RATIO = 4  # replicas of one pool for one of the other
 _STEPS_PER_DOUBLING = 2  # of the concurrency
-_MOST_IN_FLIGHT = 2048  # of one attention replica
+_MOST_IN_FLIGHT = 1024  # of one attention replica: what servers run at a time unless told otherwise
 _MOST_TOKENS = 10**7
 
 
@@ -548,6 +548,6 @@ def _factors(model: Model, device: Device, precision: str, apart: bool) -> tuple
     """What to multiply a time per output token with for the two ends of its range."""
     if "serving_tpot" not in intervals.class_names():
         return None, None
-    place = loop_place(lineage(device)[0], model.is_moe, precision, apart)
+    place = loop_place(lineage(device)[0], model.is_moe, model.is_mla, precision, apart)
     found = intervals.interval("serving_tpot", 1.0, place)
     return float(found.low), float(found.high)

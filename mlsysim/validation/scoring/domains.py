@@ -41,11 +41,12 @@ def _stored(row: Mapping[str, Any]) -> str:
 def _serving(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Generation, kind of model, format of the products, prompts and answers together or apart."""
     try:
-        mixture = catalog.model(str(row.get("model"))).is_moe
+        model = catalog.model(str(row.get("model")))
+        mixture, latent = model.is_moe, model.is_mla
     except UnknownNameError:
-        mixture = False
+        mixture = latent = False
     precision = str(row.get("gemm_quant") or row.get("precision") or "")
-    found = loop_place(_generation(row), mixture, precision, row.get("mode") == "disagg")
+    found = loop_place(_generation(row), mixture, latent, precision, row.get("mode") == "disagg")
     generation, kind, width, phase = (found[part] for part in PARTS)
     return generation, kind, width, phase
 
