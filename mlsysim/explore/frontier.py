@@ -142,7 +142,9 @@ class Frontier(Result):
         lines = [Line([x for x, _ in pairs], [y for _, y in pairs], "front", PALETTE[0])]
         for end, dash in ((0, "dashed"), (1, "dotted")):
             if all(p.user_range and p.device_range for p in self.points):
-                ranged = [(p.user_range[end], p.device_range[end]) for p in self.points if p.user_range and p.device_range]
+                ranged = [
+                    (p.user_range[end], p.device_range[end]) for p in self.points if p.user_range and p.device_range
+                ]
                 label = ("lower", "upper")[end] + " end of the 80 % range"
                 lines.append(Line([x for x, _ in ranged], [y for _, y in ranged], label, PALETTE[0], dash))
         beaten = shapes.sampled(list(self.others))
@@ -287,10 +289,10 @@ def _choices(found: Sequence[tuple[Layout, Deployment, float]], mode: str) -> li
     several = [(i, layout, slots) for i, (layout, _, slots) in enumerate(found)]
     if mode == "together":
         return [_Choice(i, i, 1, 1, n * layout.dp) for i, layout, slots in several for n in _in_flight(slots)]
-    ratios = [
-        (x, y) for x in range(1, _MOST_RATIO + 1) for y in range(1, _MOST_RATIO + 1) if math.gcd(x, y) == 1
-    ]
-    smallest = [i for i, layout, _ in several if layout.devices <= 4 * several[0][1].devices]  # prompts fill few devices
+    ratios = [(x, y) for x in range(1, _MOST_RATIO + 1) for y in range(1, _MOST_RATIO + 1) if math.gcd(x, y) == 1]
+    smallest = [
+        i for i, layout, _ in several if layout.devices <= 4 * several[0][1].devices
+    ]  # prompts fill few devices
     return [
         _Choice(i, j, y, x, n * layout.dp * y)
         for i, layout, slots in several
@@ -436,9 +438,12 @@ def _loops(
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "apart")
 
-    def pool(places: Sequence[int], replicas: Sequence[int]) -> Pool:
-        splits, machines = _stacked([found[i][1].split for i in places]), _stacked([found[i][1].machine for i in places])
-        slots = np.array([found[i][2] for i in places])
+    def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
+        splits, machines = (
+            _stacked([found[i][1].split for i in at]),
+            _stacked([found[i][1].machine for i in at]),
+        )
+        slots = np.array([found[i][2] for i in at])
         return Pool(splits, machines, eff, np.array(replicas, float), slots)
 
     decode = pool([c.decode for c in choices], [c.decoders for c in choices])
@@ -505,7 +510,9 @@ def _front(
 
 def _devices(found: Sequence[tuple[Layout, Deployment, float]], c: _Choice) -> int:
     own = c.decoders * found[c.decode][0].devices
-    return own + (c.prefillers * found[c.prefill][0].devices if c.prefill != c.decode or c.prefillers * c.decoders > 1 else 0)
+    return own + (
+        c.prefillers * found[c.prefill][0].devices if c.prefill != c.decode or c.prefillers * c.decoders > 1 else 0
+    )
 
 
 def _point(

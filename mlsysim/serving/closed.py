@@ -116,7 +116,9 @@ def pass_of(
     all_pairs, all_read = w.far
     window = where(w.window > 0, w.window, input_len)
     near = minimum(input_len, window)
-    pairs = all_pairs * input_len * (input_len + 1.0) / 2.0 + w.windowed * (near * input_len - near * (near - 1.0) / 2.0)
+    pairs = all_pairs * input_len * (input_len + 1.0) / 2.0 + w.windowed * (
+        near * input_len - near * (near - 1.0) / 2.0
+    )
     seen = where(w.window > 0, minimum(context, w.window), context)
     return mixed_cost(
         w,
@@ -202,9 +204,13 @@ def closed_loop(
     rows, drafting = 1.0 + drafted, 1.0 + drafted / work.layers  # a module for further tokens is as one more layer
     one = 1.0 + 0.0 * full
     own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
-    more = (pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time - own) / _MORE  # one that joins a pass
+    more = (
+        pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time - own
+    ) / _MORE  # one that joins a pass
     decoding = cached
-    others = (cached - 1.0) / cached  # of the prompts that come during an answer, and of the steps under way when one comes
+    others = (
+        cached - 1.0
+    ) / cached  # of the prompts that come during an answer, and of the steps under way when one comes
     for _ in range(_ROUNDS):
         batch = maximum(1.0, decoding)
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
@@ -221,7 +227,9 @@ def closed_loop(
         load = busy / (answer + pace * prompt)
         queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
         # half of the step under way, and the answers of the step that it shares; alone there are none
-        joined = where(apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own)
+        joined = where(
+            apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own
+        )
         first = latency + joined + queue + transfer
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)

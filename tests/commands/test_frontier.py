@@ -50,7 +50,10 @@ def test_targets_choose_among_the_points_that_meet_them() -> None:
 def test_more_ways_never_make_the_front_worse() -> None:
     """What can also run apart, or with speculation that is always right, reads at least as fast at any throughput."""
     plain = frontier("DeepSeek-V3", "B200", modes=["together"], **SMALL)
-    for more in (frontier("DeepSeek-V3", "B200", **SMALL), frontier("DeepSeek-V3", "B200", modes=["together"], acceptance=0.9, **SMALL)):
+    for more in (
+        frontier("DeepSeek-V3", "B200", **SMALL),
+        frontier("DeepSeek-V3", "B200", modes=["together"], acceptance=0.9, **SMALL),
+    ):
         for p in plain.points:
             assert any(q.user_rate >= p.user_rate and q.device_rate >= p.device_rate for q in more.points)
 
@@ -91,7 +94,10 @@ def test_bad_questions_are_refused_clearly() -> None:
 def test_the_command_prints_draws_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["frontier", "--model", "gpt-oss-120B", "--device", "H100", "--input-len", "1024", "--output-len", "512"]
     drawing = tmp_path / "front.svg"
-    assert cli.main([*base, "--slo", "ttft=2 s, itl=40 ms", "--mode", "together", "--chart", str(drawing), "--explain"]) == 0
+    assert (
+        cli.main([*base, "--slo", "ttft=2 s, itl=40 ms", "--mode", "together", "--chart", str(drawing), "--explain"])
+        == 0
+    )
     assert "tokens/s a device" in capsys.readouterr().out
     assert drawing.read_text(encoding="utf-8").startswith("<svg")
     assert cli.main([*base, "--json"]) == 0

@@ -95,9 +95,13 @@ def add(commands: Commands) -> None:
     p.add_argument("--input-len", type=count, default=8192, help="tokens of each prompt (default: 8192)")
     p.add_argument("--output-len", type=count, default=1024, help="tokens of each answer (default: 1024)")
     p.add_argument("--slo", type=_slo, metavar="TARGETS", help="as in 'ttft=2 s, itl=40 ms'")
-    p.add_argument("--precision", type=_words, metavar="NAMES", help="of fp4,fp8,bf16 (default: all that it multiplies in)")
+    p.add_argument(
+        "--precision", type=_words, metavar="NAMES", help="of fp4,fp8,bf16 (default: all that it multiplies in)"
+    )
     p.add_argument("--mode", type=_words, metavar="NAMES", help="together, apart or both (default)")
-    p.add_argument("--acceptance", type=float, help="try speculation, with this chance that a proposed token is accepted")
+    p.add_argument(
+        "--acceptance", type=float, help="try speculation, with this chance that a proposed token is accepted"
+    )
     p.add_argument("--drafted", type=count, default=1, help="tokens proposed in a step (default: 1)")
     p.add_argument("--max-devices", type=count, default=64, help="devices of a replica, at most (default: 64)")
     p.add_argument("--chart", metavar="FILE.svg", help="also draw it")

@@ -164,7 +164,9 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     if not device.has(f"peak_flops.{products}"):
         products = "bf16"
     kv = 1.0 if name in ("fp8", "fp8_block", "nvfp4", "mxfp4") else 2.0
-    ep = max(d.ep, d.dp) if model.is_moe and d.dp > 1 else 1.0  # within tp all hold all tokens: placing or cutting is one
+    ep = (
+        max(d.ep, d.dp) if model.is_moe and d.dp > 1 else 1.0
+    )  # within tp all hold all tokens: placing or cutting is one
     split = Split(
         tp=d.tp, pp=1.0, dp=d.dp, ep=ep, weight_bytes=weight, expert_bytes=experts, head_bytes=2.0, kv_bytes=kv,
         dispatch_bytes=2.0 if products == "bf16" else 1.0, interleaved=1.0,
@@ -287,7 +289,7 @@ def _server(row: Row) -> str:
 class _Fitted:
     """The fitted numbers of a case; the defaults leave all as it is."""
 
-    served: Served = Served()
+    served: Served = dataclasses.field(default_factory=Served)
     latency: float = 0.0
     pace: float = 1.0
 
@@ -378,7 +380,9 @@ def _predictor(
     what: str,
     soft: float,
 ) -> Predictor:
-    method = f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW} rows or more has one vote"
+    method = (
+        f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW} rows or more has one vote"
+    )
     return Predictor(predict, lambda rows: _fit(rows, ranges, what, soft), method)
 
 
