@@ -45,10 +45,10 @@ class Pool(Listed):
 class Loop(Listed):
     """A closed loop: seconds, and requests in one attention replica that decodes."""
 
-    in_flight: Num  # of one attention replica that decodes
+    concurrency: Num  # of one attention replica that decodes
     decoding: Num  # of them, on average
     step: Num  # of answers alone
-    prompt: Num  # that a prompt adds to the steps of its replica, or takes in its own pool
+    added: Num  # that a prompt adds to the steps of its replica, or takes in its own pool
     tpot: Num
     ttft: Num
     requests_per_s: Num  # of all replicas together
