@@ -2,7 +2,7 @@
 
     python scripts/make_book_parts.py [--check]
 
-Writes ``_variables.yml``, ``book/_equations.qmd``, the tables of the data appendices and the scores of the reality
+Writes ``_variables.yml``, ``book/_equations.qmd``, the glossary, the tables of the data appendices and the scores of the reality
 checks (``book/_reality.qmd``, ``book/reality-summary.csv``) from the library;
 ``--check`` fails if one of them is not what the library says today.
 """
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import book_glossary
 import book_reality
 import chapter_numbers
 import yaml
@@ -22,6 +23,7 @@ import yaml
 import mlsysim
 from mlsysim import catalog, flops, units
 from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol, Sourced
+from mlsysim.classroom import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import parameter_count
 
@@ -323,6 +325,17 @@ def place_tables() -> str:
     return "".join(parts)
 
 
+def first_answer() -> str:
+    """The answer and its derivation that the first page shows, as a reader's terminal prints them."""
+    code = 'answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)'
+    answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)
+    return (
+        f"{HEADER}```python\nimport mlsysim\n\n{code}\nprint(answer)\n```\n\n```text\n{answer}\n```\n\n"
+        '::: {.callout-note collapse="true" title="Where does it come from? print(answer.explain())"}\n'
+        f"```text\n{answer.explain()}\n```\n:::\n"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
@@ -334,6 +347,9 @@ def main() -> int:
         "book/_models.qmd": model_tables,
         "book/_networks.qmd": network_tables,
         "book/_places.qmd": place_tables,
+        "book/_first.qmd": first_answer,
+        "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
+        "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }

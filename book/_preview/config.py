@@ -15,7 +15,7 @@ project.type project.output-dir project.render project.resources project.pre-ren
 book.title book.subtitle book.author book.date book.description book.search book.chapters book.appendices
 book.chapters.part book.chapters.chapters book.chapters.text book.chapters.href book.sidebar.style
 book.sidebar.collapse-level book.site-url book.repo-url book.repo-actions book.repo-branch book.page-footer
-book.favicon book.page-navigation book.sharing book.downloads book.reader-mode book.license
+book.favicon book.image book.image-alt book.open-graph book.page-navigation book.sharing book.downloads book.reader-mode book.license
 filters.at filters.path bibliography csl lang license execute.enabled execute.echo crossref.chapters
 format.html.theme.light format.html.theme.dark format.html.css format.html.html-math-method format.html.toc
 format.html.toc-depth format.html.number-sections format.html.number-depth format.html.code-copy

@@ -24,7 +24,8 @@ def frame(book: Book, page: Page) -> str:
     return Template((HERE / "page.html").read_text("utf-8")).substitute(
         lang=escape(str(book.get("lang", "en"))),
         title=escape(title if page.source == "index.qmd" else f"{page.title} – {title}"),
-        description=escape(str(book.get("book.subtitle", ""))),
+        description=escape(str(book.get("book.description", ""))),
+        favicon=f"{up}{book.get('book.favicon', '')}",
         book=escape(title),
         home=f"{up}index.html",
         styles="\n".join(f'<link rel="stylesheet" href="{escape(s)}">' for s in styles),

@@ -10,7 +10,7 @@ document.addEventListener("keydown", (event) => {
 
 // What is wider than its box can be scrolled with the arrow keys once it has the focus; what fits is no stop.
 const BOXES = "main :is(.cell-output-display, .cell-output, .quarto-float-tbl > div, .quarto-float > figure > div, .callout-body, " +
-  ".callout-body-container, .wide, .table-scroll, .equation, .slider-table, .nowrap, .live-output, .live-shown, .live-html, .live-text, pre, math[display=block]), #quarto-sidebar, #TOC, #sidebar";
+  ".callout-body-container, .wide, .table-scroll, .equation, .slider-table, .nowrap, .live-output, .live-shown, .live-html, .live-text, pre, math[display=block], :has(> math[display=block])), #quarto-sidebar, #TOC, #sidebar";
 const scrolls = (box) => {
   const style = getComputedStyle(box);
   const sideways = box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(style.overflowX);

@@ -115,7 +115,7 @@ class View {
   readouts(texts) { // until the library has written them
     for (const input of this.inputs.filter((i) => i.type === "range")) {
       const value = this.value(input, input.valueAsNumber), unit = input.dataset.unit;
-      const text = texts?.[input.dataset.slider] ?? (unit === "%" ? `${Number((100 * value).toPrecision(4))} %` : `${value.toLocaleString("en")}${unit && unit !== "1" ? " " + unit : ""}`);
+      const text = texts?.[input.dataset.slider] ?? (unit === "%" ? `${Number((100 * value).toPrecision(4))} %` : `${value.toLocaleString("en")}${unit && unit !== "1" ? " " + (value === 1 ? unit.replace(/^([a-z-]{2,}?)(?:(?<=ch)es|s)(?=$|\/)/, "$1") : unit) : ""}`);
       input.setAttribute("aria-valuetext", text);
       input.closest(".live-control").querySelector("output").textContent = text;
     }

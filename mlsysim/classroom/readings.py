@@ -1,6 +1,7 @@
 """What a view returns: a drawing and the numbers beside it, the same in a notebook, in the lab and in a page."""
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -10,6 +11,7 @@ from mlsysim.drawing.style import Drawing
 from mlsysim.errors import InputError
 
 Value = float | int | str | bool
+_SEVERAL = re.compile(r"^([a-z-]{2,}?)(?:(?<=ch)es|s)(?=$|/)")  # a noun of more than one
 _PREFIXED = ("s", "byte", "FLOP", "W", "J", "kg", "L", "Hz")  # whose size `units.format` says by a prefix
 
 
@@ -88,6 +90,8 @@ def written(value: Any, unit: str) -> str:
 
     >>> written(512, "devices"), written(3.35e12, "byte/s"), written(0.421, "%"), written(1234567.8, "token/s")
     ('512 devices', '3.35 TB/s', '42.1 %', '1,234,568 token/s')
+    >>> written(1, "micro-batches"), written(1.0, "tokens/s")
+    ('1 micro-batch', '1 token/s')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -99,7 +103,10 @@ def written(value: Any, unit: str) -> str:
         return units.percent(value, 1, signed=False)
     if unit.partition("/")[0] in _PREFIXED and known(unit):
         return units.format(value, unit)
-    return plain(value) + (f" {unit}" if unit not in ("", "1") else "")
+    said = plain(value)
+    if said == "1":
+        unit = _SEVERAL.sub(r"\1", unit)
+    return said + (f" {unit}" if unit not in ("", "1") else "")
 
 
 def plain(value: float) -> str:

@@ -485,7 +485,7 @@ def around(n: int, x: float, y: float, radius: float) -> list[Point]:
     return [(x + radius * math.cos(a), y + radius * math.sin(a)) for a in angles]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scene(Drawing):
     """Shapes on a sheet that a phone can show."""
 
@@ -512,6 +512,10 @@ class Scene(Drawing):
                     f"Scene: {shape} reaches {left:.0f} to {right:.0f} of {self.width:.0f}, from {top:.0f} down"
                 )
 
+    def __repr__(self) -> str:
+        """In words: what a notebook keeps beside the drawing."""
+        return f"Scene: {self.alt}"
+
     @property
     def bottom(self) -> float:
         return self.tall or max((shape.room[3] for shape in self.shapes), default=0.0) + 8.0
@@ -534,7 +538,7 @@ class Scene(Drawing):
             shape.paint(axes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Frames(Drawing):
     """Scenes one after another, where time is the point: a stepper on a page, stills below one another in print."""
 
@@ -549,6 +553,9 @@ class Frames(Drawing):
             )
         if len({s.width for s in self.scenes}) > 1:
             raise InputError(f"Frames {self.name!r}: scenes of different widths; give all the same")
+
+    def __repr__(self) -> str:
+        return f"Frames: {self.name}, {len(self.scenes)} stills"
 
     @property
     def tall(self) -> float:

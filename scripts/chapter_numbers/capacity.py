@@ -6,6 +6,8 @@ from typing import Any
 from chapter_numbers import whole_share as share
 from mlsysim import capacity, catalog, inference, memory, transformer, units, validation
 
+MET = (2, 2, 2, 8)  # tokens of the answers in the drawing of who is met
+
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 8."""
@@ -83,6 +85,7 @@ def numbers() -> dict[str, Any]:
             "code_arrivals": f"{code.arrival_variation.value:.0f}",
             "code_factor": f"{capacity.general_wait(1.0, code.prompt_variation.value, code.arrival_variation.value):.0f}",
         },
+        "met": {"mean": f"{sum(MET) / len(MET):g}", "moment": f"{sum(x * x for x in MET) / sum(MET):.1f}"},
         "wall": {
             "one": f"{wall(1, 0.9):.0f}",
             "eight": f"{wall(8, 0.9):.1f}",
@@ -99,6 +102,8 @@ def numbers() -> dict[str, Any]:
             "prompt": time(chosen.prefill_time),
             "step_one": time(whole.step_times[0]),
             "step_full": time(chosen.step_times[-1]),
+            "round_prompts": units.format(chosen.slots * chosen.prefill_time, "s", 2),
+            "round_steps": units.format(chosen.steps * chosen.step_times[-1], "s", 2),
             "full": f"{chosen.capacity:.1f}",
             "best": f"{best.rate:.1f}",
             "busy": share(best.utilisation),

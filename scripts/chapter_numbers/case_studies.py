@@ -64,6 +64,8 @@ def _steps() -> dict[str, Any]:
         "first": _ms(first.predicted),
         "first_missing": _ms(first.measured.value - first.predicted, 2),
         "first_error": _error(first.error),
+        "printed_low": _ms(0.04 * (1 - comparing.rounding_share(0.04, 0.01)), 2),
+        "printed_high": _ms(0.04 * (1 + comparing.rounding_share(0.04, 0.01)), 2),
         "rho_small": _share(comparing.rounding_share(0.04, 0.01), 1),
         "h100_low": _error(runs["h100-llama3-100m"].errors[0]),
         "h100_high": _error(runs["h100-llama3-100m"].errors[1]),

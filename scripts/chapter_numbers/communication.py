@@ -65,6 +65,15 @@ def _ring_example() -> dict[str, str]:
     }
 
 
+def _toy() -> dict[str, str]:
+    """A megabyte over an adapter; and a gigabyte that eight devices send to one of them, which sends the sum back."""
+    wire, nic = catalog.link("NVLink-4").bandwidth, catalog.link("NDR").bandwidth
+    return {
+        "bytes": _time(collectives.transfer_time(1e6, nic, 0.0), 2),
+        "naive": _time(2 * collectives.transfer_time(7 * 1e9, wire, 0.0), 2),
+    }
+
+
 def _tree_example() -> dict[str, str]:
     """NCCL's plan for a gigabyte over 1024 H100, as rings and as trees."""
     tree = catalog.protocol("nccl-tree-simple")
@@ -125,8 +134,12 @@ def _levels() -> dict[str, str]:
     levels = collectives.hierarchical_all_reduce(16e9, 8, 16, h100.scale_up_bandwidth, h100.scale_out_bandwidth)
     small, quarter, mega = (checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("32k", "256k", "1m"))
     large = [checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("1g", "4g", "16g")]
+    inside = collectives.ring_all_reduce(1.0, 8, node.scale_up_bandwidth)
+    second = collectives.ring_all_reduce(1.0 / 8, 4, node.scale_out_bandwidth) / inside
     return {
         "ratio": f"{node.bandwidth_ratio:.0f}",
+        "second": f"{second:.1f}",
+        "foretold": f"{1 + second:.1f}",
         "one": _time(one.measured),
         "four": _time(four.measured),
         "slowdown": f"{four.measured / one.measured:.1f}",
@@ -252,6 +265,7 @@ def numbers() -> dict[str, Any]:
     h100 = catalog.node("DGX-H100")
     return {
         "catalogue": {"links": str(len(catalog.links())), "nodes": str(len(catalog.nodes()))},
+        "toy": _toy(),
         "ring": _ring_example(),
         "tree": _tree_example(),
         "measured": _measured(),

@@ -77,7 +77,18 @@ def numbers() -> dict[str, Any]:
     def use(o: cost.Ownership, rental: float) -> str:
         return share(cost.break_even_utilisation(o.rate, rental))
 
+    def with_interest(price: float, life: float) -> float:
+        return float(cost.capital_recovery(price, life, 0.1))
+
+    yearly = [float(f(HIGH, 3 * units.year)) * units.year for f in (cost.straight_line, with_interest)]
     return {
+        "hour": {
+            "year": usd(yearly[0]),
+            "year_interest": usd(yearly[1]),
+            "power": usd(owned.rates["power"] * units.hour, 2),
+            "tenth": share(0.1 * owned.rates["power"] / owned.rate, 1),
+            "idle_hour": share(1 / 24),
+        },
         "price": {
             "low": usd(LOW),
             "high": usd(HIGH),

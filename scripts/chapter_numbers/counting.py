@@ -12,6 +12,11 @@ def _billion(count: float, digits: int = 2) -> str:
     return f"{count / 1e9:.{digits}f}"
 
 
+def _scientific(work: float) -> str:
+    mantissa, exponent = f"{work:.2e}".split("e")
+    return f"{float(mantissa):g} × 10{str(int(exponent)).translate(_SUPERSCRIPT)} FLOP"
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 2."""
     counts = validation.counts()
@@ -42,8 +47,7 @@ def numbers() -> dict[str, Any]:
         return units.percent(validation.signed_error(exact, counts[run].value), 2)
 
     def printed(run: str) -> str:
-        mantissa, exponent = f"{counts[run].value:.2e}".split("e")
-        return f"{float(mantissa):g} × 10{str(int(exponent)).translate(_SUPERSCRIPT)} FLOP"
+        return _scientific(counts[run].value)
 
     lora = counts["lora-gpt3-rate"]
     wrong_heads = replace(code, heads=48)
@@ -59,11 +63,20 @@ def numbers() -> dict[str, Any]:
     gpt3_full = flops.training_flops_per_token(gpt3, 2048, False, "full")
     lookup = flops.active_parameters(eight) - flops.matmul_parameters(eight)
     short, long = token(2048), token(131072)
+    one_layer = transformer.attention_parameters(eight) + transformer.mlp_parameters(eight, eight.ffn)
+    multiplied, h100 = flops.matmul_parameters(eight), catalog.device("H100")
+    run = float(flops.total_flops(flops.matmul_flops_per_token(multiplied), 15e12))
     return {
         "l8": {
             "total": _billion(transformer.parameter_count(eight).total, 3),
             "attention": f"{transformer.attention_parameters(eight) / 1e6:.1f}",
             "mlp": f"{transformer.mlp_parameters(eight, eight.ffn) / 1e6:.1f}",
+            "layer": f"{one_layer / 1e6:.0f}",
+            "layers": _billion(eight.layers * one_layer),
+            "forward": units.format(flops.matmul_flops_per_token(multiplied) / 3, "FLOP", 2),
+            "six": units.format(flops.matmul_flops_per_token(multiplied), "FLOP", 2),
+            "run": _scientific(run),
+            "run_years": f"{run / (0.5 * h100.peak_flops['bf16']) / (365.25 * 86400):.0f}",
             "embedding": _billion(transformer.parameter_count(eight).embedding),
             "multiplied": _billion(flops.matmul_parameters(eight)),
             "lookup": units.percent(lookup / flops.matmul_parameters(eight), signed=False),

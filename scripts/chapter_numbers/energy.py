@@ -61,8 +61,51 @@ def numbers() -> dict[str, Any]:
     us = catalog.facility("US-2023")
     rents = [p.value for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")]
     water = 700e3  # litres, abstract of li2023thirsty
+    chip = float(energy.device_power(100.0, 700.0, 0.75))  # a node of round numbers, no machine's own
+    machines = float(energy.it_power(8, chip, 1, 1600.0))
+    day = float(energy.facility_energy(machines, units.day, 1.5))
+    small_work = 6 * 7e9 * 1e12
+
+    def in_country(name: str) -> str:
+        return f"{energy.carbon(day, catalog.grid(name).carbon_intensity):.0f} kg"
+
+    server = bloom.published("server_embodied")
+    week = energy.embodied_carbon(server, 7 * units.day, bloom.published("lifetime"), bloom.published("busy_share"))
+    site_water = energy.onsite_water(units.kWh, us.wue)
+    source_water = energy.source_water(energy.facility_energy(units.kWh, 1.0, us.pue), usa.water_intensity)
     computed_power = node.published("power") / (node.published("devices") * h100.tdp)
     return {
+        "node": {
+            "idle": units.format(100.0, "W"),
+            "peak": units.format(700.0, "W"),
+            "load": share(0.75),
+            "device": units.format(chip, "W"),
+            "devices": units.format(8 * chip, "W"),
+            "host": units.format(1600.0, "W"),
+            "it": units.format(machines, "W"),
+            "facility": units.format(1.5 * machines, "W"),
+            "day": f"{day / units.kWh:.0f} kWh",
+            "france": in_country("France"),
+            "poland": in_country("Poland"),
+            "rate": f"{5000:,}",
+            "token": f"{energy.energy_per_token(machines, 5000.0, 1.5):.1f} J",
+        },
+        "small": {
+            "parameters": "7",
+            "tokens": "10¹²",
+            "flops": f"{small_work:.1e} FLOP".replace("e+22", " × 10²²"),
+            "mfu": share(0.4),
+            "energy": _mwh(energy.work_energy(small_work, chip, h100.peak_flops["bf16"], 0.4)),
+        },
+        "market": {
+            "residual": "450 g/kWh",
+            "intensity": intensity(energy.market_intensity(0.9, 0.0, 450 / 3.6e9)),
+        },
+        "worn": {
+            "made": units.format(server, "kg"),
+            "busy": share(bloom.published("busy_share")),
+            "week": f"{week:.1f} kg",
+        },
         "power": {
             "small": share(small.published("power_share")),
             "large": share(large.published("power_share")),
@@ -104,6 +147,7 @@ def numbers() -> dict[str, Any]:
             "error": units.percent(card(llama) / llama.published("carbon") - 1),
             "usa": intensity(usa.carbon_intensity),
             "pue": f"{meta.pue:g}",
+            "wrong_energy": _mwh(wrong_energy),
             "wrong_hours": f"{wrong.device_time / units.hour / 1e6:.1f}",
             "wrong_printed": _tonnes(wrong.published("carbon")),
             "twin_printed": _tonnes(twin.published("carbon"), 0),
@@ -174,6 +218,8 @@ def numbers() -> dict[str, Any]:
         "water": {
             "wrong": units.percent(us.pue - 1, 0),
             "grid": f"{usa.water_intensity * units.kWh:.2f} L/kWh",
+            "site": f"{site_water:.2f} L",
+            "source": f"{source_water:.1f} L",
             "times": f"{usa.water_intensity * us.pue / us.wue:.0f}",
         },
     }

@@ -17,6 +17,20 @@ def _free(collective: Collective) -> float:
     return 0.0
 
 
+def _toy() -> dict[str, str]:
+    """The array that the chapter draws, 4 x 4 with five rows of inputs, and the peak of the first TPU by the formula."""
+    rows, columns, streamed = 4, 4, 5
+    cycles = systolic.weight_stationary(streamed, columns, rows, rows, columns) + 1  # counted from zero
+    first = estimators.array("tpu-v1")
+    return {
+        "cycles": f"{cycles}",
+        "products": f"{rows * columns * streamed}",
+        "possible": f"{rows * columns * cycles}",
+        "reached": share(rows * columns * streamed / (rows * columns * cycles)),
+        "v1": f"{systolic.array_peak(first.rows, first.columns, first.clock, first.arrays) / 1e12:.3g} TOPS",
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 20."""
     tpu, chip, core = catalog.device("TPU-v3"), estimators.array("tpu-v3-chip"), estimators.array("tpu-v3-core")
@@ -62,8 +76,12 @@ def numbers() -> dict[str, Any]:
             "ws_128": share(systolic.utilisation(128, 128, 128, 128, 128, "ws")),
             "ws_4096": share(systolic.utilisation(4096, 4096, 4096, 128, 128, "ws")),
             "zigzag": share(max(systolic.array_utilisation(r.m, r.n, r.k, 128, 128, r.cycles) for r in peers)),
+            "long_ws": share(systolic.utilisation(16384, 128, 128, 128, 128, "ws")),
+            "long_os": share(systolic.utilisation(16384, 128, 128, 128, 128, "os")),
+            "one_row_os": share(systolic.utilisation(1, 4096, 4096, 128, 128, "os"), 1),
             "one_row": share(systolic.utilisation(1, 4096, 4096, 128, 128, "ws"), 1),
         },
+        "toy": _toy(),
         "product": {
             "peak": units.format(tpu.peak_flops["bf16"], "FLOP/s", 3),
             "roofline": units.format(product["roofline"].compute_s, "s", 3),

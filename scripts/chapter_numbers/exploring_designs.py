@@ -6,7 +6,7 @@ from typing import Any
 from chapter_numbers import share as _share
 from mlsysim import catalog, intervals, sensitivity, training, units, validation
 from mlsysim.catalog import Model
-from mlsysim.explore import plan
+from mlsysim.explore import plan, solve_for
 from mlsysim.parallelism import Plan
 from mlsysim.validation import reality
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors
@@ -43,6 +43,9 @@ def _among_all(found: Searched, upper: float) -> dict[str, str]:
     place, gap = found.everything.rank(found.plan)
     return {
         "tried": f"{len(found.everything.rows):,}",
+        "splits": str(
+            len(set(zip(*(found.everything.rows[n].tolist() for n in ("tp", "pp", "cp", "dp")), strict=True)))
+        ),
         "place": f"{place:,}",
         "gap": _share(gap),
         "predicted": units.format(found.everything.find(found.plan)["time"], "s", 3),
@@ -144,6 +147,32 @@ def _free_network() -> dict[str, str]:
     return {"link": units.format(link, "byte/s"), "share": _share(time(link / 2) / time(link) - 1, 1)}
 
 
+def _toy() -> dict[str, str]:
+    """A step of two parts, and a range from four errors."""
+    compute, network, d = 8.0, 2.0, 0.01
+    moved = sensitivity.elasticity(compute + network / (1 + d), compute + network * (1 + d), d)
+    four = GroupedErrors(tuple((float(i),) for i in range(1, 5)))
+    return {
+        "compute": units.format(compute, "s"),
+        "network": units.format(network, "s"),
+        "saved": _share(0.01 * network / (compute + network)),
+        "elasticity": f"{float(moved):.1f}".replace("-", "−"),
+        "four": _share(len(four.groups) / (len(four.groups) + 1), 0),
+    }
+
+
+def _halving() -> dict[str, str]:
+    """How often a solver is asked when an input between 1 and 10^15 is wanted."""
+    asked = []
+
+    def ask(x: float) -> float:
+        asked.append(x)
+        return x
+
+    solve_for(ask, 1e7, 1.0, 1e15)
+    return {"calls": str(len(asked))}
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 13."""
     h100 = training.efficiencies_of("H100", efficiencies="datasheet")
@@ -228,6 +257,8 @@ def numbers() -> dict[str, Any]:
             "hidden": _share(calibrated.tp_overlap, 0),
         },
         "free": _free_network(),
+        "toy": _toy(),
+        "halving": _halving(),
         "kept": _kept(llama),
         "moved": {
             "peak": f"{-moved['peak']:.2f}",

@@ -23,7 +23,7 @@ def points(value: float, digits: int = 1) -> str:
 
 
 def ms(value: float) -> str:
-    return units.format(value, "s")
+    return units.format(value, "s", 2)
 
 
 def _alone(rungs: Rungs) -> LadderScore:

@@ -25,7 +25,7 @@ LATENT = {
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 1."""
-    h100, a100 = catalog.device("H100"), catalog.device("A100-SXM4-80GB")
+    h100, h200, a100 = (catalog.device(name) for name in ("H100", "H200-SXM-141GB", "A100-SXM4-80GB"))
     row = validation.check("vidur-h100-mlp-up-256")
     decode = validation.check("gpt-fast-llama2-7b-bf16")
     int8 = validation.check("gpt-fast-llama2-7b-int8")
@@ -66,10 +66,25 @@ def numbers() -> dict[str, Any]:
     latent, _ = attention.predicted_call(LATENT, shipped_constants("attention"))
     mi300x = catalog.device("MI300X")
 
+    weights = 2 * 8192 * 57344
+    read, one = (
+        roofline.memory_time(weights, h100.memory_bandwidth),
+        roofline.compute_time(weights, h100.peak_flops["bf16"]),
+    )
+
     def in_short(value: float) -> str:
         return units.percent(value, signed=False)
 
     return {
+        "toy": {
+            "weights": units.format(weights, "byte", 2),
+            "bandwidth": units.format(h100.memory_bandwidth, "byte/s", 2),
+            "read": units.format(read, "s", 2),
+            "one": units.format(one, "s", 2),
+            "sixtyfour": units.format(64 * one, "s", 2),
+            "idle": f"{round(read / one, -2):.0f}",
+            "h200_ridge": f"{roofline.ridge_point(h200.peak_flops['bf16'], h200.memory_bandwidth):.0f}",
+        },
         "constants": {
             "plain": units.percent(plain.mape, signed=False),
             "plain_bias": units.percent(plain.bias or 0.0),

@@ -128,6 +128,22 @@ def _cut() -> dict[str, Any]:
     }
 
 
+def _toy() -> dict[str, str]:
+    """Small numbers that the reader can redo: a hundred regions, five regions of a drawing, a bracket."""
+    five = [0.4e-6] * 4 + [1.4e-6]
+    low, measured, high = 20e-3, 40e-3, 50e-3
+    return {
+        "typical": f"{losses.rounding_spread(100, 1):.1f} µs",
+        "bound": f"{losses.rounding_bound(100, 1):.0f} µs",
+        "exact": f"{sum(five) / _MICRO:.0f} µs",
+        "nearest": f"{sum(steps.whole_micros(five, 'nearest'))} µs",
+        "low": _ms(low, 0),
+        "measured": _ms(measured, 0),
+        "high": _ms(high, 0),
+        "place": f"{losses.bracket_position(measured, low, high):.2f}",
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 23."""
     return {
@@ -139,4 +155,5 @@ def numbers() -> dict[str, Any]:
         "cost": _cost(),
         "bracket": _brackets(),
         "cut": _cut(),
+        "toy": _toy(),
     }

@@ -34,16 +34,39 @@ def _state() -> dict[str, str]:
     }
 
 
+def _toy() -> dict[str, str]:
+    """The 8B model that runs through the chapter, on one device and on eight; and round numbers that its text works out."""
+    run = {"model": "Llama-3.1-8B", "device": "H100", "seq": 8192, "micro_batch": 1, "recompute": "full"}
+    shared = {"dp": 8, "sharding": "zero3", "recipe": "fsdp-mixed", "logit_bytes": memory.LOGIT_BYTES["unfused"]}
+    per_parameter = [float(memory.model_state_memory(1.0, name).total) for name in memory.RECIPES]
+    m = catalog.model("Llama-3.1-8B")
+    token = memory.kv_cache_of(m, 1, 1)
+    return {
+        "alone": units.format(memory.training_memory(**run).total, "byte", 3),  # type: ignore[arg-type]
+        "shared": units.format(memory.training_memory(**run, **shared).total, "byte", 2),  # type: ignore[arg-type]
+        "low": f"{min(per_parameter):.0f}",
+        "high": f"{max(per_parameter):.0f}",
+        "next_bf16": f"{1 + 2**-7:.4f}",  # eight significant bits, the first of them not stored
+        "token8": units.format(token, "byte", 3),
+        "users": units.format(1000 * 8192 * token, "byte", 2),
+        "logits_token": units.format(memory.output_activations(1, 1, m.hidden, m.vocab, 1, 12), "byte", 3),
+    }
+
+
 def _activations() -> dict[str, str]:
     shape, layers = {"seq": 2048, "micro_batch": 1, "hidden": 12288}, 96
     whole = memory.activation_memory(**shape, heads=96)
     selective = memory.activation_memory_selective(**shape)
+    long = 5 * 96 * 8192 / 12288
     full = memory.activation_memory_full(**shape)
     per_channel = 2048 * 12288
     # The attention core is 4 b s^2 h of the 24 b s h^2 + 4 b s^2 h forward FLOPs; a forward pass is a third of a step.
     core = 2048 / (6 * 12288 + 2048) / 3
     return {
         "scores": f"{(whole - selective) / per_channel:.0f}",
+        "scores_long": f"{long:.0f}",
+        "factor": f"{whole / selective:.1f}",
+        "factor_long": f"{(34 + long) / 34:.1f}",
         "gpt3_layer": _gb(whole),
         "gpt3_model": _gb(layers * whole),
         "selective_saves": units.percent(1 - selective / whole, 0, signed=False),
@@ -161,6 +184,7 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 3."""
     return {
         "state": _state(),
+        "toy": _toy(),
         "zero": {
             s: units.format(memory.model_state_memory(7.5e9, "zero-fp16", s, 64).total, "byte", digits=3)
             for s in ("none", "zero1", "zero2", "zero3")

@@ -6,7 +6,7 @@ from typing import Any
 from chapter_numbers import whole_share as share
 from mlsysim import inference, transformer, units
 from mlsysim.inference import deploy
-from mlsysim.serving_steps import Batch, experts, step_model
+from mlsysim.serving_steps import TIER_0, Batch, experts, step_model
 from mlsysim.serving_steps.claims import expert_claims, infersim
 from mlsysim.serving_steps.claims.expert_claims import PUBLISHED, SETTING, both, own_rate
 from mlsysim.serving_steps.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS, TILE, ExpertLayer, expert_layer
@@ -15,7 +15,7 @@ from mlsysim.validation.measured.collective_checks import measured_collective
 
 def _pieces() -> float:
     """Prompt tokens per second when each half of a layer must cover one message of the other batch, in turn."""
-    step = step_model(expert_claims.deployed(32), efficiencies="datasheet")
+    step = step_model(expert_claims.deployed(32), TIER_0)
     t = step.terms(Batch.of(step.model, prefills=[(4096.0, 0.0)] * 2))
     attention = (t.projections + t.prefill_attention + t.elementwise / 2 + t.head) / NORMAL_UNITS
     mlp = (t.mlp + t.experts + t.elementwise / 2) / NORMAL_UNITS
@@ -44,6 +44,8 @@ def numbers() -> dict[str, Any]:
     first, theirs = both(8, 1)
     setup = infersim.Setup(infersim.shape_of("DeepSeek-V3"), "H800", devices=8, tokens=64, fp8=True)
     eight = claims["H7e"]
+    held = w.n_experts / 8 * w.expert_params  # in 8 bits, of one of eight devices
+    sustained = one.rates.grouped_products.memory * d.machine.memory_bandwidth
     tiled = one.rates.grouped_products.compute * experts.tokens_per_expert(512, w.top_k, w.n_experts) / TILE
     looked_up = 16.0
 
@@ -88,6 +90,10 @@ def numbers() -> dict[str, Any]:
                 sixty.work.bytes / (sixty.rates.grouped_products.memory * d.machine.memory_bandwidth), "s", 3
             ),
             "low": units.percent(first.routed_time / theirs.routed - 1),
+            "params": f"{w.expert_params / 1e6:.0f} million",
+            "bytes": units.format(held, "byte", 2),
+            "bandwidth": units.format(sustained, "byte/s", 2),
+            "reading_alone": units.format(held / sustained, "s", 2),
         },
         "cross": {
             "constant": f"{expert_claims.constant_crossover(8, 0.35):.0f}",

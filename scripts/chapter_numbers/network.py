@@ -25,6 +25,7 @@ def _predict() -> dict[str, str]:
     )
     paper = collective_time("all_to_all", 256e6, "ring:16", "direct", 150e9, 500e-9, congestion="unaware").time
     return {
+        "piece": _time(256e6 / 16 / 150e9),
         "ring": _time(ring),
         "switch": _time(switch),
         "ratio": f"{ring / switch:.2g}",
@@ -115,10 +116,12 @@ def _overlap() -> dict[str, str]:
             f"{short}_compute": _time(free.compute_s),
             f"{short}_comm": _time(free.comm_s),
             f"{short}_count": str(sum(m.count for m in free.collectives)),
+            f"{short}_bytes": units.format(sum(m.bytes * m.count for m in free.collectives), "byte", 2),
         }
-    unused = {"ring_" + k for k in ("linear", "exposed", "hidden", "compute", "count")} | {
+    unused = {"ring_" + k for k in ("linear", "exposed", "hidden", "compute", "count", "bytes")} | {
         "fused_linear",
         "fused_exposed",
+        "fused_bytes",
     }
     return {name: value for name, value in found.items() if name not in unused}
 
@@ -164,6 +167,31 @@ def astra_size(op: str, size: int) -> float:
     return found.time
 
 
+def _toy() -> dict[str, str]:
+    """A megabyte over four hops; and six tasks on two streams, those of the chapter's drawing, in units of time."""
+    hops, latency, rate = 4, 500e-9, 50e9
+    tasks = [
+        network.Task("a", "compute", 2.0),
+        network.Task("b", "compute", 3.0, ("a",)),
+        network.Task("send a", "communication", 4.0, ("a",)),
+        network.Task("c", "compute", 2.0, ("send a",)),
+        network.Task("send b", "communication", 2.0, ("b",)),
+        network.Task("d", "compute", 2.0, ("send b", "c")),
+    ]
+    done = network.schedule(tasks)
+    shows = network.exposed_communication(done.time, done.compute)
+    return {
+        "latency": _time(latency),
+        "bytes": _time(1e6 / rate),
+        "waits": _time(hops * latency),
+        "compute": f"{done.compute:g}",
+        "communicate": f"{done.communication:g}",
+        "total": f"{done.time:g}",
+        "exposed": f"{shows:g}",
+        "hidden": _percent(network.hidden_share(done.time, done.compute, done.communication)),
+    }
+
+
 def _tpu() -> dict[str, str]:
     """One step on eight cores of a TPU v3, wired as the paper says and as its tool is configured."""
     peak = estimators.array("tpu-v3-core").peak
@@ -182,6 +210,7 @@ def numbers() -> dict[str, Any]:
         "wired": _wired(),
         "peers": _peers(),
         "overlap": _overlap(),
+        "toy": _toy(),
         "tpu": _tpu(),
         "compared": _compared(),
         "breaks": _breaks(),

@@ -79,12 +79,18 @@ def numbers() -> dict[str, Any]:
     whole = collectives.ring_all_reduce(parallelism.dp_gradient_bytes(seventy, 8, 1), 64, h100.scale_out_bandwidth)
     v3 = parallelism.Plan(pp=16, dp=128, ep=64)
     slow, others = 8.0, 118.0
+    step_plan = llama.plan
+    tp_message = parallelism.tp_allreduce_bytes(llama.seq, 1, 16384, step_plan.slowest_stage_layers(126))
+    tp_sent = parallelism.tp_volume(tp_message, step_plan.tp)
+    spent = (10.0, 1.0, 0.5, 1.0)  # s of arithmetic, gradients, sums and bubble, in round numbers
     even = parallelism.pipeline_time(126 / 16, 126 / 16 * 15, llama.micro_batches)
     return {
         "context": _context(),
         "llama": {
             "devices": str(llama.plan.devices),
             "micro_batches": str(llama.micro_batches),
+            "batch": f"{llama.global_batch:,}",
+            "dp": str(llama.plan.dp),
             "share": share(parallelism.bubble_fraction(16, llama.micro_batches), 0),
             "ratio_8": share(parallelism.bubble_ratio(16, llama.micro_batches, 8)),
             "share_8": share(parallelism.bubble_fraction(16, llama.micro_batches, 8)),
@@ -93,6 +99,27 @@ def numbers() -> dict[str, Any]:
             "average": f"{126 / 16:g}",
             "uneven": share(parallelism.pipeline_time(slow, others, llama.micro_batches) / even - 1),
             "beat": share(8 / (126 / 16) - 1),
+        },
+        "toy": {
+            "work": "18",
+            "wait": f"{parallelism.pipeline_time(3.0, 9.0, 6) - 18:g}",
+            "ratio": share(parallelism.bubble_ratio(4, 6), 0),
+            "share": share(parallelism.bubble_fraction(4, 6), 0),
+        },
+        "bytes": {
+            "layers": str(step_plan.slowest_stage_layers(126)),
+            "seq": f"{llama.seq:,}",
+            "hidden": "16,384",
+            "tp_message": units.format(tp_message, "byte", 2),
+            "tp_sent": units.format(tp_sent, "byte", 2),
+            "tp_step": units.format(tp_sent * llama.micro_batches, "byte", 3),
+        },
+        "eta": {
+            "compute": units.format(spent[0], "s", 2),
+            "dp": units.format(spent[1], "s", 2),
+            "tp": units.format(spent[2], "s", 2),
+            "bubble": units.format(spent[3], "s", 2),
+            "share": share(parallelism.scaling_efficiency(*spent), 0),
         },
         "few": {
             "micro_batches": "4",

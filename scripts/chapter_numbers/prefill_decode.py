@@ -75,7 +75,9 @@ def numbers() -> dict[str, Any]:
     )
     context = 1000
     alone, together = (decode_step(eight, context=context, batch=b) for b in (1, 64))
-    empty = [decode_step(eight, context=1, batch=b).time for b in (1, 64)]
+    asked, said = 1000, 500  # tokens of a prompt and an answer
+    again = sum(asked + i for i in range(said))
+    work = _flops("Llama-3.1-8B", 2048)
 
     row = validation.measurement("gpt-fast-llama2-7b-bf16")
     measured = 1 / row.value
@@ -128,11 +130,29 @@ def numbers() -> dict[str, Any]:
             "context": f"{context:,}",
             "weights": units.format(_read(eight, 1, 0.0), "byte", 3),
             "cache": units.format(64 * context * eight.token_bytes, "byte", 3),
-            "empty": share(empty[1] / empty[0] - 1, 1),
+            "bandwidth": units.format(eight.machine.memory_bandwidth, "byte/s", 3),
+            "read": units.format(_read(eight, 1, 0.0) / eight.machine.memory_bandwidth, "s", 2),
+            "more": f"{64 * alone.time / together.time:.0f}",
             "peak": f"{alone.deployment.machine.peak_flops / alone.cost.device_flops:,.0f}",
             "alone": f"{alone.tokens_per_s:.0f}",
             "share": share(alone.mfu, 1),
             "slower": share(together.time / alone.time - 1),
+        },
+        "naive": {
+            "prompt": f"{asked:,}",
+            "answer": str(said),
+            "computed": f"{round(again, -4):,}",
+            "needed": f"{asked + said - 1:,}",
+            "ratio": f"about {round(again / (asked + said - 1), -1):.0f}",
+        },
+        "prompt": {
+            "tokens": "2,048",
+            "work": units.format(work, "FLOP", 2),
+            "time": units.format(work / eight.machine.peak_flops, "s", 2),
+        },
+        "spec": {
+            "tokens": f"{inference.speculative_tokens(0.7, 4):.1f}",
+            "speed": f"{inference.speculative_speedup(0.7, 4, 0.1):.1f}",
         },
         "attention": {
             "short": share(attention(2048), 1),

@@ -82,6 +82,11 @@ def numbers() -> dict[str, Any]:
     term_left_out = 1 - write / half - restart / mtbf
     weights, whole = memory.checkpoint_bytes(70e9, 2), memory.checkpoint_bytes(70e9, 2, 4, 4, 4)
 
+    llama = rows["llama3-unexpected"]
+    node = 2048 * reliability.observed_mtbf(llama.inputs["days"] * DAY, llama.value)
+    away = float(reliability.unavailability(node, DAY))
+    size = memory.checkpoint_bytes(transformer.parameter_count("Llama-3.1-405B").total, 2, 4, 4, 4)
+
     def at_hand(spares: float, days: float) -> str:
         return _share(
             reliability.spare_availability(opt_nodes, spares, reliability.unavailability(opt_node, days * DAY))
@@ -96,11 +101,27 @@ def numbers() -> dict[str, Any]:
             "restart": f"{restart / MINUTE:g} minutes",
             "young": f"{young / MINUTE:.1f} minutes",
             "exact": f"{exact / MINUTE:.1f} minutes",
+            "write_loss": _share(write / young),
+            "rework_loss": _share(young / 2 / mtbf),
+            "restart_loss": _share(restart / mtbf),
+            "first": _share(float(reliability.first_order_goodput(young, write, mtbf, restart)), 0),
             "best": _share(goodput(exact)),
             "at_young": _share(goodput(young)),
             "double": f"{100 * (goodput(exact) - goodput(2 * exact)):.1f} percentage points",
             "double_share": _share(1 - goodput(2 * exact) / goodput(exact)),
             "at_double": _share(goodput(2 * exact)),
+        },
+        "background": {
+            "copy": units.format(
+                float(reliability.write_time(size, 2048, 200 * units.GB, 2048 * 200 * units.GB)), "s", 2
+            ),
+            "write": units.format(float(reliability.write_time(size, 2048, 5 * units.GB, 200 * units.GB)), "s", 2),
+            "storage": units.format(200 * units.GB, "byte/s"),
+        },
+        "spares": {
+            "away": _share(away),
+            "missing": f"{2048 * away:.0f}",
+            "none": _share(float(reliability.spare_availability(2048, 0, away)), 2),
         },
         "error": {"one": error(0.01), "two": error(0.02), "five": error(0.05), "ten": error(0.1)},
         "daly": {

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import capacity, catalog, inference, memory, serving, units
-from mlsysim.serving_steps import Batch, step_model
+from mlsysim.serving_steps import TIER_0, Batch, step_model
 from mlsysim.validation.measured.memory_checks import server_starts
 
 _PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs
@@ -15,7 +15,7 @@ def numbers() -> dict[str, Any]:
     def time(value: float | None) -> str:
         return units.format(value or 0.0, "s", 3)
 
-    small = step_model(inference.deploy("Llama-3.1-8B", "H100"), efficiencies="datasheet")
+    small = step_model(inference.deploy("Llama-3.1-8B", "H100"), TIER_0)
     crowd = [serving.Request(0.0, 500, 400) for _ in range(32)]
     long = serving.Request(1.0, 8000, 100)
     stall: dict[str, Any] = {"plain": time(small.time(Batch.of(small.model, decodes=[700.0] * 32)))}
@@ -55,7 +55,7 @@ def numbers() -> dict[str, Any]:
     }
 
     trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")
-    server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4), efficiencies="datasheet")
+    server = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=4), TIER_0)
     held = capacity.held_tokens(trace.input_len.value, trace.output_len.value, trace.output_variation.value)
 
     def alone(input_len: float) -> float:

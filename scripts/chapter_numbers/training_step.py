@@ -191,11 +191,25 @@ def _score() -> dict[str, str]:
         "fit": _share(sheet.switched["software"].mape),
         "tp_overlap": _share(software["tp_overlap"], 0),
         "mape": _share(sheet.leave_one_group_out.mape),
+        "baseline_low": _share(min(sheet.baselines.values()), 0),
+        "baseline_high": _share(max(sheet.baselines.values()), 0),
         "worst": ", ".join(
             f"{g} {_share(left.mape, 0)}"
             for g, (_, left) in sorted(sheet.groups.items(), key=lambda pair: -pair[1][1].mape)
             if left.mape > _FAR
         ),
+    }
+
+
+def _between(seq: int = 2048, hidden: int = 12288, ranks: int = 8) -> dict[str, str]:
+    """34 passes over one layer of GPT-3, and the products of that layer on one of eight devices, forward and backward."""
+    a100 = catalog.device("A100-SXM4-80GB")
+    time = training.elementwise_time(seq, hidden, 34, a100.memory_bandwidth)
+    products = 3 * 2 * 12 * hidden**2 * seq / ranks / a100.peak_flops["fp16"]
+    return {
+        "bytes": units.format(time * a100.memory_bandwidth, "byte", 2),
+        "time": units.format(time, "s", 2),
+        "products": units.format(products, "s", 2),
     }
 
 
@@ -247,6 +261,7 @@ def numbers() -> dict[str, Any]:
         "mtnlg": _mtnlg(predicted),
         "moe": _moe(),
         "score": _score(),
+        "between": _between(),
         "rack": _rack(),
         "strong": _strong(),
         "attention": {"backward": f"{training.FLASH_BACKWARD:g}"},

@@ -21,6 +21,7 @@ from .engine import CACHE, ROOT
 from .extract import Found, kept, missing, read
 
 HERE = re.compile(r'<div class="live-here" data-view="(\w+)">\s*</div>')
+GUEST = re.compile(r'<div class="live-here" data-view="(?P<view>\w+)" data-of="(?P<of>[\w-]+)">\s*</div>')
 QUESTIONS = re.compile(r'<div class="live-here" data-questions="[\w.]*">\s*</div>')
 CODE = re.compile(
     r'(?P<scaffold><div class="code-copy-outer-scaffold">)?(?P<block><div class="sourceCode"[^>]*><pre class="sourceCode python[^"]*">.*?</pre></div>)'
@@ -137,22 +138,51 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
             )
         counts["questions"] = found["questions"].count("data-question=")
         known["views"] = {name: code for name, (code, _) in found["views"].items()}
+    text, guests = _guests(page, text)
+    known["views"] |= guests
+    counts["views"] += len(guests)
     keys = set(PRINTED.findall(text))
     counts["numbers"] = len(PRINTED.findall(text))
     known["numbers"] = {key: numbers.origin(key) for key in sorted(keys)}
-    if not found and not keys:
+    moving = _moving(text, up := "book/" if page.parent == site else "")
+    if not found and not keys and not guests:
+        page.write_text(moving, encoding="utf-8")
         return {}
+    text = moving
     data = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
     version = f"{__version__}-{engine or 'none'}-{sha256(data.encode()).hexdigest()[:8]}"
     (site / "book" / "live").mkdir(exist_ok=True)
     (site / "book" / "live" / f"{page.stem}.json").write_text(data, encoding="utf-8")
-    up = "book/" if page.parent == site else ""
     head = (
         f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
         f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{"made" if engine else "none"}"></script>\n</head>'
     )
     page.write_text(text.replace("</head>", head, 1), encoding="utf-8")
     return counts
+
+
+def _guests(page: Path, text: str) -> tuple[str, dict[str, str]]:
+    """Views of another chapter's notebook that a page shows: ``::: {.live-here view="view_x" of="01-iron-law"}``."""
+    programs: dict[str, str] = {}
+
+    def place(match: re.Match[str]) -> str:
+        views = made(match["of"])["views"] if match["of"] in slugs() else {}
+        if match["view"] not in views or match["view"] in programs:
+            raise LiveError(
+                f"live: {page.stem}: {match['view']} is no view of {match['of']}, or stands twice; give one of {sorted(views)}"
+            )
+        programs[match["view"]], shown = views[match["view"]]
+        return str(shown)
+
+    return GUEST.sub(place, text), programs
+
+
+def _moving(text: str, up: str) -> str:
+    """A page with drawings that move gets the script that makes steppers of them."""
+    if '<div class="frames"' not in text or "frames.js" in text:
+        return text
+    head = f'<link rel="stylesheet" href="{up}assets/frames.css">\n<script src="{up}assets/frames.js" defer></script>\n</head>'
+    return text.replace("</head>", head, 1)
 
 
 def filled(slug: str, text: str) -> str:

@@ -247,6 +247,7 @@ def test_stacked_bars_end_where_their_sum_says() -> None:
 
 
 @pytest.mark.independent
+@pytest.mark.slow
 def test_stacked_bars_in_matplotlib_are_the_same_pieces() -> None:
     import matplotlib as mpl
 

@@ -567,6 +567,7 @@ def test_a_row_with_a_slip_is_refused(
 # The notebooks
 
 
+@pytest.mark.slow
 def test_notebooks_are_fresh_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     assert make_exercises.stale(ROOT / "exercises") == []
     assert make_exercises.documents() == make_exercises.documents()

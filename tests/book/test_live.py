@@ -58,6 +58,7 @@ def test_what_takes_long_is_shipped_as_it_was_computed(monkeypatch: pytest.Monke
     assert live.open_view(kept.code).move({})["shown"] == live.open_view(found.code).move({})["shown"]
 
 
+@pytest.mark.slow
 def test_every_view_of_every_notebook_has_its_place_and_every_chapter_its_questions() -> None:
     total = 0
     for slug in pages.slugs():
@@ -152,6 +153,7 @@ def test_the_file_that_is_handed_in_gives_the_points_that_the_page_promised() ->
     assert space["answer_2"] is ...
 
 
+@pytest.mark.slow
 def test_every_number_of_the_prose_says_what_printed_it() -> None:
     used = {
         k

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import network, parallelism
+from mlsysim import catalog, collectives, hlo, memory, network, parallelism, roofline
 from mlsysim.classroom import pictures
-from mlsysim.classroom.pictures.messages import ring_held
-from mlsysim.drawing import Drawing
+from mlsysim.classroom.pictures.cluster.messages import ring_held
+from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
+from mlsysim.classroom.pictures.serving.answers import _tight
+from mlsysim.drawing import Chart, Drawing, Line
+from mlsysim.drawing.charts import Name, on_lines
 from mlsysim.drawing.scenes import (
     PHONE,
     SMALLEST,
@@ -25,25 +29,75 @@ from mlsysim.drawing.scenes import (
     tracks,
 )
 from mlsysim.errors import InputError
-from mlsysim.memory import model_state_memory, training_memory
+from mlsysim.hlo.work.convolution import valid_positions
+from mlsysim.inference import deploy
+from mlsysim.memory import model_state_memory, server_memory, training_memory
+from mlsysim.network import schedule
 from mlsysim.parallelism import Plan
+from mlsysim.serving_steps import Batch, step_model
 
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
+    "blocks_in_memory": (4096.0, 2500.0),
+    "climb_of_a_step": (
+        deploy("Llama-2-7B", "H100"),
+        Batch.of(catalog.model("Llama-2-7B"), prefills=[(500, 0)], decodes=[1000] * 32),
+    ),
     "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
+    "constant_or_slope": (2.05e-4,),
+    "counted_causes": ([("devices", 9), ("network", 3)], 4.7e6),
+    "errors_that_cancel": (0.09, 0.04, -0.49, -0.52),
+    "experts_read": (8,),
+    "first_in_a_mean": (0.272, 0.013, 23),
+    "halving": (25e9, 800e9, 165e9),
+    "held_weights": (4, 4, 5, 6),
+    "honesty_ladder": ({"steps": [("in the fit", 0.12), ("unseen", 0.22)]},),
+    "hours_paid": (8 * 3.4 / 3600, 21000.0),
     "latent_cache": ("DeepSeek-V3",),
+    "leave_one_run_out": ([25, 20, 20, 20, 20, 20, 41],),
+    "machine_worn_off": (177600.0, 1.02e7, 1.89e8, 0.85),
     "memory_levels": ("H100",),
     "message_life": (5e-6, 1e6, 1e11),
+    "mixed_step": (0.012, 0.009, 0.0155, 0.010),
+    "moved_bytes": ([("a step", [("apart", 6e8), ("fused", 1e8)])],),
+    "nested_boundaries": ([("devices", 0.14), ("hosts", 0.06), ("the building", 0.02)],),
     "one_request": (2.0, 1.5, 6.0, 9),
+    "one_vote": ({"a page": 60, "a run": 1},),
+    "own_or_rent_by_hand": (1.5 / 3600, 2.5 / 3600),
+    "partners": (Plan(tp=4, dp=2, pp=2), 4),
     "path_of_a_dollar": ([("device", 1.2), ("energy", 0.2)],),
     "path_of_a_watt": (5600.0, 4600.0, 1.2),
+    "peak_too_high": (0.22, 2.0),
+    "phases_in_time": ([("a cube", network.collective_time("all_reduce", 64e6, "torus:4x4x4", "ring", 50e9, 5e-7))],),
+    "pipeline_orders": ("gpipe", "interleaved"),
+    "pooled_on_a_line": (0.8, 0.6, 2.0),
+    "printed_time": (0.04, 0.01, [("roofline", 0.0192), ("profile", 0.0433)]),
+    "purchase_as_rate": (30e3, 9.5e7, 0.1),
     "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
+    "server_memory_bar": (server_memory("Llama-3.1-8B", "H100"),),
+    "slower_decides": ([("a", 2.0, 1.0), ("b", 1.0, 2.0), ("c", 0.0, 2.0)],),
+    "sources_and_range": ([-0.4, -0.1, 0.0, 0.1, 0.3, 0.2], 0.25),
+    "steps_side_by_side": (
+        step_model(deploy("Llama-3.1-8B", "H100")),
+        [
+            ("answers", Batch.of(catalog.model("Llama-3.1-8B"), decodes=[1000] * 32)),
+            ("both", Batch.of(catalog.model("Llama-3.1-8B"), prefills=[(500, 0)], decodes=[1000] * 32)),
+        ],
+    ),
+    "streams_both_ways": tuple(
+        hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), "A100-40GB", split=s) for s in ("linear", "dependency")
+    ),
     "systolic_frame": (4, 4, 5, 3),
     "training_memory_bar": (
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
     "transformer_block": ("Llama-3.1-8B",),
+    "two_clocks": ("H100",),
+    "two_largest": ([0.1 + 0.01 * (i % 37) for i in range(49)] + [1.4],),
+    "two_losses": (60.0, 10800.0),
+    "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
+    "two_waters": (1.4, 0.36, 4.35),
     "wiring": ("ring:8",),
 }
 
@@ -214,12 +268,130 @@ def test_ranks_stand_once_each_and_neighbours_share_the_tensor_group() -> None:
     assert texts == [f"t{t}\nd{d}" for _ in range(2) for d in range(2) for t in range(4)]
 
 
+@pytest.mark.independent
+def test_a_drawn_array_that_holds_weights_ends_in_the_cycle_of_its_formula() -> None:
+    """2 R + C + M - 2 cycles, and as many products as elements times rows."""
+    rows, columns, streamed = 4, 3, 5
+    cycles = 2 * rows + columns + streamed - 2
+    busy = [
+        sum(isinstance(s, Box) and s.full for s in pictures.held_weights(rows, columns, streamed, c).shapes)
+        for c in range(cycles + 1)
+    ]
+    assert sum(busy) == rows * columns * streamed
+    assert busy[:rows] == [0] * rows
+    assert busy[cycles - 1] == 1
+    assert busy[cycles] == 0
+
+
+@pytest.mark.independent
+def test_drawn_taps_are_those_that_the_count_of_a_convolution_has() -> None:
+    for size, kernel, padding, stride in ((5, 3, 1, 1), (6, 3, 1, 2), (4, 1, 0, 1), (5, 5, 2, 1)):
+        scene = pictures.taps_met(size, kernel, padding, stride)
+        met = sum(isinstance(s, Box) and s.full for s in scene.shapes)
+        length = (size + 2 * padding - kernel) // stride + 1
+        assert met == valid_positions(kernel, length, size, stride, padding, 1, 1)
+
+
+@pytest.mark.independent
+def test_a_drawn_region_saves_what_the_rule_says() -> None:
+    """By hand: two broadcasts (a bias of 4 kB), a sum and a tanh over 128 x 1,024 floats; inside, nothing goes to memory."""
+    bias, array = 4 * 1024, 4 * 128 * 1024
+    apart = 2 * bias + (bias + array) + 3 * array + 2 * array
+    assert f"{apart / 1e6:.2f} MB through memory" in pictures.fused_region().alt
+    assert f"{(bias + 2 * array) / 1e6:.2f} MB as one kernel" in pictures.fused_region().alt
+
+
+@pytest.mark.independent
+def test_pieces_of_drawn_folds_are_the_fillings() -> None:
+    scene = pictures.folds(70, 40, 16, 8)
+    numbers = [s.text for s in scene.shapes if isinstance(s, Words) and s.text.isdigit()]
+    assert numbers == [str(i + 1) for i in range(25)]  # ceil(70 / 16) x ceil(40 / 8)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("n", [4, 7, 8])
+def test_a_drawn_ring_says_how_many_messages_share_a_link(n: int) -> None:
+    """floor(N^2 / 4) hops from each rank, over 2 links a rank."""
+    assert f"{n * n // 4 / 2:g} messages on each" in pictures.ring_distances(n).alt
+
+
+@pytest.mark.independent
+def test_a_drawn_dragonfly_has_its_cables_and_a_way_of_five_hops() -> None:
+    cables = [s for s in pictures.dragonfly_route(4, 3, 2).shapes if isinstance(s, Arrow)]
+    assert sum(2 * (s.width < 2) for s in cables) == network.topology.dragonfly(4, 3, 2).links
+    assert sum(s.width > 2 for s in cables) == 5
+
+
+@pytest.mark.independent
+def test_small_wirings_have_their_cables() -> None:
+    for text in ("ring:8", "mesh:6", "fullyconnected:6", "switch:8", "torus:4x4", "ring:4xswitch:2"):
+        scene = pictures.wirings((text, "mesh:2"))
+        cables = sum(isinstance(s, Arrow) for s in scene.shapes) - 1
+        assert 2 * cables == network.topology.parse(text).links, text
+
+
+@pytest.mark.independent
+def test_the_slower_of_two_decides_in_the_drawing() -> None:
+    scene = pictures.slower_decides([("a", 2.0, 1.0), ("b", 1.0, 3.0)])
+    assert sum(isinstance(s, Box) and s.full for s in scene.shapes) == 2
+    assert "5 s in all" in scene.alt
+
+
 def test_a_batch_is_drawn_as_it_was_simulated() -> None:
     scene = pictures.batch_in_time()
     found = re.search(r"they wait ([\d, .]+) steps", scene.alt)
     assert found is not None
     # three places; request 1 ends after 1 + 2 steps and request 0 after 1 + 4
     assert [float(w) for w in found[1].rstrip(".").split(", ")] == [0, 0, 0, 2, 3]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("tokens", [1, 8, 128])
+def test_drawn_experts_have_as_many_rows_as_tokens_choose(tokens: int) -> None:
+    boxes = [s for s in pictures.experts_read(tokens, 32, 2).shapes if isinstance(s, Box)]
+    assert len(boxes) == 32
+    assert sum(int(b.text or 0) for b in boxes) == 2 * tokens
+    assert all(b.dashed == (not b.text) for b in boxes)
+
+
+@pytest.mark.independent
+def test_a_drawn_cache_is_never_overfull_and_one_sequence_comes_back() -> None:
+    frames = pictures.thrown_out_and_back()
+    held = [[s.text for s in f.shapes if isinstance(s, Box) and s.height == 34 and not s.dashed] for f in frames.scenes]
+    assert all(len(blocks_) <= 8 for blocks_ in held)
+    with_c = ["C" in blocks_ for blocks_ in held]
+    assert with_c[0]
+    assert not all(with_c)
+    assert with_c[-1]  # thrown out, and back
+
+
+@pytest.mark.independent
+def test_steps_of_a_drawing_are_to_scale() -> None:
+    model, steps = ARGUMENTS["steps_side_by_side"]
+    widths: dict[float, float] = {}
+    for s in pictures.steps_side_by_side(model, steps).shapes:
+        if isinstance(s, Box):
+            widths[s.y] = widths.get(s.y, 0.0) + s.width
+    short, long = (widths[y] for y in sorted(widths))
+    assert short / long == pytest.approx(float(model.time(steps[0][1])) / float(model.time(steps[1][1])))
+
+
+@pytest.mark.independent
+def test_every_run_is_left_out_once() -> None:
+    boxes = [s for s in pictures.leave_one_run_out([3] * 5).shapes if isinstance(s, Box)]
+    out = [(b.x, b.y) for b in boxes if b.full]
+    assert len(boxes) == 25
+    assert len({x for x, _ in out}) == len({y for _, y in out}) == len(out) == 5
+
+
+@pytest.mark.independent
+def test_scattered_blocks_take_as_much_longer_as_their_searches() -> None:
+    rows: dict[float, float] = {}
+    for s in pictures.blocks_in_memory(4096.0, 1024.0).shapes:
+        if isinstance(s, Box):
+            rows[s.y] = max(rows.get(s.y, 0.0), s.x + s.width)
+    ordered, scattered = (rows[y] - 80 for y in sorted(rows))
+    assert scattered / ordered == pytest.approx(1 + 1024 / 4096)
 
 
 def test_matplotlib_draws_scenes_too() -> None:
@@ -231,3 +403,253 @@ def test_matplotlib_draws_scenes_too() -> None:
         figure = matplotlib_figure(drawing)
         figure.canvas.draw()
         pyplot.close(figure)
+
+
+@pytest.mark.independent
+def test_names_stand_on_their_lines_and_inside_the_axes() -> None:
+    rising = Line([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], "a long name of a line")
+    chart = on_lines(
+        Chart("x", "y", [rising, replace(rising, y=[5, 4, 3, 2, 1], label="falls")], x_log=False, y_log=False), 0.5, 0.5
+    )
+    assert [line.label for line in chart.lines] == ["", ""]
+    up, down = (mark for mark in chart.marks if isinstance(mark, Name))
+    assert (up.x, up.y, up.anchor, down.anchor) == ([3], [3], "end", "start")
+    for place in (-1.0, 0.0, 1.0):
+        svg = on_lines(Chart("x", "y", [rising], x_log=False, y_log=False), place).svg()
+        (text,) = [t for t in ElementTree.fromstring(svg).iter(f"{SVG}text") if t.text == rising.label]
+        x, wide = float(text.attrib["x"]), 6.0 * len(rising.label)
+        left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
+        assert 70 <= left < left + wide <= 576
+    with pytest.raises(InputError, match="for 1 lines; give one"):
+        on_lines(Chart("x", "y", [rising]), 0.5, 0.5)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m", "virtual"), [(4, 4, 2), (4, 6, 2), (3, 2, 2), (2, 1, 4)])
+def test_drawn_orders_of_a_pipeline_take_what_the_closed_forms_say(pp: int, m: int, virtual: int) -> None:
+    plain = schedule(pipeline_tasks("gpipe", pp, m)).time
+    assert plain == pytest.approx(3 * (m + pp - 1))
+    assert schedule(pipeline_tasks("1f1b", pp, m)).time == pytest.approx(plain)
+    ratio = float(parallelism.bubble_ratio(pp, m, virtual))
+    assert schedule(pipeline_tasks("interleaved", pp, m, virtual)).time == pytest.approx(3 * m * (1 + ratio))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (3, 6), (4, 6)])
+def test_a_drawn_zero_bubble_waits_a_third_and_keeps_no_more_than_the_stages(pp: int, m: int) -> None:
+    tasks = pipeline_tasks("zero-bubble", pp, m)
+    found = schedule(tasks)
+    assert found.time - 3 * m == pytest.approx(pp - 1)  # (P - 1)(1 + 1 - 1)
+    for stage in range(pp):
+        mine = [t.name for t in tasks if t.ranks == (stage,)]
+        kept = most = 0
+        for name in mine:
+            kept += {"F": 1, "B": 0, "W": -1}[name[0]]
+            most = max(most, kept)
+        assert most <= pp
+
+
+@pytest.mark.independent
+def test_the_partners_of_a_rank_are_those_that_differ_in_one_place() -> None:
+    scene = pictures.partners(Plan(tp=4, dp=2, pp=2), 4, 5)
+    texts = [s.text for s in scene.shapes if isinstance(s, Box) and s.text]
+    assert texts == ["DP", "TP", "this", "TP", "TP", "PP"]  # ranks 1, 4, 5, 6, 7 and 13
+    assert "DP, PP of its groups leave" in scene.alt
+    both = pictures.partners(Plan(tp=4, dp=2, pp=2), 8)
+    assert "PP of its groups leave" in both.alt
+    assert "DP, PP" not in both.alt
+
+
+@pytest.mark.independent
+def test_after_all_hops_every_query_has_met_every_key() -> None:
+    for n in (2, 4):
+        last = pictures.ring_attention(n).scenes[-1]
+        assert [s.text for s in last.shapes if isinstance(s, Words) and "met" in s.text] == [f"met {n} of {n}"] * n
+
+
+@pytest.mark.independent
+def test_what_is_left_of_drawn_messages() -> None:
+    """Nothing hides the sum; a short gathering hides; of three gradients in a row what is beyond the backward pass is seen."""
+    alt = pictures.hidden_messages(gather=1.6, gradient=2.6).alt
+    assert "(1.5)" in alt
+    assert "(0 seen)" in alt
+    assert f"{2.0 + 3 * 2.6 - 6.0:.1f} are left" in alt
+    assert "0.5 are left" in pictures.hidden_messages(gradient=0.5).alt  # of the last, which nothing can hide
+
+
+@pytest.mark.independent
+def test_a_drawn_step_is_its_pipeline_and_a_tail() -> None:
+    for pp, m in ((2, 3), (3, 4)):
+        alt = pictures.whole_step(pp, m, gradients=2.0, optimizer=1.0).alt
+        assert f"after {3 * (m + pp - 1) + 3:g} units" in alt
+
+
+@pytest.mark.independent
+def test_the_slowest_sets_a_drawn_step() -> None:
+    boxes = [s for s in pictures.slowest_of(7, 0.1).shapes if isinstance(s, Box)]
+    works = [b.width for b in boxes if b.kind == "compute"]
+    waits = [b.width for b in boxes if b.kind == "waiting"]
+    assert len(works) == 7
+    assert sum(works) + sum(waits) == pytest.approx(7 * max(works))
+    assert (
+        "14% after the mean" in pictures.slowest_of(7, 0.1).alt
+        or "15% after the mean" in pictures.slowest_of(7, 0.1).alt
+    )
+
+
+def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: pipeline_tasks("dualpipe", 4, 4), "use one of"),
+        (lambda: pipeline_tasks("1f1b", 9, 4), "at most 6"),
+        (lambda: pipeline_tasks("1f1b", 4, 4, 2), "belongs to an interleaved"),
+        (lambda: pictures.four_cuts(5), "2 or 3"),
+        (lambda: pictures.partners(Plan(dp=64)), "at most 32"),
+        (lambda: pictures.experts_on_ranks(4, 3), "they divide"),
+        (lambda: pictures.ring_attention(9), "2 to 5"),
+        (lambda: pictures.hidden_messages(gather=9.0), "up to 4"),
+        (lambda: pictures.slowest_of(99), "2 to 8"),
+        (lambda: pictures.counted_work(0.0), "above 0"),
+        (lambda: pictures.whole_step(9), "2 to 4 stages"),
+    ]
+    for make, says in cases:
+        with pytest.raises(InputError, match=says):
+            make()
+
+
+@pytest.mark.independent
+def test_drawn_waste_is_what_a_sum_says() -> None:
+    """A prompt of 4 and 4 passes: 4 + 5 + 6 + 7 computed, 4 + 3 new."""
+    scene = pictures.naive_generation(4, 4)
+    full = [s.full for s in scene.shapes if isinstance(s, Box) and not s.dashed]
+    assert (len(full), sum(full)) == (22, 7)
+    assert "22 in all, of which only 7" in scene.alt
+
+
+@pytest.mark.independent
+def test_drawn_bytes_are_to_scale() -> None:
+    """8B in 16 bits: 15.0 GB without the embedding; a token of cache is 2 x 32 x 8 x 128 x 2 bytes."""
+    boxes = [s for s in pictures.bytes_of_a_step(context=1000, batches=(64,)).shapes if isinstance(s, Box)]
+    weights, cache = (b.width for b in boxes[:2])
+    assert cache / weights == pytest.approx(64 * 1000 * 131072 / 15.01e9, rel=0.002)
+
+
+@pytest.mark.independent
+def test_chunks_shorten_the_drawn_gap_and_delay_the_prompt() -> None:
+    """24 tokens at 4 a unit and two answers: one step of 26/4 units; in chunks of at most six tokens steps of 6/4."""
+    scene = pictures.prompt_among_answers(24, 6)
+    assert "the longest gap is 6.5 units, in chunks 1.5" in scene.alt
+    first = [float(s.text.rpartition(" ")[2]) for s in scene.shapes if isinstance(s, Words) and "first token" in s.text]
+    assert first[0] < first[1]
+
+
+@pytest.mark.independent
+def test_a_random_moment_meets_the_long_ones() -> None:
+    """(4 + 4 + 4 + 64) / 14 against 14 / 4."""
+    alt = pictures.who_is_met((2, 2, 2, 8)).alt
+    assert f"{14 / 4:.1f}" in alt
+    assert f"{76 / 14:.1f}" in alt
+
+
+@pytest.mark.independent
+def test_the_two_ways_to_add_up_an_area_agree() -> None:
+    found = re.search(r"stay (\d+) units in all; .* add up to (\d+)", pictures.littles_area().alt)
+    assert found is not None
+    assert found[1] == found[2]
+
+
+@pytest.mark.independent
+def test_a_full_batch_is_drawn_as_its_equation_counts() -> None:
+    """In a round of b prompts and n steps every place has one prompt of its own and waits for b - 1 others."""
+    for b, k in ((2, 1), (3, 2), (4, 2)):
+        boxes = [s for s in pictures.prompts_stop_answers(b, k).shapes if isinstance(s, Box)]
+        kinds = [s.kind for s in boxes]
+        assert (kinds.count("compute"), kinds.count("waiting"), kinds.count("memory")) == (b, b * (b - 1), b * b * k)
+
+
+@pytest.mark.independent
+def test_a_drawn_cache_never_holds_more_than_it_has_and_one_is_thrown_out() -> None:
+    played, limit = _tight()
+    assert max(s.blocks for s in played.log) == limit
+    assert sum(r.preemptions for r in played.records) == 1
+    assert len(pictures.preemption().scenes) == 5
+
+
+def test_answers_refuse_what_a_drawing_cannot_show() -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: pictures.naive_generation(9), "2 to 6"),
+        (lambda: pictures.one_query_many_keys(99), "3 to 8"),
+        (lambda: pictures.bytes_of_a_step(batches=()), "1 to 4"),
+        (lambda: pictures.prompt_among_answers(99), "up to 32"),
+        (lambda: pictures.speculation_in_time(4, 4), "fewer are right"),
+        (lambda: pictures.who_is_met((0, 1)), "of 1 and more"),
+        (lambda: pictures.prompts_stop_answers(9), "2 to 4"),
+        (lambda: pictures.states_chain(9), "2 to 5"),
+    ]
+    for make, says in cases:
+        with pytest.raises(InputError, match=says):
+            make()
+
+
+@pytest.mark.independent
+def test_drawn_clocks_are_to_scale_and_the_longer_one_is_the_law() -> None:
+    """One token: 8192 x 57344 numbers of 2 bytes at 3.35 TB/s are 280 µs; 1024 tokens: 2 x 1024 x 8192 x 57344 at 989.5 TFLOP/s."""
+    boxes = [s for s in pictures.two_clocks("H100", (1, 1024)).shapes if isinstance(s, Box)]
+    times = [2 * 8192 * 57344 / 989.5e12, 2 * 8192 * 57344 / 3.35e12, 2 * 1024 * 8192 * 57344 / 989.5e12]
+    assert [b.width / boxes[1].width for b in boxes[:3]] == pytest.approx([t / times[1] for t in times], rel=1e-3)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("kernel", [0.4, 2.0])
+def test_a_drawn_queue_waits_as_long_as_its_formula(kernel: float) -> None:
+    from mlsysim.classroom.pictures.machines.clocks import queue_times
+
+    _, device = queue_times(1.0, kernel, 5)
+    assert device[-1][1] - 5 * kernel == pytest.approx(roofline.dispatch_time(5, 1.0, 5 * kernel))
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("n", [3, 4, 6, 8])
+def test_a_drawn_tree_sums_all_in_as_many_steps_as_its_equation_has(n: int) -> None:
+    from mlsysim.classroom.pictures.cluster.messages import tree_sends
+
+    held = {rank: {rank} for rank in range(n)}
+    steps = tree_sends(n)
+    for sends in steps:
+        for sender, receiver in sends:
+            held[receiver] |= held.pop(sender)
+    assert held == {0: set(range(n))}
+    assert 2 * len(steps) == pytest.approx(collectives.tree_all_reduce(0.0, n, 1.0, 1.0))
+
+
+@pytest.mark.independent
+def test_drawn_chunks_take_as_long_as_filling_and_passing() -> None:
+    from mlsysim.classroom.pictures.machines.clocks import chunk_times
+
+    assert chunk_times(6, 4, 1 / 6)[-1][-1][1] == pytest.approx((6 + 4 - 1) / 6)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("tokens", "window"), [(8, None), (8, 3), (10, 9)])
+def test_drawn_masks_have_the_mean_of_the_equation(tokens: int, window: int | None) -> None:
+    from mlsysim.classroom.pictures.machines.counts import visible_keys
+
+    seen = visible_keys(tokens, window)
+    w = window or tokens
+    assert sum(map(sum, seen)) / tokens == pytest.approx(w - w * (w - 1) / (2 * tokens))
+
+
+@pytest.mark.independent
+def test_drawn_tensors_of_a_layer_add_up_to_the_published_count() -> None:
+    """34 + 5 a s / h, of which 24 and the scores are divided (Korthikanti et al., equations 1 and 2)."""
+    from mlsysim.classroom.pictures.machines.memory import kept_of_layer
+
+    kept = kept_of_layer("GPT-3-175B", 2048)
+    sums = {who: sum(v for _, v, w in kept if w == who) for who in ("whole", "divided", "scores")}
+    assert sums == {"whole": 10, "divided": 24, "scores": 5 * 96 * 2048 / 12288}
+    one = memory.activation_memory_tp(2048, 1, 12288, 96, tp=8) / (2048 * 12288)
+    assert sums["whole"] + (sums["divided"] + sums["scores"]) / 8 == pytest.approx(one)
+
+
+@pytest.mark.independent
+def test_no_more_than_two_layers_are_whole_at_once() -> None:
+    assert "At most 2 layers" in pictures.gather_ahead().alt

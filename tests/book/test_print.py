@@ -99,6 +99,7 @@ def test_a_small_book_becomes_typst(printed: tuple[build_print.Printed, Path], t
     assert b"pdfuaid" in pdf or b"/StructTreeRoot" in pdf
 
 
+@pytest.mark.slow
 def test_a_small_book_becomes_an_epub(printed: tuple[build_print.Printed, Path], tmp_path: Path) -> None:
     book, folder = printed
     out = tmp_path / "small.epub"

@@ -156,6 +156,7 @@ def test_the_notebook_stores_what_the_view_says(chapter: dict[str, Explored], re
         assert view.at().drawing.svg() in pictures, name  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_there_is_a_view_for_every_explore() -> None:
     written_down = sum(p.read_text("utf-8").count('"explore(') for p in NOTEBOOKS)
     assert written_down == sum(len(extract.read(p)) for p in NOTEBOOKS) >= 105

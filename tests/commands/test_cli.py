@@ -187,6 +187,7 @@ def test_collective_knows_nodes() -> None:
     assert data["bandwidth_time_s"] == flat["bandwidth_time_s"]
 
 
+@pytest.mark.slow
 def test_collective_leaves_the_choice_to_the_library_of_a_node() -> None:
     asked = ["collective", "--op", "all_reduce", "--node", "P5", "--ranks", "16", "--bytes", "1 MB"]
     data = json.loads(run(*asked, "--json").stdout)
@@ -284,6 +285,7 @@ def test_output_that_cannot_be_written_is_one_sentence(command: list[str]) -> No
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
     done = run("sweep", "eq-ridge-point", "peak_flops=1e12:1e15:4000", "memory_bandwidth=1e12", "--output", str(FULL))
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr

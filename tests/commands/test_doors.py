@@ -336,6 +336,7 @@ def test_a_network_that_nobody_named_is_said() -> None:
     assert "network" not in str(inside).split("assumed")[1]
 
 
+@pytest.mark.slow
 def test_nodes_that_would_fit_do() -> None:
     t = mlsysim.train("Llama-3.1-405B", "DGX-H100", global_batch=1024, seq=4096)
     assert not t.fits and str(t).startswith("DOES NOT FIT")

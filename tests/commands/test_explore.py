@@ -142,6 +142,7 @@ def test_the_front_is_what_brute_force_finds() -> None:
 
 
 @pytest.mark.independent
+@pytest.mark.slow
 def test_columns_reach_pandas_and_parquet(tmp_path: Path) -> None:
     import pyarrow.parquet as parquet
 

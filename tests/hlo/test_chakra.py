@@ -274,6 +274,7 @@ def test_a_loop_that_is_too_long_is_refused_before_it_is_unrolled(loop: Program)
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_any_loops_replay_as_they_are_scheduled(data: st.DataObject) -> None:
     """Against ``hlo.schedule``, which never unrolls: regions, loops and loops in loops with any dependencies."""
     from mlsysim.hlo.schedule import schedule

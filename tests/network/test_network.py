@@ -162,6 +162,7 @@ def test_a_wrong_topology_is_named(text: str, says: str) -> None:
 
 
 @given(st.text(alphabet="ringmeshx:/0123456789 _", max_size=40))
+@pytest.mark.slow
 def test_any_text_is_a_topology_or_an_error_of_ours(text: str) -> None:
     with contextlib.suppress(MlsysimError):
         assert 1 <= parse(text).ranks <= 1_000_000
@@ -391,6 +392,7 @@ def test_straight_pieces_are_never_faster_than_the_links_and_seldom_slower_than_
     assert alone.time == pytest.approx(wired.diameter * A + M / wired.ranks / B + 2e-6)
 
 
+@pytest.mark.slow
 def test_a_torus_of_the_same_bandwidth_is_not_slower_than_a_ring() -> None:
     """300 GB/s per device on every wiring: what has the wider middle is faster."""
     ring, square, cube = (

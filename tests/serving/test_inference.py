@@ -139,6 +139,7 @@ EXPERT = 3 * 8 * 16
 
 
 @pytest.mark.independent
+@pytest.mark.slow
 def test_experts_hit_by_enumeration() -> None:
     """Draw expert sets for many batches and count the different ones; then two tokens exactly."""
     rng = random.Random(7)
@@ -516,6 +517,7 @@ def dense_pairs() -> list[tuple[str, str]]:
 
 
 @pytest.mark.independent
+@pytest.mark.slow
 def test_decode_is_memory_bound_and_prefill_compute_bound() -> None:
     """Batch 1; 2,048 tokens or all learned positions; BF16; every dense model of a billion parameters or more that fits on a catalogue device.
 

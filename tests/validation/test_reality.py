@@ -260,7 +260,7 @@ def test_rules_as_scalars() -> None:
 @pytest.mark.regression
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow) if n == "training_step" else n for n in CLASSES],
+    [pytest.param(n, marks=pytest.mark.slow) if n in ("training_step", "inference") else n for n in CLASSES],
 )
 def test_the_shipped_scores_with_one_group_left_out_are_fresh(name: str) -> None:
     """Run scripts/maintain/score_reality.py when a model or a constant has changed."""

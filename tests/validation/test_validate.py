@@ -75,7 +75,10 @@ def test_the_small_file_scores_close_to_the_target() -> None:
 
 @needs_open_cases
 @pytest.mark.published
-@pytest.mark.parametrize(("name", "target"), [("gemm", 0.15), ("collective", 0.18), ("memory", 0.15)])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("gemm", 0.15), pytest.param("collective", 0.18, marks=pytest.mark.slow), ("memory", 0.15)],
+)
 def test_leave_one_group_out_meets_the_target(name: str, target: float, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate", "--cases", str(OPEN / f"{name}.open.csv"), "--leave-one-group-out"]) == 0
     assert cli.main(["validate", "--cases", str(OPEN / f"{name}.open.csv"), "--mode", "datasheet"]) == 0
@@ -114,6 +117,7 @@ def both_rounds(name: str) -> CaseFile:
 @needs_open_cases
 @pytest.mark.published
 @pytest.mark.parametrize(("name", "target"), [("gemm", 0.14), ("attention", 0.15)])
+@pytest.mark.slow
 def test_kernels_of_a_source_that_the_fit_has_not_seen(name: str, target: float) -> None:
     """All attention rows have one source, so theirs is the error of published figures with nothing fitted."""
     summary = scoring.score(both_rounds(name), "calibrated", leave_one_group_out=True).summary
@@ -135,7 +139,9 @@ def test_every_open_file_is_recognised(name: str) -> None:
 
 @needs_open_cases
 @pytest.mark.regression
-@pytest.mark.parametrize("name", sorted(PREDICTORS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "inference" else n for n in sorted(PREDICTORS)]
+)
 def test_shipped_constants_are_what_the_script_fits(name: str, tmp_path: Path) -> None:
     import fit_constants
 

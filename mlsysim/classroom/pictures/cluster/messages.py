@@ -2,7 +2,7 @@
 
 import math
 
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Point, Scene, Shape, Words, around, bar
 from mlsysim.errors import InputError
 from mlsysim.network import topology
@@ -84,6 +84,45 @@ def tree_all_reduce() -> Scene:
     return Scene(
         shapes,
         "Seven devices in a binary tree; arrows between each and its parent, up with sums and down with the result.",
+    )
+
+
+def tree_sends(ranks: int) -> list[list[tuple[int, int]]]:
+    """Step by step, who sends its sum to whom in a binomial tree towards rank 0.
+
+    >>> tree_sends(4)
+    [[(1, 0), (3, 2)], [(2, 0)]]
+    """
+    steps, far = [], 1
+    while far < ranks:
+        steps.append([(low + far, low) for low in range(0, ranks, 2 * far) if low + far < ranks])
+        far *= 2
+    return steps
+
+
+def binomial_tree(ranks: int = 8) -> Scene:
+    """A sum on its way up a binomial tree, step by step: half of the devices send and are done, the other half go on."""
+    _ranks("binomial_tree", ranks, 3)
+    xs = [84 + 296 * i / (ranks - 1) for i in range(ranks)]
+    held = dict.fromkeys(range(ranks), 1)
+    shapes: list[Shape] = [Words(8, 12, "numbers: how many devices are in the sum", "start", 12)]
+    y = 44.0
+    steps = tree_sends(ranks)
+    for at, sends in enumerate([*steps, []]):
+        for rank, shares in held.items():
+            full = shares == ranks
+            shapes.append(Box(xs[rank] - 14, y - 13, 28, 26, f"{shares}", "memory", rounded=True, full=full, size=12))
+        for sender, receiver in sends:
+            shapes.append(Arrow([(xs[sender], y + 13), (xs[receiver] + 7, y + 43)], kind="network", width=2))
+        if sends:
+            shapes.append(Words(8, y + 28, f"step {at + 1}", "start", 12))
+        for sender, receiver in sends:
+            held[receiver] += held.pop(sender)
+        y += 56.0
+    return Scene(
+        shapes,
+        f"{ranks} devices in a row, and below them the {len(steps)} steps of a tree: in each, every second device sends its sum to a "
+        f"neighbour and is done, until the first holds all {ranks}.",
     )
 
 

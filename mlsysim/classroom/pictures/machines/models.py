@@ -1,9 +1,19 @@
 """A model: a block with its sizes, heads that share what they remember, and the latent form."""
 
+from dataclasses import replace
+
 from mlsysim import catalog
 from mlsysim.catalog import Model
 from mlsysim.drawing.scenes import Arrow, Box, Scene, Shape, Words
 from mlsysim.errors import InputError
+
+
+def _lower(shape: Shape, by: float) -> Shape:
+    """The same thing further down."""
+    if isinstance(shape, Arrow):
+        return replace(shape, points=[(x, y + by) for x, y in shape.points])
+    assert isinstance(shape, Box | Words)
+    return replace(shape, y=shape.y + by)
 
 
 def transformer_block(model: Model | str) -> Scene:
@@ -39,13 +49,17 @@ def transformer_block(model: Model | str) -> Scene:
         Arrow([(x + w / 2, 160), (x + w / 2, 147)], width=1.2),
         Arrow([(x + w / 2, 122), (x + w / 2, 113)], width=1.2),
         Arrow([(x + w / 2, 352), (34, 352), (34, 154), (x + w / 2, 154)], dashed=True, head=False, width=1.2),
-        Words(38, 336, "kept, and added", "start", 12),
+        Arrow([(x + w / 2, 150), (34, 150), (34, 4), (x + w / 2, 4)], dashed=True, head=False, width=1.2),
+        Words(x + w + 22, 336, "dashed:\nadded to\nthe result", "start", 12),
     ]
+    shapes = [_lower(shape, 22.0) for shape in shapes]
+    shapes.append(Arrow([(x + w / 2, 34), (x + w / 2, 4)]))
+    shapes.append(Words(x + w / 2 + 10, 12, "to the next block", "start", 12))
     alt = (
         f"A block of {m.name}: {wide:,} numbers per token come in from below, pass a norm and attention ({heads} query heads, "
         f"{m.kv_heads} of keys and values), are added to what came in, and pass a norm and an MLP of {m.ffn:,}. There are {m.layers} such blocks."
     )
-    return Scene(shapes, alt, tall=404)
+    return Scene(shapes, alt, tall=412)
 
 
 def attention_heads(query: int = 8, groups: int = 2) -> Scene:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mlsysim.classroom.pictures.devices import said
+from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 

@@ -1,0 +1,1 @@
+"""Drawings of predictions beside measurements, and of choosing by them."""

@@ -1,0 +1,1 @@
+"""Drawings of programs: from operations to regions, and how arrays and streams execute them."""

@@ -1,0 +1,1 @@
+"""Drawings of what a machine costs while it runs: watts, dollars, failures."""

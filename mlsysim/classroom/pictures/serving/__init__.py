@@ -1,0 +1,1 @@
+"""Drawings of requests, answers, batches and the steps of a server."""

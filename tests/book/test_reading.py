@@ -1,0 +1,41 @@
+"""What a chapter owes its reader: drawings before formulas, few tables, words said once."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = sorted((ROOT / "book").glob("[0-9]*.qmd"))
+EMBED = re.compile(r"\{\{< embed \.\./notebooks/([\w-]+)\.ipynb#((?:fig|tbl)-[\w-]+) >\}\}")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda p: p.stem)
+def test_a_chapter_draws_what_it_speaks_of_and_keeps_few_tables(chapter: Path) -> None:
+    labels = [label for _, label in EMBED.findall(chapter.read_text(encoding="utf-8"))]
+    assert sum(label.startswith("fig-draw-") for label in labels) >= 2
+    tables = sum(label.startswith("tbl-") for label in labels) + len(
+        re.findall(r"\{#tbl-", chapter.read_text(encoding="utf-8"))
+    )
+    assert tables <= 6
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda p: p.stem)
+def test_every_drawing_is_spoken_of_and_said_in_words(chapter: Path) -> None:
+    text = chapter.read_text(encoding="utf-8")
+    notebook = json.loads((ROOT / "notebooks" / f"{chapter.stem}.ipynb").read_text(encoding="utf-8"))
+    cells = {cell["id"]: "".join(cell["source"]) for cell in notebook["cells"]}
+    for _, label in EMBED.findall(text):
+        if not label.startswith("fig-draw-"):
+            continue
+        assert f"@{label}" in text, f"{label} stands there without a word about it"
+        for option in ("fig-cap", "fig-alt"):
+            said = re.search(rf'^#\| {option}: "(.+)"$', cells[label], re.M)
+            assert said is not None, (label, option)
+            assert len(said[1].split()) >= 8, (label, option)
+
+
+def test_the_book_has_at_least_sixty_drawings() -> None:
+    found = {label for p in CHAPTERS for _, label in EMBED.findall(p.read_text(encoding="utf-8"))}
+    assert sum(label.startswith("fig-draw-") for label in found) >= 60
