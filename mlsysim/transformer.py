@@ -23,6 +23,7 @@ __all__ = [
     "mlp_matrices",
     "mlp_parameters",
     "moe_active",
+    "mtp_parameters",
     "norm_parameters",
     "parameter_count",
     "recurrence_matrices",
@@ -273,14 +274,16 @@ def recurrence_matrices(m: Model) -> int:
 def recurrence_parameters(m: Model) -> int:
     """Parameters of one layer's recurrence: matrices, biases, decays, step sizes, skips and the norm on its results."""
     heads, inner = m.recurrent_heads, m.recurrent_heads * m.recurrent_head_dim
-    keys = m.recurrent_key_heads * m.recurrent_state
+    keys, rank = m.recurrent_key_heads * m.recurrent_state, m.recurrent_rank
     small = {
         "": 0,
         "gated-delta": 2 * heads + m.recurrent_norm * m.recurrent_head_dim,
         "kimi-delta": heads + keys + m.recurrent_norm * m.recurrent_head_dim,
         "lightning": m.recurrent_norm * inner,
         "mamba2": 3 * heads + m.recurrent_norm * inner + m.recurrent_bias * (2 * inner + 2 * keys + heads + m.hidden),
-        "mamba": inner * (m.recurrent_state + 2) + m.recurrent_bias * (2 * inner + m.hidden),
+        "mamba": inner * (m.recurrent_state + 2)
+        + m.recurrent_norm * (rank + 2 * m.recurrent_state)
+        + m.recurrent_bias * (2 * inner + m.hidden),
         "short-conv": m.recurrent_bias * (3 * inner + m.hidden),
     }[m.recurrence]
     return recurrence_matrices(m) + small + m.conv_bias * m.conv_channels
@@ -302,6 +305,36 @@ def norm_parameters(m: Model) -> int:
         normed = {"": 0, "head": 2 * kind.size, "full": (kind.heads + kind.kv_heads) * kind.size}[m.qk_norm]
         total += size * kind.layers * normed
     return total
+
+
+_NOT_IN_A_MODULE = (
+    *("n_attention_free_layers", "n_mlp_free_layers", "n_dense_layers", "n_indexers"),
+    *("n_windowed_layers", "attn_window", "window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"),
+    *("n_recurrent_layers", "recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
+    *("recurrent_conv", "recurrent_rank"),
+)
+
+
+def mtp_parameters(model: Model | str) -> int:
+    """Parameters of the modules for multi-token prediction, which stand beside the model; embedding and head are the model's.
+
+    Each is one more layer with attention and experts (where the model has any), a projection of two streams to one, a norm
+    on each stream and one behind the layer.
+
+    >>> mtp_parameters("Qwen3-Next-80B-A3B")
+    1650471424
+    """
+    m = catalog.model(model)
+    if not m.n_mtp_layers:
+        return 0
+    given: dict[str, Any] = dict.fromkeys(_NOT_IN_A_MODULE, 0)
+    given |= {"recurrence": "", "n_indexed_layers": min(1, m.n_indexed_layers), "moe_every": 1, "published": {}}
+    one = replace(m, layers=1, **given)
+    count = parameter_count(one)
+    outside = count.embedding + count.positions + count.lm_head
+    # a layer that holds one part only has a layer for its MLP beside that for its attention
+    norms = m.hidden * (1 if m.n_mlp_free_layers else 0)
+    return m.n_mtp_layers * (count.total - outside + norms + 2 * m.hidden**2 + 2 * m.hidden)
 
 
 def matrix_count(model: Model | str) -> ParameterCount:

@@ -15,7 +15,7 @@ from mlsysim.results import Report, Result, plain
 
 _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
-_MOST = {"tower_parameters": 10**11, "mtp_parameters": 10**11, "rotary_rows": 10**8}  # of any other size: ten million
+_MOST = {"tower_parameters": 10**11, "rotary_rows": 10**8}  # of any other size: ten million
 RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "short-conv")
 
 
@@ -107,8 +107,7 @@ class Model(Result):
     attention_gate: str = ""  # a gate on the results of attention: "full" (each number) or "head" (one a head)
     attention_sinks: bool = False  # a learned score per head that takes no value (gpt-oss)
     parallel_block: bool = False  # attention and MLP read the same input (no effect on counts of matrices)
-    mtp_parameters: int = 0  # modules that predict further tokens, beside the model; not in its count
-    n_mtp_layers: int = 0  # such modules
+    n_mtp_layers: int = 0  # modules that predict further tokens, beside the model; not in its count
     tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
     rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)

@@ -231,9 +231,7 @@ def model_lines(m: "Model") -> list[str]:
     state = m.state_elements + m.conv_elements
     recurrent = f"{m.recurrence} in {m.n_recurrent_layers} of {m.layers} layers, {state:,} numbers of state in each"
     apart = (
-        f"{m.mtp_parameters:,} parameters in {m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction"
-        if m.n_mtp_layers
-        else "",
+        f"{m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction" if m.n_mtp_layers else "",
         f"{m.tower_parameters:,} parameters that read images or sound" if m.tower_parameters else "",
     )
     bias = [n.removesuffix("_bias") for n in ("qkv_bias", "output_bias", "mlp_bias", "head_bias") if getattr(m, n)]

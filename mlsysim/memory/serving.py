@@ -665,7 +665,8 @@ def server_memory(
         )
     if m.n_mtp_layers:
         notes.append(
-            f"Modules for multi-token prediction, {m.mtp_parameters / 1e9:,.1f} B parameters, are loaded for speculation only."
+            f"Modules for multi-token prediction, {transformer.mtp_parameters(m) / 1e9:,.1f} B parameters, are loaded for "
+            "speculation only."
         )
     if m.tower_parameters:
         notes.append(f"A tower of {m.tower_parameters / 1e6:,.0f} M parameters for images is loaded too.")

@@ -43,7 +43,10 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
         ]
         found += [Product("output", m.heads * value / tp, h, every)]
     else:
-        for layers, heads, kv_heads, size, value, _ in m.attention_kinds:
+        alike: dict[tuple[int, ...], int] = {}  # layers whose products have the same sizes, with a window or without
+        for kind in m.attention_kinds:
+            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.layers
+        for (heads, kv_heads, size, value), layers in alike.items():
             if fused:
                 found += [Product("qkv", h, fused_width(heads, kv_heads, (size + value) / 2, tp), layers)]
             else:
@@ -73,6 +76,9 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
         ]
     if m.n_moe_layers:
         found += [Product("router", h, m.n_experts, m.n_moe_layers, part="mlp")]
+        if m.moe_hidden:  # routed experts are narrower than the residual stream
+            found += [Product("to experts", h, m.moe_hidden, m.n_moe_layers, part="mlp")]
+            found += [Product("from experts", m.moe_hidden, h, m.n_moe_layers, part="mlp")]
         if m.n_shared_experts:
             width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
             found += [

@@ -17,7 +17,7 @@ import pytest
 from mlsysim import catalog
 from mlsysim.catalog.shapes import Model, load_models
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.transformer import parameter_count
+from mlsysim.transformer import mtp_parameters, parameter_count
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "mlsysim" / "catalog" / "models"
@@ -31,6 +31,11 @@ EXACT = [n for n, e in MODELS.items() if "rounded" not in e["parameters"].get("t
 ROUNDED = [n for n in MODELS if n not in EXACT]
 # Mixtures of which no source that we could read prints the active parameters.
 NO_ACTIVE = {
+    "GLM-4.5-Air",
+    "Nemotron-3-Nano-30B-A3B",
+    "Nemotron-3-Super-120B-A12B",
+    "Qwen3.5-35B-A3B",
+    "Qwen3.5-122B-A10B",
     "DeepSeek-V3.2",
     "Kimi-K2.5",
     "Qwen3-Next-80B-A3B",
@@ -64,7 +69,7 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
         both = get("norm", "rmsnorm") == "layernorm" and get("norm_bias", True)
         return [(width,)] * (2 if both else 1)
 
-    def mlp(width: int) -> list[tuple[int, ...]]:
+    def mlp(width: int, h: int = h) -> list[tuple[int, ...]]:
         up = linear(width, h, mlp_bias) * (2 if get("gated_mlp", True) else 1)
         return up + linear(h, width, mlp_bias)
 
@@ -111,7 +116,8 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield from (("recurrence", s) for s in recurrence())
     for layer in range(e["layers"] - get("n_mlp_free_layers", 0)):
         if "n_experts" in e and layer >= dense and (layer + 1) % every == 0:
-            yield from (("expert", s) for s in mlp(e["moe_ffn"]) * e["n_experts"])
+            yield from (("expert", s) for s in mlp(e["moe_ffn"], get("moe_hidden", h)) * e["n_experts"])
+            yield from (("shared", s) for s in [(h, get("moe_hidden", h))] * (2 * ("moe_hidden" in e)))
             yield from (("shared", s) for s in mlp(get("shared_ffn", e["moe_ffn"])) * get("n_shared_experts", 0))
             yield from (("shared", (h,)) for _ in range(get("shared_gate", False)))
             yield "router", (e["n_experts"], h)
@@ -184,7 +190,7 @@ def test_active_parameters(name: str) -> None:
         assert ours == 37_552_297_472
         assert ours - float(figure["value"]) > half_unit(figure["printed"])
         ours -= count(entry, "embedding")
-    if name in ("GLM-5",):  # its card leaves both ends out
+    if name in ("GLM-4.5", "GLM-5"):  # its card leaves both ends out
         assert ours - float(figure["value"]) > half_unit(figure["printed"])
         ours -= count(entry, "embedding", "head")
     assert abs(ours - float(figure["value"])) <= half_unit(figure["printed"])
@@ -271,11 +277,16 @@ def test_text_and_tower_are_the_stored_count(name: str) -> None:
 def prediction_module(e: Entry) -> int:
     """One more layer with attention and experts, a projection of two streams to one, a norm on each and one behind it."""
     less = ("n_attention_free_layers", "n_recurrent_layers", "n_dense_layers", "n_indexers")
-    one = {k: v for k, v in e.items() if k not in less} | {"layers": 1, "ffn": 0}
+    one = {k: v for k, v in e.items() if k not in less} | {"layers": 1, "ffn": e["ffn"] if "n_experts" not in e else 0}
+    apart = e["hidden"] if "n_mlp_free_layers" in e else 0  # the norm of a layer of its own for the MLP
+    one.pop("n_mlp_free_layers", None)
     if "n_indexed_layers" in e:
         one["n_indexed_layers"] = 1
     return (
-        count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"}) + 2 * e["hidden"] ** 2 + 2 * e["hidden"]
+        count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"})
+        + apart
+        + 2 * e["hidden"] ** 2
+        + 2 * e["hidden"]
     )
 
 
@@ -283,8 +294,10 @@ def prediction_module(e: Entry) -> int:
 @pytest.mark.parametrize("name", [n for n, e in MODELS.items() if e.get("n_mtp_layers") == 1])
 def test_the_prediction_module_is_one_more_layer(name: str) -> None:
     e, towers = MODELS[name], MODELS[name].get("tower_parameters", 0)
-    assert prediction_module(e) == e["mtp_parameters"]
-    beside = {"DeepSeek-V3.2": 41_591_584 + 2 * e["vocab"] * e["hidden"]}  # scales; copies of embedding and head
+    copies = 2 * e["vocab"] * e["hidden"]  # of embedding and head
+    assert prediction_module(e) == mtp_parameters(name)
+    beside = {"DeepSeek-V3": 41_540_496 + copies, "DeepSeek-V3.2": 41_591_584 + copies}  # scales of the 8-bit format
+    beside |= {"GLM-4.5": copies, "GLM-4.5-Air": copies}
     assert count(e) + prediction_module(e) + towers + beside.get(name, 0) == printed(name)
 
 
