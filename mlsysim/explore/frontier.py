@@ -281,14 +281,14 @@ class _Choice:
     decode: int
     prefill: int  # the same where they run together
     decoders: int
-    prefillers: int
+    prefillers: int  # none where they run together
     concurrency: float  # over all replicas
 
 
 def _choices(found: Sequence[tuple[Layout, Deployment, float]], mode: str) -> list[_Choice]:
     several = [(i, layout, slots) for i, (layout, _, slots) in enumerate(found)]
     if mode == "together":
-        return [_Choice(i, i, 1, 1, n * layout.dp) for i, layout, slots in several for n in _in_flight(slots)]
+        return [_Choice(i, i, 1, 0, n * layout.dp) for i, layout, slots in several for n in _in_flight(slots)]
     ratios = [(x, y) for x in range(1, _MOST_RATIO + 1) for y in range(1, _MOST_RATIO + 1) if math.gcd(x, y) == 1]
     smallest = [
         i for i, layout, _ in several if layout.devices <= 4 * several[0][1].devices
@@ -509,10 +509,7 @@ def _front(
 
 
 def _devices(found: Sequence[tuple[Layout, Deployment, float]], c: _Choice) -> int:
-    own = c.decoders * found[c.decode][0].devices
-    return own + (
-        c.prefillers * found[c.prefill][0].devices if c.prefill != c.decode or c.prefillers * c.decoders > 1 else 0
-    )
+    return c.decoders * found[c.decode][0].devices + c.prefillers * found[c.prefill][0].devices
 
 
 def _point(

@@ -204,13 +204,11 @@ def closed_loop(
     rows, drafting = 1.0 + drafted, 1.0 + drafted / work.layers  # a module for further tokens is as one more layer
     one = 1.0 + 0.0 * full
     own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
-    more = (
-        pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time - own
-    ) / _MORE  # one that joins a pass
+    more = pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
+    more = (more - own) / _MORE  # of one that joins a pass
     decoding = cached
-    others = (
-        cached - 1.0
-    ) / cached  # of the prompts that come during an answer, and of the steps under way when one comes
+    # the share of others in the prompts that come during an answer, and in the steps under way when a prompt comes
+    others = (cached - 1.0) / cached
     for _ in range(_ROUNDS):
         batch = maximum(1.0, decoding)
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time

@@ -1,6 +1,8 @@
 """The frontier: nothing on it is beaten, its numbers are those of its own parts, and bad questions are refused clearly."""
 
 import json
+import math
+import re
 import time
 from pathlib import Path
 
@@ -35,6 +37,21 @@ def test_money_energy_and_rates_belong_together() -> None:
         assert p.device_range is None or p.device_range[0] < p.device_rate < p.device_range[1]
         stays = p.ttft + 511.0 * p.tpot  # Little: requests in flight are the rate times how long each stays
         assert p.device_rate * p.devices * stays / 512.0 == pytest.approx(p.concurrency, rel=1e-6)
+
+
+@pytest.mark.independent
+def test_both_pools_count() -> None:
+    """Devices are those of the words: replicas times the degrees of each pool, also where both are split alike."""
+
+    def devices(words: str) -> int:
+        count, layout = words.split(" x ") if " x " in words else ("1", words)
+        return int(count) * math.prod(int(d) for d in re.findall(r"(?:TP|DP)(\d+)", layout))
+
+    found = frontier("gpt-oss-120B", "B200", **SMALL)
+    apart = [p for p in found.points if p.mode == "apart"]
+    assert apart
+    for p in found.points:
+        assert p.devices == devices(p.decode) + (devices(p.prefill) if p.prefill else 0), p
 
 
 @pytest.mark.independent
