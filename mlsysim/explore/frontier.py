@@ -492,6 +492,11 @@ def _front(
     notes = []
     if acceptance is None and model.n_mtp_layers:
         notes.append("the model has a module for further tokens; give acceptance to try speculation")
+    if any(p.mode == "apart" or "DP" in p.decode for p in points):
+        notes.append(
+            "the best of many predictions flatters: copied attention and pools apart have few measurements behind them, and "
+            "published fronts lie lower there; tensor parallelism with modes=['together'] is the known part"
+        )
     if columns and not every:
         notes.append("no point meets the target for the first token")
     return Frontier(
