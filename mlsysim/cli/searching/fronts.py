@@ -60,7 +60,7 @@ def _frontier(args: argparse.Namespace) -> int:
         modes=args.mode or ("together", "apart"),
         acceptance=args.acceptance,
         drafted=args.drafted,
-        most=args.max_devices,
+        most=args.most,
         price=None if rent is None else rent.rate,
         pue=args.pue,
     )
@@ -103,7 +103,7 @@ def add(commands: Commands) -> None:
         "--acceptance", type=float, help="try speculation, with this chance that a proposed token is accepted"
     )
     p.add_argument("--drafted", type=count, default=1, help="tokens proposed in a step (default: 1)")
-    p.add_argument("--max-devices", type=count, default=64, help="devices of a replica, at most (default: 64)")
+    p.add_argument("--most", type=count, default=64, help="devices of a replica, at most (default: 64)")
     p.add_argument("--chart", metavar="FILE.svg", help="also draw it")
     p.add_argument("--explain", action="store_true", help="also print the points of the front")
     p.set_defaults(run=_frontier)
