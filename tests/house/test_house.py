@@ -19,7 +19,7 @@ THIRD_PARTY_ALLOWED = {
     "serving_steps.measuring.microbench": {"numpy"},  # these two inside their measurements only
     "serving_steps.measuring.tiny": {"numpy"},
     "explore.columns": {"numpy"},
-    "explore.frontier": {"numpy"},
+    "explore.fronts": {"numpy"},
     "explore.grid": {"numpy"},
     "explore.planner": {"numpy"},
     "explore.store": {"numpy"},
