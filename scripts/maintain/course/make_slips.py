@@ -1,6 +1,6 @@
 """Write the list of slips that hints are measured on: wrong answers as people make them, each with what went wrong.
 
-    python scripts/maintain/slips/make_slips.py [--output FILE.csv]
+    python scripts/maintain/course/make_slips.py [--output FILE.csv]
 
 A slip is made by making the mistake: an input left out or taken for another, a sign turned, a unit, a base, a rounding, another
 machine, another student's numbers, a typing error, two slips at once. Which hint it should get is not looked at here, and a slip

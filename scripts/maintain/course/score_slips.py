@@ -1,6 +1,6 @@
 """Score the hints on the list of slips: how many are false, how many name what went wrong.
 
-    python scripts/maintain/slips/score_slips.py [FILE.csv]
+    python scripts/maintain/course/score_slips.py [FILE.csv]
 
 A hint is *specific* when it names the slip that was made, or one that gives the very same number, and where it is about an input,
 that input. It is *false* when it names anything else; a question back names nothing. A mistake of the exercise itself that is named
