@@ -166,6 +166,8 @@ def of_catalogue() -> Iterator[Any]:
         yield entries
         yield from entries.values()
     yield catalog.device("H100").peak_flops
+    yield catalog.patch_transformer("ViT-L/16")
+    yield catalog.recommender("DLRM-DCNv2")
     yield catalog.cluster("DGX-H100", 4)
     yield from validation.published_costs().values()
     yield from validation.published_footprints().values()
