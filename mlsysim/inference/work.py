@@ -489,8 +489,8 @@ def _expert_messages(
 def work_of(model: Model | str) -> Work:
     """The work of a catalogue model (or of a shape of your own) in the terms of :func:`pass_cost`.
 
-    >>> work_of("Llama-3.1-8B").kv_elements
-    2048
+    >>> float(work_of("Llama-3.1-8B").kv_elements)
+    2048.0
     """
     m = catalog.model(model)
     count = matrix_count(m)
