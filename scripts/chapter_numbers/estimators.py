@@ -48,9 +48,7 @@ def numbers() -> dict[str, Any]:
         systolic.weight_stationary(4096 // chip.arrays, 4096, 4096, chip.rows, chip.columns), chip.clock
     )
     llama = {name: priced(_LLAMA, e) for name, e in (("roofline", roofline), ("ws", flow("ws")), ("os", flow("os")))}
-    resnet = {
-        name: priced(_RESNET, e) for name, e in (("roofline", roofline), *((f, flow(f)) for f in ("ws", "os", "is")))
-    }
+    resnet = {"roofline": priced(_RESNET, roofline), **{f: priced(_RESNET, flow(f)) for f in ("ws", "os", "is")}}
     conv = next(iter(estimators.products_of(priced("conv_nhwc_3x3_s1", roofline).parts)))
     counted = priced("conv_nhwc_3x3_s1", roofline).matrix_flops
     linear = {name: priced(name, roofline, "linear").pricing for name in (_LLAMA, _RESNET)}
