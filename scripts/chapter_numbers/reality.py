@@ -5,7 +5,7 @@ from typing import Any
 from mlsysim import catalog, intervals, parallelism, units, validation
 from mlsysim.efficiencies import pooled_share
 from mlsysim.validation import reality
-from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.cases import TABLED
 from mlsysim.validation.reality import ClassCheck, simple
 from mlsysim.validation.scoring.scores import never_seen, shipped_scores
 from mlsysim.validation.scoring.tried import logged, read_log
@@ -201,7 +201,7 @@ def numbers() -> dict[str, Any]:
     per_source = fitted.rows / fitted.groups
     return {
         "total": str(len(rows)),
-        "classes": str(len(CLASSES)),
+        "classes": str(len(TABLED)),
         "end_to_end": str(sum(row.case_class in ("training_step", "inference") for row in rows)),
         "primary": str(sum(row.read == "primary" for row in rows)),
         "training": {

@@ -694,6 +694,8 @@ BY_HAND = {
 @independent
 @pytest.mark.parametrize("id", BY_HAND)
 def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
-    chapter = {e.id: e for e in assignment("08-serving-capacity")}
+    chapter = {
+        e.id: e for e in assignment("08-serving-capacity") if e.form == "number"
+    }  # tasks: tests/book/test_tasks.py
     assert set(chapter) == set(BY_HAND)
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)

@@ -45,7 +45,7 @@ def nearness(value: float) -> float:
     """How near a slip must come to an answer: half a unit of the last digit that was written, within limits.
 
     >>> nearness(0.04179), nearness(12.0), nearness(0.0123456789)
-    (0.0011964584828906436, 0.002, 0.0001)
+    (0.00011964584828906438, 0.002, 0.0001)
     """
     digits = len(f"{abs(value):.10e}".partition("e")[0].rstrip("0").replace(".", ""))
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1) if value else 1.0

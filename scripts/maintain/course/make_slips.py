@@ -1,6 +1,6 @@
 """Write the list of slips that hints are measured on: wrong answers as people make them, each with what went wrong.
 
-    python scripts/maintain/make_slips.py [--output FILE.csv]
+    python scripts/maintain/course/make_slips.py [--output FILE.csv]
 
 A slip is made by making the mistake: an input left out or taken for another, a sign turned, a unit, a base, a rounding, another
 machine, another student's numbers, a typing error, two slips at once. Which hint it should get is not looked at here, and a slip
@@ -21,7 +21,7 @@ from typing import Any
 from mlsysim import units
 from mlsysim.classroom.exercises import EXERCISES, Exercise, running
 
-OUTPUT = Path(__file__).resolve().parents[2] / "tests" / "book" / "slips.csv"
+OUTPUT = Path(__file__).resolve().parents[3] / "tests" / "book" / "slips.csv"
 SIGNS: dict[type, type] = {ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Add: ast.Sub, ast.Sub: ast.Add}
 MOST = 22  # of one exercise
 MOST_OF_A_KIND = 3

@@ -1,6 +1,6 @@
 """Score the hints on the list of slips: how many are false, how many name what went wrong.
 
-    python scripts/maintain/score_slips.py [FILE.csv]
+    python scripts/maintain/course/score_slips.py [FILE.csv]
 
 A hint is *specific* when it names the slip that was made, or one that gives the very same number, and where it is about an input,
 that input. It is *false* when it names anything else; a question back names nothing. A mistake of the exercise itself that is named
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mlsysim.classroom.exercises import EXERCISES, check
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ABOUT_INPUTS = ("left-out", "upside-down", "complement", "off-by-one", "one-or-all", "input-unit", "swapped")
 
 
