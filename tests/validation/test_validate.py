@@ -132,7 +132,9 @@ def test_kernels_of_a_source_that_the_fit_has_not_seen(name: str, target: float)
 
 
 @needs_open_cases
-@pytest.mark.parametrize("name", sorted(CLASSES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("serving_t") else n for n in sorted(CLASSES)]
+)
 def test_every_open_file_is_recognised(name: str) -> None:
     file = open_cases(name)
     assert file.case_class.name == name
