@@ -86,6 +86,7 @@ def _tree_example() -> dict[str, str]:
         raise ValueError("chapter 4 says that NCCL plans a gigabyte over 1024 H100 as trees; it no longer does")
     return {
         "share": units.percent(tree.payload, 0, signed=False),
+        "chunks_1024": _time(communication.library_all_reduce(1e9, 1024, "DGX-H100", "nccl-ring-simple").time),
         "ring_1024": _time(ring),
         "tree_1024": _time(fastest.time),
     }
@@ -200,6 +201,10 @@ def _library() -> dict[str, str]:
     rate = node.scale_up.planned_bandwidth * node.scale_up.in_switch_efficiency
     trees = collectives.in_switch_tree_all_reduce(262144, 8, 4, rate, node.scale_out_bandwidth, cost.start, refuted)
 
+    quarter = communication.library_time("all_reduce", 262144.0, communication.wires("P6-B200", 32))
+    if not trees < quarter.time:
+        raise ValueError("chapter 4 says that the refuted tree would be the fastest; it no longer would")
+
     def share(value: float) -> str:
         return units.percent(value, signed=False)
 
@@ -217,6 +222,8 @@ def _library() -> dict[str, str]:
         "plain": share(log[1].left_out_source),
         "steps": share(log[2].left_out_source),
         "refuted": _time(trees, 2),
+        "quarter": _time(quarter.time),
+        "tree_step": _time(catalog.protocol("efa-nvls-tree").scale_out_step),
         "mega": _time(communication.library_time("all_reduce", 2.0**20, communication.wires("P6-B200", 32)).time),
     }
 

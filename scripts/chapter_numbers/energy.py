@@ -177,6 +177,9 @@ def numbers() -> dict[str, Any]:
         },
         "olmo": {
             "printed": _mwh(olmo.published("energy")),
+            "parameters": f"{olmo.published('parameters') / 1e9:g}",
+            "tokens": f"{olmo.published('tokens') / 1e12:g}",
+            "power": units.format(olmo.published("power"), "W"),
             "forty": _mwh(olmo_at(0.4)),
             "error": units.percent(olmo_at(0.4) / olmo.published("energy") - 1, 0),
             "mfu": share(0.4 * olmo_at(0.4) / olmo.published("energy")),

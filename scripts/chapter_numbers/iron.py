@@ -4,6 +4,7 @@ from typing import Any
 
 from mlsysim import catalog, kernel_times, kernels, roofline, units, validation
 from mlsysim.catalog import Device
+from mlsysim.serving_steps.rates import shipped_rates
 from mlsysim.validation import scoring
 from mlsysim.validation.predictors import attention, shipped_constants
 from mlsysim.validation.scoring.tried import read_log
@@ -21,6 +22,21 @@ LATENT = {
     "kv_len": 4096.0,
     "precision": "bf16",
 }
+
+
+def _cut() -> dict[str, str]:
+    """Shares of the bandwidth: of an H100 or H800, by the rule for an H20, and of an H20's own tables."""
+    whole, part, rates = catalog.device("H100-SXM5-80GB"), catalog.device("H20"), shipped_rates()
+    ratio = (part.memory_bandwidth / part.multiprocessors) / (whole.memory_bandwidth / whole.multiprocessors)
+    if not 1.9 < ratio < 2.1:
+        raise ValueError("chapter 1 says that a multiprocessor of an H20 has twice the bandwidth; it no longer has")
+    result = {}
+    for name, kind, source in (("attention", "decode_attention", whole.name), ("products", "products_8bit", "H800-SXM")):
+        share = rates[source][kind].memory
+        result[f"{name}_whole"] = f"{share:.2f}"
+        result[f"{name}_rule"] = f"{kernels.share_of_cut(share, ratio):.2f}"
+        result[f"{name}_table"] = f"{rates['H20'][kind].memory:.2f}"
+    return result
 
 
 def numbers() -> dict[str, Any]:
@@ -106,8 +122,11 @@ def numbers() -> dict[str, Any]:
             "attention_constants": str(kept_calls.constants),
             "start": units.format(shipped_constants("attention")["any"]["startup_s"], "s"),
             "latent": units.format(latent.time, "s", digits=3),
+            "latent_above": units.format(latent.time - shipped_constants("attention")["any"]["startup_s"], "s", digits=2),
+            "latent_compute": units.format(latent.compute_time, "s", digits=2),
             "latent_read": units.format(latent.memory_time, "s", digits=2),
         },
+        "cut": _cut(),
         "h100": {
             "peak_bf16": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
             "printed_bf16": h100.fields["peak_flops.bf16"].printed,

@@ -114,6 +114,7 @@ def _measured() -> dict[str, str]:
         "rows": str(len(peaks)),
         "whole": _gb(first.gathered + first.gradients),
         "pipelined": _gb(deep[0].predicted),
+        "freed_back": _gb(freed_run.gathered + freed_run.gradients),
         "freed_pipeline": _gb(freed_run.total),
         "freed_best": units.percent(max(freed), 0),
         "freed_worst": units.percent(min(freed), 0),

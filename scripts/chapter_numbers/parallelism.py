@@ -13,14 +13,14 @@ def _context() -> dict[str, str]:
     """Keys and values of one layer, forward, round a ring and gathered; what products reach as measured, NCCL's latencies."""
     node = catalog.node("DGX-H100")
 
-    def layer(model: str, seq: int, cp: int, way: str) -> dict[str, Any]:
+    def layer(model: str, seq: int, cp: int, way: str, mode: str = "datasheet") -> dict[str, Any]:
         step = training.training_step(
             model,
             parallelism.Plan(cp=cp, cp_comm_type=way),
             catalog.cluster(node, max(1, cp // node.devices)),
             global_batch=1,
             seq=seq,
-            efficiencies="datasheet",
+            efficiencies=mode,
         )
         return {term.name: term for term in step.explain().terms}
 
@@ -38,6 +38,8 @@ def _context() -> dict[str, str]:
         "all": units.format(node.nics * node.scale_out.bandwidth, "byte/s"),
         "short": f"{short:,}",
         "long": f"{long:,}",
+        "bound_8": time(layer("Llama-3.1-70B", short, 8, "p2p", "bound")["CP hop, forward"].value),
+        "bound_16": time(layer("Llama-3.1-70B", short, 16, "p2p", "bound")["CP hop, forward"].value),
         "hop_8": time(eight["CP hop, forward"].value),
         "behind_8": time(eight["exposed CP hop, forward"].arguments["behind"]),
         "hop_16": time(sixteen["CP hop, forward"].value),
@@ -144,6 +146,9 @@ def numbers() -> dict[str, Any]:
             "predicted": units.format(predicted, "s", 3),
             "measured": units.format(last.step_time.value, "s"),
             "first": units.format(mtnlg.step_time.value, "s"),
+            "kept_bubble": share(
+                (mtnlg.step_time.value - predicted) / (mtnlg.step_time.value - perfect), 0
+            ),
             "kept": share((mtnlg.step_time.value - last.step_time.value) / (mtnlg.step_time.value - perfect), 0),
             "error": units.percent(predicted / last.step_time.value - 1),
             "perfect": units.format(perfect, "s", 3),

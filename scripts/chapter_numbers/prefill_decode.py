@@ -197,6 +197,9 @@ def numbers() -> dict[str, Any]:
         },
         "bias": {"bound": share(-sum(c.bound_error for c in checks) / len(checks))},
         "starts": {
+            "kernel": units.format(inference.efficiencies_of("H100").kernel_start, "s", 3),
+            "grouped": units.format(inference.efficiencies_of("H100").grouped_start, "s", 3),
+            "attention": units.format(inference.efficiencies_of("H100").attention_start, "s", 3),
             "layer": units.format(of_a_layer(inference.efficiencies_of("H100")), "s", 3),
             "switch": units.format(switch_size("H100", 8), "byte", 2),
             "unpack": units.format(6.6e9 * inference.efficiencies_of("A100-80GB").unpack_time, "s", 2),

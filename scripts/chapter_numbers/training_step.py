@@ -61,10 +61,13 @@ def _gpt3(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str,
         return units.format(time, "s", 3)
 
     step = _step(row, COUNTED)
+    exposed = next(term for term in step.explain().terms if term.name == "exposed DP")
     plain, fitted = predicted["datasheet"][row.name], predicted["calibrated"][row.name]
     return {
         "peak": units.format(peak, "FLOP/s", prefix="T"),
         "counted": units.format(step.time, "s"),
+        "gradients_sent": seconds(exposed.arguments["communication"]),
+        "gradients_hidden": seconds(exposed.arguments["behind"]),
         "traffic_share": _share(step.terms.elementwise / step.time),
         "mfu_6n": _share(used("6N")),
         "hfu": _share(used("megatron")),
