@@ -31,7 +31,10 @@ def _cut() -> dict[str, str]:
     if not 1.9 < ratio < 2.1:
         raise ValueError("chapter 1 says that a multiprocessor of an H20 has twice the bandwidth; it no longer has")
     result = {}
-    for name, kind, source in (("attention", "decode_attention", whole.name), ("products", "products_8bit", "H800-SXM")):
+    for name, kind, source in (
+        ("attention", "decode_attention", whole.name),
+        ("products", "products_8bit", "H800-SXM"),
+    ):
         share = rates[source][kind].memory
         result[f"{name}_whole"] = f"{share:.2f}"
         result[f"{name}_rule"] = f"{kernels.share_of_cut(share, ratio):.2f}"
@@ -122,7 +125,9 @@ def numbers() -> dict[str, Any]:
             "attention_constants": str(kept_calls.constants),
             "start": units.format(shipped_constants("attention")["any"]["startup_s"], "s"),
             "latent": units.format(latent.time, "s", digits=3),
-            "latent_above": units.format(latent.time - shipped_constants("attention")["any"]["startup_s"], "s", digits=2),
+            "latent_above": units.format(
+                latent.time - shipped_constants("attention")["any"]["startup_s"], "s", digits=2
+            ),
             "latent_compute": units.format(latent.compute_time, "s", digits=2),
             "latent_read": units.format(latent.memory_time, "s", digits=2),
         },

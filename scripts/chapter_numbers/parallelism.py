@@ -146,9 +146,7 @@ def numbers() -> dict[str, Any]:
             "predicted": units.format(predicted, "s", 3),
             "measured": units.format(last.step_time.value, "s"),
             "first": units.format(mtnlg.step_time.value, "s"),
-            "kept_bubble": share(
-                (mtnlg.step_time.value - predicted) / (mtnlg.step_time.value - perfect), 0
-            ),
+            "kept_bubble": share((mtnlg.step_time.value - predicted) / (mtnlg.step_time.value - perfect), 0),
             "kept": share((mtnlg.step_time.value - last.step_time.value) / (mtnlg.step_time.value - perfect), 0),
             "error": units.percent(predicted / last.step_time.value - 1),
             "perfect": units.format(perfect, "s", 3),
