@@ -98,12 +98,12 @@ def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:
 class _Links:
     """The bandwidth that each group of a layout reaches, from where its ranks lie."""
 
-    def __init__(self, layout: Layout, machine: Machine, efficiency: Num) -> None:
+    def __init__(self, layout: Layout, machine: Machine, eff: Efficiencies) -> None:
         axes = tuple(a for a in layout.order.split("-") if a != "ep")
         sizes = {name: getattr(layout, name) for name in (*parallelism.AXES, "ep")}
         self.place = parallelism.place(sizes, axes, machine.domain)
-        self.node = efficiency * machine.intra_bandwidth
-        self.network = efficiency * machine.inter_bandwidth
+        self.node = eff.link * machine.intra_bandwidth
+        self.network = where(eff.network > 0, eff.network, eff.link) * machine.inter_bandwidth
 
     def ring(self, name: str) -> Num:
         """Per rank, for a ring over a whole group."""
@@ -222,7 +222,7 @@ def _routed(w: Work, p: Layout, m: Machine, e: Efficiencies, tokens: Num, local:
 
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
     """:func:`step_terms` on one block."""
-    links = _Links(p, m, e.link)
+    links = _Links(p, m, e)
     tokens = p.micro_batch * p.seq / p.cp
     micro_batches = maximum(
         1.0,
