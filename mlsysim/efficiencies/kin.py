@@ -272,7 +272,9 @@ def clock_of(device: Device | None) -> float:
     if not name:
         return 1.0
     family = {name, _OF.get(name, name), *(later for later, first in _OF.items() if first in (name, _OF.get(name)))}
-    near = hardware.of_architecture(*(n for own in sorted(family) for n in (own.split(",")[0], f"Grace {own.split(',')[0]}")))
+    near = hardware.of_architecture(
+        *(n for own in sorted(family) for n in (own.split(",")[0], f"Grace {own.split(',')[0]}"))
+    )
     alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and _generation(d, best) in family]
     own = device.tdp / _peak(device)
     most = max([d.tdp / _peak(d) for d in alike], default=own)

@@ -117,19 +117,18 @@ def from_constants(
             dp_overlap=1.0,
             **sourced,
         )
-    gemm, attention = found.values["gemm"] * clock, [found.values["attention"], constants[FUSED]["attention"]]
-    whole, sharded = fused_attention(line)
+    gemm, general = found.values["gemm"] * clock, found.values["attention"]
+    own = constants.get(FUSED, {}).get("attention", general)
+    whole, sharded = (own if written else general for written in fused_attention(line))
     kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
     return Efficiencies(
         name=CALIBRATED,
         source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, links as "
-        "libraries plan with them, counted traffic, NCCL's steps"
-        + kin
-        + asked,
+        "libraries plan with them, counted traffic, NCCL's steps" + kin + asked,
         gemm=gemm,
         head=gemm,
-        attention=attention[whole] * clock,
-        attention_sharded=attention[sharded] * clock,
+        attention=whole * clock,
+        attention_sharded=sharded * clock,
         **{**counted_software(line), **constants["software"]},
         **sourced,
     )

@@ -308,6 +308,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     ) * (1.0 + p.recompute_full / 3.0)
 
     # Messages inside the layer
+    all_reduces = where(p.tp > 1, 4.0 + 2.0 * p.recompute_full, 0.0)
     message = call(
         "TP message",
         parallelism.tp_allreduce_bytes,
@@ -315,10 +316,18 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         micro_batch=p.micro_batch,
         hidden=w.hidden,
         layers=1.0,
-        all_reduces=where(p.tp > 1, 4.0 + 2.0 * p.recompute_full, 0.0),
+        all_reduces=all_reduces,
         element_bytes=ELEMENT_BYTES,
     )
-    added = call("TP all-reduce", collectives.ring_all_reduce, bytes=message, ranks=p.tp, bandwidth=links.ring("tp"))
+    added = call(
+        "TP all-reduce",
+        collectives.ring_all_reduce,
+        bytes=message,
+        ranks=p.tp,
+        bandwidth=links.ring("tp"),
+        latency=all_reduces
+        * collectives.ring_latency(p.tp, links.place.inside["tp"], e.ring_node_step, e.ring_network_step),
+    )
     tensor = added * (1.0 - e.tp_overlap)
     shown, hidden = _context_parallel(w, p, e, links, attend, call)
     context = shown[0] + shown[1]

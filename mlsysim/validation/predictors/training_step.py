@@ -67,16 +67,18 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     rows = [row for row, use in zip(rows, known, strict=True) if use]
     steps = [s for s, use in zip(steps, known, strict=True) if use]
     measured = np.array([m for _, m, _ in rows])
-    names = [(_ANY, "gemm"), (_TPU, "gemm"), (_ANY, "attention"), (FUSED, "attention")]
-    ranges = [_GEMM, _GEMM, _ATTENTION, _ATTENTION, *_SOFTWARE.values()]
+    tpu, fused = np.array([_TPU in s.line for s in steps]), np.array([fused_attention(s.line) for s in steps])
+    names = [(_ANY, "gemm"), (_ANY, "attention")]
+    names += [(_TPU, "gemm")] * bool(tpu.any()) + [(FUSED, "attention")] * bool(fused.any())
+    ranges = [*(_GEMM if n == "gemm" else _ATTENTION for _, n in names), *_SOFTWARE.values()]
+    products = tpu * (names.index((_TPU, "gemm")) if tpu.any() else 0)
+    whole, sharded = np.where(fused, len(names) - 1, 1).T  # which attention: of the last name, or of any
     first = len(names)
     names += [("software", n) for n in _SOFTWARE]
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
     memory = np.array([measured_share("memory", s.generation) for s in steps])
     clock = np.array([s.clock for s in steps])
     casts = np.array([cast_bytes(s.precision) for s in steps])
-    products = np.array([int(_TPU in s.line) for s in steps])
-    whole, sharded = 2 + np.array([fused_attention(s.line) for s in steps], dtype=int).T
     counted = [counted_software(s.line) for s in steps]
     software = {name: np.array([c[name] for c in counted]) for name in counted[0]}
 
