@@ -1,6 +1,6 @@
 """Counting what a transformer is made of: parameters and bytes, exactly, from its shape. (Its work: ``flops``.)"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
@@ -18,11 +18,16 @@ __all__ = [
     "attention_matrices",
     "attention_parameters",
     "gpt2_parameters",
+    "indexer_parameters",
+    "matrix_count",
     "mlp_matrices",
     "mlp_parameters",
     "moe_active",
+    "mtp_parameters",
     "norm_parameters",
     "parameter_count",
+    "recurrence_matrices",
+    "recurrence_parameters",
     "weight_bytes",
 ]
 
@@ -185,6 +190,8 @@ class ParameterCount(Result):
     embedding: int
     positions: int
     attention: int
+    recurrence: int
+    indexer: int
     dense_mlp: int
     experts: int
     shared_experts: int
@@ -220,17 +227,66 @@ class ParameterCount(Result):
 
 
 def attention_parameters(m: Model) -> int:
-    """Parameters of one layer's attention, biases included, norms on queries and keys not."""
-    v_dim = m.v_head_dim or m.head_dim
+    """Parameters of the attention of all layers, biases included, norms on queries and keys not."""
     if m.is_mla:
-        qk = m.head_dim + m.qk_rope_head_dim
+        v_dim, qk = m.v_head_dim or m.head_dim, m.head_dim + m.qk_rope_head_dim
         queries = m.hidden * m.q_lora_rank + m.q_lora_rank * m.heads * qk if m.q_lora_rank else m.hidden * m.heads * qk
         latent = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
         expand = m.kv_lora_rank * m.heads * (m.head_dim + v_dim)
-        return queries + latent + expand + m.heads * v_dim * m.hidden
-    q, kv = m.heads * m.head_dim, m.kv_heads * m.head_dim
-    biases = m.qkv_bias * (q + 2 * kv) + m.output_bias * m.hidden
-    return int(attention_matrices(m.hidden, m.heads, m.kv_heads, m.head_dim)) + biases + m.attention_sinks * m.heads
+        results = m.heads * v_dim * m.hidden * (1 + (m.attention_gate == "full"))
+        return m.n_attention_layers * (queries + latent + expand + results)
+    total = 0
+    for layers, heads, kv_heads, size, value, windowed in m.attention_kinds:
+        matrices = int(attention_matrices(m.hidden, heads, kv_heads, size))
+        matrices += m.hidden * (heads + kv_heads) * (value - size)  # values need not be as wide as keys
+        if m.shared_kv and not windowed:
+            matrices -= m.hidden * kv_heads * value
+        gate = {"": 0, "head": heads, "full": heads * value}[m.attention_gate] * m.hidden
+        biases = m.qkv_bias * (heads * size + kv_heads * (size + value)) + m.output_bias * m.hidden
+        total += layers * (matrices + gate + biases + m.attention_sinks * heads)
+    return total
+
+
+def indexer_parameters(m: Model) -> int:
+    """Parameters of the indexer of one layer: its queries, its one key with a layer norm, a weight for each of its heads."""
+    queries = (m.q_lora_rank or m.hidden) * m.index_heads * m.index_head_dim
+    return queries + m.hidden * (m.index_head_dim + m.index_heads) + 2 * m.index_head_dim
+
+
+def recurrence_matrices(m: Model) -> int:
+    """Weights in the matrices of one layer's recurrence, the convolution's included."""
+    inner, keys = m.recurrent_heads * m.recurrent_head_dim, m.recurrent_key_heads * m.recurrent_state
+    conv, rank = m.recurrent_conv * m.conv_channels, m.recurrent_rank
+    if m.recurrence == "gated-delta":  # queries, keys, values, a gate as wide as values; decay and rate of each head
+        return m.hidden * (2 * keys + 3 * inner + 2 * m.recurrent_heads) + conv
+    if m.recurrence == "kimi-delta":  # the decay of each key channel and the gate come from low ranks
+        low = 2 * m.hidden * rank + rank * (keys + inner) if rank else m.hidden * (keys + inner)
+        return m.hidden * (2 * keys + 2 * inner + m.recurrent_heads) + low + conv
+    if m.recurrence == "lightning":  # queries, keys, values, a gate, the output
+        return m.hidden * (2 * keys + 3 * inner)
+    if m.recurrence == "mamba2":  # values and a gate, keys and queries of the groups, a step size a head
+        return m.hidden * (3 * inner + 2 * keys + m.recurrent_heads) + conv
+    if m.recurrence == "mamba":  # keys, queries and the factorised step size are made from the values
+        return m.hidden * 3 * inner + inner * (2 * m.recurrent_state + 2 * rank) + conv
+    return 4 * m.hidden * inner + conv if m.recurrence else 0  # two gates around a convolution
+
+
+def recurrence_parameters(m: Model) -> int:
+    """Parameters of one layer's recurrence: matrices, biases, decays, step sizes, skips and the norm on its results."""
+    heads, inner = m.recurrent_heads, m.recurrent_heads * m.recurrent_head_dim
+    keys, rank = m.recurrent_key_heads * m.recurrent_state, m.recurrent_rank
+    small = {
+        "": 0,
+        "gated-delta": 2 * heads + m.recurrent_norm * m.recurrent_head_dim,
+        "kimi-delta": heads + keys + m.recurrent_norm * m.recurrent_head_dim,
+        "lightning": m.recurrent_norm * inner,
+        "mamba2": 3 * heads + m.recurrent_norm * inner + m.recurrent_bias * (2 * inner + 2 * keys + heads + m.hidden),
+        "mamba": inner * (m.recurrent_state + 2)
+        + m.recurrent_norm * (rank + 2 * m.recurrent_state)
+        + m.recurrent_bias * (2 * inner + m.hidden),
+        "short-conv": m.recurrent_bias * (3 * inner + m.hidden),
+    }[m.recurrence]
+    return recurrence_matrices(m) + small + m.conv_bias * m.conv_channels
 
 
 def mlp_parameters(m: Model, width: int) -> int:
@@ -242,28 +298,76 @@ def mlp_parameters(m: Model, width: int) -> int:
 def norm_parameters(m: Model) -> int:
     """Parameters of all norms of the model, those inside the attention included."""
     size = 2 if m.norm == "layernorm" and m.norm_bias else 1
-    per_layer = size * m.norms_per_layer * m.hidden
+    total = size * m.hidden * (m.layers * m.norms_per_layer + m.final_norm + m.embedding_norm)
     if m.is_mla:
-        per_layer += m.q_lora_rank + m.kv_lora_rank
-    if m.qk_norm == "head":
-        per_layer += size * 2 * m.head_dim
-    elif m.qk_norm == "full":
-        per_layer += size * (m.heads + m.kv_heads) * m.head_dim
-    return m.layers * per_layer + size * m.hidden * (m.final_norm + m.embedding_norm)
+        total += m.n_attention_layers * (m.q_lora_rank + m.kv_lora_rank)
+    for kind in m.attention_kinds:
+        normed = {"": 0, "head": 2 * kind.size, "full": (kind.heads + kind.kv_heads) * kind.size}[m.qk_norm]
+        total += size * kind.layers * normed
+    return total
+
+
+_NOT_IN_A_MODULE = (
+    *("n_attention_free_layers", "n_mlp_free_layers", "n_dense_layers", "n_indexers"),
+    *("n_windowed_layers", "attn_window", "window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"),
+    *("n_recurrent_layers", "recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
+    *("recurrent_conv", "recurrent_rank"),
+)
+
+
+def mtp_parameters(model: Model | str) -> int:
+    """Parameters of the modules for multi-token prediction, which stand beside the model; embedding and head are the model's.
+
+    Each is one more layer with attention and experts (where the model has any), a projection of two streams to one, a norm
+    on each stream and one behind the layer.
+
+    >>> mtp_parameters("Qwen3-Next-80B-A3B")
+    1650471424
+    """
+    m = catalog.model(model)
+    if not m.n_mtp_layers:
+        return 0
+    given: dict[str, Any] = dict.fromkeys(_NOT_IN_A_MODULE, 0)
+    given |= {"recurrence": "", "n_indexed_layers": min(1, m.n_indexed_layers), "moe_every": 1, "published": {}}
+    one = replace(m, layers=1, **given)
+    count = parameter_count(one)
+    outside = count.embedding + count.positions + count.lm_head
+    # a layer that holds one part only has a layer for its MLP beside that for its attention
+    norms = m.hidden * (1 if m.n_mlp_free_layers else 0)
+    return m.n_mtp_layers * (count.total - outside + norms + 2 * m.hidden**2 + 2 * m.hidden)
+
+
+def matrix_count(model: Model | str) -> ParameterCount:
+    """The same parts without biases and what else stands beside the matrices: what a token is multiplied with.
+
+    >>> matrix_count("Qwen2.5-7B").attention < parameter_count("Qwen2.5-7B").attention
+    True
+    """
+    m = catalog.model(model)
+    bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
+    indexers = m.n_indexers or m.n_indexed_layers
+    return replace(
+        parameter_count(bare),
+        recurrence=m.n_recurrent_layers * recurrence_matrices(m),
+        indexer=indexers * (indexer_parameters(m) - 2 * m.index_head_dim),
+    )
 
 
 def parameter_count(model: Model | str) -> ParameterCount:
-    """Exact parameters by part, from the shape alone."""
+    """Exact parameters by part, from the shape alone; towers and modules that predict further tokens stand beside it."""
     m = catalog.model(model)
     shared = m.n_shared_experts * mlp_parameters(m, m.shared_ffn or m.moe_ffn) + m.shared_gate * m.hidden
     width = m.embedding_width or m.hidden
+    shared += 2 * m.moe_hidden * m.hidden  # the way to narrower experts and back
     projection = m.embedding_width * m.hidden  # once from the embedding to the residual stream, once back
     return ParameterCount(
         embedding=m.vocab * width + projection,
         positions=m.learned_positions * m.hidden,
-        attention=m.layers * attention_parameters(m),
-        dense_mlp=(m.layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
-        experts=m.n_moe_layers * m.n_experts * mlp_parameters(m, m.moe_ffn),
+        attention=attention_parameters(m),
+        recurrence=m.n_recurrent_layers * recurrence_parameters(m),
+        indexer=(m.n_indexers or m.n_indexed_layers) * indexer_parameters(m),
+        dense_mlp=(m.n_mlp_layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
+        experts=m.n_moe_layers * m.n_experts * mlp_parameters(replace(m, hidden=m.moe_hidden or m.hidden), m.moe_ffn),
         shared_experts=m.n_moe_layers * shared,
         router=m.n_moe_layers * (m.hidden * m.n_experts + m.router_bias * m.n_experts),
         norms=norm_parameters(m),

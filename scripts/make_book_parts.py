@@ -23,9 +23,10 @@ import yaml
 import mlsysim
 from mlsysim import catalog, flops, units
 from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol, Sourced
+from mlsysim.catalog.beyond import PatchTransformer, Recommender
 from mlsysim.classroom import pictures
 from mlsysim.equations import REGISTRY
-from mlsysim.transformer import parameter_count
+from mlsysim.transformer import mtp_parameters, parameter_count
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
@@ -143,8 +144,16 @@ def _table(caption: str, label: str, heads: dict[str, str], rows: list[tuple[str
 def _model_row(m: Model) -> tuple[str, ...]:
     heads = f"{m.heads}" if m.is_mla or m.kv_heads == m.heads else f"{m.heads} / {m.kv_heads}"
     mlp = f"{m.n_experts} × {m.moe_ffn:,}" if m.is_moe else f"{m.ffn:,}"
-    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.layers), f"{m.hidden:,}", m.attention.upper())
-    return (*head, f"{heads} × {m.head_dim}", mlp, f"{m.vocab:,}", f"{parameter_count(m).total:,}")
+    none = not m.n_attention_layers
+    kind = "–" if none else m.attention.upper() + (" *" if m.n_attention_free_layers or m.n_indexed_layers else "")
+    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.layers), f"{m.hidden:,}", kind)
+    return (
+        *head,
+        "–" if none else f"{heads} × {m.head_dim}",
+        mlp if m.n_mlp_layers else "–",
+        f"{m.vocab:,}",
+        f"{parameter_count(m).total:,}",
+    )
 
 
 def _mixture_row(m: Model) -> tuple[str, ...]:
@@ -153,7 +162,34 @@ def _mixture_row(m: Model) -> tuple[str, ...]:
     return (m.name, *routed, f"{flops.active_parameters(m):,}")
 
 
-def _model_notes(m: Model | Convnet) -> str:
+def _unlike_row(m: Model) -> tuple[str, ...]:
+    """Layers that are not plain attention over all tokens, and what a model's stored weights hold beside it."""
+    state = f"{m.recurrence}, {m.n_recurrent_layers} / {m.layers}" if m.recurrence else "–"
+    picked = f"{m.index_top_k:,} keys, {m.n_indexed_layers} / {m.layers}" if m.n_indexed_layers else "–"
+    kept = f"{m.state_elements + m.conv_elements:,}" if m.recurrence else "–"
+    further = f"{mtp_parameters(m):,}" if m.n_mtp_layers else "–"
+    return (
+        m.name,
+        f"{m.n_attention_layers} / {m.layers}",
+        state,
+        kept,
+        picked,
+        further,
+        f"{m.tower_parameters:,}" if m.tower_parameters else "–",
+    )
+
+
+def _beyond_rows() -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for e in catalog.patch_transformers().values():
+        shape = f"{e.layers} layers of {e.hidden:,} over {e.tokens:,} tokens"
+        rows.append((e.name, shape, f"{e.parameters:,}", f"{e.macs / 1e9:,.1f} G"))
+    r = catalog.recommender("DLRM-DCNv2")
+    rows.append((r.name, f"{len(r.tables)} tables of width {r.width}", f"{r.parameters:,}", f"{r.macs / 1e9:,.3f} G"))
+    return rows
+
+
+def _model_notes(m: Model | Convnet | PatchTransformer | Recommender) -> str:
     """One paragraph: where the shape and each figure were read, what was changed, what is odd."""
     sentences = [f"**{m.name}.** Shape: {_at(m.source, m.where)}."]
     for name, s in m.published.items():
@@ -181,7 +217,38 @@ def model_tables() -> str:
             [_mixture_row(m) for m in models if m.is_moe],
         ),
     ]
+    unlike = {"Model": ":----", "With attention": "--:", "Recurrence": ":---", "State of a layer": "---:"}
+    unlike |= {"Keys picked": "---:", "Further tokens": "---:", "Towers": "---:"}
+    parts.append(
+        _table(
+            "Models whose layers are unlike, marked with a star above, or which hold more than the language model: layers "
+            "with attention, recurrences and how many numbers each keeps of a sequence, keys that an indexer picks, and the "
+            "parameters of modules for multi-token prediction and of towers, which no count includes.",
+            "tbl-unlike",
+            unlike,
+            [
+                _unlike_row(m)
+                for m in models
+                if m.recurrence or m.n_indexed_layers or m.n_mtp_layers or m.tower_parameters
+            ],
+        )
+    )
     parts.append(_convnet_table())
+    beyond = {"Network": ":----", "Shape": ":----", "Parameters": "----:", "Multiply-adds": "---:"}
+    parts.append(
+        _table(
+            "Vision, diffusion and recommendation: one forward pass of one image or sample.",
+            "tbl-beyond",
+            beyond,
+            _beyond_rows(),
+        )
+    )
+    others: list[PatchTransformer | Recommender] = [
+        *catalog.patch_transformers().values(),
+        catalog.recommender("DLRM-DCNv2"),
+    ]
+    notes = "".join(_model_notes(e) for e in others)
+    parts.append(f'::: {{.callout-note collapse="true" title="Beyond language"}}\n{notes}:::\n\n')
     for family in dict.fromkeys(m.family for m in models):
         parts.append(f'::: {{.callout-note collapse="true" title="{family}"}}\n')
         parts += [_model_notes(m) for m in models if m.family == family]

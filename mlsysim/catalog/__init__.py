@@ -17,6 +17,7 @@ from mlsysim.catalog.sourced import Sourced
 
 if TYPE_CHECKING:
     from mlsysim.catalog.adding import add, define
+    from mlsysim.catalog.beyond import patch_transformer, patch_transformers, recommender
     from mlsysim.catalog.fabrics import (
         Cluster,
         Link,
@@ -55,6 +56,11 @@ _LATER = {
         "nodes",
         "protocol",
         "protocols",
+    ),
+    "beyond": (
+        "patch_transformer",
+        "patch_transformers",
+        "recommender",
     ),
     "hf": ("from_hf_config",),
     "machines": ("Machines", "no_link", "nodes_with", "where"),
@@ -110,6 +116,8 @@ __all__ = [
     "nodes",
     "nodes_with",
     "own",
+    "patch_transformer",
+    "patch_transformers",
     "preset",
     "presets",
     "price",
@@ -117,6 +125,7 @@ __all__ = [
     "prices_of",
     "protocol",
     "protocols",
+    "recommender",
     "target",
     "targets",
     "trace",

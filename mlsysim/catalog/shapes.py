@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlsysim._numeric import all_true
 from mlsysim.catalog import entries, kept, shown
@@ -16,14 +16,28 @@ from mlsysim.results import Report, Result, plain
 _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
 _MOST = {"tower_parameters": 10**11, "rotary_rows": 10**8}  # of any other size: ten million
+RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "short-conv")
+
+
+class Attention(NamedTuple):
+    """The attention that some layers of a model share."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    size: int  # of a query and a key of one head, in latent attention without the rotary part
+    value: int
+    windowed: bool
 
 
 @dataclass(frozen=True)
 class Model(Result):
-    """The shape of a decoder-only transformer. Sizes are counts; 0 means that the model has no such part.
+    """The shape of a decoder-only language model. Sizes are counts; 0 means that the model has no such part.
 
     Attention is multi-head (``kv_heads == heads``), grouped-query, multi-query (``kv_heads == 1``) or, when
     ``kv_lora_rank > 0``, multi-head latent attention (then ``head_dim`` is the non-rotary query and key size).
+    Instead of attention, or beside it, a layer may have a recurrence (linear attention, a state space), which keeps a state
+    of constant size: ``recurrent_heads`` matrices of ``recurrent_head_dim`` by ``recurrent_state`` numbers.
     """
 
     name: str
@@ -57,6 +71,7 @@ class Model(Result):
     n_experts: int = 0
     top_k: int = 0
     moe_ffn: int = 0  # width of one expert
+    moe_hidden: int = 0  # what routed experts read and write, projected from hidden and back; 0: hidden
     n_shared_experts: int = 0
     shared_ffn: int = 0  # width of one shared expert; 0: the same as moe_ffn
     shared_gate: bool = False  # a learned scalar gate on the shared expert (Qwen)
@@ -65,8 +80,34 @@ class Model(Result):
     moe_every: int = 1  # every n-th of the remaining layers is a mixture of experts
     attn_window: int = 0  # tokens a sliding-window layer looks back
     n_windowed_layers: int = 0
+    window_heads: int = 0  # of the layers with a window, where they differ from the others; 0: the same
+    window_kv_heads: int = 0
+    window_head_dim: int = 0
+    window_v_head_dim: int = 0
+    shared_kv: bool = False  # values are the keys in layers without a window (Gemma 4)
+    n_indexed_layers: int = 0  # layers whose attention reads only the keys that an indexer picks (DeepSeek-V3.2)
+    n_indexers: int = 0  # layers with an indexer of their own; 0: each of them
+    index_heads: int = 0
+    index_head_dim: int = 0  # also the numbers that an indexer caches of a token
+    index_top_k: int = 0  # keys that it picks
+    n_attention_free_layers: int = 0
+    n_mlp_free_layers: int = 0
+    recurrence: str = ""  # "gated-delta", "kimi-delta", "lightning", "mamba", "mamba2" or "short-conv"
+    n_recurrent_layers: int = 0
+    recurrent_heads: int = 0  # states of a layer: value heads; the inner width, in a Mamba of the first kind
+    recurrent_head_dim: int = 0  # rows of a state: the size of a value
+    recurrent_key_heads: int = 0  # heads of keys and queries that they share: groups
+    recurrent_state: int = 0  # columns of a state: the size of a key
+    state_bits: int = 0  # of a number of a state, where a server keeps it wider than what it computes in; 0: the same
+    recurrent_conv: int = 0  # width of the causal convolution before it
+    recurrent_rank: int = 0  # of the factorised step size (Mamba) or gates (Kimi)
+    recurrent_bias: bool = False  # of the projections
+    conv_bias: bool = False
+    recurrent_norm: bool = True  # weights of a norm on its results
+    attention_gate: str = ""  # a gate on the results of attention: "full" (each number) or "head" (one a head)
     attention_sinks: bool = False  # a learned score per head that takes no value (gpt-oss)
     parallel_block: bool = False  # attention and MLP read the same input (no effect on counts of matrices)
+    n_mtp_layers: int = 0  # modules that predict further tokens, beside the model; not in its count
     tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
     rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
@@ -108,7 +149,9 @@ class Model(Result):
 
     @property
     def attention(self) -> str:
-        """``mha``, ``gqa``, ``mqa`` or ``mla``."""
+        """``mha``, ``gqa``, ``mqa`` or ``mla``; ``none`` without."""
+        if not self.n_attention_layers:
+            return "none"
         if self.is_mla:
             return "mla"
         if self.kv_heads == self.heads:
@@ -116,9 +159,64 @@ class Model(Result):
         return "mqa" if self.kv_heads == 1 else "gqa"
 
     @property
+    def n_attention_layers(self) -> int:
+        """Layers with attention, over all tokens, a window or those that an indexer picks."""
+        return self.layers - self.n_attention_free_layers
+
+    @property
+    def n_mlp_layers(self) -> int:
+        """Layers with an MLP, dense or a mixture of experts."""
+        return self.layers - self.n_mlp_free_layers
+
+    @property
     def n_moe_layers(self) -> int:
         """Layers whose MLP is a mixture of experts."""
-        return (self.layers - self.n_dense_layers) // self.moe_every if self.is_moe else 0
+        return (self.n_mlp_layers - self.n_dense_layers) // self.moe_every if self.is_moe else 0
+
+    @property
+    def attention_kinds(self) -> "tuple[Attention, ...]":
+        """The attention of layers without a window, and of those with one where there are such layers."""
+        size = self.head_dim
+        value, near = self.v_head_dim or size, self.window_head_dim or size
+        value_near = self.window_v_head_dim or self.window_head_dim or value
+        heads, kv_heads = self.window_heads or self.heads, self.window_kv_heads or self.kv_heads
+        every = (
+            Attention(self.n_attention_layers - self.n_windowed_layers, self.heads, self.kv_heads, size, value, False),
+            Attention(self.n_windowed_layers, heads, kv_heads, near, value_near, True),
+        )
+        return tuple(kind for kind in every if kind.layers)
+
+    @property
+    def reach(self) -> int:
+        """Keys that a query reads at most where it does not read all: of a window, or as an indexer picks them."""
+        return self.attn_window or self.index_top_k
+
+    @property
+    def n_near_layers(self) -> int:
+        """Layers with a window or an indexer, whose attention grows no further than its reach."""
+        return self.n_windowed_layers + self.n_indexed_layers
+
+    @property
+    def n_mixed_layers(self) -> int:
+        """Layers in which tokens meet: with attention, a recurrence, or both."""
+        return min(self.layers, self.n_attention_layers + self.n_recurrent_layers)
+
+    @property
+    def state_elements(self) -> int:
+        """Numbers of the states of a sequence in one layer with a recurrence, however long the sequence is."""
+        return self.recurrent_heads * self.recurrent_head_dim * self.recurrent_state
+
+    @property
+    def conv_channels(self) -> int:
+        """Channels that the convolution of a recurrence works on: values, and keys and queries where it has them."""
+        values = self.recurrent_heads * self.recurrent_head_dim
+        both = 0 if self.recurrence in ("mamba", "short-conv") else 2
+        return values + both * self.recurrent_key_heads * self.recurrent_state
+
+    @property
+    def conv_elements(self) -> int:
+        """Numbers that the convolution of a layer keeps of a sequence: its last inputs."""
+        return max(self.recurrent_conv - 1, 0) * self.conv_channels
 
     def check_length(self, owner: str, tokens: Any) -> None:
         """Raise an InputError for a sequence beyond the positions that the model has learned; others have no such end.
@@ -146,23 +244,65 @@ def check_shape(m: Model) -> None:
             need(isinstance(value, int) and not isinstance(value, bool), one.name, "must be a whole number")
             most = _MOST.get(one.name, 10**7)
             need(0 <= value <= most, one.name, f"must lie in [0, {most:,}]")
-    for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab"):
+    for name in ("layers", "hidden", "vocab"):
         need(getattr(m, name) >= 1, name, "must be at least 1")
-    need(m.heads % m.kv_heads == 0, "kv_heads", f"must divide heads = {m.heads}")
+    for name in ("n_attention_free_layers", "n_mlp_free_layers", "n_recurrent_layers"):
+        need(getattr(m, name) <= m.layers, name, f"must not exceed layers = {m.layers}")
+    for name in ("heads", "kv_heads", "head_dim"):
+        least = 1 if m.n_attention_layers else 0
+        need(getattr(m, name) >= least, name, "must be at least 1")
+        need(m.n_attention_layers > 0 or getattr(m, name) == 0, name, "must be 0 in a model without attention")
+    need(not m.n_attention_layers or m.heads % m.kv_heads == 0, "kv_heads", f"must divide heads = {m.heads}")
     need(m.norm in NORMS, "norm", f"must be one of {', '.join(NORMS)}")
     need(m.qk_norm in ("", "head", "full"), "qk_norm", "must be '', 'head' or 'full'")
     need(m.moe_every >= 1, "moe_every", "must be at least 1")
-    need(m.n_dense_layers <= m.layers, "n_dense_layers", f"must not exceed layers = {m.layers}")
+    need(m.n_dense_layers <= m.n_mlp_layers, "n_dense_layers", f"must not exceed layers = {m.n_mlp_layers}")
     if m.is_moe:
         need(1 <= m.top_k <= m.n_experts, "top_k", f"must lie in [1, {m.n_experts}], the number of experts")
         need(m.moe_ffn >= 1, "moe_ffn", "must be at least 1 in a mixture of experts")
     else:
-        for name in ("top_k", "moe_ffn", "n_shared_experts"):
+        for name in ("top_k", "moe_ffn", "moe_hidden", "n_shared_experts"):
             need(getattr(m, name) == 0, name, "needs n_experts > 0")
-    need(m.ffn >= 1 or (m.is_moe and m.n_dense_layers == 0 and m.moe_every == 1), "ffn", "must be at least 1")
+    need(m.ffn >= 1 or m.n_mlp_layers == m.n_moe_layers, "ffn", "must be at least 1")
     need(not m.is_mla or m.qk_rope_head_dim >= 1, "qk_rope_head_dim", "must be at least 1 with kv_lora_rank > 0")
-    need(m.n_windowed_layers <= m.layers, "n_windowed_layers", f"must not exceed layers = {m.layers}")
+    attended = f"must not exceed layers = {m.n_attention_layers}"
+    need(m.n_windowed_layers <= m.n_attention_layers, "n_windowed_layers", attended)
     need((m.n_windowed_layers > 0) == (m.attn_window > 0), "attn_window", "needs n_windowed_layers, and the reverse")
+    either = "must be 0 beside layers with a window; a shape has the one or the other"
+    need(not (m.n_windowed_layers and m.n_indexed_layers), "n_indexed_layers", either)
+    for name in ("window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"):
+        need(getattr(m, name) == 0 or m.n_windowed_layers > 0, name, "needs n_windowed_layers > 0")
+    if m.n_windowed_layers:
+        heads, kv = m.window_heads or m.heads, m.window_kv_heads or m.kv_heads
+        need(heads % kv == 0, "window_kv_heads", f"must divide the {heads} heads of the layers with a window")
+    need(m.attention_gate in ("", "full", "head"), "attention_gate", "must be '', 'full' or 'head'")
+    need(
+        m.n_indexed_layers <= m.n_attention_layers - m.n_windowed_layers,
+        "n_indexed_layers",
+        attended + " over all tokens",
+    )
+    need(m.n_indexers <= m.n_indexed_layers, "n_indexers", f"must not exceed n_indexed_layers = {m.n_indexed_layers}")
+    for name in ("index_heads", "index_head_dim", "index_top_k"):
+        need((getattr(m, name) > 0) == (m.n_indexed_layers > 0), name, "needs n_indexed_layers, and the reverse")
+    need(m.state_bits in (0, 16, 32), "state_bits", "must be 0, 16 or 32")
+    need(m.recurrence in ("", *RECURRENCES), "recurrence", f"must be '' or one of {', '.join(RECURRENCES)}")
+    need((m.recurrence != "") == (m.n_recurrent_layers > 0), "recurrence", "needs n_recurrent_layers, and the reverse")
+    sizes = {
+        "": (),
+        "short-conv": ("recurrent_heads", "recurrent_head_dim", "recurrent_conv"),
+        "lightning": ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
+        "mamba": ("recurrent_heads", "recurrent_head_dim", "recurrent_state", "recurrent_conv", "recurrent_rank"),
+    }
+    every = ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state", "recurrent_conv")
+    needed = sizes.get(m.recurrence, every)
+    for name in (*every, "recurrent_rank"):
+        if name in needed:
+            need(getattr(m, name) >= 1, name, f"must be at least 1 in a recurrence of the kind {m.recurrence!r}")
+        elif not m.recurrence:
+            need(getattr(m, name) == 0, name, "needs a recurrence")
+    if m.recurrent_key_heads:
+        shared = f"must divide recurrent_heads = {m.recurrent_heads}"
+        need(m.recurrent_heads % m.recurrent_key_heads == 0, "recurrent_key_heads", shared)
 
 
 def read_model(name: str, raw: Any, file: str) -> Model:

@@ -221,7 +221,19 @@ def model_lines(m: "Model") -> list[str]:
         "gqa": f"{m.heads} query and {m.kv_heads} key-value heads of {m.head_dim}",
         "mqa": f"{m.heads} query heads and one key-value head of {m.head_dim}",
         "mla": f"{m.heads} heads of {m.head_dim} (latent attention, {m.kv_lora_rank} cached numbers and {m.qk_rope_head_dim})",
+        "none": "",
     }[m.attention]
+    if m.n_attention_free_layers and heads:
+        heads += f", in {m.n_attention_layers} of {m.layers} layers"
+    picked = (
+        f"{m.index_top_k:,} keys a query, picked by an indexer of {m.index_heads} heads" if m.n_indexed_layers else ""
+    )
+    state = m.state_elements + m.conv_elements
+    recurrent = f"{m.recurrence} in {m.n_recurrent_layers} of {m.layers} layers, {state:,} numbers of state in each"
+    apart = (
+        f"{m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction" if m.n_mtp_layers else "",
+        f"{m.tower_parameters:,} parameters that read images or sound" if m.tower_parameters else "",
+    )
     bias = [n.removesuffix("_bias") for n in ("qkv_bias", "output_bias", "mlp_bias", "head_bias") if getattr(m, n)]
     norm = m.norm + (" with bias" if m.norm == "layernorm" and m.norm_bias else "")
     experts = ""
@@ -239,10 +251,12 @@ def model_lines(m: "Model") -> list[str]:
     active = m.published.get("active_parameters")
     return labelled(
         f"{m.name}: {about}{size}{m.layers} layers of width {m.hidden:,}",
-        ("attention", heads),
+        ("attention", "; ".join(part for part in (heads, picked) if part)),
+        ("recurrence", recurrent if m.recurrence else ""),
         ("MLP", f"{'gated, ' if m.gated_mlp else ''}{m.ffn:,} wide" if m.ffn else ""),
         ("experts", experts),
         ("active", f"{int(active.value):,} parameters a token" if active else ""),
+        ("beside it", "; ".join(part for part in apart if part)),
         ("context", "; ".join(part for part in (learned, window) if part)),
         (
             "vocabulary",

@@ -186,6 +186,17 @@ def _axis(values: list[float], given: tuple[float, float] | None, log: bool, sta
     return _Axis(low, high, log, start, end)
 
 
+def _mark(x: float, y: float, marker: str, color: str) -> str:
+    """A point, in the shape that its marker names: square, diamond, triangle, small dot, or dot."""
+    if marker == "s":
+        return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" fill="{color}"/>'
+    if marker in ("D", "^"):
+        low = 6 if marker == "D" else 0
+        path = f"M{x:.1f} {y - 6:.1f}l6 {6 if low else 11}" + ("l-6 6l-6 -6z" if low else "h-12z")
+        return f'<path d="{path}" fill="{color}"/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 if marker == "." else 5}" fill="{color}"/>'
+
+
 def _along(one: Line | Marks, ax: _Axis, ay: _Axis) -> list[tuple[float, float]]:
     """Points of what is drawn, close enough that a legend cannot lie between two of a line."""
     points = [(ax.place(x), ay.place(y)) for x, y in zip(one.x, one.y, strict=True)]
@@ -245,9 +256,7 @@ def _svg(chart: Chart) -> str:
         texts = [*marks.texts, *[""] * len(marks.x)]
         for x, y, label in zip(marks.x, marks.y, texts, strict=False):
             cx, cy = ax.place(x), ay.place(y)
-            curves.append(
-                f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="{2 if marks.marker == "." else 5}" fill="{marks.color}"/>'
-            )
+            curves.append(_mark(cx, cy, marks.marker, marks.color))
             curves.append(words(cx + 8, cy - 6 if marks.above else cy + 14, label, "start", size=11))
     body.append(clip + '<g clip-path="url(#plot)">' + "".join(curves) + "</g>")
     named = [one for one in series if one.label]
@@ -275,6 +284,6 @@ def _svg(chart: Chart) -> str:
                 f'<path d="M{x0:.0f} {y - 4:.0f}h28" stroke="{one.color}" stroke-width="2.5" stroke-dasharray="{dash}"/>'
             )
         else:
-            body.append(f'<circle cx="{x0 + 14:.0f}" cy="{y - 4:.0f}" r="5" fill="{one.color}"/>')
+            body.append(_mark(x0 + 14, y - 4, one.marker, one.color))
         body.append(words(x0 + 34, y, one.label, "start", size=11))
     return page(width, height, "".join(body))

@@ -1,6 +1,6 @@
 """Work of one token of a given model, exactly, from its shape."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
@@ -18,7 +18,7 @@ from mlsysim.flops.work import (
     train_flops_per_token,
 )
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
-from mlsysim.transformer import moe_active, parameter_count
+from mlsysim.transformer import matrix_count, moe_active, parameter_count
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -64,9 +64,8 @@ def layer_matmul_parameters(model: Model | str) -> int:
 
 @remembered
 def _layer_matrices(m: Model) -> int:
-    bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
-    count = parameter_count(bare)
-    always = count.attention + count.dense_mlp + count.shared_experts + count.router
+    count = matrix_count(m)
+    always = count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
     return int(moe_active(always, m.top_k, count.experts // m.n_experts)) if m.is_moe else always
 
 
@@ -152,7 +151,7 @@ class TokenFlops(Result):
         spent = {"matmul": self.matmul, "core_forward": self.forward_core, "gradients": 2.0}
         cores = []
         for name, window, a in _cores(m, self.seq, self.causal):
-            if self.causal:
+            if self.causal and window is not None:
                 seen = {"seq": self.seq, "window": window}
                 cores.append(Term(f"keys, {name}", a["context"], "eq-attention-context", seen))
             cores.append(Term(f"forward, {name}", attention_core_flops(**a), "eq-attention-flops", {**a, **backward}))
@@ -195,17 +194,32 @@ class TokenFlops(Result):
         )
 
 
-def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num, dict[str, Num]]]:
-    """The attention core in one or two parts: layers that see everything, layers with a window."""
-    sizes = {"heads": m.heads, "qk_dim": m.head_dim + m.qk_rope_head_dim, "v_dim": m.v_head_dim or m.head_dim}
+def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict[str, Num]]]:
+    """The attention core in parts: layers that see everything, layers with a window or an indexer, what the indexer does.
+
+    A recurrence is an attention core over as many keys as its state has columns, however long the sequence: each number of a
+    state is written once and read once, and read once more before it is written by the delta rule.
+    """
+    parts: list[tuple[str, int, Num, tuple[int, int, int]]] = []
+    for layers, heads, _, size, value, windowed in m.attention_kinds:
+        of = (heads, size + m.qk_rope_head_dim, value)
+        if windowed:
+            parts.append(("windowed core", layers, m.attn_window, of))
+        else:
+            parts.append(("core", layers - m.n_indexed_layers, seq, of))
+            parts.append(("picked core", m.n_indexed_layers, m.index_top_k, of))
+    parts.append(("indexer", m.n_indexers or m.n_indexed_layers, seq, (m.index_heads, m.index_head_dim, 0)))
     found = []
-    for name, layers, window in (
-        ("core", m.layers - m.n_windowed_layers, seq),
-        ("windowed core", m.n_windowed_layers, m.attn_window),
-    ):
+    for name, layers, window, (heads, query, value) in parts:
         if layers:
             context = attention_context(seq, window) if causal else minimum(window, seq)
-            found.append((name, window, {"layers": layers, "context": context, **sizes}))
+            given = {"layers": layers, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
+            found.append((name, window, given))
+    if m.state_elements:
+        twice = 2 if m.recurrence.endswith("-delta") else 1
+        rows = m.recurrent_head_dim
+        state = {"heads": m.recurrent_heads, "qk_dim": twice * rows, "v_dim": rows, "context": m.recurrent_state}
+        found.append(("state", None, {"layers": m.n_recurrent_layers, **state}))
     return found
 
 

@@ -183,11 +183,12 @@ class Deployment(Result):
         return said(self.efficiencies.name, self.efficiencies.source)
 
     def kv_memory(self, batch: Num, tokens: Num) -> Num:
-        """Cache on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
+        """Cache, and the states of recurrences, on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
         s, m = self.split, self.model
         whole = -(-tokens // self.block_tokens) * self.block_tokens
         cache = memory.kv_cache_of(m, batch / s.dp, whole, s.kv_bytes)
-        return cache * -(-m.layers // int(s.pp)) / m.layers / min(s.tp, self.work.kv_shards)
+        states = memory.state_of(m, batch / s.dp) / s.tp
+        return -(-m.layers // int(s.pp)) / m.layers * (cache / min(s.tp, self.work.kv_shards) + states)
 
     def memory(self, batch: Num, tokens: Num) -> Num:
         """Weights and cache on the fullest device, bytes."""

@@ -5,17 +5,19 @@ and overheads come on top. Every efficiency is a named field of :class:`Efficien
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mlsysim import catalog, collectives, roofline
-from mlsysim._numeric import Num, is_array, maximum, minimum, where
+from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
+from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
-from mlsysim.transformer import parameter_count
+from mlsysim.transformer import matrix_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
+_INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
 )
@@ -60,6 +62,7 @@ class Efficiencies:
     switch_time: Num = 0.0  # s per step of a message that the protocol of long ones takes more to start
     overlap: Num = 0.0  # share of the products' time that tensor-parallel messages hide behind
     spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
+    uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
 
     def __post_init__(self) -> None:
         own(self)
@@ -83,7 +86,13 @@ class Work(Listed):
     kv_elements: Num  # cached numbers of one token
     kv_shards: Num  # devices over which tensor parallelism can cut the cache: key-value heads, 1 for MLA
     window: Num = 0.0
-    windowed: Num = 0.0  # share of the layers with a window
+    windowed: Num = (
+        0.0  # share of the attention that reaches no further than the window: layers with one, or an indexer
+    )
+    indexing: Num = 0.0  # work of the indexers over all keys, as a share of attention over all keys
+    index_reading: Num = 0.0  # what they read of the cache, as such a share
+    state_bytes: Num = 0.0  # that recurrences keep of a sequence, whatever its length
+    state_macs: Num = 0.0  # multiply-adds of a token with them
     expert_params: Num = 0.0  # one routed expert
     n_experts: Num = 0.0
     top_k: Num = 0.0
@@ -93,6 +102,11 @@ class Work(Listed):
         9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
     )
     grouped: Num = 0.0  # grouped products of a layer
+
+    @property
+    def far(self) -> tuple[Num, Num]:
+        """Share of attention over all keys in pairs of queries and keys, and in what is read: indexers see all keys too."""
+        return 1.0 - self.windowed + self.indexing, 1.0 - self.windowed + self.index_reading
 
 
 @dataclass(frozen=True)
@@ -135,7 +149,7 @@ class Terms(Timed):
     mlp: Num  # with shared experts and router
     experts: Num
     head: Num
-    elementwise: Num
+    elementwise: Num  # what no product does: norms, residuals, the states of recurrences
     tensor_parallel: Num
     expert_parallel: Num
     pipeline: Num
@@ -220,6 +234,20 @@ def _pairs(tokens: Num, window: Num) -> Num:
     return seen * tokens - seen * (seen - 1) / 2
 
 
+def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
+    """Experts that a batch meets: :func:`experts_hit`, or fewer where some of them are more popular than others.
+
+    Popularities that are gamma-distributed with a squared variation v turn the chance that nobody chooses an expert from
+    exp(-x) into (1 + v x)^(-1 / v): the negative binomial.
+    """
+    even = experts_hit(experts, top_k, tokens)
+    if not is_array(uneven) and not uneven:
+        return even
+    left = maximum(1.0 - even / experts, 1e-12)  # the share that nobody chooses when all are alike
+    skewed = (1.0 - uneven * log(left)) ** (-1.0 / where(uneven > 0, uneven, 1.0))
+    return where(uneven > 0, maximum(minimum(top_k, experts), experts * (1.0 - skewed)), even)
+
+
 @dataclass(frozen=True)
 class _Rank:
     """What one micro-batch asks of one tensor-parallel rank: every kernel of a pass but attention, and the messages."""
@@ -268,10 +296,12 @@ class _Rank:
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-        hit = experts_hit(maximum(1.0, w.n_experts), w.top_k, pool)
+        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool, e.uneven)
         rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
+        passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
+        state = n * 2.0 * w.state_macs * tokens / s.tp
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
             "mlp": self.matrices(w.dense_params, tokens, s.weight_bytes, n, some),
@@ -283,7 +313,9 @@ class _Rank:
                 e.grouped_memory,
             ),
             "head": self.matrices(w.head_params, logits, s.head_bytes, s.interleaved, some),
-            "elementwise": self.component(0.0 * passes, passes, m.peak_flops * e.gemm, m.memory_bandwidth * e.memory),
+            "elementwise": self.component(
+                state, passes, m.half_peak_flops * e.attention, m.memory_bandwidth * e.memory
+            ),
         }
 
     def layer_time(self, attentions: Num) -> Num:
@@ -318,7 +350,8 @@ def pass_cost(
     full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
     pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
-    seen = end + w.windowed * (minimum(end, window) - end)
+    pairs = pairs + full * where(decode > 0, w.index_reading, w.indexing)
+    seen = end + w.windowed * (minimum(end, window) - end) + w.index_reading * end
     rest = rank.rest(tokens, where(decode > 0, tokens, b))
     core = rank.attention(b * pairs, b * seen, decode, b)
     components = {"projections": rest.pop("projections"), "attention": core, **rest}
@@ -383,7 +416,7 @@ def mixed_cost(
     """Time of a step in which prompts and answers share the products: what :func:`pass_cost` is, for any mixture of both.
 
     ``tokens`` rows of the products and ``sequences`` rows of logits; ``pairs`` and ``read`` of the prompts' attention, and
-    what the decoding sequences have ``seen``, averaged over layers with and without a window. One stage, one replica.
+    what the decoding sequences have ``seen``, averaged over layers with and without a window (``Work.far``). One stage, one replica.
     """
     w, s, m, e = work, split, machine, eff
     rank = _Rank(w, s, m, e, w.layers)
@@ -456,45 +489,87 @@ def _expert_messages(
 def work_of(model: Model | str) -> Work:
     """The work of a catalogue model (or of a shape of your own) in the terms of :func:`pass_cost`.
 
-    >>> work_of("Llama-3.1-8B").kv_elements
-    2048
+    >>> float(work_of("Llama-3.1-8B").kv_elements)
+    2048.0
     """
     m = catalog.model(model)
-    count = parameter_count(replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, router_bias=False))
+    count = matrix_count(m)
     value = m.v_head_dim or m.head_dim
+    attended, recurrent, mlps = (n / m.layers for n in (m.n_attention_layers, m.n_recurrent_layers, m.n_mlp_layers))
     query = m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim
     latent = m.kv_lora_rank + m.qk_rope_head_dim
+    layers = max(m.n_attention_layers, 1)
+    indexers, near = (m.n_indexers or m.n_indexed_layers) / layers, m.n_near_layers / layers
+    macs, elements = (
+        float(query + value),
+        float(latent),
+    )  # of a head, and cached of a token, on average over layers with attention
+    if not m.is_mla:
+        kinds = m.attention_kinds
+        cached = [k.layers * k.kv_heads * (k.size + k.value) for k in kinds]
+        elements = sum(cached) / layers
+        macs = sum(k.layers * k.heads * (k.size + k.value) for k in kinds) / (layers * max(m.heads, 1))
+        # where layers with a window are unlike the others, they count by what they cache
+        near = (
+            sum(n for n, k in zip(cached, kinds, strict=True) if k.windowed) / max(sum(cached), 1)
+            if m.attn_window
+            else near
+        )
     return Work(
         layers=m.layers,
         hidden=m.hidden,
-        attention_params=count.attention / m.layers,
+        attention_params=(count.attention + count.recurrence + count.indexer) / m.layers,
         dense_params=(count.dense_mlp + count.shared_experts + count.router) / m.layers,
         head_params=m.vocab * (m.embedding_width or m.hidden),
         heads=m.heads,
-        key_value_macs=query + value,
-        absorbed_macs=latent + m.kv_lora_rank if m.is_mla else query + value,
-        kv_elements=latent if m.is_mla else m.kv_heads * (query + value),
-        kv_shards=1 if m.is_mla else m.kv_heads,
-        window=m.attn_window,
-        windowed=m.n_windowed_layers / m.layers,
+        key_value_macs=attended * macs,
+        absorbed_macs=attended * (latent + m.kv_lora_rank if m.is_mla else macs),
+        kv_elements=attended * elements,
+        kv_shards=1 if m.is_mla else max(1, m.kv_heads),
+        window=m.reach,
+        windowed=near,
+        indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
+        index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
+        state_bytes=state_of(m) / m.layers,
+        state_macs=recurrent * m.state_elements * (3.0 if m.recurrence.endswith("-delta") else 2.0),
         expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
         n_experts=m.n_experts,
         top_k=m.top_k,
         moe=m.n_moe_layers / m.layers,
-        all_reduces=1.0 if m.parallel_block else 2.0,
-        kernels=kernels_of(m.is_mla, bool(m.q_lora_rank), m.n_moe_layers / m.layers, m.n_shared_experts > 0),
+        all_reduces=1.0 if m.parallel_block else m.n_mixed_layers / m.layers + mlps,
+        kernels=kernels_of(
+            m.is_mla,
+            bool(m.q_lora_rank),
+            m.n_moe_layers / m.layers,
+            m.n_shared_experts > 0,
+            attended=attended,
+            recurrent=recurrent,
+            mlps=mlps,
+        ),
         grouped=2.0 * m.n_moe_layers / m.layers,
     )
 
 
-def kernels_of(latent: bool, query_rank: bool, moe: float, shared: bool) -> float:
+def kernels_of(
+    latent: bool,
+    query_rank: bool,
+    moe: float,
+    shared: bool,
+    *,
+    attended: float = 1.0,
+    recurrent: float = 0.0,
+    mlps: float = 1.0,
+) -> float:
     """Kernels of a layer, averaged over unlike ones, without attention and grouped products.
 
     Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
     or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
+    A recurrence has two products, a convolution and a gated norm.
 
     >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
     (9.0, 13.0)
     """
     attention = (4.0 + query_rank) if latent else 2.0
-    return attention + 5.0 + (1.0 - moe) * 2.0 + moe * (1.0 + 2.0 * shared)
+    mixing = attended * (attention + 2.0) + 4.0 * recurrent
+    norms = min(1.0, attended + recurrent) + mlps
+    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared)

@@ -24,6 +24,7 @@ from mlsysim.memory.fit import (
     kv_cache_of,
     model_state_memory,
     peak_memory,
+    state_of,
     training_memory,
 )
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
@@ -93,6 +94,7 @@ __all__ = [
     "server_pool",
     "server_tokens",
     "server_weights",
+    "state_of",
     "static_workspace",
     "training_memory",
     "training_state",

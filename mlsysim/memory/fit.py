@@ -236,21 +236,41 @@ def model_state_memory(
 
 @widening
 def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num = 2.0) -> Num:
-    """Key-value cache of a model of the catalogue, over all its devices together.
+    """Key-value cache of a model of the catalogue, over all its devices together; its :func:`state_of` comes on top.
 
-    Formula: eq-kv-cache, eq-kv-window or eq-kv-cache-mla, as the model's attention asks for.
+    Formula: eq-kv-cache, eq-kv-window or eq-kv-cache-mla, as the model's attention asks for. What an indexer keeps of a token
+    is a latent vector like that of eq-kv-cache-mla.
 
     >>> kv_cache_of("Llama-2-70B", batch=16, tokens=8192) / 1e9
     42.94967296
     """
     m = catalog.model(model)
+    size = element_bytes
+    index = kv_cache_mla(m.n_indexers or m.n_indexed_layers, batch, tokens, m.index_head_dim, 0, size)
     if m.is_mla:
-        return kv_cache_mla(m.layers, batch, tokens, m.kv_lora_rank, m.qk_rope_head_dim, element_bytes)
-    if m.n_windowed_layers:
-        full = m.layers - m.n_windowed_layers
-        window = m.attn_window
-        return kv_cache_window(full, m.n_windowed_layers, window, batch, tokens, m.kv_heads, m.head_dim, element_bytes)
-    return kv_cache(m.layers, batch, tokens, m.kv_heads, m.head_dim, element_bytes)
+        return kv_cache_mla(m.n_attention_layers, batch, tokens, m.kv_lora_rank, m.qk_rope_head_dim, size) + index
+    total = index
+    for layers, _, kv_heads, keys, values, windowed in m.attention_kinds:
+        mean = (keys + values) / 2  # values need not be as wide as keys
+        if windowed:
+            total = total + kv_cache_window(0, layers, m.attn_window, batch, tokens, kv_heads, mean, size)
+        else:
+            total = total + kv_cache(layers, batch, tokens, kv_heads, mean, size)
+    return total
+
+
+def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Num:
+    """Bytes that the recurrences of a model keep of every sequence, however long it is: states and last inputs.
+
+    Formula: M = L_rec b (H d_v d_k x bytes of a state + (w - 1) c x bytes of an input), with c channels before a convolution
+    of width w. The state has the bytes of the shape (``state_bits``) where that says some.
+
+    >>> state_of("Llama-3.1-8B", batch=8), round(state_of("Qwen3-Next-80B-A3B") / 1e6, 1)
+    (0.0, 39.5)
+    """
+    m = catalog.model(model)
+    state = m.state_bits / 8 if m.state_bits else element_bytes
+    return m.n_recurrent_layers * batch * (m.state_elements * state + m.conv_elements * element_bytes)
 
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")

@@ -12,6 +12,7 @@ from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.memory.fit import state_of
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
 
@@ -25,6 +26,7 @@ _PADDING = 64  # rows that vocabularies are filled up to
 _LARGE = 70 * 2**30  # vLLM's EngineArgs: devices with so much memory, A100 excepted, have larger defaults
 LARGE_LIMITS, _SMALL_LIMITS = (8192, 1024), (2048, 256)
 _GROUPED = 1.25  # kinds of layers that differ in number by less than this share the longer group
+_INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, a scale for 128 of them
 _WORKSPACE = 2**25  # of the matrix library on Hopper, bytes
 _RELEASE_UNITS = {
     "float_tensors": "1",
@@ -241,24 +243,45 @@ def stage_layers(layers: int, pp: int) -> tuple[int, ...]:
 
 
 def cache_groups(m: Model, layers: int) -> tuple[int, int]:
-    """Layers of a group, and how many groups: one group unless some layers have a sliding window and others none.
+    """Layers of a group, and how many groups: one group unless layers keep unlike things, some a window or a state.
 
     >>> cache_groups(catalog.model("Gemma-3-27b"), 62)
     (10, 7)
+    >>> cache_groups(catalog.model("Qwen3-Next-80B-A3B"), 48)  # 12 layers with attention, 36 with a state
+    (12, 4)
     """
-    windowed = round(m.n_windowed_layers * layers / m.layers)
-    if not 0 < windowed < layers:
-        return layers, 1
-    fewer, more = sorted((windowed, layers - windowed))
-    size = more if more < fewer * _GROUPED else fewer
-    return size, math.ceil(fewer / size) + math.ceil(more / size)
+    kinds = (m.n_attention_layers - m.n_windowed_layers, m.n_windowed_layers, m.n_recurrent_layers)
+    counts = sorted(n for n in (round(kind * layers / m.layers) for kind in kinds) if n)
+    if len(counts) < 2:
+        return (counts or [layers])[0], 1
+    size = counts[-1] if counts[-1] < counts[0] * _GROUPED else counts[0]
+    return size, sum(math.ceil(n / size) for n in counts)
 
 
 def layer_cache_bytes(m: Model, tp: int, element_bytes: float) -> float:
     """Cache of one token in one layer on one device; latent attention, and heads that are too few, are copied."""
     if m.is_mla:
-        return (m.kv_lora_rank + m.qk_rope_head_dim) * element_bytes
-    return 2 * max(1.0, m.kv_heads / tp) * m.head_dim * element_bytes
+        indexers = (m.n_indexers or m.n_indexed_layers) / m.n_attention_layers
+        return (m.kv_lora_rank + m.qk_rope_head_dim) * element_bytes + indexers * m.index_head_dim * _INDEX_BYTES
+    of = [max(1.0, k.kv_heads / tp) * (k.size + k.value) * element_bytes for k in m.attention_kinds]
+    return max(of, default=0.0)  # pages are filled up to the largest
+
+
+def state_page(m: Model, tp: int, element_bytes: float) -> float:
+    """What a recurrence keeps of one sequence in one layer on one device."""
+    return state_of(m, 1, element_bytes) / m.n_recurrent_layers / tp if m.n_recurrent_layers else 0.0
+
+
+def state_block(m: Model, tp: int, token_bytes: float, element_bytes: float, block_tokens: int = BLOCK_TOKENS) -> int:
+    """Tokens in a block where the cache of attention and states share a pool: so many that a block holds a state.
+
+    >>> state_block(catalog.model("Qwen3-Next-80B-A3B"), 1, 2048.0, 2.0)  # the log of a server says 544
+    544
+    """
+    page = state_page(m, tp, element_bytes)
+    if not page or not token_bytes:
+        return block_tokens
+    return max(block_tokens, BLOCK_TOKENS * math.ceil(page / (BLOCK_TOKENS * token_bytes)))
 
 
 def _filled(size: float, multiple: int) -> float:
@@ -281,7 +304,8 @@ def _stage_weights(
     count = transformer.parameter_count(m)
     part = layers / m.layers
     vocab = _filled(m.vocab, _PADDING) * (m.embedding_width or m.hidden)
-    attention, dense = count.attention * part, (count.dense_mlp + count.shared_experts) * part
+    attention = (count.attention + count.recurrence + count.indexer) * part
+    dense = (count.dense_mlp + count.shared_experts) * part
     experts = count.experts * part
     if experts:
         width, hidden = of_experts.multiple
@@ -296,11 +320,13 @@ def _stage_weights(
     if (
         m.is_mla
     ):  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
-        down = m.hidden * (m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim) * layers
+        down = m.hidden * (m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim) * m.n_attention_layers * part
+        down += count.indexer * part
         attention += down * (tp - 1)
-        whole += m.kv_lora_rank * m.heads * (m.head_dim + (m.v_head_dim or m.head_dim)) * layers
-    elif tp > m.kv_heads:  # every rank has a head at least
-        attention += 2 * m.hidden * m.head_dim * (tp - m.kv_heads) * layers
+        whole += m.kv_lora_rank * m.heads * (m.head_dim + (m.v_head_dim or m.head_dim)) * m.n_attention_layers * part
+    for kind in () if m.is_mla else m.attention_kinds:
+        if tp > kind.kv_heads:  # every rank has a head at least
+            attention += m.hidden * (kind.size + kind.value) * (tp - kind.kv_heads) * kind.layers * part
     if f.experts_only:
         return _Split(experts, f.element_bytes, whole + attention + dense, copied)
     quantised = attention + dense + experts
@@ -560,6 +586,15 @@ def server_memory(
         runtime = found.runtime(tp, pp)
     logit = 4.0 * found.float_tensors + (element if element < 4 else 0.0)
     layer_bytes = layer_cache_bytes(m, tp, KV_FORMATS[cached])
+    if not layer_bytes and max_model_len is None:
+        raise InputError(
+            f"server_memory: max_model_len is missing; {m.name} keeps a state and no tokens, so only the longest sequence says "
+            "how many tokens the sequences that fit have"
+        )
+    block_tokens = state_block(m, tp, layer_bytes, element, block_tokens)
+    if not layer_bytes:  # a block is the state of a sequence, whatever its length
+        block_tokens = max_model_len or 1
+        layer_bytes = state_page(m, tp, element) / block_tokens
     terms: list[tuple[Term, ...]] = []
     stages: list[Mapping[str, float]] = []
     counts = stage_layers(m.layers, pp)
@@ -622,6 +657,16 @@ def server_memory(
     if m.attn_window and cache_groups(m, counts[0])[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
+        )
+    if m.n_recurrent_layers and m.n_attention_layers:
+        notes.append(
+            f"Blocks hold {block_tokens:,} tokens, as many as take the bytes of one state; every sequence has a block for each "
+            "group of recurrences, however short it is."
+        )
+    if m.n_mtp_layers:
+        notes.append(
+            f"Modules for multi-token prediction, {transformer.mtp_parameters(m) / 1e9:,.1f} B parameters, are loaded for "
+            "speculation only."
         )
     if m.tower_parameters:
         notes.append(f"A tower of {m.tower_parameters / 1e6:,.0f} M parameters for images is loaded too.")

@@ -132,7 +132,7 @@ def limits(config: Config, steps: StepTimes) -> Limits:
         block_tokens=config.block_tokens,
         prefix_caching=config.prefix_caching,
         model_len=config.max_model_len,
-        window=deployment.model.attn_window if deployment is not None else 0,
+        window=deployment.model.reach if deployment is not None else 0,
     )
 
 

@@ -105,7 +105,7 @@ class Batch:
                 raise InputError(
                     f"Batch.of: decodes has the context {seen!r} outside [1, inf); count the new token as well"
                 )
-        window = model.attn_window or _INFINITE
+        window = model.reach or _INFINITE
         return Batch(
             prefill_tokens=sum(new for new, _ in chunks),
             prefill_pairs=sum(chunk_pairs(new, cached_len) for new, cached_len in chunks),

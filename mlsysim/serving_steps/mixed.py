@@ -28,7 +28,7 @@ class MixedSteps:
     def cost(self, batch: Batch) -> MixedCost:
         """The step in components, messages and overheads."""
         d, w = self.deployment, self.deployment.work
-        full, near = 1.0 - w.windowed, w.windowed
+        (all_pairs, all_read), near = w.far, w.windowed
         return mixed_cost(
             w,
             d.split,
@@ -37,10 +37,10 @@ class MixedSteps:
             tokens=batch.tokens,
             sequences=batch.sequences,
             prompts=batch.prefills,
-            pairs=full * batch.prefill_pairs + near * batch.windowed_pairs,
-            read=full * batch.prefill_read + near * batch.windowed_read,
+            pairs=all_pairs * batch.prefill_pairs + near * batch.windowed_pairs,
+            read=all_read * batch.prefill_read + near * batch.windowed_read,
             decodes=batch.decodes,
-            seen=full * batch.context + near * batch.windowed_context,
+            seen=all_read * batch.context + near * batch.windowed_context,
         )
 
     def terms(self, batch: Batch) -> StepTerms:
@@ -53,18 +53,19 @@ class MixedSteps:
         )
 
     @cached_property
-    def _slopes(self) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
-        """Shares of layers without and with a window; seconds per pair and per token read, of prompts and of answers."""
+    def _slopes(self) -> tuple[tuple[float, float], float, tuple[float, float], tuple[float, float]]:
+        """Shares of attention over all keys and in a window; seconds per pair and per token read, of prompts and of answers."""
+        w = self.deployment.work
+        pairs, read = (1.0 / (far + w.windowed) for far in w.far)
         one = Batch(
-            prefill_pairs=1.0, prefill_read=1.0, prefills=1.0, decodes=1.0, context=1.0,
-            windowed_pairs=1.0, windowed_read=1.0, windowed_context=1.0,
+            prefill_pairs=pairs, prefill_read=read, prefills=1.0, decodes=1.0, context=read,
+            windowed_pairs=pairs, windowed_read=read, windowed_context=read,
         )  # fmt: skip
-        near = self.deployment.work.windowed
         parts = self.cost(one).components
         prompts, answers = (parts[name] for name in ("prefill_attention", "decode_attention"))
         return (
-            1.0 - near,
-            near,
+            w.far,
+            w.windowed,
             (prompts.compute_time, prompts.memory_time),
             (answers.compute_time, answers.memory_time),
         )
@@ -95,14 +96,14 @@ class MixedSteps:
             return self.cost(batch).time
         try:
             device, host, launches = self._rest(batch)
-            full, near, prompts, answers = self._slopes
+            (all_pairs, all_read), near, prompts, answers = self._slopes
             if batch.prefills:
-                pairs = (full * batch.prefill_pairs + near * batch.windowed_pairs) * prompts[0]
-                read = (full * batch.prefill_read + near * batch.windowed_read) * prompts[1]
+                pairs = (all_pairs * batch.prefill_pairs + near * batch.windowed_pairs) * prompts[0]
+                read = (all_read * batch.prefill_read + near * batch.windowed_read) * prompts[1]
                 device += pairs if pairs > read else read
             if batch.decodes:
                 slope = answers[0] if answers[0] > answers[1] else answers[1]
-                device += (full * batch.context + near * batch.windowed_context) * slope
+                device += (all_read * batch.context + near * batch.windowed_context) * slope
             found = host + (device if device > launches else launches)
             return found if 0.0 <= device < _INFINITE else self.cost(batch).time  # says what is wrong
         except (TypeError, ValueError):  # arrays
@@ -117,11 +118,11 @@ class MixedSteps:
         if not self._short:
             return long
         device, host, launches = self._rest(Batch(decodes=sequences))
-        full, near, _, answers = self._slopes
+        (_, all_read), near, _, answers = self._slopes
         slope = max(answers)
 
         def short(context: float, windowed: float) -> float:
-            busy = device + (full * context + near * windowed) * slope
+            busy = device + (all_read * context + near * windowed) * slope
             seconds = host + (busy if busy > launches else launches)
             return seconds if 0.0 <= busy < _INFINITE else long(context, windowed)
 

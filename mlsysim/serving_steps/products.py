@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mlsysim.catalog.shapes import Model
 from mlsysim.serving_steps.equations import fused_width
+from mlsysim.transformer import recurrence_matrices
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
     [('qkv', 4096, 6144.0), ('output', 4096.0, 4096)]
     """
     m = model
-    h, every = m.hidden, m.layers
+    h, every = m.hidden, m.n_attention_layers
     value = m.v_head_dim or m.head_dim
     found: list[Product] = []
     if m.is_mla:
@@ -40,21 +41,44 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
             # decode absorbs it into the queries and the results, which is the same work and the same weights
             Product("kv_up", m.kv_lora_rank, m.heads * (m.head_dim + value) / tp, every),
         ]
+        found += [Product("output", m.heads * value / tp, h, every)]
     else:
-        if fused:
-            found += [Product("qkv", h, fused_width(m.heads, m.kv_heads, m.head_dim, tp), every)]
-        else:
-            queries, keys = m.heads * m.head_dim / tp, max(1.0, m.kv_heads / tp) * m.head_dim
-            found += [Product("q", h, queries, every), Product("k", h, keys, every), Product("v", h, keys, every)]
-    found += [Product("output", m.heads * value / tp, h, every)]
+        alike: dict[tuple[int, ...], int] = {}  # layers whose products have the same sizes, with a window or without
+        for kind in m.attention_kinds:
+            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.layers
+        for (heads, kv_heads, size, value), layers in alike.items():
+            if fused:
+                found += [Product("qkv", h, fused_width(heads, kv_heads, (size + value) / 2, tp), layers)]
+            else:
+                queries, shared = heads * size / tp, max(1.0, kv_heads / tp)
+                found += [Product("q", h, queries, layers)]
+                found += [Product("k", h, shared * size, layers), Product("v", h, shared * value, layers)]
+            found += [Product("output", heads * value / tp, h, layers)]
+    if m.attention_gate:
+        of = m.heads * (value if m.attention_gate == "full" else 1)
+        found += [Product("gate", h, of / tp, every)]
+    if m.n_indexed_layers:
+        queries, layers = m.index_heads * m.index_head_dim, m.n_indexers or m.n_indexed_layers
+        found += [
+            Product("index_q", m.q_lora_rank or h, queries, layers),
+            Product("index_k", h, m.index_head_dim + m.index_heads, layers),
+        ]
+    if m.n_recurrent_layers:
+        inner = m.recurrent_heads * m.recurrent_head_dim
+        width = (recurrence_matrices(m) - m.recurrent_conv * m.conv_channels) / h - inner
+        found += [Product("recurrence_in", h, width / tp, m.n_recurrent_layers)]
+        found += [Product("recurrence_out", inner / tp, h, m.n_recurrent_layers)]
     gates = 2 if m.gated_mlp else 1
-    if dense := every - m.n_moe_layers:
+    if dense := m.n_mlp_layers - m.n_moe_layers:
         found += [
             Product("up", h, gates * m.ffn / tp, dense, part="mlp"),
             Product("down", m.ffn / tp, h, dense, part="mlp"),
         ]
     if m.n_moe_layers:
         found += [Product("router", h, m.n_experts, m.n_moe_layers, part="mlp")]
+        if m.moe_hidden:  # routed experts are narrower than the residual stream
+            found += [Product("to experts", h, m.moe_hidden, m.n_moe_layers, part="mlp")]
+            found += [Product("from experts", m.moe_hidden, h, m.n_moe_layers, part="mlp")]
         if m.n_shared_experts:
             width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
             found += [

@@ -17,6 +17,7 @@ from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES
+from mlsysim.memory import state_of
 from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
@@ -147,20 +148,20 @@ class StepModel(Result):
             if self._arrays(batch):
                 return self.terms(batch).time
             common = self._without_attention(batch)
-        full, near, prompts, answers = self._slopes
+        (all_pairs, all_read), near, prompts, answers = self._slopes
         if batch.prefills:
             if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
                 return self.terms(batch).time  # says what is wrong
             compute, memory, start, layers = prompts
-            pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
-            read = full * batch.prefill_read + near * batch.windowed_read
+            pairs = all_pairs * batch.prefill_pairs + near * batch.windowed_pairs
+            read = all_read * batch.prefill_read + near * batch.windowed_read
             one, other = pairs * compute, read * memory
             common += min(1.0, batch.prefills) * (layers * start + (one if one > other else other))
         if batch.decodes:
             if not batch.context >= 0.0 <= batch.windowed_context:
                 return self.terms(batch).time
             compute, memory, start, layers = answers
-            seen = full * batch.context + near * batch.windowed_context
+            seen = all_read * batch.context + near * batch.windowed_context
             common += min(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
         return common if common < _INFINITE else self.terms(batch).time
 
@@ -186,11 +187,11 @@ class StepModel(Result):
             return long
         rest = self._sums.get((sequences, sequences))
         common = self._without_attention(Batch(decodes=sequences)) if rest is None else rest
-        full, near, _, (compute, memory, start, layers) = self._slopes
+        (_, all_read), near, _, (compute, memory, start, layers) = self._slopes
         some, begin, slope = min(1.0, sequences), layers * start, compute if compute > memory else memory
 
         def short(context: float, windowed: float) -> float:
-            seconds: float = common + some * (begin + (full * context + near * windowed) * slope)
+            seconds: float = common + some * (begin + (all_read * context + near * windowed) * slope)
             return seconds if seconds < _INFINITE else long(context, windowed)
 
         return short
@@ -209,17 +210,18 @@ class StepModel(Result):
         return r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")
 
     @cached_property
-    def _slopes(self) -> tuple[float, float, tuple[float, ...], tuple[float, ...]]:
-        """Shares of layers without and with a window; of each attention seconds per pair, per token read, and start."""
+    def _slopes(self) -> tuple[tuple[float, float], float, tuple[float, ...], tuple[float, ...]]:
+        """Shares of attention over all keys and in a window; of each attention seconds per pair, per token read, and start."""
+        w = self.deployment.work
+        pairs, read = (1.0 / (far + w.windowed) for far in w.far)
         one = Batch(
-            prefill_pairs=1.0, prefill_read=1.0, prefills=1.0, decodes=1.0, context=1.0,
-            windowed_pairs=1.0, windowed_read=1.0, windowed_context=1.0,
+            prefill_pairs=pairs, prefill_read=read, prefills=1.0, decodes=1.0, context=read,
+            windowed_pairs=pairs, windowed_read=read, windowed_context=read,
         )  # fmt: skip
-        near = self.deployment.work.windowed
         prompts, answers = (
             (k.compute_time, k.memory_time, k.rate.start * k.starts, k.layers) for k in self._attention_kernels(one)
         )
-        return 1.0 - near, near, prompts, answers
+        return w.far, w.windowed, prompts, answers
 
     def terms(self, batch: Batch) -> StepTerms:
         """The same by term. Where the ladder takes one maximum for a step, only its ``overhead`` and rest are told."""
@@ -253,7 +255,8 @@ class StepModel(Result):
         """
         d = self.deployment
         held = batch.prefill_read + batch.context
-        return d.weight_memory + held * d.token_bytes / min(d.split.tp, d.work.kv_shards)
+        states = state_of(self.model, batch.prefills + batch.decodes) / d.split.tp
+        return d.weight_memory + held * d.token_bytes / min(d.split.tp, d.work.kv_shards) + states
 
     def fits(self, batch: Batch) -> Any:
         """Whether a device has that memory. The time of a step is the same if it has not, and means nothing then."""
@@ -425,12 +428,14 @@ class StepModel(Result):
         if m.is_moe:
             found.append(self._experts(tokens))
         passes = (0.0 if self.efficiencies == BOUND else PASSES) * (REPLICATED + (1.0 - REPLICATED) / s.tp)
+        w = self.deployment.work
         vectors = passes * tokens * m.hidden * ACTIVATION_BYTES
+        vectors = vectors + 2.0 * w.state_bytes * sequences / s.tp  # of recurrences, read and written
         small = self._kernel(
             "vectors",
             "elementwise",
             minimum(1.0, tokens) * m.layers,
-            0.0,
+            2.0 * w.state_macs * tokens / s.tp,
             vectors,
             self._rate(self.rates.products_16bit),
             True,
@@ -447,7 +452,7 @@ class StepModel(Result):
 
     def _attention_kernels(self, batch: Batch) -> tuple[Kernel, Kernel]:
         w, s, r = self.deployment.work, self.deployment.split, self.rates
-        full, near = 1.0 - w.windowed, w.windowed
+        (all_pairs, all_read), near = w.far, w.windowed
 
         def one(name: str, rate: Rate, pairs: Num, read: Num, macs: Num, sequences: Num) -> Kernel:
             flops = kernels.gemm_flops(pairs, w.heads / s.tp, macs)  # a pair costs each head so many multiply-adds
@@ -455,9 +460,9 @@ class StepModel(Result):
             return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, self._rate(rate), True)
 
         decoding = r.latent_attention if self.model.is_mla else r.decode_attention
-        pairs = full * batch.prefill_pairs + near * batch.windowed_pairs
-        read = full * batch.prefill_read + near * batch.windowed_read
-        seen = full * batch.context + near * batch.windowed_context
+        pairs = all_pairs * batch.prefill_pairs + near * batch.windowed_pairs
+        read = all_read * batch.prefill_read + near * batch.windowed_read
+        seen = all_read * batch.context + near * batch.windowed_context
         return (
             one("prefill_attention", r.prefill_attention, pairs, read, w.key_value_macs, batch.prefills),
             one("decode_attention", decoding, seen, seen, w.absorbed_macs, batch.decodes),

@@ -1,14 +1,12 @@
 """Models of the catalogue and plans, in the terms of a training step."""
 
-from dataclasses import replace
-
 from mlsysim import catalog, flops
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import remembered
 from mlsysim.parallelism import Plan
 from mlsysim.training.parts import Layout, Work
-from mlsysim.transformer import parameter_count
+from mlsysim.transformer import matrix_count
 
 
 def work_of(model: Model | str) -> Work:
@@ -22,7 +20,7 @@ def work_of(model: Model | str) -> Work:
 
 @remembered
 def _work(m: Model) -> Work:
-    count = parameter_count(replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, router_bias=False))
+    count = matrix_count(m)
     routed = count.experts / m.layers
     mixed = m.n_moe_layers / m.layers
     moved = activations(
@@ -33,14 +31,17 @@ def _work(m: Model) -> Work:
         v_dim=m.v_head_dim or m.head_dim,
         ranks=m.q_lora_rank + m.kv_lora_rank if m.is_mla else 0.0,
         matrices=3.0 if m.gated_mlp else 2.0,
-        ffn=(1.0 - mixed) * m.ffn + mixed * m.n_shared_experts * (m.shared_ffn or m.moe_ffn),
+        ffn=(m.n_mlp_layers / m.layers - mixed) * m.ffn + mixed * m.n_shared_experts * (m.shared_ffn or m.moe_ffn),
         copies=mixed * m.top_k,
         expert_ffn=m.moe_ffn,
     )
     return Work(
         layers=m.layers,
         hidden=m.hidden,
-        dense_params=(count.attention + count.dense_mlp + count.shared_experts + count.router) / m.layers,
+        dense_params=(
+            count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
+        )
+        / m.layers,
         heads=m.heads,
         qk_dim=m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim,
         v_dim=m.v_head_dim or m.head_dim,
@@ -50,7 +51,7 @@ def _work(m: Model) -> Work:
         active_expert_params=routed * m.top_k / m.n_experts if m.is_moe else 0.0,
         expert_params=routed,
         top_k=m.top_k * m.n_moe_layers / m.layers,
-        last_params=(m.layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
+        last_params=(m.n_mlp_layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
         experts=mixed * m.n_experts,
         **moved,
     )
@@ -91,16 +92,16 @@ def activations(
 
 
 def mean_context(model: Model, seq: Num) -> Num:
-    """Keys that a query meets under a causal mask, on average over positions and over layers with and without a window.
+    """Keys that a query meets under a causal mask, on average over positions and over layers: none without attention.
 
     >>> mean_context(catalog.model("Llama-3.1-8B"), 8191)
     4096.0
     """
     full = flops.attention_context(seq, seq)
-    if not model.n_windowed_layers:
-        return full
-    share = model.n_windowed_layers / model.layers
-    return full + share * (flops.attention_context(seq, model.attn_window) - full)
+    if not model.n_near_layers:
+        return full * (model.n_attention_layers / model.layers)
+    share = model.n_near_layers / model.layers
+    return full * (model.n_attention_layers / model.layers - share) + share * flops.attention_context(seq, model.reach)
 
 
 def layout_of(

@@ -130,7 +130,8 @@ def test_positions_presets_and_texts_of_a_spec() -> None:
 
 def test_hints_come_by_stages_and_never_with_the_last_step() -> None:
     exercise = exercises.exercise("01.1")
-    assert live.marked(exercise.nudge) in live.hint("01.1", 1)
+    assert live.marked(exercise.ask) in live.hint("01.1", 1)
+    assert live.marked(exercise.nudge) in live.hint("01.1", 2)
     assert "H100-SXM5-80GB" in live.hint("01.1", 2)
     last = exercise.solution.splitlines()[-1]
     assert live.hint("01.1", 3).count("flops") >= 1

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,8 @@ from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.cluster.messages import ring_held
 from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
 from mlsysim.classroom.pictures.serving.answers import _tight
-from mlsysim.drawing import Drawing
+from mlsysim.drawing import Chart, Drawing, Line
+from mlsysim.drawing.charts import Name, on_lines
 from mlsysim.drawing.scenes import (
     PHONE,
     SMALLEST,
@@ -343,6 +345,55 @@ def test_a_batch_is_drawn_as_it_was_simulated() -> None:
     assert [float(w) for w in found[1].rstrip(".").split(", ")] == [0, 0, 0, 2, 3]
 
 
+@pytest.mark.independent
+@pytest.mark.parametrize("tokens", [1, 8, 128])
+def test_drawn_experts_have_as_many_rows_as_tokens_choose(tokens: int) -> None:
+    boxes = [s for s in pictures.experts_read(tokens, 32, 2).shapes if isinstance(s, Box)]
+    assert len(boxes) == 32
+    assert sum(int(b.text or 0) for b in boxes) == 2 * tokens
+    assert all(b.dashed == (not b.text) for b in boxes)
+
+
+@pytest.mark.independent
+def test_a_drawn_cache_is_never_overfull_and_one_sequence_comes_back() -> None:
+    frames = pictures.thrown_out_and_back()
+    held = [[s.text for s in f.shapes if isinstance(s, Box) and s.height == 34 and not s.dashed] for f in frames.scenes]
+    assert all(len(blocks_) <= 8 for blocks_ in held)
+    with_c = ["C" in blocks_ for blocks_ in held]
+    assert with_c[0]
+    assert not all(with_c)
+    assert with_c[-1]  # thrown out, and back
+
+
+@pytest.mark.independent
+def test_steps_of_a_drawing_are_to_scale() -> None:
+    model, steps = ARGUMENTS["steps_side_by_side"]
+    widths: dict[float, float] = {}
+    for s in pictures.steps_side_by_side(model, steps).shapes:
+        if isinstance(s, Box):
+            widths[s.y] = widths.get(s.y, 0.0) + s.width
+    short, long = (widths[y] for y in sorted(widths))
+    assert short / long == pytest.approx(float(model.time(steps[0][1])) / float(model.time(steps[1][1])))
+
+
+@pytest.mark.independent
+def test_every_run_is_left_out_once() -> None:
+    boxes = [s for s in pictures.leave_one_run_out([3] * 5).shapes if isinstance(s, Box)]
+    out = [(b.x, b.y) for b in boxes if b.full]
+    assert len(boxes) == 25
+    assert len({x for x, _ in out}) == len({y for _, y in out}) == len(out) == 5
+
+
+@pytest.mark.independent
+def test_scattered_blocks_take_as_much_longer_as_their_searches() -> None:
+    rows: dict[float, float] = {}
+    for s in pictures.blocks_in_memory(4096.0, 1024.0).shapes:
+        if isinstance(s, Box):
+            rows[s.y] = max(rows.get(s.y, 0.0), s.x + s.width)
+    ordered, scattered = (rows[y] - 80 for y in sorted(rows))
+    assert scattered / ordered == pytest.approx(1 + 1024 / 4096)
+
+
 def test_matplotlib_draws_scenes_too() -> None:
     from matplotlib import pyplot
 
@@ -352,6 +403,25 @@ def test_matplotlib_draws_scenes_too() -> None:
         figure = matplotlib_figure(drawing)
         figure.canvas.draw()
         pyplot.close(figure)
+
+
+@pytest.mark.independent
+def test_names_stand_on_their_lines_and_inside_the_axes() -> None:
+    rising = Line([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], "a long name of a line")
+    chart = on_lines(
+        Chart("x", "y", [rising, replace(rising, y=[5, 4, 3, 2, 1], label="falls")], x_log=False, y_log=False), 0.5, 0.5
+    )
+    assert [line.label for line in chart.lines] == ["", ""]
+    up, down = (mark for mark in chart.marks if isinstance(mark, Name))
+    assert (up.x, up.y, up.anchor, down.anchor) == ([3], [3], "end", "start")
+    for place in (-1.0, 0.0, 1.0):
+        svg = on_lines(Chart("x", "y", [rising], x_log=False, y_log=False), place).svg()
+        (text,) = [t for t in ElementTree.fromstring(svg).iter(f"{SVG}text") if t.text == rising.label]
+        x, wide = float(text.attrib["x"]), 6.0 * len(rising.label)
+        left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
+        assert 70 <= left < left + wide <= 576
+    with pytest.raises(InputError, match="for 1 lines; give one"):
+        on_lines(Chart("x", "y", [rising]), 0.5, 0.5)
 
 
 @pytest.mark.independent

@@ -17,7 +17,7 @@ import pytest
 from mlsysim import catalog
 from mlsysim.catalog.shapes import Model, load_models
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.transformer import parameter_count
+from mlsysim.transformer import mtp_parameters, parameter_count
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "mlsysim" / "catalog" / "models"
@@ -31,6 +31,15 @@ EXACT = [n for n, e in MODELS.items() if "rounded" not in e["parameters"].get("t
 ROUNDED = [n for n in MODELS if n not in EXACT]
 # Mixtures of which no source that we could read prints the active parameters.
 NO_ACTIVE = {
+    "GLM-4.5-Air",
+    "Nemotron-3-Nano-30B-A3B",
+    "Nemotron-3-Super-120B-A12B",
+    "Qwen3.5-35B-A3B",
+    "Qwen3.5-122B-A10B",
+    "DeepSeek-V3.2",
+    "Kimi-K2.5",
+    "Qwen3-Next-80B-A3B",
+    "Qwen3.5-397B-A17B",
     "Granite-3.1-1B-A400M",
     "MiniMax-M2",
     "Qwen3-VL-30B-A3B",
@@ -60,7 +69,7 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
         both = get("norm", "rmsnorm") == "layernorm" and get("norm_bias", True)
         return [(width,)] * (2 if both else 1)
 
-    def mlp(width: int) -> list[tuple[int, ...]]:
+    def mlp(width: int, h: int = h) -> list[tuple[int, ...]]:
         up = linear(width, h, mlp_bias) * (2 if get("gated_mlp", True) else 1)
         return up + linear(h, width, mlp_bias)
 
@@ -68,6 +77,7 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
         if "kv_lora_rank" not in e:
             qkv = linear(q, h, bias) + linear(kv, h, bias) * 2 + linear(h, q, out_bias)
             qkv += [(e["heads"],)] * get("attention_sinks", False)
+            qkv += {"full": [(q, h)], "head": [(e["heads"], h)]}.get(get("attention_gate"), [])
             return qkv + {"head": norm(d) * 2, "full": norm(q) + norm(kv)}.get(get("qk_norm"), [])
         nope, rope, v, r, heads = d, e["qk_rope_head_dim"], e["v_head_dim"], e["kv_lora_rank"], e["heads"]
         low = get("q_lora_rank", 0)
@@ -76,6 +86,19 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
         )
         return down + linear(r + rope, h) + norm(r) + linear(heads * (nope + v), r) + linear(h, heads * v)
 
+    def indexer() -> list[tuple[int, ...]]:  # DeepSeek's: queries from the low rank, one key with a layer norm, weights
+        n, size = e["index_heads"], e["index_head_dim"]
+        return [(n * size, get("q_lora_rank", h)), (size, h), (size,), (size,), (n, h)]
+
+    def recurrence() -> list[tuple[int, ...]]:
+        n, dv, groups, dk = (e[f"recurrent_{s}"] for s in ("heads", "head_dim", "key_heads", "state"))
+        channels = n * dv + 2 * groups * dk
+        conv = linear(channels, e["recurrent_conv"], get("conv_bias", False))
+        if e["recurrence"] == "gated-delta":  # q, k, v, z; b, a; decay and its bias; norm of a head; output
+            return [(channels + n * dv, h), (2 * n, h), *conv, (n,), (n,), (dv,), (h, n * dv)]
+        assert e["recurrence"] == "mamba2"  # z, x, B, C, dt; A, D and the bias of dt; norm; output
+        return [(channels + n * dv + n, h), *conv, (n,), (n,), (n,), (n * dv,), (h, n * dv)]
+
     width = get("embedding_width", h)
     yield "embedding", (e["vocab"], width)
     yield from (("embedding", (h, width)) for _ in range(width != h))
@@ -83,11 +106,18 @@ def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "positions", (e["learned_positions"], h)
     yield from (("norm", s) for s in norm(h) * get("embedding_norm", False))
     dense, every = get("n_dense_layers", 0), get("moe_every", 1)
-    for layer in range(e["layers"]):
+    for layer in range(e["layers"]):  # in which layers attention or a recurrence stands changes no count
         yield from (("norm", s) for s in norm(h) * get("norms_per_layer", 2))
-        yield from (("attention", s) for s in attention())
+        if layer >= get("n_attention_free_layers", 0):
+            yield from (("attention", s) for s in attention())
+        if layer < get("n_indexers", get("n_indexed_layers", 0)):
+            yield from (("indexer", s) for s in indexer())
+        if layer < get("n_recurrent_layers", 0):
+            yield from (("recurrence", s) for s in recurrence())
+    for layer in range(e["layers"] - get("n_mlp_free_layers", 0)):
         if "n_experts" in e and layer >= dense and (layer + 1) % every == 0:
-            yield from (("expert", s) for s in mlp(e["moe_ffn"]) * e["n_experts"])
+            yield from (("expert", s) for s in mlp(e["moe_ffn"], get("moe_hidden", h)) * e["n_experts"])
+            yield from (("shared", s) for s in [(h, get("moe_hidden", h))] * (2 * ("moe_hidden" in e)))
             yield from (("shared", s) for s in mlp(get("shared_ffn", e["moe_ffn"])) * get("n_shared_experts", 0))
             yield from (("shared", (h,)) for _ in range(get("shared_gate", False)))
             yield "router", (e["n_experts"], h)
@@ -160,6 +190,9 @@ def test_active_parameters(name: str) -> None:
         assert ours == 37_552_297_472
         assert ours - float(figure["value"]) > half_unit(figure["printed"])
         ours -= count(entry, "embedding")
+    if name in ("GLM-4.5", "GLM-5"):  # its card leaves both ends out
+        assert ours - float(figure["value"]) > half_unit(figure["printed"])
+        ours -= count(entry, "embedding", "head")
     assert abs(ours - float(figure["value"])) <= half_unit(figure["printed"])
 
 
@@ -239,6 +272,46 @@ def test_towers_that_stand_beside_a_text_model_that_stores_them_apart() -> None:
 )
 def test_text_and_tower_are_the_stored_count(name: str) -> None:
     assert count(MODELS[name]) + MODELS[name]["tower_parameters"] == printed(name)
+
+
+def prediction_module(e: Entry) -> int:
+    """One more layer with attention and experts, a projection of two streams to one, a norm on each and one behind it."""
+    less = ("n_attention_free_layers", "n_recurrent_layers", "n_dense_layers", "n_indexers")
+    one = {k: v for k, v in e.items() if k not in less} | {"layers": 1, "ffn": e["ffn"] if "n_experts" not in e else 0}
+    apart = e["hidden"] if "n_mlp_free_layers" in e else 0  # the norm of a layer of its own for the MLP
+    one.pop("n_mlp_free_layers", None)
+    if "n_indexed_layers" in e:
+        one["n_indexed_layers"] = 1
+    return (
+        count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"})
+        + apart
+        + 2 * e["hidden"] ** 2
+        + 2 * e["hidden"]
+    )
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", [n for n, e in MODELS.items() if e.get("n_mtp_layers") == 1])
+def test_the_prediction_module_is_one_more_layer(name: str) -> None:
+    e, towers = MODELS[name], MODELS[name].get("tower_parameters", 0)
+    copies = 2 * e["vocab"] * e["hidden"]  # of embedding and head
+    assert prediction_module(e) == mtp_parameters(name)
+    beside = {"DeepSeek-V3": 41_540_496 + copies, "DeepSeek-V3.2": 41_591_584 + copies}  # scales of the 8-bit format
+    beside |= {"GLM-4.5": copies, "GLM-4.5-Air": copies}
+    assert count(e) + prediction_module(e) + towers + beside.get(name, 0) == printed(name)
+
+
+@pytest.mark.published
+def test_kimi_k2_5_with_its_scales_and_shapes_is_the_stored_count() -> None:
+    e = MODELS["Kimi-K2.5"]
+    matrices = 60 * 384 * 3
+    scales = matrices * 7168 * 2048 // 32
+    assert (matrices, scales, 8 * 2 * matrices) == (69_120, 31_708_938_240, 1_105_920)
+    assert count(e) + scales + 8 * 2 * matrices + e["tower_parameters"] == printed("Kimi-K2.5")
+    h, f, text = 1152, 4304, 7168  # the tower's layers have biases and layer norms; 2 x 2 patches enter the projector
+    layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h
+    tower = 3 * 14 * 14 * h + h + 64 * 64 * h + 27 * layer + 2 * h
+    assert tower + 2 * h + 16 * h * h + 4 * h + 4 * h * text + text == e["tower_parameters"]
 
 
 @pytest.mark.published
@@ -351,7 +424,7 @@ ATTENTION = {
     "mha": {"GPT-2-124M", "GPT-3-175B", "Llama-2-7B", "Llama-2-13B", "OPT-175B", "BLOOM-176B", "GPT-NeoX-20B", "MPT-7B", "Gemma-7b"},
     "mqa": {"Falcon-7B", "Gemma-2b", "Gemma-3-1b", "PaLM-540B"},
     "gqa": {"Llama-2-70B", "Llama-3.1-405B", "Llama-4-Scout", "Mistral-7B", "Mixtral-8x22B", "Qwen2.5-7B", "Qwen3-32B", "CodeLlama-34B", "Falcon-40B"},
-    "mla": {"DeepSeek-V2", "DeepSeek-V2-Lite", "DeepSeek-V3", "Kimi-K2", "Kimi-VL-A3B", "Moonlight-16B-A3B"},
+    "mla": {"DeepSeek-V2", "DeepSeek-V2-Lite", "DeepSeek-V3", "DeepSeek-V3.2", "GLM-5", "Kimi-K2", "Kimi-K2.5", "Kimi-VL-A3B", "Moonlight-16B-A3B"},
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ THIRD_PARTY_ALLOWED = {
     "serving_steps.measuring.microbench": {"numpy"},  # these two inside their measurements only
     "serving_steps.measuring.tiny": {"numpy"},
     "explore.columns": {"numpy"},
+    "explore.fronts": {"numpy"},
     "explore.grid": {"numpy"},
     "explore.planner": {"numpy"},
     "explore.store": {"numpy"},
@@ -38,6 +39,7 @@ THIRD_PARTY_ALLOWED = {
     "hlo.chakra.schema": {"google"},
     "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
+    "validation.predictors.serving": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
     "drawing.style": {"matplotlib", "IPython"},
     "results": {"pandas"},

@@ -123,6 +123,7 @@ _HOMES = {
     "taps_met": "programs.lowering",
     "tensor_parallel": "cluster.splits",
     "three_products": "machines.counts",
+    "thrown_out_and_back": "serving.batches",
     "tiles_and_waves": "programs.execution",
     "training_memory_bar": "machines.memory",
     "transformer_block": "machines.models",

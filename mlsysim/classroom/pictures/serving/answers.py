@@ -107,13 +107,13 @@ class PaidByToken:
         return float(max(1.0, batch.tokens / self.free))
 
 
-def prompt_among_answers(prompt: int = 24, budget: int = 6) -> Scene:
+def prompt_among_answers(input_len: int = 24, budget: int = 6) -> Scene:
     """A long prompt comes while others read their answers: whole, and in chunks, as the simulator plays both."""
-    if not (8 <= prompt <= 32 and 4 <= budget < prompt):
+    if not (8 <= input_len <= 32 and 4 <= budget < input_len):
         raise InputError(
-            f"prompt_among_answers: prompt = {prompt}, budget = {budget}; a drawing shows up to 32 and 4 or more"
+            f"prompt_among_answers: input_len = {input_len}, budget = {budget}; a drawing shows up to 32 and 4 or more"
         )
-    requests = (Request(0.0, 2, 14), Request(0.0, 2, 14), Request(2.5, prompt, 3))
+    requests = (Request(0.0, 2, 14), Request(0.0, 2, 14), Request(2.5, input_len, 3))
     made: list[tuple[str, Simulation]] = []
     for name, tokens in (("whole", 4096), (f"in chunks: at most {budget} tokens a step", budget)):
         config = Config(max_num_seqs=4, kv_blocks=256, max_num_batched_tokens=tokens)
@@ -318,17 +318,17 @@ def prompts_stop_answers(batch: int = 3, steps_between: int = 2) -> Scene:
     )
 
 
-def states_chain(places: int = 4) -> Scene:
+def states_chain(concurrency: int = 4) -> Scene:
     """Requests inside as states: arrivals move up at one rate, completions down at a rate of the state."""
-    if not 2 <= places <= 5:
-        raise InputError(f"states_chain: places = {places}; a drawing shows 2 to 5")
-    gap = 384 / (places + 1)
+    if not 2 <= concurrency <= 5:
+        raise InputError(f"states_chain: concurrency = {concurrency}; a drawing shows 2 to 5")
+    gap = 384 / (concurrency + 1)
     side = min(40.0, gap - 28)
     shapes: list[Shape] = [Words(8, 14, "requests inside", "start", 12)]
-    for n in range(places + 1):
+    for n in range(concurrency + 1):
         x = 10 + gap * n
         shapes.append(Box(x, 56, side, 34, str(n), "memory", rounded=True))
-        if n < places:
+        if n < concurrency:
             a, b = x + side, x + gap
             shapes.append(Arrow([(a, 64), (b, 64)], "λ", "compute", 1.8, beside=(0, -14)))
             shapes.append(Arrow([(b, 82), (a, 82)], f"X{n + 1}", "network", 1.8, beside=(0, 14)))
@@ -338,7 +338,7 @@ def states_chain(places: int = 4) -> Scene:
     ]
     return Scene(
         shapes,
-        f"States from 0 to {places} requests in a row; arrows up are marked with the arrival rate, arrows down with the completion rate of the state.",
+        f"States from 0 to {concurrency} requests in a row; arrows up are marked with the arrival rate, arrows down with the completion rate of the state.",
     )
 
 

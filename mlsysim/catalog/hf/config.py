@@ -1,0 +1,181 @@
+"""A parsed ``config.json``: bounded, typed access, and complaints that name file, key, value and what to do."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mlsysim.errors import InputError
+from mlsysim.files import read_text
+
+MAX_CONFIG_BYTES = 1_000_000
+MAX_SIZE = 10**7  # of any one dimension; the largest vocabulary in use is below 300,000
+_MAX_DIGITS = 20
+_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts")
+
+Shape = dict[str, Any]
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice[:40]!r} stands twice in one object")
+    return found
+
+
+def _bounded_int(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(text)} digits")
+    return int(text)
+
+
+def _bounded_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is not finite")
+    return value
+
+
+def read_json(path: Path) -> Any:
+    text = read_text(path, MAX_CONFIG_BYTES, "the path of a model's config.json", "a config.json is far smaller")
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_refuse_duplicates,
+            parse_int=_bounded_int,
+            parse_float=_bounded_float,
+            parse_constant=float,  # Infinity and NaN, which makers write into limits of time steps; no size can be one
+        )
+    except ValueError as error:
+        raise InputError(f"{path.name}: not valid JSON: {error}; give the config.json as it was published") from error
+    except RecursionError as error:
+        raise InputError(f"{path.name}: nested too deeply; a config.json has two or three levels") from error
+
+
+class Config:
+    """Typed access to a configuration; every complaint names file, key, value and what to do."""
+
+    def __init__(self, raw: Any, file: str) -> None:
+        if not isinstance(raw, Mapping):
+            raise InputError(f"{file}: holds {short(raw)}, not an object; give a model's config.json")
+        self.raw, self.file = raw, file
+
+    def fail(self, key: str, why: str) -> NoReturn:
+        raise InputError(f"{self.file}: {key} = {short(self.raw.get(key))} {why}")
+
+    def has(self, key: str) -> bool:
+        return self.raw.get(key) is not None
+
+    def _given(self, keys: tuple[str, ...]) -> str | None:
+        """Which of several names of one thing is used; two that disagree are refused."""
+        used = [key for key in keys if self.has(key)]
+        for other in used[1:]:
+            if self.raw[other] != self.raw[used[0]]:
+                self.fail(other, f"contradicts {used[0]} = {short(self.raw[used[0]])}; keep one of them")
+        return used[0] if used else None
+
+    def size(self, *keys: str, default: int | None = None, least: int = 1, most: int = MAX_SIZE) -> int:
+        """A whole number under any of its names."""
+        key = self._given(keys)
+        if key is None:
+            if default is None:
+                raise InputError(f"{self.file}: no {keys[0]}; add it, or give the config.json as it was published")
+            return default
+        value = self.raw[key]
+        if type(value) is not int:
+            self.fail(key, "must be a whole number")
+        if not least <= value <= most:
+            self.fail(key, f"must lie in [{least}, {most:,}]")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        if not self.has(key):
+            return default
+        value = self.raw[key]
+        if type(value) is not bool:
+            self.fail(key, "must be true or false")
+        return value
+
+    def text(self, key: str, default: str = "") -> str:
+        if not self.has(key):
+            return default
+        value = self.raw[key]
+        if not isinstance(value, str):
+            self.fail(key, "must be text")
+        return value
+
+    def inner(self, key: str) -> "Config":
+        """A nested object; an absent one is empty."""
+        value = self.raw.get(key)
+        return Config({} if value is None else value, f"{self.file}, {key}")
+
+    def must_be(self, key: str, allowed: Any, why: str) -> None:
+        """Refuse a variant that the shape cannot express rather than count it wrongly."""
+        if self.has(key) and (type(self.raw[key]) is not type(allowed) or self.raw[key] != allowed):
+            self.fail(key, f"is not supported ({why}); only {short(allowed)} is")
+
+    def heads(self, *keys: str) -> int:
+        return self.size(*(keys or ("num_attention_heads",)))
+
+    def head_dim(self, hidden: int, heads: int, key: str = "num_attention_heads", default: int | None = None) -> int:
+        """Given, or the default, or hidden / heads (what transformers does in most families)."""
+        if self.has("head_dim") or default is not None:
+            return self.size("head_dim", default=default)
+        if hidden % heads:
+            used = key if self.has(key) else "n_head"
+            self.fail(used, f"does not divide hidden = {hidden} and there is no head_dim; add head_dim or correct one")
+        return hidden // heads
+
+    def kv_heads(self, heads: int, *keys: str, default: int | None = None) -> int:
+        names = keys or ("num_key_value_heads",)
+        # An explicit null means as many as heads; only an absent key has the family's default.
+        absent = not any(name in self.raw for name in names)
+        kv = self.size(*names, default=default if absent and default else heads)
+        if heads % kv:
+            raise InputError(f"{self.file}: {names[0]} = {kv} must divide the number of heads, {heads}; correct one")
+        return kv
+
+    def top_k(self, experts: int, key: str = "num_experts_per_tok") -> int:
+        k = self.size(key)
+        if k > experts:
+            self.fail(key, f"must not exceed the number of experts, {experts}")
+        return k
+
+    def no_experts(self) -> None:
+        for key in _EXPERT_KEYS:
+            if self.has(key) and self.raw[key] not in (0, 1):
+                self.fail(key, f"contradicts model_type {self.text('model_type')!r}, which has no experts; correct one")
+
+    def base(self) -> dict[str, Any]:
+        """Sizes under the names that most families use."""
+        return {
+            "layers": self.size("num_hidden_layers"),
+            "hidden": self.size("hidden_size"),
+            "heads": self.heads(),
+            "vocab": self.size("vocab_size"),
+        }
+
+    def windowed_layers(self, layers: int, otherwise: int) -> int:
+        """Layers with a sliding window, counted in ``layer_types`` where a newer config lists them."""
+        kinds = self.raw.get("layer_types")
+        if kinds is None:
+            return otherwise
+        if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) for k in kinds):
+            self.fail("layer_types", f"must be a list of {layers} names, one for each layer")
+        return sum(k == "sliding_attention" for k in kinds)
+
+
+def short(value: Any) -> str:
+    """Few characters of a value that may be anything, without walking all of it."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return repr(value[:40])
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**_MAX_DIGITS else "a huge number"
+    if isinstance(value, float):
+        return repr(value)
+    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else "something else"

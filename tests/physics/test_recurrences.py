@@ -1,0 +1,168 @@
+"""Hybrids, sparse attention and states: their work, cache and blocks against limits, hand values and logs of servers."""
+
+from dataclasses import replace
+
+import pytest
+
+from mlsysim import catalog, flops, memory, serving_steps
+from mlsysim.catalog.shapes import Model
+from mlsysim.errors import InputError
+from mlsysim.inference import BOUND, deploy, pass_cost, work_of
+from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_block, state_page
+from mlsysim.serving_steps import Batch, step_model
+from mlsysim.serving_steps.products import layer_products
+from mlsysim.transformer import matrix_count, parameter_count, recurrence_matrices, recurrence_parameters
+
+NEXT, PLAIN = catalog.model("Qwen3-Next-80B-A3B"), catalog.model("Llama-3.1-8B")
+SPARSE, DENSE = catalog.model("DeepSeek-V3.2"), catalog.model("DeepSeek-V3")
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(
+    ("name", "token_bytes", "block", "padding"),
+    [
+        ("Qwen3-Next-80B-A3B", 2048, 544, 0.0149),  # vllm pull request 32492; a log of release 0.11
+        ("Qwen3.5-27B", 4096, 784, 0.0013),  # logs of releases of 2026: "Setting attention block size to 784 tokens"
+    ],
+)
+def test_a_block_of_attention_is_as_large_as_a_state(name: str, token_bytes: int, block: int, padding: float) -> None:
+    m = catalog.model(name)
+    assert layer_cache_bytes(m, 1, 2.0) == token_bytes
+    assert state_block(m, 1, token_bytes, 2.0) == block
+    assert block * token_bytes / state_page(m, 1, 2.0) - 1 == pytest.approx(padding, abs=5e-5)
+
+
+@pytest.mark.independent
+def test_states_by_hand() -> None:
+    # 36 layers: 32 states of 128 by 128 and three inputs of 16 x 128 keys, as many queries, 32 x 128 values, all 16-bit
+    by_hand = 36 * 2 * (32 * 128 * 128 + 3 * (2 * 16 * 128 + 32 * 128))
+    assert memory.state_of(NEXT) == by_hand and memory.state_of(NEXT, batch=7) == 7 * by_hand
+    assert memory.state_of(replace(NEXT, state_bits=32)) - by_hand == 36 * 2 * 32 * 128 * 128
+    assert memory.state_of(PLAIN) == 0.0
+    assert memory.kv_cache_of(NEXT, 1, 1) == 12 * 2 * 2 * 256 * 2  # twelve layers with attention only
+    assert memory.kv_cache_of(SPARSE, 1, 1) - memory.kv_cache_of(DENSE, 1, 1) == 61 * 128 * 2  # one key of an indexer
+
+
+@pytest.mark.independent
+def test_a_state_costs_the_same_however_long_the_text() -> None:
+    mamba = catalog.model("Mamba-2-2.7B")
+    short, long = (flops.training_flops_per_token(mamba, seq, True) for seq in (1_000, 1_000_000))
+    assert short.forward_core == long.forward_core == 64 * 80 * 64 * 128 * 2 * 2  # written once, read once
+    assert memory.kv_cache_of(mamba, 1, 10**6) == 0.0
+    delta = flops.training_flops_per_token(NEXT, 1, True)
+    attention = 12 * 1 * 16 * (256 + 256) * 2
+    assert delta.forward_core - attention == 36 * 32 * 128 * 128 * 3 * 2  # read, written and read again
+    assert work_of(NEXT).state_macs * 48 == 36 * 32 * 128 * 128 * 3
+
+
+@pytest.mark.independent
+def test_an_indexer_pays_beyond_the_keys_that_it_picks() -> None:
+    def core(m: Model, seq: int) -> float:
+        return float(flops.training_flops_per_token(m, seq, True).forward_core)
+
+    index = 61 * 64 * 128 * 2  # per key, all of them
+    assert core(SPARSE, 2048) == pytest.approx(core(DENSE, 2048) + index * 2049 / 2)
+    assert core(SPARSE, 131_072) < core(DENSE, 131_072) / 3
+    shared = replace(SPARSE, n_indexers=21)  # layers that take the keys of another's indexer
+    assert core(SPARSE, 4096) - core(shared, 4096) == pytest.approx(40 / 61 * index * 4097 / 2)
+    far = work_of(SPARSE).far
+    assert far[0] == pytest.approx(64 * 128 / (128 * (192 + 128)))
+    assert far[1] == pytest.approx(128 * (1 + 4 / 128) / (2 * 576))
+
+
+@pytest.mark.independent
+def test_steps_of_sparse_attention_overtake_those_of_full_attention() -> None:
+    sparse, dense = (step_model(deploy(m, "B200", tp=8, weights="fp8")) for m in (SPARSE, DENSE))
+
+    def decode(model: serving_steps.StepModel, m: Model, context: int) -> float:
+        return float(model.time(Batch.of(m, decodes=[context] * 64)))
+
+    assert decode(sparse, SPARSE, 1000) > decode(dense, DENSE, 1000)
+    assert decode(sparse, SPARSE, 100_000) < decode(dense, DENSE, 100_000)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "name", ["DeepSeek-V3.2", "Qwen3.5-27B", "Gemma-3-27b", "Mamba-2-2.7B", "Nemotron-3-Nano-30B-A3B"]
+)
+def test_the_short_cut_of_a_step_is_the_sum_of_its_terms(name: str) -> None:
+    model = step_model(deploy(name, "H200", tp=8))
+    batch = Batch.of(catalog.model(name), prefills=[(3000, 1000)], decodes=[500, 9000])
+    assert model.time(batch) == pytest.approx(model.terms(batch).time, rel=1e-12)
+    alone = Batch.of(catalog.model(name), decodes=[500, 9000])
+    assert model.decoding(2.0)(alone.context, alone.windowed_context) == pytest.approx(
+        model.terms(alone).time, rel=1e-12
+    )
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("name", catalog.models())
+def test_the_products_of_a_pass_are_the_matrices_of_the_model(name: str) -> None:
+    m, count = catalog.model(name), matrix_count(name)
+    head = m.vocab * (m.embedding_width or m.hidden)
+    inside = sum(p.k * p.n * p.layers for p in layer_products(m)) - head
+    convolutions = m.n_recurrent_layers * m.recurrent_conv * m.conv_channels
+    matrices = (
+        count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
+    )
+    beside = m.attention_sinks * m.heads * m.layers + m.n_moe_layers * m.shared_gate * m.hidden
+    assert inside == pytest.approx(matrices - convolutions - beside, rel=1e-9)
+
+
+@pytest.mark.independent
+def test_a_decode_step_reads_and_writes_every_state() -> None:
+    def bytes_of(batch: float) -> float:
+        d = deploy("Mamba-2-2.7B", "H100")
+        cost = pass_cost(d.work, d.split, d.machine, BOUND, batch, 1.0, 999.0, 1.0)
+        return float(cost.components["elementwise"].bytes)
+
+    assert bytes_of(64.0) == pytest.approx(2 * 64 * memory.state_of("Mamba-2-2.7B"))  # nothing else: the bound's own
+
+
+@pytest.mark.independent
+def test_groups_of_unlike_layers() -> None:
+    assert cache_groups(PLAIN, 32) == (32, 1)
+    assert cache_groups(NEXT, 48) == (12, 4)
+    assert cache_groups(catalog.model("Mamba-2-2.7B"), 64) == (64, 1)
+    assert cache_groups(catalog.model("Nemotron-3-Nano-30B-A3B"), 52) == (6, 5)  # 6 and 23
+
+
+@pytest.mark.independent
+def test_a_server_of_a_hybrid_holds_blocks_for_its_states() -> None:
+    held = memory.server_memory(NEXT, "H200", tp=4)
+    block, page = 272, 2 * 1 * 256 * 2  # one key-value head of the two on each of four devices: half the log's block
+    assert held.given["block_tokens"] == block
+    assert held.kv_tokens == held.kv_pool // (block * page * 12) // 4 * block
+    with pytest.raises(InputError, match="max_model_len is missing"):
+        memory.server_memory("Mamba-2-2.7B", "H100")
+    sequences = memory.server_memory("Mamba-2-2.7B", "H100", max_model_len=4096)
+    assert sequences.kv_tokens == sequences.kv_pool // memory.state_of("Mamba-2-2.7B") * 4096
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"n_recurrent_layers": 0}, "recurrence = 'gated-delta' needs n_recurrent_layers"),
+        ({"recurrent_state": 0}, "recurrent_state = 0 must be at least 1"),
+        ({"recurrent_key_heads": 5}, "must divide recurrent_heads = 32"),
+        ({"recurrence": "of tomorrow"}, "recurrence = 'of tomorrow' must be '' or one of gated-delta"),
+        ({"n_attention_free_layers": 49}, "must not exceed layers = 48"),
+        ({"n_attention_free_layers": 48}, "heads = 16 must be 0 in a model without attention"),
+        ({"attention_gate": "half"}, "attention_gate = 'half' must be '', 'full' or 'head'"),
+        ({"index_top_k": 2048}, "index_top_k = 2048 needs n_indexed_layers"),
+        ({"n_windowed_layers": 2, "attn_window": 64, "n_indexed_layers": 2}, "n_indexed_layers = 2 must be 0 beside"),
+        ({"window_heads": 4}, "window_heads = 4 needs n_windowed_layers"),
+        ({"state_bits": 8}, "state_bits = 8 must be 0, 16 or 32"),
+    ],
+)
+def test_a_shape_that_cannot_be_names_its_field(change: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        replace(NEXT, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.independent
+def test_no_recurrence_has_no_parameters() -> None:
+    assert recurrence_matrices(PLAIN) == recurrence_parameters(PLAIN) == 0
+    assert parameter_count(PLAIN).recurrence == parameter_count(PLAIN).indexer == 0
+    assert recurrence_parameters(NEXT) - recurrence_matrices(NEXT) == 2 * 32 + 128  # decay and rate of a head, a norm
