@@ -48,6 +48,7 @@ class Efficiencies:
         own(self)
 
 
+# Efficiencies of a bound: every kernel at its roofline, nothing lost.
 BOUND = Efficiencies()
 
 

@@ -99,6 +99,7 @@ _CLASSES = (
     ),
     _class("scalar", "value", "quantity basis inputs", objects="inputs", texts="quantity basis"),
 )
+# Classes of measured cases, by name.
 CLASSES: Mapping[str, CaseClass] = MappingProxyType({c.name: c for c in _CLASSES})
 
 
