@@ -9,8 +9,11 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import random
 import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -123,6 +126,22 @@ WORD = {
 }  # fmt: skip
 
 
+# Every command with --json; those that are not above measure, need a trace of measured requests, or score all rows.
+COMMANDS = [*dict.fromkeys(c.removesuffix(" --serve") for c in CALLS), "calibrate", "bench-device", "validate"]
+
+
+def fixed(command: str) -> list[list[str]]:
+    """Calls that are no random ones."""
+    if command == "calibrate":
+        return [["calibrate", "--model", "Llama-3.1-8B", "--device", "H100", "--trace", files()["steps.csv"], "--engine-version", "0.11.0", "--json"]
+                + ["-o", files()["trace"] + ".json", flag] for flag in ("--slopes", "--no-slopes")]
+    if command == "bench-device":
+        return [["bench-device", "--quick", "--platform", "cpu", "--json", "-o", files()["trace"] + ".json"]]
+    if command == "validate":
+        return [["validate", "--json", "--class", name, "--efficiencies", word] for name in ("scalar", "memory", "inference") for word in ("calibrated", "datasheet")]
+    return []
+
+
 @cache
 def files() -> dict[str, str]:
     """The files that calls name, in a folder of their own."""
@@ -132,6 +151,9 @@ def files() -> dict[str, str]:
         "mine.toml": '["Mine"]\nmemory_bandwidth = "2 TB/s"\nmemory_capacity = "80 GB"\npeak_flops.bf16 = "100 TFLOP/s"\n',
         "program.json": hlo.to_json(hlo.sample("tf1l_train_dp8.spmd")),
     }
+    rows = [f"{i * 0.5},{100 + 37 * i % 900},{20 + 13 * i % 80}" for i in range(120)]
+    seen = [f"{row},{0.02 + 1e-5 * (100 + 37 * i % 900)},0.01,{0.5 + 0.01 * (20 + 13 * i % 80)}" for i, row in enumerate(rows)]
+    text["steps.csv"] = "\n".join(["arrival_s,input_len,output_len,ttft_s,itl_s,e2e_s", *seen]) + "\n"
     for name, content in text.items():
         (folder / name).write_text(content, encoding="utf-8")
     return {name: str(folder / name) for name in [*text, "trace"]}
@@ -171,7 +193,14 @@ def name(words: Sequence[str]) -> str:
 
 
 def run(words: Sequence[str]) -> tuple[int, Any, str]:
-    """Exit status, the JSON printed, and what stands on standard error."""
+    """Exit status, the JSON printed, and what stands on standard error.
+
+    What measures this machine runs in a process of its own, which loads NumPy with one thread.
+    """
+    if words[0] == "bench-device":
+        command = [sys.executable, "-m", "mlsysim.cli", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        return done.returncode, json.loads(done.stdout) if done.returncode == 0 else None, done.stderr
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(words)
