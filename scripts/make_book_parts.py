@@ -28,7 +28,7 @@ from mlsysim.catalog.beyond import PatchTransformer, Recommender
 from mlsysim.classroom import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import mtp_parameters, parameter_count
-from reference import pages, surface
+from reference import pages, sheet, surface
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
@@ -414,6 +414,7 @@ def main() -> int:
         "book/_first.qmd": first_answer,
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
+        "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }

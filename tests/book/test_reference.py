@@ -138,3 +138,30 @@ def test_the_pages_say_what_the_library_says() -> None:
 
 def test_no_page_is_large() -> None:
     assert max(len(text.encode()) for text in PAGES.values()) < 300_000
+
+
+SHEET = (ROOT / "book" / "_cheatsheet.qmd").read_text("utf-8")
+
+
+@pytest.mark.independent
+def test_rules_of_thumb_of_the_cheat_sheet_are_off_by_what_one_calculates_by_hand() -> None:
+    ring = [f"+{100 * (n / (n - 1) - 1):.1f}\N{NO-BREAK SPACE}%" for n in (8, 64)]
+    bubble = [f"+{100 * ((m + 7) / m - 1):.1f}\N{NO-BREAK SPACE}%" for m in (8, 64)]
+    said = SHEET.replace(" %", "\N{NO-BREAK SPACE}%")
+    assert f"{ring[0]} on 8 ranks, {ring[1]} on 64" in said
+    assert f"{bubble[0]} at 8 micro-batches, {bubble[1]} at 64" in said
+
+
+@pytest.mark.published
+def test_ridge_points_of_the_cheat_sheet_are_those_of_the_datasheets() -> None:
+    rows = {r[0]: r for r in re.findall(r"^\| ([\w-]+) \| (\d{4}) \| .*? \| .*? \| (\S+) \| .*? \| (\S+) \|$", SHEET, re.M)}
+    assert rows["H100-SXM5-80GB"][2:] == ("295", "591")  # 989.5 and 1979 TFLOP/s, dense, over 3.35 TB/s
+    assert rows["A100-SXM4-80GB"][2:] == ("153", "306")  # 312 and 624 over 2.039 TB/s
+
+
+@pytest.mark.slow
+def test_the_cheat_sheet_says_what_the_library_says() -> None:
+    import make_reference
+    from reference import sheet
+
+    assert SHEET.endswith(sheet.text(make_reference.latex_by_label())), "run scripts/make_book_parts.py"
