@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import csv
 import importlib
 import pkgutil
 import re
@@ -165,3 +166,11 @@ def test_the_cheat_sheet_says_what_the_library_says() -> None:
     from reference import sheet
 
     assert SHEET.endswith(sheet.text(make_reference.latex_by_label())), "run scripts/make_book_parts.py"
+
+
+def test_the_cheat_sheet_counts_every_published_figure_once() -> None:
+    with (ROOT / "book" / "reality-summary.csv").open(encoding="utf-8", newline="") as file:
+        groups = [row for row in csv.DictReader(file) if row["group"] != "(all)"]
+    table = SHEET.partition("## How wrong")[2]
+    figures = [int(n) for n in re.findall(r"^\| [a-z ]+ \| \d+ \| (\d+) \|", table, re.M)]
+    assert sum(figures) == sum(int(row["predicted"]) for row in groups)
