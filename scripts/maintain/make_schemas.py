@@ -102,7 +102,7 @@ MAPS: Mapping[str, str] = {
     "serve": r"changes",
     "sweep": r"columns",
     "calibrate": r"metrics",
-    "validate": r".*\.(inputs|assumed|assumptions)",
+    "validate": r".*\.groups",
 }
 
 
