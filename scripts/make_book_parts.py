@@ -20,6 +20,7 @@ import book_reality
 import chapter_numbers
 import make_reference
 import yaml
+from reference import pages, sheet, surface
 
 import mlsysim
 from mlsysim import catalog, flops, units
@@ -28,7 +29,6 @@ from mlsysim.catalog.beyond import PatchTransformer, Recommender
 from mlsysim.classroom import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import mtp_parameters, parameter_count
-from reference import pages, sheet, surface
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"

@@ -37,7 +37,12 @@ SPLIT: dict[str, str] = {
 NETWORK = {
     "splits": "1|4", "active-chunks": "1|2", "endpoint-delay": "1 us", "optimization": "localBWAware|baseline", "congestion": "aware|unaware",
 }  # fmt: skip
-ENGINE = {"max-num-seqs": "64|256", "max-num-batched-tokens": "2048|8192", "gpu-memory-utilization": "0.9|0.8", "engine-version": "0.11.0|0.19.0"}
+ENGINE = {
+    "max-num-seqs": "64|256",
+    "max-num-batched-tokens": "2048|8192",
+    "gpu-memory-utilization": "0.9|0.8",
+    "engine-version": "0.11.0|0.19.0",
+}
 
 # What must stand there, and what may, by command; choices are parted by "|", and {name} is a file.
 CALLS: dict[str, tuple[str, dict[str, str]]] = {
@@ -120,7 +125,7 @@ WORD = {
     "FAILING": ("--node-mtbf 1 year", "--node-mtbf 1 year --method background --copy-bandwidth 10 GB/s", "--failures 400 --watched 54 day --watched-nodes 2048", "--node-mtbf 5 year"),
     "SWEPT": (
         "eq-ridge-point peak_flops=1e12:1e15:4 memory_bandwidth=1e12", "train model=Llama-3.1-8B node=DGX-H100 nodes=1,2 global_batch=64 seq=4096",
-        "serve model=Llama-3.1-8B device=H100 batch=1,8 input_len=100 output_len=10", 
+        "serve model=Llama-3.1-8B device=H100 batch=1,8 input_len=100 output_len=10",
         "energy devices=8 time=3600 device=H100 pue=1.1,1.2", "cost devices=8 time=3600 rental_rate=0.001",
     ),
 }  # fmt: skip
@@ -133,12 +138,30 @@ COMMANDS = [*dict.fromkeys(c.removesuffix(" --serve") for c in CALLS), "calibrat
 def fixed(command: str) -> list[list[str]]:
     """Calls that are no random ones."""
     if command == "calibrate":
-        return [["calibrate", "--model", "Llama-3.1-8B", "--device", "H100", "--trace", files()["steps.csv"], "--engine-version", "0.11.0", "--json"]
-                + ["-o", files()["trace"] + ".json", flag] for flag in ("--slopes", "--no-slopes")]
+        return [
+            [
+                "calibrate",
+                "--model",
+                "Llama-3.1-8B",
+                "--device",
+                "H100",
+                "--trace",
+                files()["steps.csv"],
+                "--engine-version",
+                "0.11.0",
+                "--json",
+            ]
+            + ["-o", files()["trace"] + ".json", flag]
+            for flag in ("--slopes", "--no-slopes")
+        ]
     if command == "bench-device":
         return [["bench-device", "--quick", "--platform", "cpu", "--json", "-o", files()["trace"] + ".json"]]
     if command == "validate":
-        return [["validate", "--json", "--class", name, "--efficiencies", word] for name in ("scalar", "memory", "inference") for word in ("calibrated", "datasheet")]
+        return [
+            ["validate", "--json", "--class", name, "--efficiencies", word]
+            for name in ("scalar", "memory", "inference")
+            for word in ("calibrated", "datasheet")
+        ]
     return []
 
 
@@ -152,7 +175,10 @@ def files() -> dict[str, str]:
         "program.json": hlo.to_json(hlo.sample("tf1l_train_dp8.spmd")),
     }
     rows = [f"{i * 0.5},{100 + 37 * i % 900},{20 + 13 * i % 80}" for i in range(120)]
-    seen = [f"{row},{0.02 + 1e-5 * (100 + 37 * i % 900)},0.01,{0.5 + 0.01 * (20 + 13 * i % 80)}" for i, row in enumerate(rows)]
+    seen = [
+        f"{row},{0.02 + 1e-5 * (100 + 37 * i % 900)},0.01,{0.5 + 0.01 * (20 + 13 * i % 80)}"
+        for i, row in enumerate(rows)
+    ]
     text["steps.csv"] = "\n".join(["arrival_s,input_len,output_len,ttft_s,itl_s,e2e_s", *seen]) + "\n"
     for name, content in text.items():
         (folder / name).write_text(content, encoding="utf-8")

@@ -185,10 +185,7 @@ class Pages:
         read = self._griffe(name)
         if isinstance(name.value, type) and not dataclasses.is_dataclass(name.value):
             read = surface.read(name.value.__init__) if "__init__" in vars(name.value) else None
-        if read is not None and read.is_function:
-            items = list(_arguments(read))
-        else:
-            items = _runtime(name.value)
+        items = list(_arguments(read)) if read is not None and read.is_function else _runtime(name.value)
         called = name.dotted if name.module else f"mlsysim.{name.name}"
         line = f"{called}({', '.join(items)})"
         if len(line) <= 88:
@@ -254,7 +251,7 @@ class Pages:
 def _short(value: Any) -> str:
     """A value as Python writes it, cut; of a mapping its keys."""
     if isinstance(value, (dict, MappingProxyType)) and len(repr(dict(value))) > _LONGEST:
-        keys = ", ".join(repr(k) for k in value)
+        keys = ", ".join(repr(k) for k in sorted(value, key=str))
         text = f"{len(value)} entries: {keys}"
     else:
         text = repr(dict(value)) if isinstance(value, MappingProxyType) else repr(value)

@@ -44,7 +44,12 @@ def _table(heads: Mapping[str, str], rows: list[tuple[str, ...]], caption: str, 
 
 def laws(latex: Mapping[str, str]) -> str:
     rows = [(name, f"${latex[label]}$", f"@{label}") for name, label in LAWS.items()]
-    return _table({"Law": ":---", "Formula": ":-------", "Derived as": ":---"}, rows, "The laws that most answers come from.", "tbl-sheet-laws")
+    return _table(
+        {"Law": ":---", "Formula": ":-------", "Derived as": ":---"},
+        rows,
+        "The laws that most answers come from.",
+        "tbl-sheet-laws",
+    )
 
 
 def conventions() -> str:
@@ -54,14 +59,30 @@ def conventions() -> str:
         (f"`{c.name}`", c.parameters, c.attention, "yes" if c.repeated else "no", _off(flops.counted_flops(MODELS[0], SEQ, c.name), own), f"{c.used_by} [@{c.source}]")
         for c in flops.CONVENTIONS.values()
     ]  # fmt: skip
-    heads = {"Convention": ":---", "Parameters": ":---", "Attention": ":---", "Recomputed work": ":---", "Against ours": "--:", "Used by": ":------"}
-    return _table(heads, rows, f"Conventions for the work of a token, and how they differ from the book's, `{OWN}`, for {MODELS[0]} at {SEQ:,} tokens.", "tbl-sheet-conventions")
+    heads = {
+        "Convention": ":---",
+        "Parameters": ":---",
+        "Attention": ":---",
+        "Recomputed work": ":---",
+        "Against ours": "--:",
+        "Used by": ":------",
+    }
+    return _table(
+        heads,
+        rows,
+        f"Conventions for the work of a token, and how they differ from the book's, `{OWN}`, for {MODELS[0]} at {SEQ:,} tokens.",
+        "tbl-sheet-conventions",
+    )
 
 
 def ridges() -> str:
     """Devices that have been sold since 2020: peak of the 16-bit and 8-bit products over the bandwidth of the memory."""
     rows = []
-    found = [d for d in catalog.devices().values() if not d.status and d.has("year") and d.year >= SINCE and d.has("memory_bandwidth")]
+    found = [
+        d
+        for d in catalog.devices().values()
+        if not d.status and d.has("year") and d.year >= SINCE and d.has("memory_bandwidth")
+    ]
     for d in sorted(found, key=lambda d: (d.year, d.name)):
         cells = [d.name, str(d.year), units.format(d.memory_bandwidth, "byte/s")]
         for names in (("bf16", "fp16"), ("fp8", "int8")):
@@ -73,8 +94,21 @@ def ridges() -> str:
             cells += [units.format(peak, "FLOP/s", prefix="T"), f"{roofline.ridge_point(peak, d.memory_bandwidth):.0f}"]
         if set(cells[3:]) != {"–"}:  # a device whose makers print no peak has no ridge
             rows.append(tuple(cells))
-    heads = {"Device": ":----", "Year": "--:", "Bandwidth": "--:", "16-bit peak": "--:", "Ridge": "--:", "8-bit peak": "--:", "Ridge ": "--:"}
-    return _table(heads, rows, f"Dense peaks and ridge points, in FLOP per byte, of devices since {SINCE}; 16 bits are BF16 or FP16, 8 bits FP8 or INT8.", "tbl-sheet-ridges")
+    heads = {
+        "Device": ":----",
+        "Year": "--:",
+        "Bandwidth": "--:",
+        "16-bit peak": "--:",
+        "Ridge": "--:",
+        "8-bit peak": "--:",
+        "Ridge ": "--:",
+    }
+    return _table(
+        heads,
+        rows,
+        f"Dense peaks and ridge points, in FLOP per byte, of devices since {SINCE}; 16 bits are BF16 or FP16, 8 bits FP8 or INT8.",
+        "tbl-sheet-ridges",
+    )
 
 
 def _off(rule: float, full: float) -> str:
@@ -87,7 +121,10 @@ def _range(values: list[str]) -> str:
 
 def rules() -> str:
     """What people calculate in their heads, beside what the book's equation gives."""
-    work = {s: [_off(6.0 * transformer.parameter_count(m).total, flops.counted_flops(m, s, OWN)) for m in MODELS] for s in (SEQ, LONG)}
+    work = {
+        s: [_off(6.0 * transformer.parameter_count(m).total, flops.counted_flops(m, s, OWN)) for m in MODELS]
+        for s in (SEQ, LONG)
+    }
     forward = [_off(2.0 * transformer.parameter_count(m).total, flops.forward_flops(m, SEQ, True)) for m in MODELS]
     states = sorted(r.bytes_per_parameter for r in memory.RECIPES.values())
     ring = [_off(2.0, collectives.ring_all_reduce(1e9, n, 1e9)) for n in (8, 64)]
@@ -104,7 +141,9 @@ def rules() -> str:
         ("Save every $\\sqrt{2 \\delta M}$", f"{young[0]} at one failure an hour, {young[1]} at one a day", "against the exact optimum, five minutes to write"),
     ]  # fmt: skip
     heads = {"Rule of thumb": ":-----", "Off by": ":-----", "Against what": ":------"}
-    return _table(heads, rows, "Rules of thumb and how far they are off: the rule over the equation, less one.", "tbl-sheet-rules")
+    return _table(
+        heads, rows, "Rules of thumb and how far they are off: the rule over the equation, less one.", "tbl-sheet-rules"
+    )
 
 
 def errors() -> str:
@@ -118,8 +157,21 @@ def errors() -> str:
         groups = [float(row["mape"]) for row in here if not row["group"].startswith("(")]
         errors = [units.percent(e, signed=False) for e in (float(whole["mape"]), median(groups), max(groups))]
         rows.append((title, str(len(groups)), whole["predicted"], whole["in_fit"], *errors))
-    heads = {"Class": ":----", "Groups": "--:", "Figures": "--:", "In our fits": "--:", "Mean error": "--:", "Of the middle group": "--:", "Of the worst": "--:"}
-    return _table(heads, rows, "How far our predictions are off published figures, means over groups; those in our fits, the third column, are no test of them; @sec-reality has every row.", "tbl-sheet-errors")
+    heads = {
+        "Class": ":----",
+        "Groups": "--:",
+        "Figures": "--:",
+        "In our fits": "--:",
+        "Mean error": "--:",
+        "Of the middle group": "--:",
+        "Of the worst": "--:",
+    }
+    return _table(
+        heads,
+        rows,
+        "How far our predictions are off published figures, means over groups; figures in our fits are no test of them; @sec-reality has every row.",
+        "tbl-sheet-errors",
+    )
 
 
 def text(latex: Mapping[str, str]) -> str:

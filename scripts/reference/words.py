@@ -51,9 +51,10 @@ def read(docstring: str) -> Said:
             said.text.append(block)
             inside = False
     for section in griffe.Docstring("\n\n".join(sections), parser="numpy").parse(warnings=False):
-        if section.kind in (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.other_parameters):
-            said.parameters += [(p.name, _flat(p.annotation), _flat(p.description)) for p in section.value]
-        elif section.kind is griffe.DocstringSectionKind.attributes:
+        if (
+            section.kind in (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.other_parameters)
+            or section.kind is griffe.DocstringSectionKind.attributes
+        ):
             said.parameters += [(p.name, _flat(p.annotation), _flat(p.description)) for p in section.value]
         elif section.kind is griffe.DocstringSectionKind.returns:
             said.returns += [(r.name, _flat(r.annotation), _flat(r.description)) for r in section.value]

@@ -155,7 +155,9 @@ def test_rules_of_thumb_of_the_cheat_sheet_are_off_by_what_one_calculates_by_han
 
 @pytest.mark.published
 def test_ridge_points_of_the_cheat_sheet_are_those_of_the_datasheets() -> None:
-    rows = {r[0]: r for r in re.findall(r"^\| ([\w-]+) \| (\d{4}) \| .*? \| .*? \| (\S+) \| .*? \| (\S+) \|$", SHEET, re.M)}
+    rows = {
+        r[0]: r for r in re.findall(r"^\| ([\w-]+) \| (\d{4}) \| .*? \| .*? \| (\S+) \| .*? \| (\S+) \|$", SHEET, re.M)
+    }
     assert rows["H100-SXM5-80GB"][2:] == ("295", "591")  # 989.5 and 1979 TFLOP/s, dense, over 3.35 TB/s
     assert rows["A100-SXM4-80GB"][2:] == ("153", "306")  # 312 and 624 over 2.039 TB/s
 

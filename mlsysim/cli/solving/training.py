@@ -288,7 +288,7 @@ def add(commands: Commands) -> None:
     p.was(unfused_attention="no-fused-attention")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.add_argument("--serve", action="store_true", help="what a server holds, with the options below")
-    p.add_argument("--engine", choices=memory.ENGINES, help="(default: vllm)")
+    p.add_argument("--engine", choices=memory.ENGINES, help="whose account of memory (default: vllm)")
     p.add_argument("--engine-version", help=f"its release (default: {memory.RELEASE})")
     p.add_argument(
         "--weights", help=f"how the matrices are stored: {', '.join(WEIGHT_FORMATS)} (default: as published)"
