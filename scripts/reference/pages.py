@@ -114,7 +114,9 @@ class Pages:
         if name.kind == "value":
             return head + self._value(name, link)
         parts = [head]
-        if not isinstance(name.value, type) or name.value.__init__ is not object.__init__:
+        if not isinstance(name.value, type) or inspect.getattr_static(
+            name.value, "__init__"
+        ) is not inspect.getattr_static(object, "__init__"):
             parts.append(f"```python\n{self._signature(name)}\n```\n\n")
         parts += self._documented(name, inspect.getdoc(name.value) or "", link)
         if isinstance(name.value, type):
@@ -184,7 +186,9 @@ class Pages:
         """The call as one writes it, with defaults as the source has them; wrapped when long."""
         read = self._griffe(name)
         if isinstance(name.value, type) and not dataclasses.is_dataclass(name.value):
-            read = surface.read(name.value.__init__) if "__init__" in vars(name.value) else None
+            read = (
+                surface.read(inspect.getattr_static(name.value, "__init__")) if "__init__" in vars(name.value) else None
+            )
         items = list(_arguments(read)) if read is not None and read.is_function else _runtime(name.value)
         called = name.dotted if name.module else f"mlsysim.{name.name}"
         line = f"{called}({', '.join(items)})"

@@ -1,7 +1,7 @@
 """The cheat sheet: laws, conventions, ridge points and rules of thumb with their error, every number computed here."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -35,7 +35,7 @@ CLASSES = {
 }
 
 
-def _table(heads: Mapping[str, str], rows: list[tuple[str, ...]], caption: str, label: str) -> str:
+def _table(heads: Mapping[str, str], rows: Sequence[tuple[str, ...]], caption: str, label: str) -> str:
     lines = [tuple(heads), tuple(heads.values()), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines).replace("| :", "|:").replace(" | -", "|-") + (
         f"\n: {caption} {{#{label}}}\n\n"
@@ -169,7 +169,7 @@ def errors() -> str:
     return _table(
         heads,
         rows,
-        "How far our predictions are off published figures, means over groups; figures in our fits are no test of them; @sec-reality has every row.",
+        "How far our predictions are off published figures, means over groups; figures in our fits are no test of them.",
         "tbl-sheet-errors",
     )
 
@@ -178,5 +178,5 @@ def text(latex: Mapping[str, str]) -> str:
     """What the page includes."""
     return (
         "## Laws\n\n" + laws(latex) + "## Conventions\n\n" + conventions() + "## Ridge points\n\nWork with fewer FLOP per byte than the ridge point is bound by memory, with more by arithmetic.\n\n"
-        + ridges() + "## Rules of thumb\n\n" + rules() + "## How wrong we are\n\n" + errors()
+        + ridges() + "## Rules of thumb\n\n" + rules() + "## How wrong we are\n\nOf published figures; @sec-reality has every row.\n\n" + errors()
     )  # fmt: skip

@@ -190,7 +190,8 @@ def comment(path: Path, line: int, end: int) -> str:
     here = [found[n] for n in range(line, end + 1) if n in found]
     lines = path.read_text(encoding="utf-8").splitlines()
     while not here and lines[line - 2].lstrip().startswith("#"):
-        above, at = [], line - 1
+        at = line - 1
+        above: list[str] = []
         while at and lines[at - 1].lstrip().startswith("#"):
             above.insert(0, lines[at - 1].strip())
             at -= 1
