@@ -2,6 +2,8 @@
 
     python scripts/make_exercises.py            write exercises/NN-slug/{master,student}.ipynb
     python scripts/make_exercises.py --check    exit 1 when a file differs from its definition
+    python scripts/make_exercises.py --graded 2026-12-01T23:59+01:00 [--attempts 6]
+                                                write build/graded/NN-slug/student.ipynb, in which attempts count
     python scripts/make_exercises.py --otter    also run otter assign: build/exercises/NN-slug/ gets the autograder
 
 A second run changes nothing: cell ids are counted, and no time is written down.
@@ -18,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import mlsysim
-from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment
+from mlsysim.classroom.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
 
 ROOT = Path(__file__).resolve().parent.parent
 Cell = dict[str, Any]
@@ -49,8 +51,12 @@ _IMPORT = (
     + """
 
 from mlsysim import MODULES
-from mlsysim.classroom import check, inputs, question"""
+from mlsysim.classroom import Desk, check, inputs, question"""
 )
+_DESK = """\
+desk = Desk(STUDENT)  # counts your attempts: desk.hint("01.1") gives a question back, then the relation, then the worked route
+check = desk.check"""
+_GRADED = 'Desk(STUDENT, graded=True, attempts={attempts}, due="{due}", log="attempts.jsonl")'
 _CONFIG = """\
 # ASSIGNMENT CONFIG
 name: {slug}
@@ -98,7 +104,7 @@ def answer_name(exercise: Exercise) -> str:
     return f"answer_{exercise.id.partition('.')[2]}"
 
 
-def _head(slug: str) -> list[Cell]:
+def _head(slug: str, desk: str = "Desk(STUDENT)") -> list[Cell]:
     lines = [f"- {sentence} (`{main}`)" for sentence, main in OBJECTIVES[slug]]
     text = f"# Exercises: {slug}\n\nWhat they grade:\n\n" + "\n".join(lines)
     identity = (
@@ -111,6 +117,7 @@ def _head(slug: str) -> list[Cell]:
         _cell("code", _IMPORT.replace("MODULES", ", ".join(modules(slug)))),
         _cell("markdown", identity),
         _cell("code", 'STUDENT = "your-id"'),
+        _cell("code", _DESK.replace("Desk(STUDENT)", desk)),
     ]
 
 
@@ -121,27 +128,47 @@ def _prompt(exercise: Exercise) -> list[Cell]:
     ]
 
 
-def student(slug: str) -> str:
+def inputs_name(exercise: Exercise) -> str:
+    """The variable that holds the inputs: one of its own where a function uses it after later cells have run."""
+    return f"g_{exercise.id.partition('.')[2]}" if exercise.form == "function" else "g"
+
+
+def stub(exercise: Exercise) -> str:
+    """What stands in a student's cell."""
+    return (
+        named(exercise.starter.strip("\n"), answer_name(exercise))
+        if exercise.starter
+        else f"{answer_name(exercise)} = ..."
+    )
+
+
+def student(slug: str, desk: str = "Desk(STUDENT)") -> str:
     """The notebook that students open: prompt, stub, check."""
-    cells = _head(slug)
+    cells = _head(slug, desk)
     for e in assignment(slug):
         cells += _prompt(e)
-        cells.append(_cell("code", f'g = inputs("{e.id}", seed=STUDENT)\n{answer_name(e)} = ...'))
+        cells.append(_cell("code", f'{inputs_name(e)} = inputs("{e.id}", seed=STUDENT)\n{stub(e)}'))
+        if e.rubric:
+            cells.append(
+                _cell(
+                    "code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'
+                )
+            )
         cells.append(_cell("code", f'check("{e.id}", {answer_name(e)}, seed=STUDENT)'))
     return _notebook(slug, cells)
 
 
-def named(code: str, name: str) -> str:
+def named(code: str, name: str, old: str = "answer") -> str:
     """Code that assigns ``answer``, with the question's own name for it, wherever in it that stands."""
     lines = code.splitlines()
     places = [
         (node.lineno - 1, node.col_offset)
         for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Name) and node.id == "answer"
+        if isinstance(node, ast.Name) and node.id == old
     ]
     for line, column in sorted(places, reverse=True):
         raw = lines[line].encode()  # columns count bytes
-        lines[line] = (raw[:column] + name.encode() + raw[column + len("answer") :]).decode()
+        lines[line] = (raw[:column] + name.encode() + raw[column + len(old) :]).decode()
     return "\n".join(lines)
 
 
@@ -149,14 +176,20 @@ def _solution(exercise: Exercise) -> str:
     """All of a solution for the instructor; one line to fill in for the student."""
     name = answer_name(exercise)
     code = named(exercise.solution.replace("SEED", "STUDENT"), name)
-    return f'# BEGIN SOLUTION NO PROMPT\n{code}\n# END SOLUTION\n"""; # BEGIN PROMPT\n{name} = ...\n"""; # END PROMPT'
+    if inputs_name(exercise) != "g":
+        code = named(code, inputs_name(exercise), "g")
+    if exercise.rubric:
+        code += "\n" + "\n".join(["# Rubric for the reason:", *(f"# {line}" for line in exercise.rubric)])
+    asked = stub(exercise)
+    return f'# BEGIN SOLUTION NO PROMPT\n{code}\n# END SOLUTION\n"""; # BEGIN PROMPT\n{asked}\n"""; # END PROMPT'
 
 
 def _hidden_test(exercise: Exercise) -> str:
+    hidden = ', cases="hidden"' if exercise.form == "function" else ""
     return (
         f'""" # BEGIN TEST CONFIG\nhidden: true\npoints: {exercise.points}\n""" # END TEST CONFIG\n'
         "from mlsysim.classroom import check\n"
-        f'feedback = check("{exercise.id}", {answer_name(exercise)}, seed=STUDENT)\n'
+        f'feedback = check("{exercise.id}", {answer_name(exercise)}, seed=STUDENT{hidden})\n'
         "assert feedback.correct, feedback.message"
     )
 
@@ -176,13 +209,55 @@ def master(slug: str) -> str:
             _cell("raw", "# END TESTS"),
             _cell("raw", "# END QUESTION"),
         ]
+        if e.rubric:  # a person reads the reason
+            cells.append(
+                _cell(
+                    "code", f'{answer_name(e).replace("answer", "reason")} = """Why? A few sentences, with numbers."""'
+                )
+            )
     return _notebook(slug, cells)
+
+
+CAPSTONES = {
+    "training": ("Size a training run", 'report = {"nodes": ..., "plan": {"tp": ..., "pp": ..., "micro_batch": ..., "recompute": ...},\n'
+                 '          "days": [..., ..., ...], "dollars": [..., ..., ...], "tonnes": [..., ..., ...]}'),
+    "serving": ("Size a serving fleet", 'report = {"device": ..., "devices": [..., ..., ...], "dollars_per_hour": ...,\n'
+                '          "tonnes_per_month": ..., "binds": ...}'),
+}  # fmt: skip
+
+
+def capstone(name: str, solved: bool) -> str:
+    """A capstone's notebook: the brief, room to work and to write, the check; for the instructor a sample and the rubric."""
+    title, stub_ = CAPSTONES[name]
+    lines = "\n".join(f"- {line}" for line in capstones.RUBRIC)
+    cells = [
+        _cell(
+            "markdown",
+            f"# Capstone: {title}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text.",
+        ),
+        _cell("code", _INSTALL),
+        _cell("code", _WHOSE + "\n\nfrom mlsysim.classroom.exercises import capstones"),
+        _cell("code", 'STUDENT = "your-id"'),
+        _cell("code", f'capstones.brief("{name}", seed=STUDENT)'),
+        _cell(
+            "markdown",
+            f"## How it is graded\n\nThe check below looks at the figures. A person reads the page:\n\n{lines}",
+        ),
+        _cell("markdown", "## Your work"),
+        _cell("code", f'report = capstones.sample("{name}", seed=STUDENT)\nreport' if solved else stub_),
+        _cell("code", f'capstones.check_report("{name}", report, seed=STUDENT)'),
+        _cell("markdown", "## Your page\n\n" + (capstones.PAGES[name] if solved else "Write here.")),
+    ]
+    return _notebook(f"capstone-{name}", cells)
 
 
 def documents() -> dict[str, str]:
     """Every generated file by its path under exercises/."""
     made = {"master": master, "student": student}
-    return {f"{slug}/{name}.ipynb": write(slug) for slug in OBJECTIVES for name, write in made.items()}
+    chapters = {f"{slug}/{name}.ipynb": write(slug) for slug in OBJECTIVES for name, write in made.items()}
+    return chapters | {
+        f"capstones/{name}/{who}.ipynb": capstone(name, who == "master") for name in CAPSTONES for who in made
+    }
 
 
 def stale(folder: Path) -> list[str]:
@@ -210,8 +285,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
     parser.add_argument("--otter", action="store_true", help="also build the autograder")
+    parser.add_argument("--graded", metavar="DUE", help="student notebooks with a deadline, under build/graded")
+    parser.add_argument("--attempts", type=int, default=6, help="wrong answers that count per question, when graded")
     args = parser.parse_args()
     folder = ROOT / "exercises"
+    if args.graded:
+        Desk(
+            "somebody", graded=True, attempts=args.attempts, due=args.graded
+        )  # a wrong date is told now, not to students
+        desk = _GRADED.format(attempts=args.attempts, due=args.graded)
+        for slug in OBJECTIVES:
+            path = ROOT / "build" / "graded" / slug / "student.ipynb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(student(slug, desk), encoding="utf-8")
+        print(f"wrote {len(OBJECTIVES)} notebooks into build/graded, due {args.graded}")
+        return 0
     old = stale(folder)
     if args.check:
         for name in old:

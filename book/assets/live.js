@@ -306,14 +306,14 @@ class Questions {
       state(item, "loading");
       said(item, readiness ? "Checking …" : "Starting Python …");
       try {
-        const found = await ask("check", id, field.value, this.seed);
+        const found = await ask("check", id, field.value, this.seed, (this.answers[id]?.wrong ?? 0) + 1);
         if (found.error) throw new Error(found.error);
         const line = item.querySelector(":scope > .live-said");
         line.innerHTML = found.message;
         line.classList.toggle("live-wrong", !found.correct);
         line.classList.toggle("live-right", found.correct);
         item.dataset.correct = found.correct;
-        this.answers[id] = { text: field.value, correct: found.correct };
+        this.answers[id] = { text: field.value, correct: found.correct, wrong: (this.answers[id]?.wrong ?? 0) + !found.correct };
         stored(`answers.${this.chapter}`, this.answers);
         state(item, "ready");
         this.progress();

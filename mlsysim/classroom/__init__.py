@@ -7,6 +7,7 @@ _HOMES = {
     "Bars": "drawing",
     "Chart": "drawing",
     "Choice": "classroom.sliders",
+    "Desk": "classroom.exercises",
     "Line": "drawing",
     "LogSlider": "classroom.sliders",
     "Marks": "drawing",
@@ -23,6 +24,7 @@ _HOMES = {
     "question": "classroom.exercises",
     "log_space": "drawing",
     "roofline_chart": "classroom.views",
+    "worked": "classroom.exercises",
 }
 __all__ = list(_HOMES)
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.classroom import exercises
+from mlsysim.classroom.exercises.routes import route
 from mlsysim.classroom.readings import Reading
 from mlsysim.classroom.sliders import Choice, Control, LogSlider, check_presets
 from mlsysim.drawing.style import Drawing, collected, display, moving
@@ -223,6 +224,9 @@ def question(id: str, seed: str = "") -> dict[str, Any]:
         "points": exercise.points,
         "prompt": marked(prompt),
         "answers": list(exercise.answers),
+        "form": exercise.form,
+        "kind": exercise.kind,
+        "starter": exercise.starter,
         "unit": exercise.unit,
     }
 
@@ -235,13 +239,32 @@ def marked(text: str) -> str:
     return re.sub(r"(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])", r"<em>\1</em>", text)
 
 
-def checked(id: str, text: str, seed: str = "") -> dict[str, Any]:
-    """What the library says to an answer as somebody types it."""
+def checked(id: str, text: str, seed: str = "", attempt: int = 1) -> dict[str, Any]:
+    """What the library says to an answer as somebody types it: a number, a word, or code for what is made."""
     try:
-        found = exercises.check(id, literal(text), seed)
+        made = exercises.exercise(id).form in ("function", "data")
+        found = exercises.check(id, built(text) if made else literal(text), seed, attempt)
     except InputError as error:
         return {"correct": False, "message": marked(str(error)), "mistake": None}
     return {"correct": found.correct, "message": marked(found.message), "mistake": found.mistake}
+
+
+def built(text: str) -> Any:
+    """What code assigns to ``answer``, or else the last function that it defines; other text is read as Python data.
+
+    >>> built("def twice(x):\\n    return 2 * x")(4), built("{'tp': 8}")
+    (8, {'tp': 8})
+    """
+    space: dict[str, Any] = {"__name__": "__answer__"}
+    try:
+        tree = ast.parse(text)
+        if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
+            return eval(compile(ast.Expression(tree.body[0].value), "<listing>", "eval"), space)
+        exec(compile(tree, "<listing>", "exec"), space)
+    except BaseException as problem:
+        raise InputError(_problem(problem)) from None
+    functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    return space.get("answer", space[functions[-1]] if functions else None)
 
 
 def literal(text: str) -> float | str:
@@ -257,24 +280,25 @@ def literal(text: str) -> float | str:
 
 
 def hint(id: str, stage: int, seed: str = "") -> str:
-    """The hints of a question, by stages: a nudge, your numbers as the library takes them, and how the work begins."""
+    """The hints of a question, by stages: a question back, the relation to use, and the worked route but its last step."""
     exercise = exercises.exercise(id)
-    if stage == 1:
-        return f"<p>{marked(exercise.nudge)}</p>"
     given = exercise.draw(seed)
+    if stage == 1:
+        return f"<p>{marked(exercise.ask.format_map(given.texts()))}</p>"
     if stage == 2:
         rows = "".join(
             f"<tr><th scope='row'><code>{escape(n)}</code></th><td>{escape(str(g))}</td><td><code>{escape(repr(g.value))}</code></td><td>{escape(g.meaning)}</td></tr>"
             for n, g in given.given.items()
         )
         head = "<tr><th scope='col'>input</th><th scope='col'>value</th><th scope='col'>in SI units</th><th scope='col'>meaning</th></tr>"
-        return f"<table class='live-inputs'><caption>Your numbers, as <code>inputs(\"{id}\")</code> gives them</caption><thead>{head}</thead><tbody>{rows}</tbody></table>"
-    *steps, _ = exercise.solution.replace("SEED", repr(seed)).splitlines()
-    if len(steps) < 2:
-        return f"<p>It is one line of code. {marked(exercise.nudge)}</p>"
-    return (
-        f'<p>One way begins so; the last step is yours.</p><pre class="live-text">{escape(chr(10).join(steps))}</pre>'
-    )
+        return (
+            f"<p>{marked(exercise.nudge.format_map(given.texts()))}</p>"
+            f"<table class='live-inputs'><caption>Your numbers, as <code>inputs(\"{id}\")</code> gives them</caption><thead>{head}</thead><tbody>{rows}</tbody></table>"
+        )
+    steps = route(exercise, given, whole=False)
+    if not steps.steps:
+        return "<p>It is one line of code, and that line is yours.</p>"
+    return f'<p>One way goes so; the last step is yours.</p><pre class="live-text">{escape(str(steps))}</pre>'
 
 
 def handed_in(notebook: str, seed: str, answers: Mapping[str, str]) -> str:
@@ -287,9 +311,21 @@ def handed_in(notebook: str, seed: str, answers: Mapping[str, str]) -> str:
         text = text.replace('STUDENT = "your-id"', f"STUDENT = {seed!r}")
         for id, answer in answers.items():
             name = f"answer_{id.partition('.')[2]}"
-            text = text.replace(f"{name} = ...", f"{name} = {literal(answer)!r}")
+            if exercises.exercise(id).form in ("function", "data"):  # code stands in the cell as it was written
+                if f"{name} = " in text:
+                    text = (
+                        f"{answer}\n{name} = answer" if "answer =" in answer else f"{answer}\n{name} = {_last(answer)}"
+                    )
+            else:
+                text = text.replace(f"{name} = ...", f"{name} = {literal(answer)!r}")
         cell["source"] = text.splitlines(keepends=True)
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _last(code: str) -> str:
+    """The name of the last function that a code defines; its text, where it is data."""
+    found = re.findall(r"^def (\w+)", code, re.M)
+    return found[-1] if found else "..."
 
 
 # The door of the worker
@@ -321,9 +357,9 @@ class Page:
         exercises.normalise_seed(seed)
         return [question(id, seed) for id in ids]
 
-    def check(self, id: str, text: str, seed: str) -> dict[str, Any]:
+    def check(self, id: str, text: str, seed: str, attempt: int = 1) -> dict[str, Any]:
         """Check an answer."""
-        return checked(id, text, seed)
+        return checked(id, text, seed, attempt)
 
     def hint(self, id: str, stage: int, seed: str) -> str:
         """A hint."""

@@ -27,6 +27,7 @@ GROUPS = {
     "solving.reliability": ("reliability",),
     "programs.hlo": ("hlo",),
     "searching.exploring": ("plan",),
+    "searching.fronts": ("frontier",),
     "proving.calibrating": ("calibrate", "bench-device"),
     "searching.sweeping": ("sweep",),
     "proving.checking": ("validate", "grade"),

@@ -34,6 +34,7 @@ _OTHERS = (
     "goodput_per_s",
 )
 _MOST_RUNS = 1_000_000
+_MOST_IN_FLIGHT = 100_000
 _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
 _ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
 
@@ -64,6 +65,7 @@ class Run:
     calibration: Calibration | None
     inter_bandwidth: float | None
     server: str = ""
+    concurrency: int | None = None
 
     def steps(self) -> StepModel:
         """The step times of one replica."""
@@ -85,8 +87,12 @@ class Run:
         if self.trace is not None:
             return self.trace
         n, cv = self.requests, self.arrival_variation
+        if self.concurrency is not None:
+            arrivals: tuple[float, ...] = (0.0,) * n  # written down when they come
+        else:
+            arrivals = serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed)
         return serving.load(
-            serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed),
+            arrivals,
             serving.lengths(self.input_len, n, self.length_variation, seed + 1),
             serving.lengths(self.output_len, n, self.length_variation, seed + 2),
         )
@@ -100,6 +106,7 @@ class Run:
             replicas=self.replicas,
             routing=self.routing,
             progress=progress,
+            concurrency=self.concurrency,
         )
         return found if self.calibration is None else found.corrected(self.calibration.apply)
 
@@ -349,6 +356,7 @@ def simulate(
     device: Device | Node | Cluster | Machines | str,
     *,
     rate: float | None = None,
+    concurrency: int | None = None,
     trace: "str | Path | Sequence[Request] | None" = None,
     requests: int | None = None,
     input_len: float | None = None,
@@ -386,7 +394,10 @@ def simulate(
     device : str, Device, Node or Cluster
         What ``catalog.where`` reads: ``"B200"``, ``"8 H100"``, ``"DGX-H100"``.
     rate : float, 1/s
-        Random requests per second; or a trace.
+        Random requests per second; or a trace, or a concurrency.
+    concurrency : int, optional
+        A closed loop: so many requests in flight over all replicas, the next starts when one ends; without a trace
+        ten times as many are drawn unless ``requests`` says otherwise.
     trace : path or sequence of Request, optional
         A CSV file of requests (``serving.read_trace``), or requests.
     requests, input_len, output_len : int, float, float, optional
@@ -440,12 +451,22 @@ def simulate(
         raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
     taken = Assumed()
     m, machines = catalog.model(model), catalog.where(device)
+    if concurrency is not None and rate is not None:
+        raise InputError("simulate: rate says when requests come and concurrency that they wait for others; give one")
     drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
     given = next((name for name, value in drawn.items() if value is not None), None)
     if trace is not None and given is not None:
         raise InputError(f"simulate: the trace says which requests come; leave out {given}")
-    if trace is None and rate is None:
-        raise InputError("simulate: no requests; give rate=4 (random ones, per second), or trace='FILE.csv'")
+    if trace is None and rate is None and concurrency is None:
+        raise InputError(
+            "simulate: no requests; give rate=4 (random ones, per second), concurrency=64 (so many in flight), or trace='FILE.csv'"
+        )
+    if concurrency is not None and (
+        isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= _MOST_IN_FLIGHT
+    ):
+        raise InputError(
+            f"simulate: concurrency = {repr(concurrency)[:40]} must be a whole number from 1 to {_MOST_IN_FLIGHT:,}"
+        )
     played = _played(trace)
     if seeds is None:
         if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= _MOST_RUNS:
@@ -457,7 +478,8 @@ def simulate(
             "simulate: a trace has no chance in it, so a second run gives the same; leave out runs and seeds"
         )
     if played is None:
-        requests = taken.take("requests", requests, REQUESTS)
+        usual = REQUESTS if concurrency is None else int(serving.WAVES) * concurrency
+        requests = taken.take("requests", requests, usual)
         input_len = taken.take("input_len", input_len, INPUT_LEN)
         output_len = taken.take("output_len", output_len, OUTPUT_LEN)
     run = Run(
@@ -483,6 +505,7 @@ def simulate(
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
         inter_bandwidth=inter_bandwidth,
         server=server,
+        concurrency=concurrency,
     )
     most = min(machines.domain, machines.count or machines.domain)
     tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]
@@ -498,7 +521,8 @@ def simulate(
     if reason:
         return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
     steps = run.steps()
-    full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), replicas)
+    bounds = serving.limits(run.config, steps)  # a loop offers no rate that a server could fall behind
+    full = None if concurrency is not None else serving.saturation(steps, run.drawn(seeds[0]), bounds, replicas)
     if len(seeds) == 1 and store is None and client is None:
         found = run.play(seeds[0], progress)
         rows = {name: (value,) for name, value in run.row(found).items()}

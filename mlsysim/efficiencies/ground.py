@@ -12,6 +12,7 @@ from mlsysim.efficiencies.kin import lineage
 
 PARTS = ("generation", "kind", "precision", "phase")
 DENSE, MIXTURE = "dense", "mixture"
+LATENT = "mixture with latent attention"
 PHASES = {"prefill": "prompt", "decode_step": "decoding", "end_to_end": "answer", "throughput_static": "answer"}
 _IN_BLOCKS = ("mxfp8", "mxfp6", "mxfp4", "nvfp4")
 _FOUR = ("fp4", "mxfp4", "nvfp4", "int4")
@@ -52,6 +53,19 @@ def training_place(device: Device, mixture: bool, precision: str, task: str) -> 
     {'generation': 'Hopper', 'kind': 'dense', 'precision': '8-bit', 'phase': 'pretrain'}
     """
     return place(lineage(device)[0], MIXTURE if mixture else DENSE, width_of(precision), task)
+
+
+def loop_place(generation: str, mixture: bool, latent: bool, precision: str, apart: bool) -> Mapping[str, str]:
+    """Where a closed loop lies: the precision is the format of most weights and products, as a server names it.
+
+    >>> loop_place("Hopper", True, False, "fp8_block", False)
+    {'generation': 'Hopper', 'kind': 'mixture', 'precision': '8-bit', 'phase': 'together'}
+    """
+    four, eight = ("nvfp4", "mxfp4", "fp4"), ("fp8", "fp8_block")
+    weights = "4-bit weights" if precision in ("int4_wo", "int4") else "16-bit"
+    width = "4-bit" if precision in four else "8-bit" if precision in eight else weights
+    kind = (LATENT if latent else MIXTURE) if mixture else DENSE
+    return place(generation, kind, width, "apart" if apart else "together")
 
 
 def serving_place(device: Device, mixture: bool, weight_bits: float, precision: str, phase: str) -> Mapping[str, str]:

@@ -17,6 +17,8 @@ from mlsysim.sensitivity import tornado as tornado
 
 if TYPE_CHECKING:
     from mlsysim.explore.columns import Columns as Columns
+    from mlsysim.explore.fronts import Frontier as Frontier
+    from mlsysim.explore.fronts import frontier as frontier
     from mlsysim.explore.planner import PlanSearch as PlanSearch
     from mlsysim.explore.planner import plan as plan
     from mlsysim.explore.planner import plan_of as plan_of
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns",
+    "Frontier",
     "PlanSearch",
     "Tornado",
     "combined_spread",
     "elasticities",
     "elasticity",
+    "frontier",
     "plan",
     "plan_of",
     "possible_degrees",
@@ -41,6 +45,8 @@ __all__ = [
 
 _NEED_NUMPY = {
     "Columns": "columns",
+    "Frontier": "fronts",
+    "frontier": "fronts",
     "PlanSearch": "planner",
     "plan": "planner",
     "plan_of": "planner",

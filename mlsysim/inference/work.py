@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlsysim import catalog, collectives, roofline
-from mlsysim._numeric import Num, is_array, maximum, minimum, where
+from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
@@ -62,6 +62,7 @@ class Efficiencies:
     switch_time: Num = 0.0  # s per step of a message that the protocol of long ones takes more to start
     overlap: Num = 0.0  # share of the products' time that tensor-parallel messages hide behind
     spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
+    uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
 
     def __post_init__(self) -> None:
         own(self)
@@ -234,6 +235,20 @@ def _pairs(tokens: Num, window: Num) -> Num:
     return seen * tokens - seen * (seen - 1) / 2
 
 
+def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
+    """Experts that a batch meets: :func:`experts_hit`, or fewer where some of them are more popular than others.
+
+    Popularities that are gamma-distributed with a squared variation v turn the chance that nobody chooses an expert from
+    exp(-x) into (1 + v x)^(-1 / v): the negative binomial.
+    """
+    even = experts_hit(experts, top_k, tokens)
+    if not is_array(uneven) and not uneven:
+        return even
+    left = maximum(1.0 - even / experts, 1e-12)  # the share that nobody chooses when all are alike
+    skewed = (1.0 - uneven * log(left)) ** (-1.0 / where(uneven > 0, uneven, 1.0))
+    return where(uneven > 0, maximum(minimum(top_k, experts), experts * (1.0 - skewed)), even)
+
+
 @dataclass(frozen=True)
 class _Rank:
     """What one micro-batch asks of one tensor-parallel rank: every kernel of a pass but attention, and the messages."""
@@ -282,7 +297,7 @@ class _Rank:
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-        hit = experts_hit(maximum(1.0, w.n_experts), w.top_k, pool)
+        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool, e.uneven)
         rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
@@ -475,8 +490,8 @@ def _expert_messages(
 def work_of(model: Model | str) -> Work:
     """The work of a catalogue model (or of a shape of your own) in the terms of :func:`pass_cost`.
 
-    >>> work_of("Llama-3.1-8B").kv_elements
-    2048
+    >>> float(work_of("Llama-3.1-8B").kv_elements)
+    2048.0
     """
     m = catalog.model(model)
     count = matrix_count(m)

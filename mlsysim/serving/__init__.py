@@ -5,6 +5,7 @@
 
 from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
+from mlsysim.serving.closed import ADAPTER, DRAWN, WAVES, Loop, Pool, Served, closed_loop, served, served_by
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
 from mlsysim.serving.equations import (
     overload_wait,
@@ -18,17 +19,24 @@ from mlsysim.serving.saturation import Saturation, saturation
 from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
 
 __all__ = [
+    "ADAPTER",
+    "DRAWN",
     "METRICS",
     "ROUTING",
+    "WAVES",
     "Config",
     "Limits",
+    "Loop",
+    "Pool",
     "Record",
     "Request",
     "Saturation",
+    "Served",
     "Simulation",
     "Step",
     "StepTimes",
     "activation_reserve",
+    "closed_loop",
     "constant",
     "device_memory",
     "gamma",
@@ -47,6 +55,8 @@ __all__ = [
     "sample_quantile",
     "saturation",
     "saturation_rate",
+    "served",
+    "served_by",
     "simulate",
     "summarise",
 ]

@@ -141,6 +141,26 @@ class Engine:
             self.end(now)
         return math.inf
 
+    def finish(self, now: float) -> float:
+        """Step after step from now on, up to the end of one that finishes a sequence; nothing comes before.
+
+        Returns
+        -------
+        float
+            When it ends; infinity when there is nothing to do.
+        """
+        block = self.limits.block_tokens
+        while not self.idle:
+            calm = self._decodes and self._partial is None and (self._refused or not self.waiting)
+            if calm and self._needs[(self.step + 1) % block] <= self.free:
+                now = self._coast(now, math.inf)
+            else:
+                now += self.begin(now)
+            self.end(now)
+            if self.finished:
+                return now
+        return math.inf
+
     def _coast(self, now: float, until: float) -> float:
         """Steps that only decode, up to one that finishes a sequence, ends late or leaves too few blocks for the next.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, overload
 
 from mlsysim._renamed import renamed
@@ -350,6 +350,7 @@ def simulate(
     routing: str = "round-robin",
     keep_steps: bool = False,
     progress: bool = False,
+    concurrency: int | None = None,
 ) -> Simulation:
     """Play requests on replicas of a server, step by step.
 
@@ -358,7 +359,7 @@ def simulate(
     step_times : StepModel
         As from :func:`mlsysim.serving_steps.step_model`; anything with a method ``time(batch)`` serves.
     requests : sequence of Request
-        In any order; they come at their times whatever the server does (an open loop).
+        In any order; they come at their times whatever the server does (an open loop), unless ``concurrency`` is given.
     config : Config, optional
         Options of the server.
     replicas : int
@@ -369,6 +370,9 @@ def simulate(
         Keep a record of every step in ``log``.
     progress : bool
         Show a progress bar (needs tqdm).
+    concurrency : int, optional
+        Requests in flight, over all replicas (a closed loop): so many come at time zero in turn to the replicas, and each of
+        the others when one has ended, on the replica where that one ran. The arrivals of the requests count for nothing then.
 
     Returns
     -------
@@ -393,13 +397,19 @@ def simulate(
     if routing not in ROUTING:
         raise unknown_name("routing", routing, ROUTING)
     bounds = limits(config or Config(), step_times)
+    asked: list[Request] = []
+    if concurrency is not None:
+        requests = asked = _closed(requests, concurrency, replicas, routing, keep_steps)
     engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
     rejected = {i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.input_len, r.output_len))}
     records = Records.open(requests, rejected)
     come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
     log: list[Step] = []
     with _bar(progress, len(come)) as advance:
-        _play(engines, come, records, ROUTING[routing], log if keep_steps else None, advance)
+        if concurrency is not None:
+            _loop(engines, asked, come, records, concurrency, advance)
+        else:
+            _play(engines, come, records, ROUTING[routing], log if keep_steps else None, advance)
     return Simulation(
         records=records,
         limits=bounds,
@@ -414,6 +424,58 @@ def simulate(
         log=tuple(log),
         server=str(getattr(step_times, "words", type(step_times).__name__)),
     )
+
+
+def _closed(
+    requests: Sequence[Request], concurrency: int, replicas: int, routing: str, keep_steps: bool
+) -> list[Request]:
+    """The requests of a closed loop, whose arrivals are written down when they come."""
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < replicas:
+        raise InputError(
+            f"simulate: concurrency = {concurrency!r} must be a whole number of requests in flight, at least one for each of "
+            f"{replicas} replicas"
+        )
+    if routing != "round-robin":
+        raise InputError(
+            f"simulate: routing = {routing!r} is for requests that come by themselves; with concurrency each client stays "
+            "with its replica, so leave routing out"
+        )
+    if keep_steps:
+        raise InputError("simulate: keep_steps is for requests that come by themselves; leave it or concurrency out")
+    return [replace(r, arrival=0.0) for r in requests]
+
+
+def _loop(
+    engines: Sequence[engine.Engine],
+    requests: list[Request],
+    come: Sequence[int],
+    records: Records,
+    concurrency: int,
+    advance: Callable[[int], Any],
+) -> None:
+    """The loop over ends of requests: as many others come at that time. Replicas share nothing but the list of what is left."""
+    left = iter(come)
+
+    def submit(place: int, now: float) -> None:
+        if (index := next(left, None)) is not None:
+            requests[index] = replace(requests[index], arrival=now)
+            engines[place].submit(engine.Sequence(requests[index], index))
+
+    for turn in range(concurrency):
+        submit(turn % len(engines), 0.0)
+    ends = [(e.finish(0.0), place) for place, e in enumerate(engines)]
+    heapify(ends)
+    while ends and ends[0][0] < math.inf:
+        now, place = heappop(ends)
+        e = engines[place]
+        done = len(e.finished)
+        for sequence in e.finished:
+            records.book(sequence, place)
+        e.finished.clear()
+        advance(done)
+        for _ in range(done):
+            submit(place, now)
+        heappush(ends, (e.finish(now), place))
 
 
 def _play(

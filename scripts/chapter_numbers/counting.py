@@ -63,13 +63,13 @@ def numbers() -> dict[str, Any]:
     gpt3_full = flops.training_flops_per_token(gpt3, 2048, False, "full")
     lookup = flops.active_parameters(eight) - flops.matmul_parameters(eight)
     short, long = token(2048), token(131072)
-    one_layer = transformer.attention_parameters(eight) + transformer.mlp_parameters(eight, eight.ffn)
+    one_layer = transformer.attention_parameters(eight) // eight.layers + transformer.mlp_parameters(eight, eight.ffn)
     multiplied, h100 = flops.matmul_parameters(eight), catalog.device("H100")
     run = float(flops.total_flops(flops.matmul_flops_per_token(multiplied), 15e12))
     return {
         "l8": {
             "total": _billion(transformer.parameter_count(eight).total, 3),
-            "attention": f"{transformer.attention_parameters(eight) / 1e6:.1f}",
+            "attention": f"{transformer.attention_parameters(eight) / eight.layers / 1e6:.1f}",
             "mlp": f"{transformer.mlp_parameters(eight, eight.ffn) / 1e6:.1f}",
             "layer": f"{one_layer / 1e6:.0f}",
             "layers": _billion(eight.layers * one_layer),

@@ -5,7 +5,7 @@ from typing import Any
 from mlsysim import catalog, intervals, parallelism, units, validation
 from mlsysim.efficiencies import pooled_share
 from mlsysim.validation import reality
-from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.cases import TABLED
 from mlsysim.validation.reality import ClassCheck, simple
 from mlsysim.validation.scoring.scores import never_seen, shipped_scores
 from mlsysim.validation.scoring.tried import logged, read_log
@@ -114,7 +114,17 @@ def _peers() -> dict[str, Any]:
 _WORST = ("worst_domain", "worst_domain_error")
 # What the prose says of each class; the table of the chapter has all of it.
 _SAID: dict[str, tuple[str, ...]] = {
-    "training_step": ("first", "half", "held", "domain", *_WORST, "worst_source", "worst_source_error"),
+    "training_step": (
+        "rows",
+        "in_fit",
+        "first",
+        "half",
+        "held",
+        "domain",
+        *_WORST,
+        "worst_source",
+        "worst_source_error",
+    ),
     "inference": ("first", "half", "held", *_WORST, "worst_source", "worst_source_error"),
     "gemm": ("first", *_WORST),
     "attention": ("first", "printed", *_WORST),
@@ -134,6 +144,8 @@ def _grounds(name: str) -> dict[str, str]:
         "half": share(blind.half),
         "held": share(blind.held),
         "domain": share(sheet.leave_one_domain_out),
+        "rows": str(sheet.fit.n),
+        "in_fit": share(sheet.fit.mape),
         "printed": share(blind.printed),
         "worst_domain": worst.split(": ", 1)[1],
         "worst_domain_error": share(domains[worst]),
@@ -201,7 +213,7 @@ def numbers() -> dict[str, Any]:
     per_source = fitted.rows / fitted.groups
     return {
         "total": str(len(rows)),
-        "classes": str(len(CLASSES)),
+        "classes": str(len(TABLED)),
         "end_to_end": str(sum(row.case_class in ("training_step", "inference") for row in rows)),
         "primary": str(sum(row.read == "primary" for row in rows)),
         "training": {

@@ -87,6 +87,8 @@ def _question(q: Mapping[str, Any]) -> str:
     if q["answers"]:
         options = "".join(f"<option>{escape(a)}</option>" for a in q["answers"])
         field = f'<select name="answer" autocomplete="off"><option value="">choose</option>{options}</select>'
+    elif q["form"] in ("function", "data"):
+        field = f'<textarea name="answer" rows="{4 + q["starter"].count(chr(10))}" cols="72" maxlength="8000" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="{escape(q["starter"])}"></textarea>'
     else:
         field = '<input name="answer" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false">'
     unit = f" in {escape(q['unit'])}, or with a unit" if q["unit"] not in ("", "1") else ""

@@ -3,6 +3,8 @@
 
 scripts/maintain/fit_all.py FOLDER_OF_CASES [FOLDER ...] [--only CLASS ...] [--jobs N]
 
+A class that no folder has keeps what it has.
+
 Run it after a predictor changed. It takes minutes; then come ``scripts/make_book_parts.py`` and the notebooks of chapters 12 and 13.
 ``--only`` refits some classes; ranges and sheets are those of all, since classes share pools.
 """
@@ -90,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     date, began = datetime.date.today(), time.monotonic()
 
     def jobs(names: Sequence[str]) -> list[tuple[str, list[Path], datetime.date]]:
-        return [(name, [folder / f"{name}.open.csv" for folder in args.folders], date) for name in names]
+        found = [(name, fit_intervals.paths_of(name, args.folders), date) for name in names]
+        return [job for job in found if job[1]]
 
     # A fresh process for each stage, since what ships is read once per process.
     fresh = multiprocessing.get_context("spawn")
@@ -105,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MlsysimError as error:
         print(f"fit_all: {error}", file=sys.stderr)
         return 2
-    fit_intervals.OUTPUT.write_text(fit_intervals.as_toml(entries), encoding="utf-8")
+    every = fit_intervals.kept(fit_intervals.OUTPUT) | entries
+    fit_intervals.OUTPUT.write_text(fit_intervals.as_toml(every), encoding="utf-8")
     for name, values in entries.items():
         print(fit_intervals.summary(name, values))
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:

@@ -8,6 +8,7 @@ import argparse
 import datetime
 import math
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,14 @@ _BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/
 
 
 def files_of(folders: Sequence[Path]) -> dict[str, CaseFile]:
-    """The open rows of every class, of all folders together."""
-    return {name: read_cases([folder / f"{name}.open.csv" for folder in folders], name) for name in POOLS}
+    """The open rows of every class that some folder has, of all folders together."""
+    found = {name: paths_of(name, folders) for name in POOLS}
+    return {name: read_cases(paths, name) for name, paths in found.items() if paths}
+
+
+def paths_of(name: str, folders: Sequence[Path]) -> list[Path]:
+    """The files of a class."""
+    return [path for folder in folders if (path := folder / f"{name}.open.csv").is_file()]
 
 
 def pool_of(name: str, lefts: Mapping[str, Left]) -> list[Left]:
@@ -59,6 +66,11 @@ def as_toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def kept(path: Path) -> dict[str, Any]:
+    """The entries of a file as it is: those of classes that the folders do not have stay."""
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
 def summary(name: str, values: Mapping[str, Any]) -> str:
     """What the ranges of a class are, and how the checks went."""
     if "refused" in values:
@@ -74,9 +86,9 @@ def summary(name: str, values: Mapping[str, Any]) -> str:
 
 
 def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: datetime.date) -> dict[str, Any]:
-    """Every class's entry."""
+    """The entry of every class whose pool is there."""
     found = {}
-    for name in POOLS:
+    for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
         month = LATER.get(name)
         later = (month, held_later([files[name]], month)) if month else None
         found[name] = entry(pool_of(name, lefts), date, later)
@@ -96,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for name, values in entries.items():
         print(summary(name, values))
-    args.output.write_text(as_toml(entries), encoding="utf-8")
+    args.output.write_text(as_toml(kept(args.output) | entries), encoding="utf-8")
     return 0
 
 

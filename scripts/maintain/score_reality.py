@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.cases import TABLED
 from mlsysim.validation.reality.leave_one_out import as_toml, measure
 
 FILE = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "reality" / "honest.toml"
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args(argv).check
-    text = as_toml({name: measure(name) for name in CLASSES})
+    text = as_toml({name: measure(name) for name in TABLED})
     stale = not FILE.exists() or FILE.read_text(encoding="utf-8") != text
     if stale and not check:
         FILE.write_text(text, encoding="utf-8")

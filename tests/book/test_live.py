@@ -130,7 +130,8 @@ def test_positions_presets_and_texts_of_a_spec() -> None:
 
 def test_hints_come_by_stages_and_never_with_the_last_step() -> None:
     exercise = exercises.exercise("01.1")
-    assert live.marked(exercise.nudge) in live.hint("01.1", 1)
+    assert live.marked(exercise.ask) in live.hint("01.1", 1)
+    assert live.marked(exercise.nudge) in live.hint("01.1", 2)
     assert "H100-SXM5-80GB" in live.hint("01.1", 2)
     last = exercise.solution.splitlines()[-1]
     assert live.hint("01.1", 3).count("flops") >= 1
@@ -177,6 +178,7 @@ def test_every_number_of_the_prose_says_what_printed_it() -> None:
     assert ridge["equations"][0]["href"] == "01-iron-law.html#eq-ridge-point"
 
 
+@pytest.mark.slow
 def test_the_tests_named_for_numbers_exist() -> None:
     for test in {
         t

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ THIRD_PARTY_ALLOWED = {
     "serving_steps.measuring.microbench": {"numpy"},  # these two inside their measurements only
     "serving_steps.measuring.tiny": {"numpy"},
     "explore.columns": {"numpy"},
+    "explore.fronts": {"numpy"},
     "explore.grid": {"numpy"},
     "explore.planner": {"numpy"},
     "explore.store": {"numpy"},
@@ -38,6 +40,7 @@ THIRD_PARTY_ALLOWED = {
     "hlo.chakra.schema": {"google"},
     "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
     "validation.predictors.inference": {"numpy"},
+    "validation.predictors.serving": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
     "drawing.style": {"matplotlib", "IPython"},
     "results": {"pandas"},
@@ -45,6 +48,7 @@ THIRD_PARTY_ALLOWED = {
 }
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -166,6 +166,12 @@ def of_catalogue() -> Iterator[Any]:
         yield entries
         yield from entries.values()
     yield catalog.device("H100").peak_flops
+    d = deployment()
+    pool = serving.Pool(d.split, d.machine, d.efficiencies)
+    yield pool
+    yield serving.closed_loop(d.work, pool, concurrency=8.0, input_len=1000.0, output_len=200.0)
+    yield catalog.patch_transformer("ViT-L/16")
+    yield catalog.recommender("DLRM-DCNv2")
     yield catalog.cluster("DGX-H100", 4)
     yield from validation.published_costs().values()
     yield from validation.published_footprints().values()
@@ -308,6 +314,7 @@ def of_searches() -> Iterator[Any]:
     yield explore.Columns({"tp": A([1, 2, 4]), "time": A([3.0, 1.5, 1.0]), "name": A(["a", "b", "c"])})
     yield explore.Columns({"a": np.arange(1000.0), "b": np.full(1000, np.inf)})
     yield explore.Columns({})
+    yield explore.frontier("Llama-3.1-8B", "H100", modes=["together"], most=2)
     yield explore.tornado(lambda a, b: a**2 / b, {"a": 2.0, "b": 2.0}, {"a": (1.0, 3.0), "b": (1.0, 3.0)})
 
 

@@ -612,7 +612,7 @@ BY_HAND: dict[str, float] = {
 @pytest.mark.independent
 @pytest.mark.parametrize("id", BY_HAND)
 def test_the_demo_of_each_exercise_agrees_with_arithmetic_by_hand(id: str) -> None:
-    chapter = {e.id: e for e in assignment("04-communication")}
+    chapter = {e.id: e for e in assignment("04-communication") if e.form == "number"}  # tasks: tests/book/test_tasks.py
     assert set(chapter) == set(BY_HAND)
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)
 

@@ -736,7 +736,7 @@ BY_HAND = {
 @pytest.mark.independent
 @pytest.mark.parametrize("id", BY_HAND)
 def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
-    chapter = {e.id: e for e in assignment("05-parallelism")}
+    chapter = {e.id: e for e in assignment("05-parallelism") if e.form == "number"}  # tasks: tests/book/test_tasks.py
     assert set(chapter) == set(BY_HAND)
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)
 

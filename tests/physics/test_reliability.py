@@ -583,7 +583,7 @@ EXERCISES_BY_HAND = {
     "11.2": 419 / 16384 / 54 * 10240 * 19,
     "11.3": math.sqrt(2 * 70e9 * 14 / 50e9 * 30 * DAY / 40),
     "11.4": 1800.0 * brute_force_optimum(120 / 1800),
-    "11.5": 2.3e12 / (384 * 150e6) / 10_800,
+    "11.5": 2.3e12 / (384 * 150e6) / 1_800,
     "11.6": 1 - 80 / 1800 - (900 + 1140) / 14_400,
     "11.7": 20 / 45 / math.exp(18 / 45) / (math.exp(23 / 45) - 1),
     "11.8": 1500 / 10_800 * math.exp(-960 / 10_800) / (math.exp(1510 / 10_800) - 1),
@@ -595,14 +595,14 @@ EXERCISES_BY_HAND = {
 @pytest.mark.independent
 @pytest.mark.parametrize("id", EXERCISES_BY_HAND)
 def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
-    chapter = {e.id: e for e in assignment("11-reliability")}
+    chapter = {e.id: e for e in assignment("11-reliability") if e.form == "number"}
     assert set(chapter) == {*EXERCISES_BY_HAND, "11.11", "11.12"}
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(EXERCISES_BY_HAND[id], rel=1e-7)
 
 
 @pytest.mark.independent
 def test_the_claim_and_the_bill_by_hand() -> None:
-    chapter = {e.id: e for e in assignment("11-reliability")}
+    chapter = {e.id: e for e in assignment("11-reliability") if e.form == "number"}
     mtbf = 54 * DAY / 419
     without = 480 / mtbf / (math.exp(492 / mtbf) - 1)
     assert chapter["11.11"].solve(chapter["11.11"].draw()) == pytest.approx(mtbf * math.log(without / 0.85), rel=1e-9)

@@ -679,7 +679,7 @@ BY_HAND = {
     "08.4": 15.0 / (3 * 64 / 8.0),
     "08.5": 32 / (32 * 0.05 + 40 * 0.018),
     "08.6": 0.015 + 7 * 0.15 / 60,
-    "08.7": 140e9 / (0.4e9 + 13.4e12 * 0.04 / 250),
+    "08.7": 140e9 / (1.2e9 + 13.4e12 * 0.04 / 40),
     "08.8": float(exact_erlang(3, Fraction(22, 10))[1]),
     "08.9": math.log(35) / 2,
     "08.10": 0.35 / 2,
@@ -694,6 +694,8 @@ BY_HAND = {
 @independent
 @pytest.mark.parametrize("id", BY_HAND)
 def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
-    chapter = {e.id: e for e in assignment("08-serving-capacity")}
+    chapter = {
+        e.id: e for e in assignment("08-serving-capacity") if e.form == "number"
+    }  # tasks: tests/book/test_tasks.py
     assert set(chapter) == set(BY_HAND)
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)

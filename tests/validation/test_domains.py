@@ -12,7 +12,7 @@ from mlsysim import catalog, efficiencies
 from mlsysim.efficiencies import lineage, parents, pooled, pooled_share
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.intervals import KNOWN, NEW
-from mlsysim.validation.cases import CLASSES, Case, CaseFile, read_cases
+from mlsysim.validation.cases import CLASSES, TABLED, Case, CaseFile, read_cases
 from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.predictors.fitting import gauss_newton
 from mlsysim.validation.reality.simple import roofline
@@ -269,6 +269,7 @@ MOST_CONSTANTS = {
     ("collective",): 8,
     ("gemm", "attention"): 8,
     ("memory",): 3,
+    ("inference", "serving_tpot", "serving_ttft"): 20,  # eight more than inference may have
 }
 
 
@@ -286,13 +287,13 @@ def test_every_sheet_says_what_the_constants_had_seen(name: str) -> None:
     )
     for group, (n, ours, simple) in sheet.worse.items():
         assert n > 5 and simple < ours == pytest.approx(sheet.groups[group][1].mape)
-    assert scores.never_seen(name).half is not None
+    assert name not in TABLED or scores.never_seen(name).half is not None  # nobody has told us of served points yet
     assert not set(scores.known_causes().get(name, {})) - set(sheet.groups)
 
 
 def test_the_readme_prints_the_shipped_errors() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name in CLASSES:
+    for name in TABLED:
         sheet = scores.shipped_scores(name)
         row = next(line for line in text.splitlines() if line.startswith(f"| {name.replace('_', ' ')} |"))
         assert f"| {sheet.rows} ({len(sheet.groups)}) |" in row

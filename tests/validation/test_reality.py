@@ -18,7 +18,7 @@ from support import ROOT
 from mlsysim import cli, intervals
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.validation import reality
-from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.cases import CLASSES, TABLED
 from mlsysim.validation.predictors import PREDICTORS, scalar_rules
 from mlsysim.validation.predictors.base import Row as BaseRow
 from mlsysim.validation.reality import Row, leave_one_out, measured, simple
@@ -40,7 +40,7 @@ def checks() -> dict[str, reality.ClassCheck]:
 
 
 def every_row() -> list[Row]:
-    return [row for name in CLASSES for row in reality.rows(name)]
+    return [row for name in TABLED for row in reality.rows(name)]
 
 
 def bibliography() -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_there_are_enough_rows_of_every_kind() -> None:
     found = every_row()
     assert len(found) >= 250
     assert sum(r.case_class in ("training_step", "inference") for r in found) >= 150
-    assert {r.case_class for r in found} == set(CLASSES)
+    assert {r.case_class for r in found} == set(TABLED)
     assert {r.category for r in found} >= set(reality.CATEGORIES), "every category of the roofline page"
 
 
@@ -77,7 +77,7 @@ def test_no_group_brings_more_rows_than_the_rule_allows() -> None:
 
 
 def test_ids_are_unique_and_tolerances_sensible() -> None:
-    for name in CLASSES:
+    for name in TABLED:
         ids = [r.case.id for r in reality.rows(name)]
         assert len(set(ids)) == len(ids)
     for r in every_row():
@@ -115,7 +115,7 @@ def test_a_printed_rate_and_a_printed_time_of_one_run_agree() -> None:
 
 @needs_open_cases
 @pytest.mark.independent
-@pytest.mark.parametrize("name", sorted(CLASSES))
+@pytest.mark.parametrize("name", sorted(TABLED))
 def test_the_compilation_converts_the_same_figures_to_the_same_values(name: str) -> None:
     """Somebody else's conversions, row by row, but for rows that we add and one that we read differently."""
     theirs: dict[str, list[float]] = {}
@@ -260,7 +260,7 @@ def test_rules_as_scalars() -> None:
 @pytest.mark.regression
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow) if n in ("training_step", "inference") else n for n in CLASSES],
+    [pytest.param(n, marks=pytest.mark.slow) if n in ("training_step", "inference") else n for n in TABLED],
 )
 def test_the_shipped_scores_with_one_group_left_out_are_fresh(name: str) -> None:
     """Run scripts/maintain/score_reality.py when a model or a constant has changed."""
@@ -313,7 +313,7 @@ def test_validate_without_a_file_runs_the_reality_checks(capsys: pytest.CaptureF
     assert cli.main(["validate"]) == 0
     out = capsys.readouterr().out
     assert f"{len(every_row())} published figures" in out
-    for name in CLASSES:
+    for name in TABLED:
         assert f"\n{name}: " in out
     for category in reality.CATEGORIES:
         assert f"\n{category}" in out

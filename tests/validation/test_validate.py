@@ -31,8 +31,14 @@ needs_open_cases = pytest.mark.skipif(
 )
 
 
+def open_path(file: str) -> Path:
+    """Where an open file lies: served points have a folder of their own, a name with a folder is of another round."""
+    folder = OPEN.parent / ("silicon" if file.startswith("serving_") else OPEN.name)
+    return OPEN.parent / file if "/" in file else folder / file
+
+
 def open_cases(name: str) -> cases.CaseFile:
-    return read_cases(OPEN / f"{name}.open.csv")
+    return read_cases(open_path(f"{name}.open.csv"))
 
 
 def write(path: Path, *rows: str) -> Path:
@@ -126,7 +132,9 @@ def test_kernels_of_a_source_that_the_fit_has_not_seen(name: str, target: float)
 
 
 @needs_open_cases
-@pytest.mark.parametrize("name", sorted(CLASSES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("serving_t") else n for n in sorted(CLASSES)]
+)
 def test_every_open_file_is_recognised(name: str) -> None:
     file = open_cases(name)
     assert file.case_class.name == name
@@ -140,7 +148,11 @@ def test_every_open_file_is_recognised(name: str) -> None:
 @needs_open_cases
 @pytest.mark.regression
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "inference" else n for n in sorted(PREDICTORS)]
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n == "inference" or n.startswith("serving_") else n
+        for n in sorted(PREDICTORS)
+    ],
 )
 def test_shipped_constants_are_what_the_script_fits(name: str, tmp_path: Path) -> None:
     import fit_constants
@@ -149,7 +161,7 @@ def test_shipped_constants_are_what_the_script_fits(name: str, tmp_path: Path) -
 
     output = tmp_path / "fitted.toml"
     files = str(shipped_fit(name).get("cases", f"{name}.open.csv")).split(" + ")
-    paths = [OPEN.parent / file if "/" in file else OPEN / file for file in files]
+    paths = [open_path(file) for file in files]
     assert fit_constants.main([*map(str, paths), "--output", str(output)]) == 0
     assert read_toml(output)["constants"] == shipped_constants(name)
 
@@ -185,9 +197,11 @@ def test_there_are_few_constants_and_all_are_physical() -> None:
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize("name", sorted(PREDICTORS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("serving_") else n for n in sorted(PREDICTORS)]
+)
 def test_hidden_columns_cannot_change_a_prediction(name: str, tmp_path: Path) -> None:
-    source = OPEN / f"{name}.open.csv"
+    source = open_path(f"{name}.open.csv")
     if not source.is_file():
         if name != "gemm":
             pytest.skip("the open cases are not beside this checkout (../shared/reference/cases)")
@@ -639,3 +653,59 @@ def test_large_errors_do_not_fail_the_command(tmp_path: Path, capsys: pytest.Cap
     assert cli.main(["validate", "--cases", str(path), "--json"]) == 0
     last = json.loads(capsys.readouterr().out)["rows"][1]
     assert (last["predicted"], last["error"], last["supported"]) == (None, None, False)
+
+
+# Served points: what a row may leave out, and how its degrees are read
+
+SERVED_HEAD = (
+    "id,group,model,device,backend,backend_version,mode,precision,gemm_quant,moe_quant,input_len,output_len,concurrency,tp,"
+    "attention_dp,moe_tp,moe_ep,prefill_workers,prefill_tp,prefill_attention_dp,prefill_moe_tp,prefill_moe_ep,decode_workers,"
+    "decode_tp,decode_attention_dp,decode_moe_tp,decode_moe_ep"
+)
+TOGETHER = "a,g,Llama-3.1-70B,H200-SXM-141GB,vllm,0.19.0,agg,fp8,fp8,fp8,1024,1024,16,4,1,4,1,,,,,,,,,,"
+APART = "b,g,DeepSeek-V3,GB300,sglang,,disagg,fp8,fp8,fp8_block,8192,1024,512,,,,,5,1,8,1,8,1,1,32,1,32"
+
+
+@pytest.mark.parametrize("what", ["tpot", "ttft"])
+def test_served_points_are_recognised_and_predicted_together_and_apart(what: str, tmp_path: Path) -> None:
+    rows = (f"{TOGETHER},0.011", f"{APART},0.5")
+    file = read_cases(write(tmp_path / "s.csv", f"{SERVED_HEAD},measured_{what}_s", *rows))
+    assert file.case_class.name == f"serving_{what}"
+    for mode in ("datasheet", "calibrated"):
+        found = scoring.score(file, mode)
+        assert found.summary.supported == 2
+        assert all(r.predicted is not None and 1e-4 < r.predicted < 60.0 for r in found.rows)
+
+
+@pytest.mark.filterwarnings("ignore:server")
+def test_a_served_point_of_an_unknown_server_takes_the_middle_and_says_so(tmp_path: Path) -> None:
+    unknown = TOGETHER.replace("vllm", "a server of mine")
+    path = write(tmp_path / "s.csv", f"{SERVED_HEAD},measured_tpot_s", f"{unknown},0.011")
+    (row,) = scoring.score(read_cases(path)).rows
+    assert row.supported and any("not in the table of servers" in said for said in row.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("Llama-3.1-70B", "a model of mine"), "no model 'a model of mine'"),
+        (("H200-SXM-141GB", "a device of mine"), "no device 'a device of mine'"),
+        ((",agg,", ",beside,"), "neither 'agg' nor 'disagg'"),
+        (("fp8,fp8,fp8", "fp8,fp9,fp9"), "gemm_quant = 'fp9'"),
+    ],
+)
+def test_a_served_point_that_cannot_be_has_a_reason(change: tuple[str, str], reason: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "s.csv", f"{SERVED_HEAD},measured_tpot_s", f"{TOGETHER.replace(*change)},0.011")
+    (row,) = scoring.score(read_cases(path)).rows
+    assert not row.supported and reason in row.reason
+
+
+@pytest.mark.independent
+def test_degrees_that_were_multiplied_into_each_other_are_those_of_the_same_run() -> None:
+    """The source has runs twice, under true degrees and under multiplied ones, with the same times to the last digit."""
+    from mlsysim.validation.predictors.serving import degrees_of
+
+    assert degrees_of(16, 1, 4, 4) == degrees_of(4, 1, 1, 4)
+    assert degrees_of(1, 64, 8, 8) == degrees_of(1, 8, 1, 8)
+    assert degrees_of(4, 4, 1, 16) == degrees_of(4, 1, 1, 4)
+    assert degrees_of(8, 1, 8, 1).devices == 8 and degrees_of(2, None, 4, 1).devices == 4

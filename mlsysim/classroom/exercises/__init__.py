@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from mlsysim.classroom.exercises.chapters import SLUGS, read
+from mlsysim.classroom.exercises.desk import Desk
 from mlsysim.classroom.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
+from mlsysim.classroom.exercises.routes import Route, route
 from mlsysim.errors import unknown_name
 
 T = TypeVar("T")
@@ -42,17 +44,20 @@ OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = _Lazy(
 __all__ = [
     "EXERCISES",
     "OBJECTIVES",
+    "Desk",
     "Exercise",
     "Feedback",
     "Inputs",
     "Mistake",
     "Question",
+    "Route",
     "assignment",
     "check",
     "exercise",
     "inputs",
     "normalise_seed",
     "question",
+    "worked",
 ]
 
 
@@ -92,7 +97,7 @@ def question(id: str, seed: str | int | None = "") -> Question:
     return exercise(id).question(inputs(id, seed))
 
 
-def check(id: str, answer: object, seed: str | int | None = "") -> Feedback:
+def check(id: str, answer: object, seed: str | int | None = "", attempt: int = 1, cases: str = "") -> Feedback:
     """Check an answer: a number in SI units, text with a unit, or one of the words asked for.
 
     Parameters
@@ -103,6 +108,10 @@ def check(id: str, answer: object, seed: str | int | None = "") -> Feedback:
         Anything; what is not an answer gets a sentence that says how to write one.
     seed : str, int or None
         Your student id: numbers differ from reader to reader. Empty is the public demo.
+    attempt : int
+        How many wrong answers there were, this one included: the first gets a question back, later ones the relation to use.
+    cases : str
+        Makes the cases that a function is tried with; empty for the public ones.
 
     Returns
     -------
@@ -117,4 +126,13 @@ def check(id: str, answer: object, seed: str | int | None = "") -> Feedback:
     >>> check("01.7", "GB")
     01.7: 'GB' is not read: give '3.5 ms', '2 hours', or a number of seconds.
     """
-    return grade(exercise(id), answer, inputs(id, seed))
+    return grade(exercise(id), answer, inputs(id, seed), attempt, cases)
+
+
+def worked(id: str, seed: str | int | None = "") -> Route:
+    """The worked route of an exercise, step by step with your numbers.
+
+    >>> worked("01.5").answer
+    '0.6201'
+    """
+    return route(exercise(id), inputs(id, seed))

@@ -57,12 +57,14 @@ FORMS = {
 }  # fmt: skip
 
 
-def forms(unit: str, share: bool = False) -> str:
-    """How an answer in a unit may be written.
+def forms(unit: str, share: bool = False, whole: bool = False) -> str:
+    """How an answer in a unit may be written, as a share, or as a whole number.
 
     >>> forms("1", share=True)
     "a fraction, as in 0.25, or '25 %'"
     """
+    if unit == "1" and whole:
+        return "a whole number, as in 12"
     if unit == "1":
         return "a fraction, as in 0.25, or '25 %'" if share else "a number without a unit, as in 12 or 1.5e9"
     return FORMS.get(unit, f"a number of {unit}")
@@ -84,7 +86,7 @@ def said(answer: object) -> str:
     return f"a value of type {type(answer).__name__}"
 
 
-def read(answer: object, unit: str, prompt: str = "") -> float:
+def read(answer: object, unit: str, prompt: str = "", whole: bool = False) -> float:
     """An answer in base units.
 
     Parameters
@@ -95,6 +97,8 @@ def read(answer: object, unit: str, prompt: str = "") -> float:
         Of the question.
     prompt : str
         Of the question: a count may have a noun that stands in it.
+    whole : bool
+        Whether a refusal asks for a whole number.
 
     Raises
     ------
@@ -105,7 +109,7 @@ def read(answer: object, unit: str, prompt: str = "") -> float:
     (280800.0, 96636764160.0, 38.0)
     """
     share = "fraction" in prompt or "share" in prompt.casefold()
-    wanted = forms(unit, share)
+    wanted = forms(unit, share, whole)
     if isinstance(answer, str):
         return _text(answer, unit, prompt, wanted)
     value = _alone(answer)

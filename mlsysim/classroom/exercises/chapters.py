@@ -10,15 +10,20 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from mlsysim.classroom.exercises.engine import Answer, Exercise, Given, Inputs, Mistake, Options
+from mlsysim.classroom.exercises.engine import KINDS, Answer, Exercise, Given, Inputs, Mistake, Options
 from mlsysim.classroom.exercises.running import run
 from mlsysim.equations import is_recording
 from mlsysim.errors import InputError
 
 _FOLDER = Path(__file__).parent / "chapters"
 SLUGS = tuple(sorted(path.stem for path in _FOLDER.glob("[0-9]*.toml")))
-_NEEDED = ("title", "objective", "points", "unit", "prompt", "nudge", "solution", "inputs", "mistakes")
-_MAY = ("answers", "tolerance", "whole", "reference", "computed", "not_shown")
+_NEEDED = (
+    "title", "objective", "kind", "difficulty", "minutes", "points", "unit", "prompt", "ask", "nudge", "solution", "inputs",
+    "mistakes",
+)  # fmt: skip
+_MAY = (
+    "answers", "tolerance", "whole", "reference", "computed", "not_shown", "searches", "cases", "judge", "starter", "rubric",
+)  # fmt: skip
 
 Objectives = tuple[tuple[str, str], ...]
 
@@ -60,8 +65,11 @@ def _exercise(slug: str, id: str, row: Mapping[str, Any], objectives: Mapping[st
         raise InputError(f"{key!r} is missing, or none of {', '.join(_NEEDED + _MAY)}")
     if row["objective"] not in objectives:
         raise InputError(f"objective = {row['objective']!r} is none of {', '.join(objectives)}")
+    if row["kind"] not in KINDS or row["difficulty"] not in (1, 2, 3) or not 1 <= row["minutes"] <= 240:
+        raise InputError(f"kind is one of {', '.join(KINDS)}, difficulty 1 to 3, minutes 1 to 240")
     drawn = f'g = inputs("{id}", seed=SEED)\n'
-    answer = partial(_answer, f"{slug}.toml, exercise {id}", row["solution"].replace(drawn, ""))
+    code = row["solution"].replace(drawn, "")
+    answer = partial(_answer, f"{slug}.toml, exercise {id}", code)
     return Exercise(
         id=id,
         slug=slug,
@@ -81,6 +89,16 @@ def _exercise(slug: str, id: str, row: Mapping[str, Any], objectives: Mapping[st
         tolerance=row.get("tolerance", 0.01),
         whole=row.get("whole", False),
         answers=tuple(row.get("answers", ())),
+        code=code,
+        searches=row.get("searches", False),
+        kind=row["kind"],
+        difficulty=row["difficulty"],
+        minutes=row["minutes"],
+        ask=_folded(row["ask"]),
+        cases=row.get("cases", ""),
+        judge=row.get("judge", ""),
+        starter=row.get("starter", ""),
+        rubric=tuple(map(_folded, row.get("rubric", ()))),
     )
 
 

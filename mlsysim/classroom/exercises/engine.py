@@ -4,8 +4,6 @@ Plain Python: the same code checks an answer in Jupyter, in Colab, in the browse
 """
 
 import hashlib
-import math
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim import units
-from mlsysim.classroom.exercises import answers
+from mlsysim.classroom.exercises import answers, slips, tasks
 from mlsysim.errors import InputError
 from mlsysim.tables import Table, table
 
-Answer = float | str
+Answer = Any  # a float, a word, a function, or plain data: by the question's form
 _MAX_SEED = 200
+KINDS = ("compute", "build", "measure", "plot", "design", "find-error")
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,47 @@ class Given:
         if self.unit == "%":  # a share: the value is the fraction, the prompt says per cent
             return f"{100 * self.value:.6g} %"
         if self.unit == "1":
-            if 1e6 <= self.value < 1e8:  # nobody says 1.6e+07 tokens
-                return f"{self.value / 1e6:.10g} million"
-            return f"{self.value / 1e9:g} billion" if self.value >= 1e8 else f"{self.value:g}"
-        if self.unit == "1/s":
-            return f"{self.value:g} per second"
-        return units.format(self.value, self.unit)
+            return _count(self.value)
+        return _in_words(self.value, self.unit)
+
+
+def _count(value: float) -> str:
+    """A count as people say it: 1.6e7 are 16 million."""
+    if 1e6 <= value < 1e8:
+        return f"{value / 1e6:.10g} million"
+    if value >= 1e12:
+        return f"{value / 1e12:g} trillion"
+    return f"{value / 1e9:g} billion" if value >= 1e8 else f"{value:.10g}"
+
+
+_PER = {"token/s": "tokens per second", "1/s": "per second"}
+
+
+def _in_words(value: float, unit: str) -> str:
+    """A quantity with its unit as people say it.
+
+    >>> _in_words(1200.0, "token/s"), _in_words(2.0, "byte"), _in_words(2.5 / 3600, "USD/s"), _in_words(40.0, "FLOP/byte")
+    ('1,200 tokens per second', '2 bytes', '$2.50 per hour', '40 FLOP per byte')
+    """
+    if unit in _PER:
+        return f"{value:,.10g} {_PER[unit]}"
+    if unit == "byte" and abs(value) < 1000:
+        return f"{value:g} byte{'s' * (value != 1)}"
+    if unit == "byte" and abs(value) < 1e9 and value == int(value) and float(f"{value:.4g}") != value:
+        return f"{value:,.0f} bytes"  # rounded to four digits it would be another number
+    if unit == "USD" or unit.startswith("USD/"):
+        number, _, per = units.format(value, unit).partition(" ")
+        cents = float(number)
+        written = f"${cents:,.2f}" if cents != int(cents) and round(cents, 2) == cents else f"${cents:,.10g}"
+        return written + {"USD": "", "USD/h": " per hour", "USD/W": " per watt"}.get(
+            per, f" per {per.partition('/')[2]}"
+        )
+    return (
+        units.format(value, unit)
+        .replace("/kWh", " per kWh")
+        .replace("FLOP/byte", "FLOP per byte")
+        .replace("/token", " per token")
+    )
 
 
 @dataclass(frozen=True)
@@ -107,7 +141,8 @@ class Exercise:
     """A question whose numbers depend on a seed and whose answer the library computes.
 
     ``solution`` is the code a reader might write: it may use ``inputs``, ``SEED``, ``catalog``, ``roofline`` and
-    ``units``, and its last line assigns ``answer``.
+    ``units``, and its last line assigns ``answer``. That is a number, a word, a function that is tried on ``cases``, or plain
+    data that ``judge`` looks at.
     """
 
     id: str
@@ -125,7 +160,22 @@ class Exercise:
     tolerance: float = 0.01
     answers: tuple[str, ...] = ()  # the words to choose from; empty for a number
     whole: bool = False  # the answer is a count, and no other number is near enough
+    code: str = ""  # the solution without the line that draws the inputs
+    searches: bool = False  # a solution that takes long: it is not run again to find a slip
+    kind: str = "compute"  # one of KINDS
+    difficulty: int = 1  # 1 to 3
+    minutes: int = 5
+    ask: str = ""  # a question back, which is the first hint
+    cases: str = ""  # Python that gives the arguments a function is tried with; empty for other forms
+    judge: str = ""  # Python that looks at plain data: sets share and why
+    starter: str = ""  # what stands in a student's cell
+    rubric: tuple[str, ...] = ()  # what a person looks for in the reason
     derive: Callable[[Mapping[str, Any]], Mapping[str, Given | None]] = field(default=lambda chosen: {})  # None hides
+
+    @property
+    def form(self) -> str:
+        """What an answer is: number, word, function or data."""
+        return "function" if self.cases else "data" if self.judge else "word" if self.answers else "number"
 
     def draw(self, seed: object = "") -> Inputs:
         """The inputs of a seed; the empty seed is the public demo."""
@@ -166,7 +216,7 @@ class Feedback:
     correct: bool
     message: str
     mistake: str | None = None
-    points: int = 0
+    points: float = 0
 
     def __bool__(self) -> bool:
         return self.correct
@@ -199,8 +249,31 @@ def close(a: float, b: float, tolerance: float) -> bool:
     return abs(a - b) <= tolerance * abs(b) * (1 + 1e-9)
 
 
-def grade(exercise: Exercise, answer: object, g: Inputs) -> Feedback:
-    """Compare an answer with the library's; wrong answers get the hint of the mistake that makes them."""
+def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word: str = "") -> Feedback:
+    """Compare an answer with the library's; a wrong one gets the hint of the mistake that makes it.
+
+    Where no mistake is recognised, the first attempt gets a question back, and later ones the relation to use.
+
+    Parameters
+    ----------
+    exercise : Exercise
+        The question.
+    answer : object
+        Anything.
+    g : Inputs
+        The reader's numbers.
+    attempt : int
+        How many wrong answers there were, this one included.
+    word : str
+        Makes the cases of a function: empty for the public ones.
+    """
+    if exercise.form in ("function", "data"):
+        share, name, said = tasks.verdict(exercise, answer, g, word)
+        if share >= 1.0:
+            return Feedback(exercise.id, True, f"Correct: {said}.", points=exercise.points)
+        hints = {m.name: m.hint for m in exercise.mistakes}
+        hint = hints[name].format_map(g.texts()) if name in hints else said or _advice(exercise, g, attempt)
+        return Feedback(exercise.id, False, f"Not yet. {hint}", name, round(exercise.points * share, 2))
     try:
         got = _read(exercise, answer)
     except InputError as error:
@@ -209,26 +282,42 @@ def grade(exercise: Exercise, answer: object, g: Inputs) -> Feedback:
     if _same(exercise, got, expected):
         shown = expected if isinstance(expected, str) else units.format(expected, exercise.unit)
         return Feedback(exercise.id, True, f"Correct: {shown}.", points=exercise.points)
-    for mistake in exercise.mistakes:
-        if any(_same(exercise, got, way(g)) for way in mistake.ways):
-            return Feedback(exercise.id, False, f"Not yet. {mistake.hint.format_map(g.texts())}", mistake.name)
-    generic = None if isinstance(got, str) or isinstance(expected, str) else _generic(got, expected, exercise, g)
-    name, hint = generic or (None, exercise.nudge.format_map(g.texts()))
-    return Feedback(exercise.id, False, f"Not yet. {hint}", name)
+    ways = [(m, way(g)) for m in exercise.mistakes for way in m.ways]
+    number = not isinstance(got, str)
+    sharp = 1e-9 if exercise.whole else slips.nearness(got) if number else 0.0
+    named = next(
+        (m for m, v in ways if got == v or (number and slips.near(got, v, min(sharp, exercise.tolerance)))), None
+    )
+    slip = slips.recognised(got, expected, exercise, g) if number and named is None else None
+    if named is None and slip is None:  # nothing comes out so; then what lies near
+        named = next((m for m, v in ways if number and sharp > _COARSE and _same(exercise, got, v)), None)
+    if named is not None:
+        return Feedback(exercise.id, False, f"Not yet. {named.hint.format_map(g.texts())}", named.name)
+    if slip is not None:
+        return Feedback(exercise.id, False, f"Not yet. {slip.hint}", slip.name)
+    return Feedback(exercise.id, False, f"Not yet. {_advice(exercise, g, attempt)}")
+
+
+_COARSE = 5e-4  # answers with fewer digits than four may lie beside what a mistake gives
+
+
+def _advice(exercise: Exercise, g: Inputs, attempt: int) -> str:
+    """A question back at first, then the relation to use."""
+    return (exercise.ask if attempt <= 1 and exercise.ask else exercise.nudge).format_map(g.texts())
 
 
 def _same(exercise: Exercise, a: Answer, b: Answer) -> bool:
     if isinstance(a, str) or isinstance(b, str):
-        return a == b
+        return bool(a == b)
     if exercise.whole:  # a count is right or wrong; what is left is the rounding of floats
-        return abs(a - b) <= 1e-9 * abs(b)
+        return bool(abs(a - b) <= 1e-9 * abs(b))
     return close(a, b, exercise.tolerance)
 
 
 def _read(exercise: Exercise, answer: object) -> Answer:
     """An answer as a float in base units or as one of the words; an InputError says how to write it."""
-    share = "fraction" in exercise.prompt
-    wanted = " or ".join(map(repr, exercise.answers)) or answers.forms(exercise.unit, share)
+    share = "fraction" in exercise.prompt or "share" in exercise.prompt.casefold()
+    wanted = " or ".join(map(repr, exercise.answers)) or answers.forms(exercise.unit, share, exercise.whole)
     if not answers.is_given(answer):
         raise InputError(f"No answer yet: give {wanted}.")
     if exercise.answers:
@@ -236,101 +325,4 @@ def _read(exercise: Exercise, answer: object) -> Answer:
         if word not in exercise.answers:
             raise InputError(f"{answers.said(answer)} is not one of the choices: give {wanted}.")
         return word
-    return answers.read(answer, exercise.unit, f"{exercise.title} {exercise.prompt}")
-
-
-def _generic(got: float, expected: float, exercise: Exercise, g: Inputs) -> tuple[str, str] | None:
-    """A hint for slips that every exercise shares; an exercise's own mistakes are looked at first.
-
-    A factor alone proves nothing: a hint is given only where the units of the question and the inputs allow its cause, and
-    where the answer is the right one times that factor to a few digits.
-    """
-    named = {exercise.unit, *(i.unit for i in g.given.values())}
-    dimensions = {base for unit in named if unit not in ("", "%") for base, _ in units.unit(unit).dimension}
-    of_answer = {base for base, _ in units.unit(exercise.unit).dimension}
-    text = exercise.solution + exercise.nudge
-
-    def like(factor: float) -> bool:
-        return close(got, expected * factor, _SHARP)
-
-    def either(factor: float) -> bool:
-        return like(factor) or like(1.0 / factor)
-
-    if like(-1):
-        return "sign", "The size is right and the sign is not."
-    if (
-        exercise.unit in ("1", "FLOP/byte", "1/s")
-        and not 0.9 < abs(expected) < 1.1
-        and close(got * expected, 1, _SHARP)
-    ):
-        return "reciprocal", "Your answer is upside down: one over it would be right. Check what is divided by what."
-    if exercise.unit == "byte" and like(2.0**-30):
-        return (
-            "bare-gibibytes",
-            "Your number is right in GiB. A number alone is read as bytes: write the unit behind it.",
-        )
-    if exercise.unit in _BARE and like(1.0 / _BARE[exercise.unit][0]):
-        name = _BARE[exercise.unit][1]
-        return (
-            "bare-number",
-            f"Your number is right in {name}. A number alone is read in base units: write {name} behind it.",
-        )
-    if exercise.unit != "1" or max(abs(got), abs(expected)) >= 1e6:
-        for power in (1, 2, 3, 4, 5):
-            if either(1000.0**power):
-                return (
-                    "unit-slip",
-                    "The digits are right, the power of ten is not. A number alone is read in base units; mind ms for s, and tera for "
-                    "giga.",
-                )
-    if exercise.unit == "1" and abs(expected) <= 1.0 and (like(100) or like(0.01)):
-        return "percent", "Your answer is off by 100: 25 % is 0.25. Write the fraction, or text as in '25 %'."
-    if "byte" in dimensions:
-        for power in (1, 2, 3, 4):
-            if either(1.024**power):
-                return (
-                    "binary-prefix",
-                    "Close: it differs as powers of 1024 differ from powers of 1000. Bandwidths, files and most capacities are "
-                    "quoted in powers of 1000.",
-                )
-        if either(8.0):
-            return "bits", "Off by a factor of eight: look for bits taken as bytes, or bytes as bits."
-    if "s" in of_answer | dimensions:
-        for factor, what in (
-            (60.0, "minutes and seconds, or hours and minutes"),
-            (3600.0, "hours and seconds"),
-            (24.0, "days and hours"),
-            (86_400.0, "days and seconds"),
-        ):
-            if either(factor):
-                return "time-unit", f"Off by a factor of {factor:,.0f}: look for {what} taken for each other."
-    if _LOGARITHM.search(text):
-        for factor, what in ((math.log(10), "e and 10"), (math.log(2), "e and 2"), (math.log2(10), "2 and 10")):
-            if either(factor):
-                return "base", f"Off by the ratio of two logarithms: look for {what} as the base."
-    if either(2.0):
-        return "factor-2", _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions)
-    if any(close(got, _rounded(expected, digits), 1e-9) for digits in (1, 2)):
-        return (
-            "rounding",
-            f"Rounded too far: it must be within {100 * exercise.tolerance:g} %. Carry more digits.",
-        )
-    return None
-
-
-_SHARP = 0.002  # how near a slip's factor must be: a tenth of what parts 1.024 from the tolerance of most answers
-_LOGARITHM = re.compile(r"\b(?:log|ln|exp|quantile)|logarithm|\be\^", re.I)
-_FACTOR_TWO = (
-    "Off by exactly a factor of two: look for something counted once that comes twice, or twice that comes once. "
-)
-_TWICE = {
-    "FLOP": "A multiply-add is two FLOP; a peak with 2:4 sparsity is twice the dense one.",
-    "byte": "A bf16 number is two bytes; keys and values are two; a link's two-way figure is twice the one-way one.",
-}
-_BARE = {
-    "byte": (1e9, "GB"), "byte/s": (1e9, "GB/s"), "FLOP": (1e12, "TFLOP"), "FLOP/s": (1e12, "TFLOP/s"), "s": (1e-3, "ms"),
-}  # fmt: skip
-
-
-def _rounded(value: float, digits: int) -> float:
-    return float(f"{value:.{digits - 1}e}")
+    return answers.read(answer, exercise.unit, f"{exercise.title} {exercise.prompt}", exercise.whole)

@@ -57,13 +57,27 @@ def _modules(text: str) -> dict[str, Any]:
 
 
 def _execute(given: Mapping[str, Any], solution: str, changes: tuple[Step, ...], way: str) -> dict[str, Any]:
-    space = {**given, **_modules(solution), **_modules(way), "g": dict(given)}
+    space = {**space_of(given, solution), **_modules(way)}
     for names, code in _steps(solution):
         exec(code, space)
         for changed, change in changes:
             if changed & names:
                 exec(change, space)
     return space
+
+
+def space_of(given: Mapping[str, Any], code: str) -> dict[str, Any]:
+    """The names that a code finds when it begins: its inputs, by name and as ``g``, and the modules that it uses."""
+    return {**given, **_modules(code), "g": dict(given)}
+
+
+def fresh(given: Mapping[str, Any], code: str) -> Any:
+    """The answer of a code that is run for this once; nothing of it is kept.
+
+    >>> fresh({"given": [1, 2]}, "answer = sum(given)")
+    3
+    """
+    return _execute(given, code, (), "")["answer"]
 
 
 @lru_cache(maxsize=16)

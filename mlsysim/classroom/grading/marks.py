@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from mlsysim.classroom.exercises import Exercise, assignment, check, normalise_seed
+from mlsysim.classroom.exercises import Exercise, assignment, check, normalise_seed, tasks
 from mlsysim.classroom.grading.sandbox import Failure, check_sandbox, clean, execute
 from mlsysim.classroom.grading.submissions import (
     Student,
@@ -100,15 +101,22 @@ def grade_one(
     roster: Sequence[Student] = (),
     timeout: float = 60.0,
     sandboxed: bool = True,
+    word: str = "",
 ) -> Row:
-    """Run one submission and compare its answers with the library's."""
+    """Run one submission and compare its answers with the library's; a word makes the cases that functions are tried with."""
     full, answers = sum(e.points for e in exercises), _answers(exercises)
     known = owner(submission, roster) if roster else None
     student = known.id if known else submission.student
     nothing = dict.fromkeys(answers, 0.0)
+    made = {
+        e.id: tasks.cases(e, word) if e.form == "function" else None
+        for e in exercises
+        if e.form in ("function", "data")
+    }
     try:
         code = read_submission(submission.path)
-        found = execute(code, ["STUDENT", *answers.values()], timeout, sandboxed)
+        plain = [name for id, name in answers.items() if id not in made]
+        found = execute(code, ["STUDENT", *plain], timeout, sandboxed, {answers[id]: c for id, c in made.items()})
     except Failure as failure:
         return Row(student, 0.0, full, nothing, failure.status, failure.message, submission.path.name)
     values, notes, points, remarks = found["values"], [], {}, {}
@@ -129,7 +137,10 @@ def grade_one(
         elif submission.system != "folder" and not roster:  # the course system's number; the id is the student's word
             student = seed or student
     for id, name in answers.items():
-        feedback = check(id, values.get(name), seed)
+        given = values.get(name)
+        if made.get(id) is not None and isinstance(given, dict):
+            given = tasks.Results(given.get("results", []))
+        feedback = check(id, given, seed, attempt=2, cases=word)
         points[id] = float(feedback.points)
         remarks[id] = Remark(bool(feedback), feedback.mistake or ("" if feedback else "wrong"), str(feedback.message))
         if not feedback:
@@ -185,8 +196,9 @@ def grade_folder(
     students = read_roster(roster) if roster is not None else []
     current, replaced = latest(collect(folder))
     check_sandbox(insecure)
+    word = secrets.token_hex(8)  # the same for all who are graded together, and known to nobody before
     with ThreadPoolExecutor(jobs) as pool:
-        rows = list(pool.map(lambda s: grade_one(s, exercises, students, timeout, not insecure), current))
+        rows = list(pool.map(lambda s: grade_one(s, exercises, students, timeout, not insecure, word), current))
     if late is not None:
         rows = [_after(row, s, late) for row, s in zip(rows, current, strict=True)]
     rows = _one_each(rows)

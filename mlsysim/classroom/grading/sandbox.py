@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import IO, Any
 import mlsysim
 from mlsysim.errors import InputError
 
-MAX_RESULT_BYTES = 100_000
+MAX_RESULT_BYTES = 400_000
 MAX_MEMORY = 2 * 2**30  # bytes, of all processes of a submission together
 _FIRST_USER, _USERS = 2**30, 2**30  # far above those of any machine; each submission has one that no other ever had
 _TOOLS = ("unshare", "mount", "umount", "pivot_root", "setpriv", "prlimit", "hostname")
@@ -199,8 +199,16 @@ def _libraries(home: str, paths: str) -> dict[str, str]:
 _WORKER = ("-P", "-B", "-m", "mlsysim.classroom.grading.worker")
 
 
-def execute(code: Sequence[str], names: Sequence[str], timeout: float, sandboxed: bool = True) -> dict[str, Any]:
+def execute(
+    code: Sequence[str],
+    names: Sequence[str],
+    timeout: float,
+    sandboxed: bool = True,
+    cases: "Mapping[str, Sequence[Any] | None] | None" = None,
+) -> dict[str, Any]:
     """Run code cells, in a sandbox or as yourself, and return the named values as data.
+
+    ``cases`` names what was made: a function with the arguments to try it with, or None for tables and figures.
 
     Raises
     ------
@@ -208,7 +216,13 @@ def execute(code: Sequence[str], names: Sequence[str], timeout: float, sandboxed
         It did not come to its end.
     """
     with tempfile.TemporaryDirectory(prefix="mlsysim-grade-") as folder:
-        task: dict[str, Any] = {"cells": list(code), "names": list(names), "filter": "", "keyctl": 0}
+        task: dict[str, Any] = {
+            "cells": list(code),
+            "names": list(names),
+            "filter": "",
+            "keyctl": 0,
+            "cases": dict(cases or {}),
+        }
         if sandboxed:
             shown = Shown()
             task["filter"], task["keyctl"] = _filter()

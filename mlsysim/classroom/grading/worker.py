@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 MAX_TEXT = 200
+MAX_MADE = 40_000  # letters of one thing that was made
 _KEYCTL_JOIN_SESSION = 1
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
 
@@ -47,6 +48,24 @@ def as_data(value: object) -> object:
         return f"<{type(value).__name__}>"[:MAX_TEXT]
 
 
+def made(value: object, arguments: "list[list[Any]] | None") -> object:
+    """What a student made, as data: what a function gives for each case, or a figure's points and tables of numbers."""
+    from mlsysim.classroom.exercises import tasks
+
+    if value is None or value is ...:
+        return None
+    try:
+        if arguments is None:
+            data: object = tasks.plain(value)
+        elif callable(value):
+            data = {"results": list(tasks.outputs(value, [tuple(a) for a in arguments]))}
+        else:
+            data = as_data(value)
+        return data if len(json.dumps(data)) <= MAX_MADE else f"<more than {MAX_MADE} letters>"
+    except Exception:  # any object at all may stand here
+        return f"<{type(value).__name__}>"[:MAX_TEXT]
+
+
 def main() -> None:
     """Run the cells given on standard input and print the named values as JSON."""
     task = json.load(sys.stdin)
@@ -63,12 +82,23 @@ def main() -> None:
     config.HistoryManager.enabled = False
     shell: Any = InteractiveShell.instance(config=config)
     errors = []
+    functions = {name: c for name, c in task.get("cases", {}).items() if c is not None}
+    tried: dict[
+        str, Any
+    ] = {}  # a function is tried when its cell has run: a later cell may change the names that it uses
+    found: dict[str, Any] = {}
     for number, source in enumerate(task["cells"], 1):
         ran = shell.run_cell(source, store_history=False)
         error = ran.error_before_exec or ran.error_in_exec
         if error is not None:  # the cells after it may still be right
             errors.append(f"code cell {number}: {type(error).__name__}: {str(error)[:MAX_TEXT]}")
+        for name, arguments in functions.items():
+            value = shell.user_ns.get(name)
+            if callable(value) and value is not tried.get(name):
+                tried[name], found[name] = value, made(value, arguments)
     values = {name: as_data(shell.user_ns.get(name)) for name in task["names"]}
+    for name, arguments in task.get("cases", {}).items():
+        values[name] = found[name] if name in found else made(shell.user_ns.get(name), arguments)
     with open(result, "w", encoding="utf-8") as file:
         json.dump({"values": values, "errors": errors[:10]}, file)
     os._exit(0)  # without waiting for threads or exit handlers of the submission

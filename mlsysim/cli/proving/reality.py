@@ -8,7 +8,7 @@ from mlsysim import units
 from mlsysim.cli.arguments import print_json
 from mlsysim.tables import table
 from mlsysim.validation import reality
-from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.cases import TABLED
 from mlsysim.validation.reality import CheckedRow, ClassCheck
 from mlsysim.validation.scoring import Summary
 
@@ -67,7 +67,7 @@ def _print_categories(checks: Sequence[ClassCheck]) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Predict and score the published figures that ship with the package."""
-    names = [args.class_name] if args.class_name else list(CLASSES)
+    names = [args.class_name] if args.class_name else list(TABLED)
     checks = [reality.check_class(name, args.mode, args.leave_one_group_out) for name in names]
     if args.json:
         categories = {

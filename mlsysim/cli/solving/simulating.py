@@ -43,9 +43,9 @@ def _simulate(args: argparse.Namespace) -> int:
     drawn = [name for name in _DRAWN if getattr(args, name) is not None]
     if args.trace is not None and drawn:
         raise InputError(f"--trace says which requests come; leave out --{drawn[0].replace('_', '-')}")
-    if args.trace is None and args.rate is None:
+    if args.trace is None and args.rate is None and args.concurrency is None:
         raise InputError(
-            "give --trace FILE.csv, or for random requests --rate, and if you like --requests and their lengths"
+            "give --trace FILE.csv, or for random requests --rate or --concurrency, and if you like --requests and their lengths"
         )
     model, machines = pick_model(args.model), pick_machines(args.device, args.device_file)
     calibration = load_calibration(args.calibration) if args.tier == 1 else None
@@ -57,6 +57,7 @@ def _simulate(args: argparse.Namespace) -> int:
         model,
         machines,
         rate=args.rate,
+        concurrency=args.concurrency,
         trace=args.trace,
         requests=args.requests,
         input_len=args.input_len,
@@ -185,6 +186,12 @@ def add(commands: Commands) -> None:
         "--engine-version", metavar="V", help="with --tier 1: refuse a calibration of another version than this"
     )
     p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
+    p.add_argument(
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help="requests in flight over all replicas: the next starts when one ends, whatever the arrivals of a trace",
+    )
     p.add_argument("--requests", type=int, metavar="N", help=f"with --rate: how many (default: {REQUESTS})")
     p.add_argument(
         "--input-len",

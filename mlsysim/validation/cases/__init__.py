@@ -1,7 +1,16 @@
 """Case files: tables of published measurements with the columns of one class, read strictly and with bounds."""
 
 from mlsysim._renamed import moved
-from mlsysim.validation.cases.reader import CLASSES, Case, CaseClass, CaseFile, join_cases, read_cases, recognise
+from mlsysim.validation.cases.reader import (
+    CLASSES,
+    TABLED,
+    Case,
+    CaseClass,
+    CaseFile,
+    join_cases,
+    read_cases,
+    recognise,
+)
 
-__all__ = ["CLASSES", "Case", "CaseClass", "CaseFile", "join_cases", "read_cases", "recognise"]
+__all__ = ["CLASSES", "TABLED", "Case", "CaseClass", "CaseFile", "join_cases", "read_cases", "recognise"]
 __getattr__ = moved(__name__, f"{__name__}.reader", "MAX_ENTRIES", "MAX_FILE_BYTES", "MAX_ROWS")

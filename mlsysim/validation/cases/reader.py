@@ -55,6 +55,9 @@ _MODEL = (
 )
 _MACHINE = "peak_flops hbm_bandwidth hbm_bytes n_devices devices_per_node intra_node_bandwidth inter_node_bandwidth tp pp ep dp "
 _SHAPE_FLAGS = "gated_mlp tied_embeddings "
+_SPLITS = [
+    f"{pool}{degree}" for pool in ("", "prefill_", "decode_") for degree in ("tp", "attention_dp", "moe_tp", "moe_ep")
+]
 _CLASSES = (
     _class(
         "gemm",
@@ -98,9 +101,20 @@ _CLASSES = (
         texts="model device attn_type phase weight_precision compute_precision kv_precision framework",
     ),
     _class("scalar", "value", "quantity basis inputs", objects="inputs", texts="quantity basis"),
+    *(
+        _class(
+            f"serving_{what}",
+            f"measured_{what}_s",
+            "backend mode concurrency input_len output_len",
+            numbers=" ".join(["input_len output_len concurrency prefill_workers decode_workers", *_SPLITS]),
+            texts="model device backend backend_version mode precision gemm_quant moe_quant",
+        )
+        for what in ("tpot", "ttft")
+    ),
 )
 # Classes of measured cases, by name.
 CLASSES: Mapping[str, CaseClass] = MappingProxyType({c.name: c for c in _CLASSES})
+TABLED = tuple(name for name in CLASSES if not name.startswith("serving_"))  # classes of the shipped table
 
 
 @dataclass(frozen=True)

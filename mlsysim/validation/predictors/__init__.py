@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog.sourced import read_toml
-from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, scalar, training_step
+from mlsysim.validation.predictors import attention, collective, gemm, inference, memory, scalar, serving, training_step
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Unsupported
 
 __all__ = [
@@ -26,6 +26,8 @@ READ_BY_SOLVERS = (
     "training_step",
     "inference",
     "collective",
+    "serving_tpot",
+    "serving_ttft",
 )
 # What predicts a row, by its class.
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
@@ -37,6 +39,8 @@ PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
         "training_step": training_step.PREDICTOR,
         "inference": inference.PREDICTOR,
         "scalar": scalar.PREDICTOR,
+        "serving_tpot": serving.TPOT,
+        "serving_ttft": serving.TTFT,
     }
 )
 

@@ -28,14 +28,14 @@ def log_size(predicted: float, measured: float) -> float:
     return abs(math.log(predicted / measured))
 
 
-def votes(groups: Sequence[Hashable]) -> list[float]:
-    """Weight of each row such that every group has one vote, however many rows it brings.
+def votes(groups: Sequence[Hashable], least: int = 1) -> list[float]:
+    """Weight of each row such that every group has one vote, however many rows it brings; of fewer than ``least``, a part of one.
 
-    >>> votes(["a", "a", "b"])
-    [0.5, 0.5, 1.0]
+    >>> votes(["a", "a", "b"]), votes(["a", "a", "b"], least=2)
+    ([0.5, 0.5, 1.0], [0.5, 0.5, 0.5])
     """
     size = Counter(groups)
-    return [1.0 / size[group] for group in groups]
+    return [1.0 / max(size[group], least) for group in groups]
 
 
 def steps(low: float, high: float, step: float) -> tuple[float, ...]:
@@ -73,6 +73,7 @@ def gauss_newton(
     pull: float = 0.05,
     ties: Sequence[tuple[int, int]] = (),
     strength: float = 1.0,
+    least: int = 1,
 ) -> list[float]:
     """Constants that make the log errors of many rows small, to three digits; needs NumPy.
 
@@ -93,11 +94,13 @@ def gauss_newton(
         Constants that belong together, as a generation's and its family's: the first is drawn to the second.
     strength : float
         How many sources a tie counts as: its squared log ratio is added that many times, which is eq-pooled-share.
+    least : int
+        Rows of a group that make a whole vote.
     """
     import numpy as np
 
     low, high, start = (np.array(x) for x in zip(*ranges, strict=True))
-    weight = np.array(votes(groups)) ** 0.5
+    weight = np.array(votes(groups, least)) ** 0.5
     share = (start - low) / (high - low)
     origin = np.log(share / (1.0 - share))
 

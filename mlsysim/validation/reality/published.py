@@ -13,7 +13,7 @@ from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Listed
 from mlsysim.transformer import parameter_count
-from mlsysim.validation.cases import CLASSES, Case, CaseFile
+from mlsysim.validation.cases import CLASSES, TABLED, Case, CaseFile
 from mlsysim.validation.reality.conversions import measured
 
 _ABOUT = ("group", "source", "where", "read", "metric", "tolerance", "conditions", "note", "printed")
@@ -105,8 +105,8 @@ def rows(class_name: str) -> tuple[Row, ...]:
     >>> rows("gemm")[0].case.id
     'AZURE-01'
     """
-    if class_name not in CLASSES:
-        raise unknown_name("class of cases", class_name, CLASSES)
+    if class_name not in TABLED:
+        raise unknown_name("class of the shipped table", class_name, TABLED)
     file = f"{class_name}.toml"
     found: list[Row] = []
     taken: dict[str, int] = {}

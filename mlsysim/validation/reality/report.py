@@ -10,7 +10,7 @@ from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.intervals import refusals
 from mlsysim.results import Listed, Shown, plain
 from mlsysim.results import Report as Tables
-from mlsysim.validation.cases import CLASSES
+from mlsysim.validation.cases import TABLED
 from mlsysim.validation.predictors import shipped_fit
 from mlsysim.validation.reality.published import CATEGORIES, Row, case_file, rows
 from mlsysim.validation.scoring import ScoredRow, Summary, predict, score, summarise
@@ -171,8 +171,8 @@ def check_class(class_name: str, mode: str = "calibrated", leave_one_group_out: 
 
 
 def check_all(mode: str = "calibrated", leave_one_group_out: bool = False) -> list[ClassCheck]:
-    """:func:`check_class` for every class."""
-    return [check_class(name, mode, leave_one_group_out) for name in CLASSES]
+    """:func:`check_class` for every class of the shipped table."""
+    return [check_class(name, mode, leave_one_group_out) for name in TABLED]
 
 
 def by_category(checks: Sequence[ClassCheck]) -> dict[str, list[CheckedRow]]:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim import catalog
 from mlsysim.efficiencies import lineage
-from mlsysim.efficiencies.ground import DENSE, MIXTURE, PARTS, PHASES, stored_as, width_of
-from mlsysim.errors import unknown_name
+from mlsysim.efficiencies.ground import DENSE, MIXTURE, PARTS, PHASES, loop_place, stored_as, width_of
+from mlsysim.errors import UnknownNameError, unknown_name
 from mlsysim.intervals import KNOWN, NEW
 from mlsysim.validation.cases import Case
 
@@ -35,6 +36,19 @@ def _model(row: Mapping[str, Any]) -> str:
 
 def _stored(row: Mapping[str, Any]) -> str:
     return f"{stored_as(row.get('weight_bits') or 16.0)} weights, {width_of(row.get('compute_precision'))} products"
+
+
+def _serving(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Generation, kind of model, format of the products, prompts and answers together or apart."""
+    try:
+        model = catalog.model(str(row.get("model")))
+        mixture, latent = model.is_moe, model.is_mla
+    except UnknownNameError:
+        mixture = latent = False
+    precision = str(row.get("gemm_quant") or row.get("precision") or "")
+    found = loop_place(_generation(row), mixture, latent, precision, row.get("mode") == "disagg")
+    generation, kind, width, phase = (found[part] for part in PARTS)
+    return generation, kind, width, phase
 
 
 def _span(row: Mapping[str, Any]) -> str:
@@ -63,6 +77,8 @@ _PLACES: Mapping[str, Callable[[Mapping[str, Any]], tuple[str, str, str, str]]] 
         str(r.get("phase") or ""),
     ),
     "collective": lambda r: (_generation(r), str(r.get("op") or ""), "", _span(r)),
+    "serving_tpot": _serving,
+    "serving_ttft": _serving,
     "memory": lambda r: ("", str(r.get("kind") or ""), width_of((r.get("inputs") or {}).get("precision")), ""),
     "scalar": lambda r: ("", str(r.get("quantity") or ""), "", str(r.get("basis") or "")),
 }

@@ -32,6 +32,8 @@ POOLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "inference": ("inference",),
         "memory": ("memory", "scalar"),
         "scalar": ("scalar",),
+        "serving_tpot": ("serving_tpot",),
+        "serving_ttft": ("serving_ttft",),
         **dict.fromkeys(("gemm", "attention", "collective"), ("attention", "collective", "gemm")),
     }
 )

@@ -1,6 +1,7 @@
 """Scores of a predictor on the open cases, computed in one place and shipped as a summary, since the cases stay outside."""
 
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,7 @@ from mlsysim.validation.scoring import GroupScore, Summary, score, score_with
 from mlsysim.validation.scoring.leaving import Leaving
 
 _DIGITS = 6
+_BARE = re.compile(r"[A-Za-z0-9_-]+$")  # names that TOML takes without quotes
 _FEW = 5  # rows of a group that say too little to compare on
 
 
@@ -88,7 +90,7 @@ def _stages(name: str, constants: Constants) -> dict[str, Constants]:
     if name != "training_step":
         return {}
     sourced = {g: from_constants((g,), g, "bf16", 1.0, {}) for g in ("Ampere", "Hopper")}
-    plain = {"elementwise": sourced["Hopper"].elementwise, "dp_overlap": sourced["Hopper"].dp_overlap}
+    plain = {"link": sourced["Hopper"].link, "contention": sourced["Hopper"].contention}
     products: dict[str, Mapping[str, float]] = {
         of: {k: v if k == "gemm" else sourced.get(of, sourced["Hopper"]).attention for k, v in values.items()}
         for of, values in constants.items()
@@ -135,8 +137,9 @@ def as_toml(sheet: ScoreSheet) -> str:
     for label, domain in sheet.domains.items():
         lines += block(f'domains."{label}"', vars(domain))
     for group, (plain, honest) in sheet.groups.items():
-        lines += block(f"groups.{group}.datasheet", vars(plain))
-        lines += block(f"groups.{group}.leave_one_group_out", vars(honest))
+        name = group if _BARE.match(group) else f'"{group}"'
+        lines += block(f"groups.{name}.datasheet", vars(plain))
+        lines += block(f"groups.{name}.leave_one_group_out", vars(honest))
     return "\n".join(lines) + "\n"
 
 

@@ -193,22 +193,22 @@ def hours_paid(rate: float, tokens: float, shares: Sequence[float] = (1.0, 0.5, 
     )
 
 
-def own_or_rent_by_hand(owned: float, rental: float) -> Scene:
+def own_or_rent_by_hand(owned: float, rental_rate: float) -> Scene:
     """Cost of an hour against the share of it in use: owning is flat, rent rises, and they cross at the break-even.
 
     Parameters
     ----------
-    owned, rental : float, USD/s
+    owned, rental_rate : float, USD/s
         Whether used or not, and while used; working is taken to cost the owner nothing more.
     """
-    if not 0 < owned < rental:
+    if not 0 < owned < rental_rate:
         raise InputError(
-            f"own_or_rent_by_hand: owned = {owned:g}, rental = {rental:g}; they cross where owning is cheaper than a full hour's rent"
+            f"own_or_rent_by_hand: owned = {owned:g}, rental_rate = {rental_rate:g}; they cross where owning is cheaper than a full hour's rent"
         )
-    u = float(cost.break_even_utilisation(owned, rental))
+    u = float(cost.break_even_utilisation(owned, rental_rate))
     left, right, base, top = 30.0, 380.0, 170.0, 40.0
     x = left + u * (right - left)
-    flat = base - (base - top) * owned / rental
+    flat = base - (base - top) * owned / rental_rate
     rent_from = base
     shapes: list[Shape] = [
         Arrow([(left, base), (left, 12)], width=1),
@@ -217,7 +217,7 @@ def own_or_rent_by_hand(owned: float, rental: float) -> Scene:
         Curve([(left, rent_from), (right, top)], "network", 2.5),
         Curve([(x, flat), (x, base)], "plain", 1, True),
         Words(left + 8, flat - 12, f"own: {owned * units.hour:.2f} USD, used or not", "start", 12, "compute"),
-        Words(right + 8, top - 12, f"rent: {rental * units.hour:.2f} USD when used", "end", 12, "network"),
+        Words(right + 8, top - 12, f"rent: {rental_rate * units.hour:.2f} USD when used", "end", 12, "network"),
         Words(x, base + 14, f"break-even {u:.0%}", size=12, bold=True),
         Words(x - 6, base - 12, "below: rent", "end", 12, "network"),
         Words(x + 6, base - 12, "above: own", "start", 12, "compute"),
@@ -226,5 +226,5 @@ def own_or_rent_by_hand(owned: float, rental: float) -> Scene:
     ]
     return Scene(
         shapes,
-        f"A flat line of {owned * units.hour:.2f} USD an hour for owning and a line of rent that rises to {rental * units.hour:.2f} USD; they cross at {u:.0%} of use.",
+        f"A flat line of {owned * units.hour:.2f} USD an hour for owning and a line of rent that rises to {rental_rate * units.hour:.2f} USD; they cross at {u:.0%} of use.",
     )

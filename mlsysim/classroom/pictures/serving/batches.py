@@ -190,11 +190,11 @@ def thrown_out_and_back() -> Frames:
     return Frames(scenes, says, "A preemption, step by step")
 
 
-def convoys(places: int = 4, requests: int = 12, small: int = 9) -> Scene:
+def convoys(concurrency: int = 4, requests: int = 12, small: int = 9) -> Scene:
     """Equal requests on a full server, with a large and a small token budget: prompts in convoys, or spread over the steps."""
-    if not (2 <= places <= 6 and places < small <= 24 and requests <= 24):
+    if not (2 <= concurrency <= 6 and concurrency < small <= 24 and requests <= 24):
         raise InputError(
-            f"convoys: places = {places}, requests = {requests}, small = {small}; a drawing shows 2 to 6, up to 24 and 24"
+            f"convoys: concurrency = {concurrency}, requests = {requests}, small = {small}; a drawing shows 2 to 6, up to 24 and 24"
         )
     shapes: list[Shape] = []
     said_: list[str] = []
@@ -202,11 +202,11 @@ def convoys(places: int = 4, requests: int = 12, small: int = 9) -> Scene:
         log = simulate(
             EqualSteps(),
             [Request(0.0, 12, 7)] * requests,
-            Config(max_num_seqs=places, kv_blocks=200, max_num_batched_tokens=budget),
+            Config(max_num_seqs=concurrency, kv_blocks=200, max_num_batched_tokens=budget),
             keep_steps=True,
         ).log[:26]
         y = 112 + 126.0 * row
-        unit = 80 / (12 * places)
+        unit = 80 / (12 * concurrency)
         side = 384 / 26
         shapes.append(Words(8, y - 98, f"a budget of {budget} tokens", "start", 12, bold=True))
         for i, step in enumerate(log):

@@ -16,14 +16,16 @@ _TERMS = (
 )
 
 
-def rows_of_a_step(prompt: int = 500, answers: int = 32) -> Scene:
+def rows_of_a_step(input_len: int = 500, answers: int = 32) -> Scene:
     """A layer of a step: products see the rows of prompt and answers as one, attention sees each alone."""
-    if not 1 <= answers <= 999 or not 1 <= prompt <= 9999:
-        raise InputError(f"rows_of_a_step: prompt = {prompt}, answers = {answers}; a drawing shows up to 9999 and 999")
+    if not 1 <= answers <= 999 or not 1 <= input_len <= 9999:
+        raise InputError(
+            f"rows_of_a_step: input_len = {input_len}, answers = {answers}; a drawing shows up to 9999 and 999"
+        )
     shapes: list[Shape] = []
 
     def rows(y: float) -> None:
-        shapes.append(Box(60, y, 200, 26, f"{prompt} rows of the prompt", "compute", size=12))
+        shapes.append(Box(60, y, 200, 26, f"{input_len} rows of the prompt", "compute", size=12))
         shapes.append(Box(260, y, 110, 26, f"{answers} of answers", "memory", size=12))
 
     def product(y: float, text: str) -> None:
@@ -50,7 +52,7 @@ def rows_of_a_step(prompt: int = 500, answers: int = 32) -> Scene:
     ]
     return Scene(
         shapes,
-        f"One layer of a step. {prompt} rows of a prompt and {answers} rows of answers go through one product for queries, keys and "
+        f"One layer of a step. {input_len} rows of a prompt and {answers} rows of answers go through one product for queries, keys and "
         "values, part for attention, one kernel for the prompt and one for the answers, and meet again in the products that follow.",
     )
 
@@ -71,21 +73,21 @@ def steps_side_by_side(model: StepModel, steps: Sequence[tuple[str, Batch]]) -> 
     return Scene(shapes, f"Steps as bars to scale, products, attention and all else: {times}.")
 
 
-def pairs_of_a_chunk(new: int = 4, past: int = 6) -> Scene:
+def pairs_of_a_chunk(new: int = 4, cached_len: int = 6) -> Scene:
     """Queries of a chunk against keys: a rectangle for what is cached, a triangle for the chunk itself."""
-    if not (2 <= new <= 6 and 1 <= past <= 9):
-        raise InputError(f"pairs_of_a_chunk: new = {new}, past = {past}; a drawing shows 2 to 6 and 1 to 9")
-    side = min(26.0, 290 / (new + past))
+    if not (2 <= new <= 6 and 1 <= cached_len <= 9):
+        raise InputError(f"pairs_of_a_chunk: new = {new}, cached_len = {cached_len}; a drawing shows 2 to 6 and 1 to 9")
+    side = min(26.0, 290 / (new + cached_len))
     left, top = 92.0, 34.0
     shapes: list[Shape] = [
-        Words(left + past * side / 2, 16, f"{past} cached keys", size=12, kind="memory"),
-        Words(left + (past + new / 2) * side, 16, f"{new} new", size=12, kind="compute"),
+        Words(left + cached_len * side / 2, 16, f"{cached_len} cached keys", size=12, kind="memory"),
+        Words(left + (cached_len + new / 2) * side, 16, f"{new} new", size=12, kind="compute"),
         Words(8, top + new * side / 2, f"{new} queries", "start", 12),
     ]
     met = 0
     for q in range(new):
-        for k in range(past + new):
-            seen = k <= past + q
+        for k in range(cached_len + new):
+            seen = k <= cached_len + q
             met += seen
             shapes.append(
                 Box(
@@ -93,17 +95,19 @@ def pairs_of_a_chunk(new: int = 4, past: int = 6) -> Scene:
                     top + q * side,
                     side - 2,
                     side - 2,
-                    kind="memory" if k < past else "compute" if seen else "plain",
-                    full=seen and k >= past,
+                    kind="memory" if k < cached_len else "compute" if seen else "plain",
+                    full=seen and k >= cached_len,
                     dashed=not seen,
                 )
             )
-    assert met == chunk_pairs(float(new), float(past))
+    assert met == chunk_pairs(float(new), float(cached_len))
     low = top + new * side + 14
-    shapes.append(Words(left, low, f"{new} x {past} + {new} x {new + 1} / 2 = {met} pairs", "start", 13, bold=True))
+    shapes.append(
+        Words(left, low, f"{new} x {cached_len} + {new} x {new + 1} / 2 = {met} pairs", "start", 13, bold=True)
+    )
     return Scene(
         shapes,
-        f"{new} queries of a chunk against {past} cached keys, a full rectangle, and against the keys of the chunk itself, a triangle: {met} pairs.",
+        f"{new} queries of a chunk against {cached_len} cached keys, a full rectangle, and against the keys of the chunk itself, a triangle: {met} pairs.",
     )
 
 
@@ -248,20 +252,20 @@ def first_in_a_mean(first: float, others: float, requests: int) -> Scene:
     )
 
 
-def mixed_step(prompt: float, answers: float, both: float, mean: float) -> Scene:
+def mixed_step(prefill: float, answers: float, both: float, mean: float) -> Scene:
     """A step of prompt and answers between its bounds: longer than either alone, shorter than both in turn; a mean is neither."""
-    if not (min(prompt, answers) > 0 and max(prompt, answers) <= both <= prompt + answers):
+    if not (min(prefill, answers) > 0 and max(prefill, answers) <= both <= prefill + answers):
         raise InputError(
-            f"mixed_step: both = {both:g} must lie between the longer of {prompt:g} and {answers:g} and their sum"
+            f"mixed_step: both = {both:g} must lie between the longer of {prefill:g} and {answers:g} and their sum"
         )
     rows: list[tuple[str, list[Piece]]] = [
-        ("the prompt alone", [Piece("", prompt, "compute")]),
+        ("the prompt alone", [Piece("", prefill, "compute")]),
         ("the answers alone", [Piece("", answers, "memory")]),
-        ("one after the other", [Piece("", prompt, "compute"), Piece("", answers, "memory")]),
+        ("one after the other", [Piece("", prefill, "compute"), Piece("", answers, "memory")]),
         ("the step of both", [Piece("", both, "other")]),
         ("weighted mean", [Piece("", mean, "network")]),
     ]
-    scale = 200 / (prompt + answers)
+    scale = 200 / (prefill + answers)
     shapes: list[Shape] = []
     for i, (text, pieces) in enumerate(rows):
         y = 8 + 32.0 * i
@@ -269,7 +273,7 @@ def mixed_step(prompt: float, answers: float, both: float, mean: float) -> Scene
         shapes.append(Words(122, y + 11, text, "end", 12))
         shapes += bar(130, y, whole * scale, 22, pieces)
         shapes.append(Words(134 + whole * scale, y + 11, said(whole, "s"), "start", 12))
-    longer = 130 + max(prompt, answers) * scale
+    longer = 130 + max(prefill, answers) * scale
     low = 8 + 32.0 * len(rows)
     shapes += [
         Curve([(longer, 2), (longer, low + 2)], dashed=True, width=1),
@@ -277,6 +281,6 @@ def mixed_step(prompt: float, answers: float, both: float, mean: float) -> Scene
     ]
     return Scene(
         shapes,
-        f"A prompt alone takes {said(prompt, 's')}, answers alone {said(answers, 's')}, in turn {said(prompt + answers, 's')}; the step of both "
+        f"A prompt alone takes {said(prefill, 's')}, answers alone {said(answers, 's')}, in turn {said(prefill + answers, 's')}; the step of both "
         f"{said(both, 's')}. A weighted mean says {said(mean, 's')}, less than the longer of the two.",
     )

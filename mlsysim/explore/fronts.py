@@ -1,0 +1,562 @@
+"""Throughput against patience: what each way to serve a model gives per device and per user, and the ways that none beats.
+
+Every layout, format and concurrency is one closed loop (``serving.closed_loop``) with prompts and answers together or in pools
+apart; all of them are worked out as arrays. Needs NumPy.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlsysim import catalog, energy, inference, intervals, serving, units
+from mlsysim.capacity import USABLE
+from mlsysim.catalog import Device, Machines, Model
+from mlsysim.efficiencies import lineage, shipped
+from mlsysim.efficiencies.ground import loop_place
+from mlsysim.errors import InputError, UnknownNameError, unknown_name
+from mlsysim.inference import Deployment
+from mlsysim.results import Listed, Result, labelled, plain, shown
+from mlsysim.serving import Pool, Served
+from mlsysim.tables import Table, table
+
+if TYPE_CHECKING:
+    from mlsysim.drawing import Drawing
+
+FORMATS = ("fp4", "fp8", "bf16")
+MODES = ("together", "apart")
+_MILLION = 1e6
+_MOST_DEVICES = 64  # of a replica
+_MOST_RATIO = 4  # replicas of one pool for one of the other
+_STEPS_PER_DOUBLING = 2  # of the concurrency
+_MOST_IN_FLIGHT = 1024  # of one attention replica: what servers run at a time unless told otherwise
+_MOST_TOKENS = 10**7
+
+
+@dataclass(frozen=True)
+class Layout(Listed):
+    """A replica: its degrees in words, and the devices that it takes."""
+
+    words: str
+    tp: int
+    dp: int
+    ep: int
+
+    @property
+    def devices(self) -> int:
+        return self.tp * self.dp
+
+
+@dataclass(frozen=True)
+class Point(Listed):
+    """One way to serve, at one concurrency."""
+
+    mode: str
+    precision: str
+    speculation: bool
+    prefill: str  # layout and number of replicas; empty where prompts run with the answers
+    decode: str
+    devices: int
+    concurrency: int  # over all replicas
+    tpot: float  # s
+    ttft: float
+    user_rate: float  # tokens/s that one user reads
+    device_rate: float  # tokens/s of answers, per device
+    user_range: tuple[float, float] | None  # in which 80 % of measurements are expected
+    device_range: tuple[float, float] | None
+    cost: float | None  # USD per million tokens of answers
+    energy: float | None  # J per million, at most: thermal design power
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers; seconds, tokens per second, dollars and joules per million tokens."""
+        names = {"tpot": "tpot_s", "ttft": "ttft_s", "user_rate": "tokens_per_s_per_user"}
+        names |= {"device_rate": "tokens_per_s_per_device", "cost": "usd_per_million_tokens"}
+        names |= {"user_range": "tokens_per_s_per_user_range", "device_range": "tokens_per_s_per_device_range"}
+        names |= {"energy": "joule_per_million_tokens"}
+        return {names.get(k, k): plain(list(v) if isinstance(v, tuple) else v) for k, v in vars(self).items()}
+
+
+@dataclass(frozen=True, repr=False)
+class Frontier(Result):
+    """What :func:`frontier` returns: ``points`` that nothing beats on both axes, those who read fastest first."""
+
+    model: Model
+    device: Device
+    input_len: int
+    output_len: int
+    points: tuple[Point, ...]
+    others: tuple[tuple[float, float], ...]  # user and device rate of what is beaten
+    targets: Mapping[str, float]
+    tried: int
+    price: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether any way to serve holds the model."""
+        return bool(self.points)
+
+    def meets(self, point: Point) -> bool:
+        """Whether a point meets the targets."""
+        times = {"ttft": point.ttft, "itl": point.tpot}
+        return all(times[name] <= target for name, target in self.targets.items())
+
+    @property
+    def best(self) -> Point | None:
+        """The point with most throughput per device that meets the targets; None where none does."""
+        found = [p for p in self.points if self.meets(p)]
+        return max(found, key=lambda p: p.device_rate, default=None)
+
+    def summary(self) -> Sequence[str]:
+        what = f"{self.model.name} on {self.device.name}, {self.input_len:,} tokens in and {self.output_len:,} out"
+        if not self.points:
+            return labelled(f"DOES NOT FIT: {what}: none of the ways to serve it", *(("note", n) for n in self.notes))
+        first, last = self.points[0], self.points[-1]
+        asked = ", ".join(f"{name.upper()} {units.format(value, 's')}" for name, value in self.targets.items())
+        best = self.best
+        chosen = "" if not asked else f"{asked}: NO POINT MEETS IT" if best is None else f"{asked}: {_short(best)}"
+        return labelled(
+            f"{what}: {last.device_rate:.4g} tokens/s a device at {last.user_rate:.3g} tokens/s a user, down to "
+            f"{first.device_rate:.3g} at {first.user_rate:.4g}",
+            ("target", chosen),
+            ("most patient", _short(last)),
+            ("least patient", _short(first)),
+            ("front", f"{len(self.points)} of {self.tried:,} points; to_frame() has them, explain() a table of them"),
+            ("range", _range_words(last)),
+            ("cost", self.price),
+            *(("note", note) for note in self.notes),
+        )
+
+    def chart(self) -> "Drawing | None":
+        """Throughput per device against tokens per second of a user: the front, its two ends, and what it beats."""
+        from mlsysim.drawing import shapes
+        from mlsysim.drawing.charts import Chart, Line, Marks
+        from mlsysim.drawing.style import PALETTE
+
+        if not self.points:
+            return None
+        pairs = [(p.user_rate, p.device_rate) for p in self.points]
+        lines = [Line([x for x, _ in pairs], [y for _, y in pairs], "front", PALETTE[0])]
+        for end, dash in ((0, "dashed"), (1, "dotted")):
+            if all(p.user_range and p.device_range for p in self.points):
+                ranged = [
+                    (p.user_range[end], p.device_range[end]) for p in self.points if p.user_range and p.device_range
+                ]
+                label = ("lower", "upper")[end] + " end of the 80 % range"
+                lines.append(Line([x for x, _ in ranged], [y for _, y in ranged], label, PALETTE[0], dash))
+        beaten = shapes.sampled(list(self.others))
+        marks = [Marks([x for x, _ in beaten], [y for _, y in beaten], "beaten", (), PALETTE[1], "^")] if beaten else []
+        title = f"{self.model.name} on {self.device.name}, {self.input_len:,} in, {self.output_len:,} out"
+        return Chart("tokens/s of a user", "tokens/s of a device", lines, marks, title)
+
+    def explain(self) -> Table:
+        """The front, a row per point."""
+        return table(
+            ("user", "device", "TPOT", "TTFT", "mode", "format", "prefill", "decode", "in flight", "USD/M", "kWh/M"),
+            [
+                (
+                    f"{p.user_rate:.4g}/s",
+                    f"{p.device_rate:.4g}/s",
+                    shown(p.tpot, "s", 3),
+                    shown(p.ttft, "s", 3),
+                    p.mode,
+                    p.precision + (" + MTP" if p.speculation else ""),
+                    p.prefill or "-",
+                    p.decode,
+                    f"{p.concurrency:,}",
+                    "-" if p.cost is None else f"{p.cost:.3g}",
+                    "-" if p.energy is None else f"{p.energy / units.kWh:.3g}",
+                )
+                for p in self.points
+            ],
+        )
+
+    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+        """A row per point of the front."""
+        return [p.to_dict() for p in self.points]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question, the front, and the best point within the targets."""
+        best = self.best
+        return {
+            "model": self.model.name,
+            "device": self.device.name,
+            "input_len": self.input_len,
+            "output_len": self.output_len,
+            "targets_s": dict(self.targets),
+            "fits": self.fits,
+            "tried": self.tried,
+            "front": [p.to_dict() | {"meets_targets": self.meets(p)} for p in self.points],
+            "best": None if best is None else best.to_dict(),
+            "price": self.price,
+            "notes": list(self.notes),
+        }
+
+
+def _short(p: Point) -> str:
+    where = f"{p.decode}" if p.mode == "together" else f"{p.prefill} for prompts, {p.decode} for answers"
+    money = "" if p.cost is None else f", {p.cost:.3g} USD per million tokens"
+    spec = " with speculation" if p.speculation else ""
+    return (
+        f"{p.device_rate:.4g} tokens/s a device, {p.user_rate:.3g} a user (TTFT {shown(p.ttft, 's', 3)}): {p.precision}{spec}, "
+        f"{where}, {p.concurrency:,} in flight{money}"
+    )
+
+
+def _range_words(p: Point) -> str:
+    if p.user_range is None or p.device_range is None:
+        return "none: this class of predictions has none"
+    (a, b), (c, d) = p.device_range, p.user_range
+    return f"80 % of measurements expected within {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user (last point)"
+
+
+def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:
+    """Name of a format, and how a deployment writes it: what the device multiplies in, and what stays wider."""
+    for name in wanted or FORMATS:
+        own = "mxfp4" if model.stored == "mxfp4" else "nvfp4"
+        if name == "fp4":
+            products = "fp4" if device.has("peak_flops.fp4") else "bf16" if model.stored == "mxfp4" else ""
+            if not products:
+                continue
+            kept = {"weights": "bf16", "experts": own} if model.is_moe else {"weights": own}
+            yield name, {"precision": products, "kv": "fp8", **kept}
+        elif device.has(f"peak_flops.{name}"):
+            yield name, {"precision": name, "kv": "fp8" if name == "fp8" else "bf16"}
+
+
+def _layouts(model: Model, domain: int, most: int) -> Iterator[Layout]:
+    """Attention split over tp, or copied over dp with the experts placed on all devices."""
+    size = 1
+    while size <= most:
+        if size <= domain:
+            yield Layout(f"TP{size}", size, 1, 1)
+        if size > domain and not model.is_moe:
+            return  # across domains only experts are worth the way
+        if model.is_moe and size > 1 and model.n_experts % size == 0:
+            yield Layout(f"DP{size} EP{size}", 1, size, size)
+            if size > 4 and domain >= 4:
+                yield Layout(f"DP{size // 4} TP4 EP{size}", 4, size // 4, size)
+        size *= 2
+
+
+def _replicas(
+    model: Model, machines: Machines, style: Mapping[str, str], most: int, tokens: float
+) -> list[tuple[Layout, Deployment, float]]:
+    """Layouts that hold the model, each with the sequences that an attention replica has cache for."""
+    found = []
+    for layout in _layouts(model, machines.domain, most):
+        far = {"inter_bandwidth": serving.ADAPTER} if layout.devices > machines.domain else {}
+        degrees = {"tp": layout.tp, "dp": layout.dp, "ep": layout.ep}
+        try:
+            d = inference.deploy(model, machines.device, **degrees, **style, **far)  # type: ignore[arg-type]
+        except InputError:  # degrees that do not divide this model
+            continue
+        room = USABLE * d.device.usable_memory - d.weight_memory
+        slots = room / float(d.kv_memory(float(layout.dp), tokens))
+        if slots >= 1:
+            found.append((layout, d, slots))
+    return found
+
+
+def _in_flight(slots: float) -> list[float]:
+    """Requests of an attention replica: two to a doubling, up to what its cache holds."""
+    most = min(slots, _MOST_IN_FLIGHT)
+    count = int(math.log2(most) * _STEPS_PER_DOUBLING) + 1
+    steps = {round(2.0 ** (i / _STEPS_PER_DOUBLING)) for i in range(count)}
+    return sorted(float(n) for n in steps if n <= most)
+
+
+def _stacked(parts: Sequence[Any]) -> Any:
+    kind = type(parts[0])
+    return kind(**{f.name: np.array([getattr(p, f.name) for p in parts], float) for f in dataclasses.fields(kind)})
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A column of the arrays: where prompts and answers run, how many replicas of each, how many requests in flight."""
+
+    decode: int
+    prefill: int  # the same where they run together
+    decoders: int
+    prefillers: int  # none where they run together
+    concurrency: float  # over all replicas
+
+
+def _choices(found: Sequence[tuple[Layout, Deployment, float]], mode: str) -> list[_Choice]:
+    several = [(i, layout, slots) for i, (layout, _, slots) in enumerate(found)]
+    if mode == "together":
+        return [_Choice(i, i, 1, 0, n * layout.dp) for i, layout, slots in several for n in _in_flight(slots)]
+    ratios = [(x, y) for x in range(1, _MOST_RATIO + 1) for y in range(1, _MOST_RATIO + 1) if math.gcd(x, y) == 1]
+    smallest = [
+        i for i, layout, _ in several if layout.devices <= 4 * several[0][1].devices
+    ]  # prompts fill few devices
+    return [
+        _Choice(i, j, y, x, n * layout.dp * y)
+        for i, layout, slots in several
+        for j in smallest
+        for x, y in ratios
+        for n in _in_flight(slots)
+    ]
+
+
+def _check(name: str, value: Any, most: float = _MOST_TOKENS) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"frontier: {name} = {repr(value)[:40]} must be a whole number from 1 to {most:,.0f}")
+    return value
+
+
+def frontier(
+    model: Model | str,
+    device: Device | Machines | str,
+    *,
+    input_len: int = 8192,
+    output_len: int = 1024,
+    ttft: float | None = None,
+    itl: float | None = None,
+    precisions: Sequence[str] | None = None,
+    modes: Sequence[str] = MODES,
+    acceptance: float | None = None,
+    drafted: int = 1,
+    most: int = _MOST_DEVICES,
+    price: float | None = None,
+    pue: float = 1.0,
+) -> Frontier:
+    """The Pareto front of throughput per device against tokens per second of a user.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry or its name.
+    device : Device, Machines or str
+        What ``catalog.where`` reads; its scale-up domain bounds tensor parallelism. Experts may lie beyond it, each device then
+        has one adapter of 400 Gbit/s.
+    input_len, output_len : int
+        Tokens of prompts and answers.
+    ttft, itl : float, s, optional
+        Targets for the first token and for the time per output token.
+    precisions : sequence of str, optional
+        Of ``fp4``, ``fp8`` and ``bf16``; all that the device multiplies in unless given. A mixture in ``fp4`` keeps attention in
+        16 bits.
+    modes : sequence of str
+        ``together``, ``apart`` or both: prompts with the answers, or in a pool of their own, up to four replicas of one for one of
+        the other.
+    acceptance, drafted : float, int, optional
+        Chance that a proposed token is accepted, and tokens proposed in a step: speculation is tried too where it is given.
+    most : int
+        Devices of a replica, at most.
+    price : float, USD/s, optional
+        Of a device; the catalogue's newest rental price unless given.
+    pue : float
+        Energy of the building over that of the devices.
+
+    Returns
+    -------
+    Frontier
+        ``points``, ``best`` within the targets, ``explain()``, ``plot()``, ``to_dict()``. Where nothing fits ``fits`` is False.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; a format that the device has not; an unknown name, with the nearest ones.
+
+    Assumptions: a closed loop; every request is as long as the mean; experts are as popular as in the fit of class serving_tpot;
+    the cache moves between pools at the speed of one adapter of 400 Gbit/s a device.
+
+    >>> found = frontier("gpt-oss-120B", "H100", input_len=1024, output_len=1024, modes=["together"])
+    >>> rates = [p.device_rate for p in found.points]
+    >>> found.fits, rates == sorted(rates)
+    (True, True)
+    """
+    m, machines = catalog.model(model), catalog.where(device)
+    d = machines.device
+    input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
+    m.check_length("frontier", input_len + output_len)
+    targets = _targets(ttft=ttft, itl=itl)
+    _check("most", most, 4096)
+    _check("drafted", drafted, 16)
+    for mode in modes:
+        if mode not in MODES:
+            raise unknown_name("mode of frontier", str(mode), MODES)
+    if not modes:
+        raise InputError(f"frontier: modes is empty; give one of {', '.join(MODES)}, or both")
+    for name in precisions or ():
+        if name not in FORMATS:
+            raise unknown_name("precision of frontier", str(name), FORMATS)
+        if not any(name == known for known, _ in _formats(m, d, None)):
+            raise InputError(f"frontier: {d.name} does not multiply in {name}; leave it out of precisions")
+    if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
+        raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
+    if not (math.isfinite(pue) and pue >= 1):
+        raise InputError(f"frontier: pue = {pue!r} must be a number of at least 1")
+    rent, said = _rent(d, price)
+    speculation = [(0.0, 1.0)]
+    if acceptance is not None:
+        speculation.append((float(drafted), float(inference.speculative_tokens(acceptance, drafted))))
+    columns: list[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]] = []
+    for name, style in _formats(m, d, precisions):
+        found = _replicas(m, machines, style, min(most, _MOST_DEVICES), input_len + output_len / 2.0)
+        for mode in modes if found else ():
+            choices = _choices(found, mode)
+            for k, tokens in speculation:
+                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
+                columns.append((name, mode, k > 0, found, choices, loop))
+    return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
+
+
+def _targets(**given: Any) -> dict[str, float]:
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
+            raise InputError(f"frontier: {name} = {repr(value)[:40]} must be a number of seconds above zero")
+    return {name: float(value) for name, value in given.items() if value is not None}
+
+
+def _rent(device: Device, price: float | None) -> tuple[float | None, str]:
+    """USD/s of a device, and who asks it."""
+    if price is not None:
+        if isinstance(price, bool) or not isinstance(price, (int, float)) or not (math.isfinite(price) and price > 0):
+            raise InputError(f"frontier: price = {repr(price)[:40]} must be USD per second above zero")
+        return float(price), f"{price * 3600:.4g} USD/h a device, given by the caller"
+    try:
+        known = catalog.prices_of(device, "rental")[-1]
+    except UnknownNameError:
+        return None, "none: the catalogue has no rental price of it; give price"
+    return known.value, f"{known.value * 3600:.4g} USD/h a device ({known.name}, {known.date})"
+
+
+def _loops(
+    model: Model, found: Sequence[tuple[Layout, Deployment, float]], choices: Sequence[_Choice], mode: str,
+    input_len: int, output_len: int, drafted: float, accepted: float,
+) -> serving.Loop:  # fmt: skip
+    """All columns of one format and mode at once."""
+    first = found[0][1]
+    steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
+    fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
+    by: Served = serving.served_by(first.work, fused, steps)
+    eff = serving.served(first.efficiencies, by)
+    apart = float(mode == "apart")
+
+    def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
+        splits, machines = (
+            _stacked([found[i][1].split for i in at]),
+            _stacked([found[i][1].machine for i in at]),
+        )
+        slots = np.array([found[i][2] for i in at])
+        return Pool(splits, machines, eff, np.array(replicas, float), slots)
+
+    decode = pool([c.decode for c in choices], [c.decoders for c in choices])
+    prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices]) if apart else None
+    w = first.work
+    cache = input_len * w.kv_elements * w.layers * first.split.kv_bytes
+    return serving.closed_loop(
+        w,
+        decode,
+        prefill,
+        concurrency=np.array([c.concurrency for c in choices]),
+        input_len=float(input_len),
+        output_len=float(output_len),
+        apart=apart,
+        latency=begin["latency"]["apart"] * apart,
+        pace=begin["pace"]["any"] * (begin["pace"]["experts"] if model.is_moe else 1.0),
+        transfer=apart * cache / serving.ADAPTER,
+        drafted=drafted,
+        accepted=accepted,
+        waves=math.inf,
+    )
+
+
+def _front(
+    model: Model, device: Device, input_len: int, output_len: int, targets: Mapping[str, float],
+    columns: Sequence[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]],
+    rent: float | None, said: str, pue: float, acceptance: float | None,
+) -> Frontier:  # fmt: skip
+    """The points that nothing beats, of all formats and modes together."""
+    every: list[tuple[float, float, int, int]] = []
+    for at, (_, _, _, found, choices, loop) in enumerate(columns):
+        devices = np.array([_devices(found, c) for c in choices], float)
+        user, each = 1.0 / loop.tpot, loop.tokens_per_s / devices
+        good = np.isfinite(user) & np.isfinite(each)
+        if "ttft" in targets:  # who misses it may not beat who meets it
+            good &= loop.ttft <= targets["ttft"]
+        every += [(float(user[i]), float(each[i]), at, int(i)) for i in np.flatnonzero(good)]
+    every.sort(key=lambda p: (-p[0], -p[1]))
+    front, best = [], 0.0
+    for point in every:
+        if point[1] > best:
+            best = point[1]
+            front.append(point)
+    chosen = {(at, i) for _, _, at, i in front}
+    points = tuple(_point(model, device, columns[at], i, rent, pue) for _, _, at, i in front)
+    notes = []
+    if acceptance is None and model.n_mtp_layers:
+        notes.append("the model has a module for further tokens; give acceptance to try speculation")
+    if any(p.mode == "apart" or "DP" in p.decode for p in points):
+        notes.append(
+            "the best of many predictions flatters: copied attention and pools apart have few measurements behind them, and "
+            "published fronts lie lower there; tensor parallelism with modes=['together'] is the known part"
+        )
+    if columns and not every:
+        notes.append("no point meets the target for the first token")
+    return Frontier(
+        model=model,
+        device=device,
+        input_len=input_len,
+        output_len=output_len,
+        points=points,
+        others=tuple((u, e) for u, e, at, i in every if (at, i) not in chosen),
+        targets=targets,
+        tried=sum(len(c[4]) for c in columns),
+        price=said,
+        notes=tuple(notes),
+    )
+
+
+def _devices(found: Sequence[tuple[Layout, Deployment, float]], c: _Choice) -> int:
+    return c.decoders * found[c.decode][0].devices + c.prefillers * found[c.prefill][0].devices
+
+
+def _point(
+    model: Model, device: Device, column: tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop],
+    at: int, rent: float | None, pue: float,
+) -> Point:  # fmt: skip
+    name, mode, speculation, found, choices, loop = column
+    c = choices[at]
+    devices = _devices(found, c)
+    tpot, ttft, rate = float(loop.tpot[at]), float(loop.ttft[at]), float(loop.tokens_per_s[at])
+    each = rate / devices
+    low, high = _factors(model, device, name, mode == "apart")
+    ranged = None if low is None or high is None else ((1.0 / high, 1.0 / low))
+    watts = float(energy.facility_energy(energy.it_power(devices, device.tdp), 1.0, pue)) if device.has("tdp") else None
+
+    def words(count: int, place: int) -> str:
+        layout: Layout = found[place][0]
+        return layout.words if count == 1 else f"{count} x {layout.words}"
+
+    return Point(
+        mode=mode,
+        precision=name,
+        speculation=speculation,
+        prefill=words(c.prefillers, c.prefill) if mode == "apart" else "",
+        decode=words(c.decoders, c.decode),
+        devices=devices,
+        concurrency=round(c.concurrency),
+        tpot=tpot,
+        ttft=ttft,
+        user_rate=1.0 / tpot,
+        device_rate=each,
+        user_range=None if ranged is None else (ranged[0] / tpot, ranged[1] / tpot),
+        device_range=None if ranged is None else (ranged[0] * each, ranged[1] * each),
+        cost=None if rent is None else rent * devices / rate * _MILLION,
+        energy=None if watts is None else watts / rate * _MILLION,
+    )
+
+
+def _factors(model: Model, device: Device, precision: str, apart: bool) -> tuple[float | None, float | None]:
+    """What to multiply a time per output token with for the two ends of its range."""
+    if "serving_tpot" not in intervals.class_names():
+        return None, None
+    place = loop_place(lineage(device)[0], model.is_moe, model.is_mla, precision, apart)
+    found = intervals.interval("serving_tpot", 1.0, place)
+    return float(found.low), float(found.high)

@@ -1,0 +1,236 @@
+"""A closed loop in closed form: so many requests in flight, the next starts when one ends. Floats or arrays, nothing looked up.
+
+What benchmarks of servers do, and what a number of users with no pause between requests do. Decode steps carry the prompts of
+those who come after; where prompts have a pool of their own, each pool sees its share of the loop. Little's law ties them:
+who waits or is being prefilled does not decode.
+"""
+
+from dataclasses import dataclass, replace
+
+from mlsysim._numeric import Num, maximum, minimum, where
+from mlsysim.efficiencies import Constants
+from mlsysim.errors import InputError
+from mlsysim.inference import Efficiencies, Machine, Split, Work
+from mlsysim.inference.work import MixedCost, mixed_cost
+from mlsysim.results import Listed
+
+WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
+DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
+ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
+_MORE = 3.0  # prompts that join another in a pass, where many wait
+_ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
+
+
+@dataclass(frozen=True)
+class Pool(Listed):
+    """Replicas of one kind that prefill, decode, or do both."""
+
+    split: Split
+    machine: Machine
+    efficiencies: Efficiencies
+    replicas: Num = 1.0
+    slots: Num = float("inf")  # requests that the cache of one attention replica holds
+
+    @property
+    def ranks(self) -> Num:
+        """Attention replicas of the pool."""
+        return self.replicas * self.split.dp
+
+    @property
+    def devices(self) -> Num:
+        return self.replicas * self.split.tp * self.split.pp * self.split.dp
+
+
+@dataclass(frozen=True)
+class Loop(Listed):
+    """A closed loop: seconds, and requests in one attention replica that decodes."""
+
+    concurrency: Num  # of one attention replica that decodes
+    decoding: Num  # of them, on average
+    step: Num  # of answers alone
+    added: Num  # that a prompt adds to the steps of its replica, or takes in its own pool
+    tpot: Num
+    ttft: Num
+    requests_per_s: Num  # of all replicas together
+    tokens_per_s: Num  # of answers
+
+    @property
+    def tokens_per_s_user(self) -> Num:
+        """What one user reads, as benchmarks count it: the inverse of the time per output token."""
+        return 1.0 / self.tpot
+
+
+@dataclass(frozen=True)
+class Served(Listed):
+    """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
+
+    ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
+    a layer does around the grouped products of its experts (routing, sorting, quantising); ``uneven`` the squared variation of
+    how popular experts are.
+    """
+
+    starts: Num = 1.0
+    grouped: Num = 1.0
+    uneven: Num = 0.0
+
+
+def served_by(work: Work, fused: Num, constants: Constants) -> Served:
+    """The fitted numbers of a model's steps.
+
+    Parameters
+    ----------
+    work : Work
+        What the model asks for.
+    fused : float
+        1 where the products of experts run in four bits, for which servers have one launch that other formats lack.
+    constants : Constants
+        Of class ``serving_tpot``; none changes nothing.
+    """
+    if not constants:
+        return Served()
+    kernels, experts = constants["kernels"], constants["experts"]
+    latent = work.absorbed_macs > work.key_value_macs  # DeepSeek's layers: experts in groups, some of them shared
+    grouped = experts["starts_4" if fused else "starts"] * (experts["latent"] if latent else 1.0)
+    return Served(kernels["starts"], grouped, experts["uneven"])
+
+
+def served(eff: Efficiencies, by: Served) -> Efficiencies:
+    """The efficiencies of a deployment as servers of today run it."""
+    return replace(
+        eff,
+        name="served",
+        kernel_start=eff.kernel_start * by.starts,
+        attention_start=eff.attention_start * by.starts,
+        grouped_start=eff.grouped_start * by.grouped,
+        link_latency=eff.link_latency * by.starts,
+        switch_time=eff.switch_time * by.starts,
+        uneven=by.uneven + 0.0 * eff.memory,
+    )
+
+
+def pass_of(
+    work: Work, pool: Pool, decodes: Num, context: Num, prompts: Num, input_len: Num, rows: Num = 1.0
+) -> MixedCost:
+    """A step of one attention replica: so many answers of ``rows`` tokens that see ``context``, and so many whole prompts."""
+    w = work
+    all_pairs, all_read = w.far
+    window = where(w.window > 0, w.window, input_len)
+    near = minimum(input_len, window)
+    pairs = all_pairs * input_len * (input_len + 1.0) / 2.0 + w.windowed * (
+        near * input_len - near * (near - 1.0) / 2.0
+    )
+    seen = where(w.window > 0, minimum(context, w.window), context)
+    return mixed_cost(
+        w,
+        pool.split,
+        pool.machine,
+        pool.efficiencies,
+        tokens=decodes * rows + prompts * input_len,
+        sequences=decodes * rows + prompts,
+        prompts=prompts,
+        pairs=prompts * pairs,
+        read=prompts * (all_read * input_len + w.windowed * near),
+        decodes=decodes,
+        seen=decodes * (all_read * context + w.windowed * seen),
+    )
+
+
+def closed_loop(
+    work: Work,
+    decode: Pool,
+    prefill: Pool | None = None,
+    *,
+    concurrency: Num,
+    input_len: Num,
+    output_len: Num,
+    apart: Num = 0.0,
+    alone: Num = 0.0,
+    latency: Num = 0.0,
+    pace: Num = 1.0,
+    transfer: Num = 0.0,
+    drafted: Num = 0.0,
+    accepted: Num = 1.0,
+    waves: Num = WAVES,
+) -> Loop:
+    """Time per output token and time to first token of a loop with so many requests in flight.
+
+    Parameters
+    ----------
+    work : Work
+        What the model asks for.
+    decode, prefill : Pool
+        Where answers and prompts run; one pool does both unless ``apart``.
+    concurrency : float or array
+        Requests in flight over the whole deployment.
+    input_len, output_len : float or array
+        Mean tokens of prompts and answers.
+    apart : float or array
+        1 where ``prefill`` is a pool of its own.
+    alone : float or array
+        1 where the server runs prompts in steps of their own, 0 where they share steps with answers.
+    latency : float or array, s
+        Of a request before its prompt starts and after its first token is made.
+    pace : float or array
+        What a prompt pass takes until its first token is out, as a multiple of what it keeps from answers.
+    transfer : float or array, s
+        Of the cache from one pool to the other.
+    drafted, accepted : float or array
+        Speculation: tokens that a layer of its own proposes for each answer in every step, and tokens that a step yields on
+        average, as of ``inference.speculative_tokens``.
+    waves : float or array
+        Requests of the run over requests in flight; infinity for a loop without a beginning. At the beginning all prompts come
+        at once, so that one in ``waves`` of the requests waits for half of the others.
+
+    Raises
+    ------
+    InputError
+        ``apart`` without a pool for prompts.
+
+    >>> from mlsysim.inference import deploy
+    >>> d = deploy("Llama-3.1-70B", "H100", tp=8)
+    >>> pool = Pool(d.split, d.machine, d.efficiencies)
+    >>> found = closed_loop(d.work, pool, concurrency=16, input_len=1024, output_len=1024)
+    >>> 5e-3 < found.tpot < 50e-3 and found.decoding < 16
+    True
+    """
+    if prefill is None:
+        if not (isinstance(apart, float) and apart == 0.0):
+            raise InputError("closed_loop: prompts that are apart need a pool of their own; give prefill")
+        prefill = decode
+    full = concurrency / decode.ranks
+    cached = maximum(1.0, minimum(full, decode.slots))
+    context = input_len + output_len / 2.0
+    steps = maximum(1.0, output_len - 1.0) / accepted
+    rows, drafting = 1.0 + drafted, 1.0 + drafted / work.layers  # a module for further tokens is as one more layer
+    one = 1.0 + 0.0 * full
+    own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
+    more = pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
+    more = (more - own) / _MORE  # of one that joins a pass
+    decoding = cached
+    # the share of others in the prompts that come during an answer, and in the steps under way when a prompt comes
+    others = (cached - 1.0) / cached
+    for _ in range(_ROUNDS):
+        batch = maximum(1.0, decoding)
+        bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
+        added = pass_of(work, decode, batch, context, one, input_len, rows).time - bare
+        step = drafting * bare
+        added = where(alone > 0, own, added)
+        prompt = where(apart > 0, own, added)
+        answer = steps * step + where(apart > 0, 0.0, others * decoding * added)
+        # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
+        # pool falls behind
+        each = where(apart > 0, minimum(own, more), pace * prompt)
+        busy = (where(apart > 0, concurrency / prefill.ranks, cached) - 1.0) * each
+        busy = maximum(0.0, busy)
+        load = busy / (answer + pace * prompt)
+        queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
+        # half of the step under way, and the answers of the step that it shares; alone there are none
+        joined = where(
+            apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own
+        )
+        first = latency + joined + queue + transfer
+        decoding = cached * answer / (answer + first)
+    tpot = answer / (steps * accepted)
+    ttft = first + (full - cached) / cached * (answer + first)
+    rate = decode.ranks * cached / (answer + first)
+    return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)

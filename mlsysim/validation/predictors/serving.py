@@ -1,0 +1,390 @@
+"""Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
+
+The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
+servers of 2025 and 2026 change of these: starts of kernels, those around the grouped products of experts (one for four bits, where
+one launch does it all; more in layers like DeepSeek's), how unevenly experts are chosen. Four are for the first token: the pace of
+prompt passes, of SGLang's apart, of mixtures apart, and the latency of a second pool. None belongs to a model or a device.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from mlsysim import catalog, memory
+from mlsysim.catalog import Device, Model
+from mlsysim.efficiencies import MIDDLE, known_server, lineage, server_of, shipped
+from mlsysim.errors import UnknownNameError
+from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
+from mlsysim.inference.shares import from_constants, half_peak, shares_memory, vector_rate
+from mlsysim.serving.closed import ADAPTER, DRAWN, Loop, Pool, Served, closed_loop, served, served_by
+from mlsysim.transformer import parameter_count
+from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
+from mlsysim.validation.predictors.fitting import gauss_newton
+
+# How a row writes formats: bytes of a weight, and what the products run in.
+_FORMATS = {
+    "fp8": (1.0, "fp8"),
+    "fp8_block": (1.0 + 4.0 / 128.0**2, "fp8"),
+    "nvfp4": (4.5 / 8.0, "fp4"),
+    "mxfp4": (4.25 / 8.0, "fp4"),
+    "int4_wo": (4.5 / 8.0, "bf16"),
+    "int8_wo": (1.0, "bf16"),
+    "bf16": (2.0, "bf16"),
+    "fp16": (2.0, "bf16"),
+    "float16": (2.0, "bf16"),
+    "bfloat16": (2.0, "bf16"),
+}
+_ALSO = {"fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
+_FULL = 0.95  # of a device's memory that weights and cache may take
+_LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
+_FEW = 15  # rows that make a whole vote: a group of one row is one deployment
+_RANGES = {
+    ("kernels", "starts"): (0.1, 3.0, 0.85),
+    ("experts", "starts"): (0.3, 6.0, 2.0),
+    ("experts", "starts_4"): (0.02, 3.0, 0.5),
+    ("experts", "latent"): (0.3, 4.0, 1.3),
+    ("experts", "uneven"): (1e-3, 5.0, 0.4),
+}
+_FIRST = {
+    ("pace", "any"): (0.3, 6.0, 1.2),
+    ("pace", "SGLang"): (0.3, 6.0, 1.5),
+    ("pace", "experts"): (0.3, 6.0, 1.5),
+    ("latency", "apart"): (1e-3, 2.0, 0.2),
+}
+_ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
+
+
+@dataclasses.dataclass(frozen=True)
+class Degrees:
+    """Ranks of a replica: of attention, split and replicated, and of experts that are placed rather than cut."""
+
+    tp: float
+    dp: float
+    ep: float
+
+    @property
+    def devices(self) -> float:
+        return self.tp * self.dp
+
+
+def degrees_of(tp: float, attention_dp: float | None, moe_tp: float, moe_ep: float) -> Degrees:
+    """Ranks of a replica from the degrees of a row.
+
+    Two ways to write them stand in the source. Where a row does not say ``attention_dp``, or says 1, and the degrees of
+    experts multiply to those of attention, they are what they are called. Where benchmarks run tensor and expert parallelism
+    over the *same* devices, the source multiplies them into each other: then tp, or attention_dp, is moe_tp x moe_ep with both
+    alike, and rows of the same run at the true degrees have the same times. Where tp and attention_dp are both above one and
+    alike, experts are placed on their product, and again the times are those of tp alone.
+
+    >>> degrees_of(8, 1, 8, 1), degrees_of(16, 1, 4, 4), degrees_of(1, 64, 8, 8)
+    (Degrees(tp=8, dp=1, ep=1), Degrees(tp=4, dp=1, ep=4), Degrees(tp=1, dp=8, ep=8))
+    >>> degrees_of(4, 4, 1, 16), degrees_of(1, None, 2, 1), degrees_of(4, None, 2, 2)
+    (Degrees(tp=4, dp=1, ep=4), Degrees(tp=1, dp=2, ep=1), Degrees(tp=4, dp=1, ep=2))
+    """
+    dp = attention_dp or 1
+    moe_tp, moe_ep = max(1, moe_tp), max(1, moe_ep)
+    if tp > 1 and dp > 1:
+        return Degrees(tp, 1, min(moe_ep, tp))
+    if attention_dp is not None and moe_tp == moe_ep > 1 and tp * dp == moe_tp * moe_ep:
+        return Degrees(1, moe_ep, moe_ep) if dp > 1 else Degrees(moe_ep, 1, moe_ep)
+    return Degrees(tp, max(dp, moe_tp * moe_ep // tp), moe_ep)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """A pool, before any fitted number."""
+
+    split: Split
+    machine: Machine
+    efficiencies: Efficiencies
+    replicas: float
+    slots: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """A row in the terms of the closed loop."""
+
+    work: Work
+    decode: _Side
+    prefill: _Side
+    apart: float
+    alone: float
+    fused: float
+    transfer: float
+    experts: bool
+    server: str  # of the table, or nothing
+    concurrency: float
+    input_len: float
+    output_len: float
+
+
+def _model(row: Row) -> Model:
+    name = str(row.need("model"))
+    try:
+        return catalog.model(name)
+    except UnknownNameError:
+        raise Unsupported(f"the catalogue has no model {name[:60]!r}, and the row gives no shape") from None
+
+
+def _device(row: Row) -> Device:
+    if row.device is None:
+        raise Unsupported(f"the catalogue has no device {str(row.inputs.get('device'))[:60]!r}")
+    return row.device
+
+
+def _format(row: Row, column: str, other: str) -> tuple[str, float, str]:
+    name = str(row.inputs.get(column) or other)
+    name = _ALSO.get(name, name)
+    if name not in _FORMATS:
+        raise Unsupported(f"{column} = {name[:20]!r} is not one of {', '.join(_FORMATS)}")
+    return name, *_FORMATS[name]
+
+
+def _degree(row: Row, name: str) -> float:
+    value = row.optional(name, 1.0)
+    if value != int(value):
+        raise Unsupported(f"{name} = {value:g} is not a whole number")
+    return value
+
+
+def _degrees(row: Row, pool: str) -> Degrees:
+    dp = row.number(f"{pool}attention_dp") if row.has(f"{pool}attention_dp") else None
+    tp = max(1.0, _degree(row, f"{pool}tp"))
+    return degrees_of(tp, dp, _degree(row, f"{pool}moe_tp"), _degree(row, f"{pool}moe_ep"))
+
+
+def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, tokens: float) -> _Side:
+    plain = str(row.inputs.get("precision") or "bf16")
+    name, weight, products = _format(row, "gemm_quant", plain)
+    experts = _format(row, "moe_quant", name)[1] if model.is_moe else weight
+    if model.is_moe and weight < 0.9:
+        weight = 2.0  # four-bit mixtures keep attention and what all tokens share in 16 bits
+    if not device.has(f"peak_flops.{products}"):
+        products = "bf16"
+    kv = 1.0 if name in ("fp8", "fp8_block", "nvfp4", "mxfp4") else 2.0
+    ep = (
+        max(d.ep, d.dp) if model.is_moe and d.dp > 1 else 1.0
+    )  # within tp all hold all tokens: placing or cutting is one
+    split = Split(
+        tp=d.tp, pp=1.0, dp=d.dp, ep=ep, weight_bytes=weight, expert_bytes=experts, head_bytes=2.0, kv_bytes=kv,
+        dispatch_bytes=2.0 if products == "bf16" else 1.0, interleaved=1.0,
+    )  # fmt: skip
+    domain = max(1.0, float(device.scale_up_domain)) if device.has("scale_up_domain") else 1.0
+    intra = device.scale_up_bandwidth if device.has("scale_up_bandwidth") else device.memory_bandwidth
+    inter = ADAPTER
+    machine = Machine(
+        peak_flops=device.peak_flops[products],
+        half_peak_flops=half_peak(device, "bf16"),
+        memory_bandwidth=device.memory_bandwidth,
+        intra_bandwidth=intra,
+        inter_bandwidth=inter,
+        tp_inside=min(d.tp, domain),
+        ep_inside=min(ep, domain),
+        pp_bandwidth=inter,
+    )
+    room = max(_LEAST * device.usable_memory, _FULL * device.usable_memory - _weights(model, split, weight, experts))
+    w = work_of(model)
+    held = memory.kv_cache_of(model, 1.0, tokens, kv) / min(d.tp, float(w.kv_shards)) + memory.state_of(model) / d.tp
+    return _Side(split, machine, _alone(device, products), replicas, max(1.0, room / max(float(held), 1.0)))
+
+
+def _weights(model: Model, split: Split, weight: float, experts: float) -> float:
+    """Bytes of weights on a device."""
+    count = parameter_count(model)
+    rest = count.total - count.experts - count.embedding - count.lm_head
+    ranks = split.tp * split.dp if model.is_moe else split.tp
+    tables = (count.embedding + count.lm_head) * split.head_bytes
+    return float(rest * weight / split.tp + count.experts * experts / ranks + tables / split.tp)
+
+
+@cache
+def _efficiencies(name: str, products: str) -> Efficiencies:
+    device = catalog.device(name)
+    half, line = half_peak(device, "bf16"), lineage(device)
+    return from_constants(
+        device.peak_flops[products],
+        half,
+        device.memory_bandwidth,
+        line=line,
+        server=MIDDLE,
+        shared_memory=shares_memory(device, device.memory_bandwidth),
+        sharded=device.kind == "tpu",
+        vector_flops=float(vector_rate(device, half, line)),
+        constants=shipped("inference"),
+    )
+
+
+def _alone(device: Device, products: str) -> Efficiencies:
+    """What kernels and older servers reach, by the constants of class inference."""
+    return _efficiencies(device.name, products)
+
+
+def _case(row: Row) -> _Case:
+    """A row in the terms of the loop; rows that were read before are kept, since fits read all of them again and again."""
+    key = tuple(sorted((k, v) for k, v in row.inputs.items() if v is not None))
+    if key not in _KEPT:
+        if len(_KEPT) >= _MOST:
+            _KEPT.clear()
+        fresh = Row(row.inputs)
+        _KEPT[key] = _read(fresh), tuple(fresh.assumptions)
+    case, assumed = _KEPT[key]
+    row.assumptions += assumed
+    return case
+
+
+_KEPT: dict[Any, tuple[_Case, tuple[str, ...]]] = {}
+_MOST = 1 << 14
+
+
+def _read(row: Row) -> _Case:
+    model, device = _model(row), _device(row)
+    mode = row.need("mode")
+    if mode not in ("agg", "disagg"):
+        raise Unsupported(f"mode = {str(mode)[:20]!r} is neither 'agg' nor 'disagg'")
+    prompt, answer = (DRAWN * row.number(name) for name in ("input_len", "output_len"))
+    row.assume("mean lengths", DRAWN, "of the nominal ones: drawn between 0.8 and 1.0 times them")
+    concurrency = row.number("concurrency")
+    if concurrency < 1 or prompt < 1 or answer < 1:
+        raise Unsupported("concurrency, input_len and output_len are at least 1")
+    tokens = prompt + answer / 2.0
+    if mode == "agg":
+        decode = prefill = _side(row, model, device, _degrees(row, ""), 1.0, tokens)
+    else:
+        decode, prefill = (
+            _side(row, model, device, _degrees(row, pool), max(1.0, row.number_or(f"{pool}workers", 1.0)), tokens)
+            for pool in ("decode_", "prefill_")
+        )
+    server = _server(row)
+    w, s = work_of(model), decode.split
+    products = decode.machine.peak_flops
+    return _Case(
+        work=w,
+        decode=decode,
+        prefill=prefill,
+        apart=float(mode == "disagg"),
+        alone=float(server in _ALONE),
+        fused=float(device.has("peak_flops.fp4") and products == device.peak_flops["fp4"]),
+        transfer=prompt * w.kv_elements * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
+        experts=model.is_moe,
+        server=server,
+        concurrency=concurrency,
+        input_len=prompt,
+        output_len=answer,
+    )
+
+
+def _server(row: Row) -> str:
+    """The server of the table, without its release; nothing for one that it does not have."""
+    name = str(row.or_assume("backend", ""))
+    if name and known_server(name):
+        return server_of(name).name
+    server_of(name)  # warns
+    row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fitted:
+    """The fitted numbers of a case; the defaults leave all as it is."""
+
+    served: Served = dataclasses.field(default_factory=Served)
+    latency: float = 0.0
+    pace: float = 1.0
+
+
+def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
+    found = _Fitted(served_by(case.work, case.fused, steps))
+    if not first:
+        return found
+    pace = first["pace"]
+    own = pace.get(case.server, pace["any"]) * (pace["experts"] if case.experts else 1.0)
+    return dataclasses.replace(found, latency=first["latency"]["apart"] * case.apart, pace=own)
+
+
+def _loop(c: Any, fitted: Any) -> Loop:
+    decode, prefill = (
+        Pool(p.split, p.machine, served(p.efficiencies, fitted.served), p.replicas, p.slots)
+        for p in (c.decode, c.prefill)
+    )
+    return closed_loop(
+        c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
+        apart=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, pace=fitted.pace,
+    )  # fmt: skip
+
+
+def _predicted(row: Row, steps: Constants, first: Constants) -> Loop:
+    case = _case(row)
+    return _loop(case, _fitted(case, steps, first))
+
+
+def predict_tpot(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Seconds per output token of one row."""
+    row = Row(inputs)
+    return Prediction(float(_predicted(row, constants, {}).tpot), assumptions=tuple(row.assumptions))
+
+
+def predict_ttft(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Seconds to the first token of one row; its steps have the shipped constants of class serving_tpot."""
+    row = Row(inputs)
+    steps = shipped("serving_tpot") if constants else {}
+    return Prediction(float(_predicted(row, steps, constants).ttft), assumptions=tuple(row.assumptions))
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    import numpy as np
+
+    kind = type(parts[0])
+    fields = [f.name for f in dataclasses.fields(kind) if f.name not in ("name", "source")]
+    columns = {n: [getattr(p, n) for p in parts] for n in fields}
+    return kind(
+        **{
+            n: _stack(v) if dataclasses.is_dataclass(v[0]) else np.array(v, float) if not isinstance(v[0], str) else v
+            for n, v in columns.items()
+        }
+    )
+
+
+def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for (group, name), value in zip(names, values, strict=True):
+        found.setdefault(group, {})[name] = value
+    return found
+
+
+def _fit(
+    rows: Sequence[Sample], ranges: Mapping[tuple[str, str], tuple[float, float, float]], what: str, soft: float
+) -> dict[str, dict[str, float]]:
+    """Fit constants; every group of at least ``_FEW`` rows has one vote; needs NumPy."""
+    import numpy as np
+
+    cases = [_case(Row(inputs)) for inputs, _, _ in rows]
+    measured = np.array([m for _, m, _ in rows])
+    stacked = _stack(cases)
+
+    def log_errors(values: Any) -> Any:
+        constants = _nested(list(ranges), values)
+        steps = constants if what == "tpot" else shipped("serving_tpot")
+        first = constants if what == "ttft" else {}
+        found = _loop(stacked, _stack([_fitted(c, steps, first) for c in cases]))
+        return np.log(getattr(found, what) / measured)
+
+    groups = [g for _, _, g in rows]
+    return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
+
+
+def _predictor(
+    predict: Callable[[Mapping[str, Any], Constants], Prediction],
+    ranges: Mapping[tuple[str, str], tuple[float, float, float]],
+    what: str,
+    soft: float,
+) -> Predictor:
+    method = (
+        f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW} rows or more has one vote"
+    )
+    return Predictor(predict, lambda rows: _fit(rows, ranges, what, soft), method)
+
+
+TPOT = _predictor(predict_tpot, _RANGES, "tpot", 0.1)
+TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.2)

@@ -1,0 +1,342 @@
+"""Write a lecturer's kit from the exercise definitions: keys, worked solutions, question banks, and the tests before and after.
+
+    python scripts/make_kit.py OUT                     all of it, for the seeds demo, 1, 2 and 3
+    python scripts/make_kit.py OUT --seeds ada bob     for these students
+    python scripts/make_kit.py --book                  book/_solutions.qmd: the worked solutions of the public seed, folded
+
+OUT gets ``keys/SEED.csv`` and ``solutions/SEED.md`` (not for students), ``bank-moodle.xml``, ``bank-qti21.zip``, ``prairielearn/``,
+and ``tests/``: twelve questions made of named mistakes, before and after the course, with the key and how to score them.
+"""
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from mlsysim import units
+from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment, exercise, worked
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book" / "_solutions.qmd"
+# Twelve misconceptions, one question each: what a course about machines for learning should have changed.
+TWELVE = ("01.2", "01.7", "02.3", "03.2", "04.5", "05.3", "06.8", "07.5", "08.4", "09.2", "11.9", "12.2")
+
+
+def asked() -> Iterator[Exercise]:
+    """Every exercise in order."""
+    for slug in OBJECTIVES:
+        yield from assignment(slug)
+
+
+def prompt(e: Exercise, seed: str) -> str:
+    """The text of a question with a seed's numbers."""
+    return e.prompt.format_map(e.draw(seed).texts())
+
+
+def key(seed: str) -> list[list[str]]:
+    """The answer sheet of a seed: id, title, kind, points, the answer, and what wrong answers tell."""
+    rows = [["exercise", "title", "kind", "difficulty", "minutes", "points", "answer", "in base units", "mistakes"]]
+    for e in asked():
+        g, made = e.draw(seed), worked(e.id, seed)
+        exact = f"{e.solve(g):.12g}" if e.form == "number" else ""
+        wrong = [f"{m.name}: {units.format(m.ways[0](g), e.unit)}" for m in e.mistakes] if e.form == "number" else []
+        rows.append(
+            [
+                e.id,
+                e.title,
+                e.kind,
+                str(e.difficulty),
+                str(e.minutes),
+                str(e.points),
+                made.answer,
+                exact,
+                "; ".join(wrong),
+            ]
+        )
+    return rows
+
+
+def solution(e: Exercise, seed: str, fence: str = "python") -> str:
+    """One worked solution: question, relations, steps with their numbers, answer."""
+    made = worked(e.id, seed)
+    relations = "".join(f"- `{r}`\n" for r in made.relations)
+    steps = "\n".join(map(repr, made.steps))
+    rubric = "".join(f"- {line}\n" for line in e.rubric)
+    parts = [
+        prompt(e, seed),
+        f"*How to begin.* {e.nudge.format_map(e.draw(seed).texts())}",
+        f"*Relations.*\n\n{relations.rstrip()}" if relations else "",
+        f"```{fence}\n{steps}\n```",
+        f"*Answer:* `{made.answer}`",
+        f"*What a reason should say.*\n\n{rubric.rstrip()}" if rubric else "",
+    ]
+    return "\n\n".join(p for p in parts if p)
+
+
+def solutions(seed: str) -> str:
+    """All worked solutions of a seed as one text."""
+    parts = [f"# Worked solutions for the seed {seed!r}\n\nFor lecturers: these are a student's numbers."]
+    for slug in OBJECTIVES:
+        parts.append(f"## {slug}")
+        parts += [f"### {e.id} {e.title}\n\n{solution(e, seed)}" for e in assignment(slug)]
+    return "\n\n".join(parts) + "\n"
+
+
+def folded() -> str:
+    """The worked solutions of the public seed for the book, each folded."""
+    parts = ["<!-- Written by scripts/make_kit.py --book; change the exercises, not this file. -->"]
+    for slug in OBJECTIVES:
+        parts.append(f"## {slug[:2]} {slug[3:].replace('-', ' ').capitalize()} {{.unnumbered}}")
+        for e in assignment(slug):
+            text = solution(e, "demo")
+            parts.append(f"<details>\n<summary>{escape(f'{e.id} {e.title}')}</summary>\n\n{text}\n\n</details>")
+    return "\n\n".join(parts) + "\n"
+
+
+# Question banks
+
+
+def _numeric(seeds: Sequence[str]) -> Iterator[tuple[Exercise, str]]:
+    for e in asked():
+        if e.form in ("number", "word"):
+            for seed in seeds:
+                yield e, seed
+
+
+def moodle(seeds: Sequence[str]) -> str:
+    """The bank as Moodle XML: a question per exercise and seed; named mistakes have their hints as feedback."""
+    parts, slug = ['<?xml version="1.0" encoding="UTF-8"?>', "<quiz>"], ""
+    for e, seed in _numeric(seeds):
+        if e.slug != slug:
+            slug = e.slug
+            parts.append(
+                f"<question type='category'><category><text>$course$/mlsysim/{slug}</text></category></question>"
+            )
+        g, word = e.draw(seed), e.form == "word"
+        text = prompt(e, seed) if word else f"{prompt(e, seed)} {_base(e)}"
+        head = f"<name><text>{escape(e.id)} {escape(seed)}</text></name><questiontext format='markdown'><text>{escape(text)}</text></questiontext>"
+        head += f"<defaultgrade>{e.points}</defaultgrade><generalfeedback format='markdown'><text>{escape(e.ask.format_map(g.texts()))}</text></generalfeedback>"
+        if word:
+            body = "<single>true</single>" + "".join(
+                f"<answer fraction='{100 if a == e.solve(g) else 0}' format='plain_text'><text>{a}</text></answer>"
+                for a in e.answers
+            )
+        else:
+            right = float(e.solve(g))
+            body = _answer(right, 100, e.tolerance if not e.whole else 1e-9, "")
+            for m in e.mistakes:
+                body += "".join(_answer(float(way(g)), 0, 0.002, m.hint.format_map(g.texts())) for way in m.ways)
+        kind = "multichoice" if word else "numerical"
+        parts.append(f"<question type='{kind}'>{head}{body}</question>")
+    return "\n".join([*parts, "</quiz>"]) + "\n"
+
+
+def _base(e: Exercise) -> str:
+    return "(Give the number alone.)" if e.unit == "1" else f"(Give the number alone, in {e.unit}.)"
+
+
+def _answer(value: float, fraction: int, tolerance: float, feedback: str) -> str:
+    said = f"<feedback format='markdown'><text>{escape(feedback)}</text></feedback>" if feedback else ""
+    return f"<answer fraction='{fraction}'><text>{value:.10g}</text><tolerance>{abs(value) * tolerance:.6g}</tolerance>{said}</answer>"
+
+
+_ITEM = """<?xml version="1.0" encoding="UTF-8"?>
+<assessmentItem xmlns="http://www.imsglobal.org/xsd/imsqti_v2p1" identifier={id} title={title} adaptive="false" timeDependent="false">
+<responseDeclaration identifier="RESPONSE" cardinality="single" baseType="{base}"><correctResponse><value>{right}</value></correctResponse></responseDeclaration>
+<outcomeDeclaration identifier="SCORE" cardinality="single" baseType="float"><defaultValue><value>0</value></defaultValue></outcomeDeclaration>
+<itemBody><p>{text}</p>{field}</itemBody>
+<responseProcessing><responseCondition><responseIf>{test}<setOutcomeValue identifier="SCORE"><baseValue baseType="float">{points}</baseValue></setOutcomeValue></responseIf></responseCondition></responseProcessing>
+</assessmentItem>
+"""
+
+
+def qti(seeds: Sequence[str]) -> bytes:
+    """The bank as a QTI 2.1 package: a zip of items with their manifest. Two runs give the same bytes."""
+    files: dict[str, str] = {}
+    for e, seed in _numeric(seeds):
+        g, word = e.draw(seed), e.form == "word"
+        right = e.solve(g)
+        mark = f"i{e.id.replace('.', '-')}-{hashlib.sha256(seed.encode()).hexdigest()[:6]}"
+        if word:
+            choices = "".join(f'<simpleChoice identifier="{a}">{a}</simpleChoice>' for a in e.answers)
+            field = f'<choiceInteraction responseIdentifier="RESPONSE" shuffle="false" maxChoices="1">{choices}</choiceInteraction>'
+            test = '<match><variable identifier="RESPONSE"/><correct identifier="RESPONSE"/></match>'
+        else:
+            field = '<p><textEntryInteraction responseIdentifier="RESPONSE" expectedLength="20"/></p>'
+            percent = f"{100 * (1e-9 if e.whole else e.tolerance):g}"
+            test = f'<equal toleranceMode="relative" tolerance="{percent} {percent}"><variable identifier="RESPONSE"/><correct identifier="RESPONSE"/></equal>'
+        files[f"{mark}.xml"] = _ITEM.format(
+            id=quoteattr(mark),
+            title=quoteattr(f"{e.id} {e.title}"),
+            base="identifier" if word else "float",
+            right=right if word else f"{right:.10g}",
+            text=escape(prompt(e, seed) if word else f"{prompt(e, seed)} {_base(e)}"),
+            field=field,
+            test=test,
+            points=e.points,
+        )
+    resources = "".join(
+        f'<resource identifier="{n[:-4]}" type="imsqti_item_xmlv2p1" href="{n}"><file href="{n}"/></resource>'
+        for n in files
+    )
+    files["imsmanifest.xml"] = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<manifest xmlns="http://www.imsglobal.org/xsd/imscp_v1p1" identifier="mlsysim">'
+        "<metadata><schema>QTIv2.1 Package</schema><schemaversion>1.0.0</schemaversion></metadata><organizations/>"
+        f"<resources>{resources}</resources></manifest>\n"
+    )
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), files[name])
+    return made.getvalue()
+
+
+_SERVER = '''\
+"""Draws a student's numbers and grades with the library: needs mlsysim-book in the course's image."""
+
+from mlsysim.classroom import check, inputs, question
+
+ID = {id!r}
+
+
+def generate(data):
+    seed = str(data["variant_seed"])
+    data["params"]["seed"] = seed
+    data["params"]["prompt"] = question(ID, seed)
+
+
+def grade(data):
+    given = data["raw_submitted_answers"].get("answer", "")
+    found = check(ID, given, data["params"]["seed"])
+    data["score"] = 1.0 if found.correct else found.points / {points}
+    data["feedback"]["hint"] = found.message
+'''
+_HTML = """<pl-question-panel><markdown>{{{{{{params.prompt}}}}}}</markdown></pl-question-panel>
+<pl-string-input answers-name="answer" label="Answer"></pl-string-input>
+<pl-submission-panel>{{{{feedback.hint}}}}</pl-submission-panel>
+"""
+
+
+def prairielearn() -> dict[str, str]:
+    """The bank for PrairieLearn: a folder per question, with numbers of its own for each variant."""
+    files = {}
+    for e in asked():
+        if e.form not in ("number", "word"):
+            continue
+        name = f"questions/mlsysim-{e.id.replace('.', '-')}"
+        mark = hashlib.md5(f"mlsysim {e.id}".encode(), usedforsecurity=False).hexdigest()
+        info = {
+            "uuid": f"{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{mark[20:]}",
+            "title": f"{e.id} {e.title}",
+            "topic": e.slug,
+            "tags": [e.kind, f"difficulty-{e.difficulty}"],
+            "type": "v3",
+        }
+        files[f"{name}/info.json"] = json.dumps(info, indent=1) + "\n"
+        files[f"{name}/question.html"] = _HTML.format()
+        files[f"{name}/server.py"] = _SERVER.format(id=e.id, points=e.points)
+    return files
+
+
+# Before and after
+
+
+def choices(id: str, seed: str) -> tuple[list[str], int]:
+    """Four answers to choose from, by size: the right one and what three named mistakes give; and where the right one stands."""
+    e = exercise(id)
+    g = e.draw(seed)
+    right = units.format(e.solve(g), e.unit)
+    wrong = dict.fromkeys(units.format(m.ways[0](g), e.unit) for m in e.mistakes)
+    texts = [right, *[w for w in wrong if w != right][:3]]
+    texts.sort(key=lambda t: float(units.parse(t, e.unit, "choice")) if e.unit != "1" else float(t))
+    return texts, texts.index(right)
+
+
+def twelve(seed: str) -> tuple[str, list[list[str]]]:
+    """A test of twelve questions, and its key: what each choice says about who makes it."""
+    parts = [
+        f"# Twelve questions ({seed} the course)\n\nOne answer each, twenty minutes, no computer but a pocket calculator. A guess tells us nothing: leave out what you do not know."
+    ]
+    rows = [["question", "exercise", "choice", "right", "misconception"]]
+    for number, id in enumerate(TWELVE, 1):
+        e, g = exercise(id), exercise(id).draw(seed)
+        texts, at = choices(id, seed)
+        names = {units.format(m.ways[0](g), e.unit): m.name for m in reversed(e.mistakes)}
+        listed = "\n".join(f"{'abcd'[i]}. {t}" for i, t in enumerate(texts))
+        parts.append(f"## {number}. {e.title}\n\n{prompt(e, seed)}\n\n{listed}")
+        rows += [
+            [str(number), id, "abcd"[i], str(int(i == at)), "" if i == at else names.get(t, "")]
+            for i, t in enumerate(texts)
+        ]
+    return "\n\n".join(parts) + "\n", rows
+
+
+def gain(before: int, after: int, full: int = len(TWELVE)) -> float:
+    """Normalised gain: what was learned of what was left to learn.
+
+    >>> gain(4, 10)
+    0.75
+    """
+    return (after - before) / (full - before) if before < full else 0.0
+
+
+_SCORING = """# How to score the two tests
+
+A point for each right choice, none for a wrong or a missing one; twelve in all. The numbers differ before and after, the twelve
+ideas do not. For a class, report the mean of (after - before) / (12 - before) over students who sat both (who had all twelve before
+is left out), with the standard error over students. Per question, the key names the misconception behind every wrong choice: count
+those before and after. A misconception that one in five still holds deserves another hour.
+"""
+
+
+def _csv(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def kit(seeds: Sequence[str]) -> dict[str, str | bytes]:
+    """Every file of the kit by its path."""
+    files: dict[str, str | bytes] = {
+        "bank-moodle.xml": moodle(seeds),
+        "bank-qti21.zip": qti(seeds),
+        "tests/scoring.md": _SCORING,
+    }
+    files |= {f"prairielearn/{name}": text for name, text in prairielearn().items()}
+    for seed in seeds:
+        files[f"keys/{seed}.csv"] = _csv(key(seed))
+        files[f"solutions/{seed}.md"] = solutions(seed)
+    for when in ("before", "after"):
+        text, rows = twelve(when)
+        files |= {f"tests/{when}.md": text, f"tests/{when}-key.csv": _csv(rows)}
+    return files
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?", help="folder of the kit; keep it from students")
+    parser.add_argument("--seeds", nargs="+", default=["demo", "1", "2", "3"], help="student ids")
+    parser.add_argument("--book", action="store_true", help="write book/_solutions.qmd")
+    args = parser.parse_args()
+    if not args.book and args.out is None:
+        parser.error("give a folder, or --book")
+    if args.book:
+        BOOK.write_text(folded(), encoding="utf-8")
+        print(f"wrote {BOOK.relative_to(ROOT)}")
+    if args.out is not None:
+        for name, data in kit(args.seeds).items():
+            path = args.out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        print(f"wrote the kit into {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

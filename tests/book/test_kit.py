@@ -1,0 +1,131 @@
+"""The lecturer's kit: keys, worked solutions, question banks, tests before and after, and the two capstones."""
+
+import csv
+import io
+import json
+import zipfile
+from xml.etree import ElementTree
+
+import make_exercises  # scripts, not packages
+import make_kit
+import pytest
+from support import ROOT
+
+from mlsysim.classroom import check, question
+from mlsysim.classroom.exercises import EXERCISES, capstones, exercise
+from mlsysim.errors import InputError, UnknownNameError
+
+BANKED = [e for e in EXERCISES.values() if e.form in ("number", "word")]
+
+
+def test_the_book_holds_the_worked_solutions_of_the_public_seed() -> None:
+    text = make_kit.BOOK.read_text(encoding="utf-8")
+    assert text == make_kit.folded()
+    assert text.count("<details>") == len(EXERCISES)
+    assert "{{< include _solutions.qmd >}}" in (ROOT / "book" / "solutions.qmd").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_an_answer_sheet_is_right_for_its_seed() -> None:
+    rows = make_kit.key("ada")
+    assert [r[0] for r in rows[1:]] == list(EXERCISES)
+    for r in rows[1:]:
+        if EXERCISES[r[0]].form == "number":
+            assert check(r[0], float(r[7]), "ada").correct
+            assert check(r[0], r[6], "ada").correct
+    assert "ada" in make_kit.solutions("ada")
+
+
+@pytest.mark.slow
+def test_banks_are_well_formed_and_grade_as_the_library_does() -> None:
+    quiz = ElementTree.fromstring(make_kit.moodle(["ada"]))
+    asked = [q for q in quiz if q.get("type") != "category"]
+    assert len(asked) == len(BANKED)
+    for q in asked:
+        id = (q.findtext("name/text") or "").split()[0]
+        answers = q.findall("answer")
+        (right,) = [a for a in answers if a.get("fraction") == "100"]
+        assert check(id, right.findtext("text"), "ada").correct
+        for wrong in answers:
+            if wrong is not right:
+                assert not check(id, wrong.findtext("text"), "ada").correct
+                if q.get("type") == "numerical":
+                    assert abs(float(wrong.findtext("text") or 0) - float(right.findtext("text") or 0)) > float(
+                        right.findtext("tolerance") or 0
+                    )
+    first = make_kit.qti(["ada"])
+    assert first == make_kit.qti(["ada"])
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        names = archive.namelist()
+        assert len(names) == len(BANKED) + 1
+        manifest = archive.read("imsmanifest.xml").decode()
+        for name in names:
+            ElementTree.fromstring(archive.read(name))
+            assert name == "imsmanifest.xml" or f'href="{name}"' in manifest
+    files = make_kit.prairielearn()
+    assert len(files) == 3 * len(BANKED)
+    space: dict[str, object] = {}
+    exec(files["questions/mlsysim-01-7/server.py"], space)
+    data: dict[str, object] = {"variant_seed": 7, "params": {}, "raw_submitted_answers": {}, "feedback": {}}
+    space["generate"](data)  # type: ignore[operator]
+    assert data["params"]["prompt"] == question("01.7", "7")  # type: ignore[index]
+    right = EXERCISES["01.7"].solve(EXERCISES["01.7"].draw("7"))
+    for answer, score in ((f"{right} s", 1.0), ("1 s", 0.0)):
+        data["raw_submitted_answers"] = {"answer": answer}
+        space["grade"](data)  # type: ignore[operator]
+        assert data["score"] == score
+    assert json.loads(files["questions/mlsysim-01-7/info.json"])["type"] == "v3"
+
+
+def test_the_test_before_and_the_test_after_ask_the_same_with_other_numbers() -> None:
+    assert len(make_kit.TWELVE) == len(set(make_kit.TWELVE)) == 12
+    before, key_before = make_kit.twelve("before")
+    after, key_after = make_kit.twelve("after")
+    assert before != after
+    for rows, seed in ((key_before, "before"), (key_after, "after")):
+        table = list(csv.DictReader(io.StringIO(make_kit._csv(rows))))
+        for id in make_kit.TWELVE:
+            several = [r for r in table if r["exercise"] == id]
+            assert len(several) >= 3
+            assert sum(r["right"] == "1" for r in several) == 1
+            assert all(r["misconception"] for r in several if r["right"] == "0")
+            texts, at = make_kit.choices(id, seed)
+            assert [check(id, t, seed).correct for t in texts] == [i == at for i in range(len(texts))]
+            assert exercise(id).title in (before if seed == "before" else after)
+
+
+@pytest.mark.parametrize(("before", "after", "gain"), [(4, 10, 0.75), (0, 12, 1.0), (6, 3, -0.5), (12, 12, 0.0)])
+def test_normalised_gain(before: int, after: int, gain: float) -> None:
+    assert make_kit.gain(before, after) == gain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["training", "serving"])
+def test_a_capstone_accepts_its_sample_and_says_what_is_missing(name: str) -> None:
+    report = capstones.sample(name, "ada")
+    found = capstones.check_report(name, report, "ada")
+    assert found.points == found.full >= 10
+    assert f"of {found.full:g} points" in repr(found)
+    if name == "training":
+        worse = report | {"days": [1.0, 2.0, 3.0]}
+        large = report | {"plan": {"tp": 1, "pp": 1, "micro_batch": 64, "recompute": "none"}}
+        assert capstones.check_report(name, large, "ada").points <= found.points - 2
+    else:
+        worse = report | {"devices": [1, 1, 1]}
+    assert capstones.check_report(name, worse, "ada").points <= found.points - 2
+    with pytest.raises(InputError, match="the parts that the brief names"):
+        capstones.check_report(name, {}, "ada")
+    with pytest.raises(UnknownNameError):
+        capstones.brief("sailing")
+    assert "**" in capstones.brief(name, "ada") != capstones.brief(name)
+
+
+def test_capstones_have_a_brief_a_rubric_a_sample_and_a_page() -> None:
+    for name in make_exercises.CAPSTONES:
+        for who in ("student", "master"):
+            text = (ROOT / "exercises" / "capstones" / name / f"{who}.ipynb").read_text(encoding="utf-8")
+            assert "capstones.brief(" in text
+            assert "capstones.check_report(" in text
+            assert ("capstones.sample(" in text) == (who == "master")
+        assert len(capstones.PAGES[name]) > 500
+    assert len(capstones.RUBRIC) >= 5

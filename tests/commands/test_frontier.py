@@ -1,0 +1,127 @@
+"""The frontier: nothing on it is beaten, its numbers are those of its own parts, and bad questions are refused clearly."""
+
+import json
+import math
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from mlsysim import catalog, cli
+from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.explore import frontier
+
+SMALL = {"input_len": 1024, "output_len": 512}
+
+
+@pytest.mark.independent
+def test_nothing_on_the_front_is_beaten_and_everything_else_is() -> None:
+    found = frontier("gpt-oss-120B", "B200", modes=["together"], **SMALL)
+    ends = [(p.user_rate, p.device_rate) for p in found.points]
+    assert ends == sorted(ends, key=lambda p: -p[0])
+    assert [r for _, r in ends] == sorted(r for _, r in ends)
+    for user, rate in found.others[::7]:
+        assert any(u >= user and r >= rate for u, r in ends)
+    assert len(found.points) + len(found.others) == found.tried
+
+
+@pytest.mark.independent
+def test_money_energy_and_rates_belong_together() -> None:
+    found = frontier("Llama-3.1-70B", "H100", price=2.0 / 3600.0, **SMALL)
+    tdp = catalog.device("H100").tdp
+    for p in found.points:
+        assert p.user_rate == pytest.approx(1.0 / p.tpot)
+        assert p.cost == pytest.approx(2.0 / 3600.0 / p.device_rate * 1e6)
+        assert p.energy == pytest.approx(tdp / p.device_rate * 1e6)
+        assert p.device_range is None or p.device_range[0] < p.device_rate < p.device_range[1]
+        stays = p.ttft + 511.0 * p.tpot  # Little: requests in flight are the rate times how long each stays
+        assert p.device_rate * p.devices * stays / 512.0 == pytest.approx(p.concurrency, rel=1e-6)
+
+
+@pytest.mark.independent
+def test_both_pools_count() -> None:
+    """Devices are those of the words: replicas times the degrees of each pool, also where both are split alike."""
+
+    def devices(words: str) -> int:
+        count, layout = words.split(" x ") if " x " in words else ("1", words)
+        return int(count) * math.prod(int(d) for d in re.findall(r"(?:TP|DP)(\d+)", layout))
+
+    found = frontier("gpt-oss-120B", "B200", **SMALL)
+    apart = [p for p in found.points if p.mode == "apart"]
+    assert apart
+    for p in found.points:
+        assert p.devices == devices(p.decode) + (devices(p.prefill) if p.prefill else 0), p
+
+
+@pytest.mark.independent
+def test_targets_choose_among_the_points_that_meet_them() -> None:
+    found = frontier("Llama-3.1-70B", "H100", ttft=2.0, itl=0.04, **SMALL)
+    assert found.best is not None and found.best.ttft <= 2.0 and found.best.tpot <= 0.04
+    assert all(p.ttft <= 2.0 for p in found.points)
+    assert found.best.device_rate == max(p.device_rate for p in found.points if p.tpot <= 0.04)
+    assert frontier("Llama-3.1-70B", "H100", itl=1e-4, **SMALL).best is None
+
+
+@pytest.mark.independent
+def test_more_ways_never_make_the_front_worse() -> None:
+    """What can also run apart, or with speculation that is always right, reads at least as fast at any throughput."""
+    plain = frontier("DeepSeek-V3", "B200", modes=["together"], **SMALL)
+    for more in (
+        frontier("DeepSeek-V3", "B200", **SMALL),
+        frontier("DeepSeek-V3", "B200", modes=["together"], acceptance=0.9, **SMALL),
+    ):
+        for p in plain.points:
+            assert any(q.user_rate >= p.user_rate and q.device_rate >= p.device_rate for q in more.points)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["DeepSeek-R1", "gpt-oss-120B"])
+@pytest.mark.parametrize("device", ["H100", "B200", "GB200-NVL72", "MI355X"])
+def test_the_asked_fronts_exist_and_take_under_ten_seconds_of_a_processor(model: str, device: str) -> None:
+    before = time.process_time()
+    found = frontier(model, device)
+    assert time.process_time() - before < 10.0
+    assert found.fits and len(found.points) > 10
+    assert found.points[0].user_rate > found.points[-1].user_rate
+    assert found.chart() is not None and "tokens/s" in str(found)
+
+
+def test_bad_questions_are_refused_clearly() -> None:
+    for bad, what in (
+        ({"input_len": 0}, "input_len = 0 must be a whole number"),
+        ({"output_len": 2.5}, "output_len = 2.5 must be a whole number"),
+        ({"ttft": -1.0}, "ttft = -1.0 must be a number of seconds above zero"),
+        ({"itl": float("nan")}, "itl = nan"),
+        ({"acceptance": 1.5}, "acceptance = 1.5 must lie between 0 and 1"),
+        ({"modes": []}, "modes is empty"),
+        ({"pue": 0.5}, "pue = 0.5"),
+        ({"price": 0.0}, "price = 0.0"),
+        ({"most": 0}, "most = 0"),
+        ({"precisions": ["fp4"]}, "does not multiply in fp4"),
+    ):
+        with pytest.raises(InputError, match=what):
+            frontier("Llama-3.1-8B", "H100", **bad)  # type: ignore[arg-type]
+    for unknown in ({"modes": ["beside"]}, {"precisions": ["fp3"]}):
+        with pytest.raises(UnknownNameError):
+            frontier("Llama-3.1-8B", "H100", **unknown)  # type: ignore[arg-type]
+    assert not frontier("DeepSeek-V3", "RTX-4090", **SMALL).fits
+
+
+def test_the_command_prints_draws_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["frontier", "--model", "gpt-oss-120B", "--device", "H100", "--input-len", "1024", "--output-len", "512"]
+    drawing = tmp_path / "front.svg"
+    assert (
+        cli.main([*base, "--slo", "ttft=2 s, itl=40 ms", "--mode", "together", "--chart", str(drawing), "--explain"])
+        == 0
+    )
+    assert "tokens/s a device" in capsys.readouterr().out
+    assert drawing.read_text(encoding="utf-8").startswith("<svg")
+    assert cli.main([*base, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["best"] == {k: v for k, v in found["front"][-1].items() if k != "meets_targets"}
+    assert cli.main([*base, "--slo", "itl=1 us"]) == 3
+    capsys.readouterr()
+    for bad in ("speed=2 s", "itl=fast", "itl=1 ms, itl=2 ms"):
+        assert cli.main([*base, "--slo", bad]) == 2
+        assert "--slo" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""A closed loop: its closed form beside requests played one by one, its limits, and what it refuses."""
+
+import dataclasses
+import math
+import statistics
+
+import pytest
+
+from mlsysim import inference, serving, simulate
+from mlsysim.errors import InputError
+from mlsysim.inference.work import mixed_cost
+from mlsysim.serving import Pool, Request, closed_loop
+from mlsysim.serving.closed import pass_of
+from mlsysim.serving_steps import step_model
+
+
+def pool_of(model: str = "Llama-3.1-70B", device: str = "H100", **how: object) -> tuple[inference.Deployment, Pool]:
+    d = inference.deploy(model, device, **how)  # type: ignore[arg-type]
+    return d, Pool(d.split, d.machine, d.efficiencies)
+
+
+def played(d: inference.Deployment, n: int, each: int, requests: list[Request]) -> serving.Simulation:
+    assert len(requests) == n * each
+    return serving.simulate(step_model(d), requests, serving.Config(), concurrency=n)
+
+
+@pytest.mark.independent
+def test_one_request_at_a_time_is_a_prompt_and_its_steps() -> None:
+    """With one request in flight nothing waits and nothing is shared: the simulation and the closed form are the same."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    found = played(d, 1, 4, [Request(0.0, 1000, 200)] * 4)
+    loop = closed_loop(d.work, pool, concurrency=1.0, input_len=1000.0, output_len=200.0, waves=math.inf)
+    assert statistics.mean(r.itl_s for r in found.records) == pytest.approx(loop.tpot, rel=1e-9)
+    assert statistics.mean(r.ttft_s for r in found.records) == pytest.approx(loop.ttft, rel=1e-9)
+    assert 4 / found.makespan == pytest.approx(loop.requests_per_s, rel=1e-9)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("n", "input_len", "output_len"), [(8, 500, 300), (32, 1000, 400)])
+def test_many_requests_complete_at_the_rate_of_the_closed_form(n: int, input_len: int, output_len: int) -> None:
+    d, pool = pool_of(tp=8, precision="fp8")
+    prompts = serving.lengths(input_len, 12 * n, 0.1, seed=1)
+    answers = serving.lengths(output_len, 12 * n, 0.1, seed=2)
+    found = played(d, n, 12, list(serving.load((0.0,) * (12 * n), prompts, answers)))
+    loop = closed_loop(
+        d.work, pool, concurrency=float(n), input_len=float(input_len), output_len=float(output_len), waves=12.0
+    )
+    assert len(found.records) / found.makespan == pytest.approx(loop.requests_per_s, rel=0.12)
+    assert statistics.mean(r.itl_s for r in found.records) == pytest.approx(loop.tpot, rel=0.12)
+
+
+@pytest.mark.independent
+def test_the_loop_obeys_littles_law() -> None:
+    """Requests in flight are the rate times how long each stays: what waits for memory included."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    for slots in (math.inf, 20.0):
+        loop = closed_loop(
+            d.work, dataclasses.replace(pool, slots=slots), concurrency=64.0, input_len=2000.0, output_len=500.0
+        )
+        stays = loop.ttft + 499.0 * loop.tpot
+        assert loop.requests_per_s * stays == pytest.approx(64.0, rel=1e-9)
+    assert loop.decoding <= 20.0
+
+
+@pytest.mark.independent
+def test_a_pool_for_prompts_that_costs_nothing_leaves_the_bare_step() -> None:
+    """With an endless pool for prompts a token takes a step, and the first one a prompt more."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    many = dataclasses.replace(pool, replicas=1e9)
+    loop = closed_loop(
+        d.work, pool, many, concurrency=16.0, input_len=800.0, output_len=400.0, apart=1.0, waves=math.inf
+    )
+    step = pass_of(d.work, pool, loop.decoding, 1000.0, 0.0, 800.0).time
+    prompt = pass_of(d.work, pool, 0.0, 1000.0, 1.0, 800.0).time
+    assert loop.tpot == pytest.approx(step, rel=2e-3)
+    assert loop.ttft == pytest.approx(prompt + step, rel=2e-3)
+
+
+@pytest.mark.independent
+def test_speculation_with_nothing_drafted_is_none_and_with_all_accepted_free_it_halves_the_steps() -> None:
+    d, pool = pool_of(tp=8, precision="fp8")
+    question = {"concurrency": 4.0, "input_len": 500.0, "output_len": 400.0}
+    plain = closed_loop(d.work, pool, **question)
+    same = closed_loop(d.work, pool, drafted=0.0, accepted=1.0, **question)
+    assert same.tpot == plain.tpot
+    twice = closed_loop(d.work, pool, drafted=1.0, accepted=2.0, **question)
+    assert 0.5 * plain.tpot < twice.tpot < 0.6 * plain.tpot  # rows and a layer more, where memory is what takes long
+
+
+@pytest.mark.independent
+def test_uneven_choice_meets_fewer_experts_and_even_choice_is_the_formula() -> None:
+    d, pool = pool_of("Qwen3-235B-A22B", "H200", tp=8, precision="fp8")
+    times = []
+    for uneven in (0.0, 1e-9, 0.5, 2.0):
+        eff = dataclasses.replace(pool.efficiencies, uneven=uneven)
+        times.append(pass_of(d.work, dataclasses.replace(pool, efficiencies=eff), 32.0, 1000.0, 0.0, 1.0).time)
+    assert times[1] == pytest.approx(times[0], rel=1e-6)
+    assert times[0] > times[2] > times[3]
+
+
+@pytest.mark.independent
+def test_served_changes_only_what_it_says() -> None:
+    d, pool = pool_of(tp=8)
+    by = serving.Served(starts=2.0, grouped=3.0, uneven=0.1)
+    found = serving.served(pool.efficiencies, by)
+    assert found.kernel_start == 2.0 * pool.efficiencies.kernel_start
+    assert found.grouped_start == 3.0 * pool.efficiencies.grouped_start
+    assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
+    assert serving.served_by(d.work, 0.0, {}) == serving.Served()
+    assert mixed_cost.__name__ == "mixed_cost"
+
+
+@pytest.mark.independent
+def test_replicas_share_the_clients_and_each_has_its_own() -> None:
+    d, _ = pool_of("Llama-3.1-8B")
+    steps = step_model(d)
+    asked = [Request(0.0, 300, 50)] * 24
+    one = serving.simulate(steps, asked[:12], serving.Config(), concurrency=4)
+    two = serving.simulate(steps, asked, serving.Config(), replicas=2, concurrency=8)
+    assert two.makespan == pytest.approx(one.makespan, rel=1e-9)
+    assert {r.replica for r in two.records} == {0, 1}
+    assert sorted(r.request.arrival for r in one.records)[4] > 0.0  # the fifth comes when the first has ended
+
+
+def test_the_door_draws_ten_requests_for_each_in_flight_and_refuses_what_cannot_be() -> None:
+    found = simulate("Llama-3.1-8B", "H100", concurrency=4, input_len=200, output_len=20)
+    assert found.fits and found.simulation is not None and len(found.simulation.records) == 40
+    assert found.saturation is None
+    with pytest.raises(InputError, match="give one"):
+        simulate("Llama-3.1-8B", "H100", concurrency=4, rate=1.0)
+    with pytest.raises(InputError, match="concurrency = 0 must be a whole number from 1"):
+        simulate("Llama-3.1-8B", "H100", concurrency=0)
+    with pytest.raises(InputError, match="at least one for each of 8 replicas"):
+        simulate("Llama-3.1-8B", "H100", concurrency=4, replicas=8, input_len=200, output_len=20)
+    with pytest.raises(InputError, match="leave routing out"):
+        simulate("Llama-3.1-8B", "H100", concurrency=4, routing="least-loaded", input_len=200, output_len=20)
+    d, pool = pool_of("Llama-3.1-8B")
+    with pytest.raises(InputError, match="give prefill"):
+        closed_loop(d.work, pool, concurrency=1.0, input_len=10.0, output_len=10.0, apart=1.0)
