@@ -23,7 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "mlsysim" / "cli" / "schemas"
 VERSION = 1
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-SLOW = {"train": 200, "plan": 80, "serve": 200, "models": 3, "devices": 3, "hlo estimate": 150, "hlo chakra": 80}
+SLOW = {
+    "train": 200,
+    "plan": 80,
+    "frontier": 25,
+    "serve": 200,
+    "models": 3,
+    "devices": 3,
+    "hlo estimate": 150,
+    "hlo chakra": 80,
+}
 ENDS = {
     "s": "s", "bytes": "byte", "flops": "FLOP", "w": "W", "j": "J", "usd": "USD", "kg": "kg", "l": "L", "us": "µs", "hz": "Hz",
     "bandwidth": "byte/s", "intensity": "FLOP/byte",
