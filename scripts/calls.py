@@ -1,6 +1,6 @@
-"""Random calls of the command line that mostly have an answer, for the JSON that they print: ``fuzz.py`` is for what has none.
+"""Random calls of the command line that mostly have an answer, for the JSON that they print: ``maintain/fuzz.py`` is for what has none.
 
-    python scripts/maintain/calls.py [--seed 1] [--calls 20]
+    python scripts/calls.py [--seed 1] [--calls 20]
 
 prints some. A call is made from the seed and its number alone.
 """
