@@ -1,6 +1,6 @@
-"""Random calls of the command line that mostly have an answer, for the JSON that they print: ``fuzz.py`` is for what has none.
+"""Random calls of the command line that mostly have an answer, for the JSON that they print: ``maintain/fuzz.py`` is for what has none.
 
-    python scripts/maintain/calls.py [--seed 1] [--calls 20]
+    python scripts/calls.py [--seed 1] [--calls 20]
 
 prints some. A call is made from the seed and its number alone.
 """
@@ -99,6 +99,10 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
         "--model MODEL --node NODE --nodes NODES --global-batch BATCH --seq SEQ",
         WORDS | {"precision": "bf16|fp8", "micro-batch": "1|2", "max-tp": "8", "max-pp": "4", "max-cp": "2", "max-ep": "2", "sharding": "zero1|fsdp", "recompute": "none|full", "capacity": "60 GB", "count": "1|5", "tp": "8"},
     ),
+    "frontier": (
+        "--model FRONTED --device H100 --most 8",
+        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "slo": "ttft=2 s, itl=40 ms|itl=1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
+    ),
     "sweep": ("SWEPT", {"chunk": "1000"}),
 }  # fmt: skip
 WORD = {
@@ -118,6 +122,7 @@ WORD = {
     "DRAWN": ("--device H100 --pue 1.2", "--device A100 --facility Google-2025", "--peak-power 700 --idle-power 100 --pue 1.1", "--device H100 --pue 1.2 --nodes 2 --host-power 1500"),
     "PAID": ("--rental-rate 2.5", "--rental-rate 2 USD/h", "OWNED", "OWNED"),
     "ESTIMATED": ("", "", "--topology ring:8 --bandwidth 50e9 --latency 1e-6 --algorithm ring --splits 4", "--estimator systolic --array 128x128 --clock 940 MHz"),
+    "FRONTED": ("Llama-3.1-8B", "gpt-oss-120B", "Llama-3.1-405B"),
     "STATE": ("--model Llama-3.1-8B", "--checkpoint-bytes 1 TB"),
     "OWNED": (
         "--price 30000 --power 700 --lifetime 5 year --pue 1.2 --electricity-price 0.08 USD/kWh --cooling 0.3 --building 1000 --plant-lifetime 15 year --devices-per-engineer 500 --salary 200000 --network 2000",

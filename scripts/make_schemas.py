@@ -1,6 +1,6 @@
 """Write the JSON schemas of the command line (draft 2020-12), one per command, from what it prints.
 
-    python scripts/maintain/make_schemas.py [--calls 400] [COMMAND ...]
+    python scripts/make_schemas.py [--calls 400] [COMMAND ...]
 
 A schema is what the outputs of many calls have in common: fields that all of them have are required, and a field that none of
 them had is no part of it. Tests then hold it against calls with other numbers. ``MAPS`` says which objects have free names for
@@ -19,11 +19,20 @@ from typing import Any
 
 import calls
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "mlsysim" / "cli" / "schemas"
 VERSION = 1
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-SLOW = {"train": 200, "plan": 80, "serve": 200, "models": 3, "devices": 3, "hlo estimate": 150, "hlo chakra": 80}
+SLOW = {
+    "train": 200,
+    "plan": 80,
+    "frontier": 25,
+    "serve": 200,
+    "models": 3,
+    "devices": 3,
+    "hlo estimate": 150,
+    "hlo chakra": 80,
+}
 ENDS = {
     "s": "s", "bytes": "byte", "flops": "FLOP", "w": "W", "j": "J", "usd": "USD", "kg": "kg", "l": "L", "us": "µs", "hz": "Hz",
     "bandwidth": "byte/s", "intensity": "FLOP/byte",
