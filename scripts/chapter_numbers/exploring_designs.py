@@ -1,5 +1,6 @@
 """Chapter 13, exploring designs."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -166,6 +167,13 @@ def _toy() -> dict[str, str]:
     }
 
 
+def _winners(datasheet: str, calibrated: str) -> str:
+    """The best plan in both modes, in words that stay true when the two part."""
+    if datasheet == calibrated:
+        return f"{calibrated} in both modes"
+    return f"{datasheet} in datasheet mode and {calibrated} when calibrated"
+
+
 def _halving() -> dict[str, str]:
     """How often a solver is asked when an input between 1 and 10^15 is wanted."""
     asked = []
@@ -175,7 +183,9 @@ def _halving() -> dict[str, str]:
         return x
 
     solve_for(ask, 1e7, 1.0, 1e15)
-    return {"calls": str(len(asked))}
+    low, high = 25e9, 800e9  # the first still of the drawing
+    still = {"low": low, "middle": math.sqrt(low * high), "high": high}
+    return {"calls": str(len(asked)), **{name: units.format(rate, "byte/s", 3) for name, rate in still.items()}}
 
 
 def numbers() -> dict[str, Any]:
@@ -255,11 +265,10 @@ def numbers() -> dict[str, Any]:
         },
         **peers,
         "corner": {
-            "datasheet": _degrees(datasheet),
-            "calibrated": _degrees(llama),
+            "winners": _winners(_degrees(datasheet), _degrees(llama)),
             "sixteen": _share(_sixteen(llama)),
             "leaving": _share(_leaving(), 0),
-            "hidden": _share(calibrated.tp_overlap, 0),
+            "hidden": _share(calibrated.tp_overlap, 0) if calibrated.tp_overlap else "none",
         },
         "free": _free_network(),
         "toy": _toy(),

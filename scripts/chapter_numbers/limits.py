@@ -85,6 +85,7 @@ def _cost() -> dict[str, Any]:
         "median": f"{median / 3600:g} h",
         "least": f"{least / 3600:.0f} h",
         "as_mean": f"{done * median / 3600:.0f} h",
+        "roofline": units.format(roofline, "s"),
         "times": f"{round(least / roofline, -2):,.0f}",
     }
 

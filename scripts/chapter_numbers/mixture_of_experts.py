@@ -13,14 +13,19 @@ from mlsysim.serving_steps.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS,
 from mlsysim.validation.measured.collective_checks import measured_collective
 
 
-def _pieces() -> float:
-    """Prompt tokens per second when each half of a layer must cover one message of the other batch, in turn."""
+def _halves() -> tuple[tuple[float, float], tuple[float, float]]:
+    """Kernels of a micro-batch of prompts (attention, experts) and its messages (dispatch, combine), in s."""
     step = step_model(expert_claims.deployed(32), TIER_0)
     t = step.terms(Batch.of(step.model, prefills=[(4096.0, 0.0)] * 2))
     attention = (t.projections + t.prefill_attention + t.elementwise / 2 + t.head) / NORMAL_UNITS
     mlp = (t.mlp + t.experts + t.elementwise / 2) / NORMAL_UNITS
-    there, back = t.messages / 3, t.messages * 2 / 3
-    return float(2 * 8192 / sum(max(a, b) for a in (attention, mlp) for b in (there, back)))
+    return (float(attention), float(mlp)), (float(t.messages / 3), float(t.messages * 2 / 3))
+
+
+def _pieces() -> float:
+    """Prompt tokens per second when each half of a layer must cover one message of the other batch, in turn."""
+    kernels, messages = _halves()
+    return 2 * 8192 / sum(max(a, b) for a in kernels for b in messages)
 
 
 def numbers() -> dict[str, Any]:
@@ -145,6 +150,12 @@ def numbers() -> dict[str, Any]:
             },
             **{f"{p}_error": units.percent(found[0] / found[2] - 1) for p, found in rates.items()},
             **{f"{p}_theirs": units.percent(found[1] / found[2] - 1) for p, found in rates.items()},
+            **{
+                name: units.format(value, "s", 3)
+                for name, value in zip(
+                    ("half_attention", "half_experts", "dispatch", "combine"), sum(_halves(), ()), strict=True
+                )
+            },
             "pieces": f"{_pieces():,.0f}",
             "pieces_error": units.percent(_pieces() / PUBLISHED["prefill"][1] - 1),
             "busy": units.format(own_rate("prefill")[1], "s", 3),

@@ -118,6 +118,11 @@ def _overlap() -> dict[str, str]:
             f"{short}_count": str(sum(m.count for m in free.collectives)),
             f"{short}_bytes": units.format(sum(m.bytes * m.count for m in free.collectives), "byte", 2),
         }
+    smaller = hlo.estimate(hlo.sample("tf1l_train_dp8.spmd"), "A100-40GB", fusion="off", network=lambda _: 0.0)
+    found |= {
+        "small_card": _time(smaller.compute_s),
+        "card": units.format(catalog.device("A100").memory_capacity, "byte"),
+    }
     unused = {"ring_" + k for k in ("linear", "exposed", "hidden", "compute", "count", "bytes")} | {
         "fused_linear",
         "fused_exposed",

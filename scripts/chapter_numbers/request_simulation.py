@@ -111,7 +111,8 @@ def numbers() -> dict[str, Any]:
     step = float(small.time(Batch.steady(64, 1000, 200)))
     full = float(serving.saturation_rate(64.0, 199.0, 8192.0, 1000.0, step))
     crowd_of_equals = serving.load(serving.constant(1.3 * full, 1200), 1000, 200)
-    burst = serving.simulate(small, crowd_of_equals, serving.Config(max_num_seqs=64)).records
+    crowded = serving.simulate(small, crowd_of_equals, serving.Config(max_num_seqs=64), keep_steps=True)
+    burst, most = crowded.records, max(s.prefill_tokens + s.decode_tokens for s in crowded.log)
     done_rate = 400 / (burst[799].finished - burst[399].finished)
     samples = [played(4.0, 1000, 10 * k).values("ttft_s")[:50] for k in (1, 2, 3, 4)]
     few = [serving.quantile(values, 0.99) for values in samples]
@@ -146,6 +147,7 @@ def numbers() -> dict[str, Any]:
         "full": {
             "step": time(step),
             "rate": f"{full:.1f}",
+            "most": f"{most:,}",
             "above": units.percent(full / done_rate - 1, 0, signed=False),
         },
         "few": {"low": time(min(few)), "high": time(max(few))},
