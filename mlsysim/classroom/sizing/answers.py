@@ -345,7 +345,7 @@ def size(form: Mapping[str, str]) -> dict[str, Any]:
     except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
         return {"error": f"{error}", "field": ""}
     first = (s.fits, s.speed, s.cost)
-    return {
+    found: dict[str, Any] = {
         "answer": {row.name: row.value for row in first},
         "first": [vars(row) for row in first],
         "rows": [vars(row) for row in s.rows],
@@ -354,6 +354,7 @@ def size(form: Mapping[str, str]) -> dict[str, Any]:
         "code": code(s),
         "fields": dict(s.job.texts),
     }
+    return dict(plain(found))  # what is not finite is no JSON
 
 
 def more(form: Mapping[str, str]) -> dict[str, Any]:
