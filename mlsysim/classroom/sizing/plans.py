@@ -4,11 +4,14 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from mlsysim import training
 from mlsysim.catalog import Machines, Model
+from mlsysim.doors.training import networked
+from mlsysim.doors.words import Assumed
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, Plan
 from mlsysim.results import Listed
@@ -16,7 +19,7 @@ from mlsysim.training import TrainingStep
 
 MOST_PLANS = 4000
 TIE = 1e-3  # of a step: plans closer than that are equally fast, and the one with the fewest ways to split comes first
-LEFT_OUT = "Splits in powers of two, no chunks of stages, no context parallelism and no groups of shards unless you give them."
+LEFT_OUT = "Splits in powers of two; no context parallelism and no groups of shards unless you give them."
 
 
 @dataclass(frozen=True)
@@ -33,38 +36,38 @@ def _powers(most: int) -> list[int]:
     return [2**k for k in range(most.bit_length()) if 2**k <= most]
 
 
+def _chunks(model: Model, pp: int, micro_batches: int) -> list[int]:
+    """Chunks of layers per stage: of equal size, with micro-batches in groups of the stages."""
+    if pp == 1 or micro_batches % pp:
+        return [1]
+    return [v for v in (1, 2, 4) if v == 1 or model.layers % (pp * v) == 0]
+
+
 def candidates(model: Model, machines: Machines, global_batch: int, given: Mapping[str, Any]) -> Iterator[Plan]:
-    """Plans that use every device and that model and batch allow; what is given stays as it is."""
+    """Plans that use every device and that model and batch allow, the least recomputation first; what is given stays."""
     n, domain = machines.devices, max(1, machines.domain)
 
     def of(name: str, otherwise: list[Any]) -> list[Any]:
         return [given[name]] if name in given else otherwise
 
-    for tp in of("tp", _powers(min(domain, n, 64))):
-        for pp in of("pp", _powers(min(64, model.layers, n))):
-            for cp in of("cp", [1]):
-                if n % (tp * pp * cp):
+    splits = product(of("tp", _powers(min(domain, n, 64))), of("pp", _powers(min(64, model.layers, n))), of("cp", [1]))
+    for tp, pp, cp in splits:
+        if n % (tp * pp * cp):
+            continue
+        dp = n // (tp * pp * cp)
+        experts = _powers(min(model.n_experts, dp * cp)) if model.is_moe else [1]
+        for ep, size in product(of("ep", experts), of("micro_batch", [1, 2, 4])):
+            if global_batch % (dp * size):
+                continue
+            chunks = _chunks(model, pp, global_batch // (dp * size))
+            ways = (of("virtual_stages", chunks), of("sharding", ["zero1", "fsdp"]), of("recompute", list(RECOMPUTES)))
+            for virtual, sharding, recompute in product(*ways):
+                degrees = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual}
+                plan = Plan(**degrees, micro_batch=size, sharding=sharding, recompute=recompute)
+                try:
+                    yield plan.check(model, n, global_batch)
+                except InputError:
                     continue
-                dp = n // (tp * pp * cp)
-                for ep in of("ep", _powers(min(model.n_experts, dp * cp)) if model.is_moe else [1]):
-                    for size in of("micro_batch", [1, 2, 4]):
-                        for sharding in of("sharding", ["zero1", "fsdp"]):
-                            for recompute in of("recompute", list(RECOMPUTES)):
-                                plan = Plan(
-                                    tp=tp,
-                                    pp=pp,
-                                    cp=cp,
-                                    dp=dp,
-                                    ep=ep,
-                                    virtual_stages=given.get("virtual_stages", 1),
-                                    micro_batch=size,
-                                    sharding=sharding,
-                                    recompute=recompute,
-                                )
-                                try:
-                                    yield plan.check(model, n, global_batch)
-                                except InputError:
-                                    continue
 
 
 def best(
@@ -78,8 +81,11 @@ def best(
         No plan splits this model and batch over these devices.
     """
     found: list[tuple[float, float, TrainingStep]] = []
-    tried = 0
+    tried, held = 0, set()
     for plan in candidates(model, machines, global_batch, given):
+        split = replace(plan, recompute="none")
+        if split in held:  # what fits with less recomputation is faster than with more
+            continue
         tried += 1
         if tried > MOST_PLANS:
             raise InputError(f"more than {MOST_PLANS:,} plans; give tp, pp or the sharding, or use mlsysim.plan")
@@ -87,6 +93,8 @@ def best(
             model, plan, machines, global_batch=global_batch, seq=seq, precision=precision
         )
         found.append((float(step.time), float(step.memory.total), step))
+        if step.fits:
+            held.add(split)
     if not found:
         said = ", ".join(f"{n} = {v}" for n, v in given.items()) or "any split in powers of two"
         raise InputError(
@@ -113,10 +121,8 @@ def more_devices(
     model: Model, machines: Machines, *, global_batch: int, seq: int, precision: str, given: Mapping[str, Any]
 ) -> Machines | None:
     """The fewest machines, in doublings, on which a plan fits; None below 64 times as many."""
-    from dataclasses import replace
-
     for times in (2, 4, 8, 16, 32, 64):
-        bigger = replace(machines, count=times * machines.devices)
+        bigger = networked(replace(machines, count=times * machines.devices), Assumed())
         for plan in candidates(model, bigger, -(-global_batch // times) * times, given):
             memory = training.training_memory(
                 model, plan, bigger.device, seq=seq, global_batch=-(-global_batch // times) * times
