@@ -57,7 +57,15 @@ SLO = mlsysim.SLO
 CASES: dict[str, tuple[dict[str, str], Any]] = {
     "a rate": ({"model": L8, "device": "H100", "rate": "20"}, lambda f: serve(f, rate=20)),
     "targets and a price": (
-        {"model": L70, "device": "H100", "rate": "10", "ttft": "1 s", "itl": "50 ms", "percentile": "95 %", "price": "2.5"},
+        {
+            "model": L70,
+            "device": "H100",
+            "rate": "10",
+            "ttft": "1 s",
+            "itl": "50 ms",
+            "percentile": "95 %",
+            "price": "2.5",
+        },
         lambda f: serve(f, rate=10, slo=SLO(ttft=1, itl=0.05, percentile=0.95), price="2.5 USD/h"),
     ),
     "so many devices": (
@@ -74,7 +82,14 @@ CASES: dict[str, tuple[dict[str, str], Any]] = {
         lambda f: fits(f, 4, tp=4, max_model_len=8192),
     ),
     "memory of a mixture as published": (
-        {"task": "fits", "model": "DeepSeek-V3", "device": "H200", "tp": "8", "kv": "fp8", "gpu_memory_utilization": "0.95"},
+        {
+            "task": "fits",
+            "model": "DeepSeek-V3",
+            "device": "H200",
+            "tp": "8",
+            "kv": "fp8",
+            "gpu_memory_utilization": "0.95",
+        },
         lambda f: fits(f, 8, tp=8, kv="fp8", gpu_memory_utilization=0.95),
     ),
     "memory that is not there": (
@@ -83,8 +98,18 @@ CASES: dict[str, tuple[dict[str, str], Any]] = {
     ),
     "a plan of our own, a whole run": (
         {
-            **{"task": "train", "model": L8, "device": "H100", "count": "64", "tp": "2", "pp": "1", "micro_batch": "2"},
-            **{"sharding": "fsdp", "recompute": "full", "tokens": "300B", "global_batch": "512", "seq": "8192"},
+            "task": "train",
+            "model": L8,
+            "device": "H100",
+            "count": "64",
+            "tp": "2",
+            "pp": "1",
+            "micro_batch": "2",
+            "sharding": "fsdp",
+            "recompute": "full",
+            "tokens": "300B",
+            "global_batch": "512",
+            "seq": "8192",
         },
         lambda f: train(
             f,
@@ -96,8 +121,17 @@ CASES: dict[str, tuple[dict[str, str], Any]] = {
     ),
     "experts in training": (
         {
-            **{"task": "train", "model": "Mixtral-8x7B", "device": "H100", "count": "32", "tp": "4", "pp": "1", "ep": "8"},
-            **{"micro_batch": "1", "sharding": "zero1", "recompute": "selective", "precision": "fp8"},
+            "task": "train",
+            "model": "Mixtral-8x7B",
+            "device": "H100",
+            "count": "32",
+            "tp": "4",
+            "pp": "1",
+            "ep": "8",
+            "micro_batch": "1",
+            "sharding": "zero1",
+            "recompute": "selective",
+            "precision": "fp8",
         },
         lambda f: train(f, Plan(tp=4, dp=8, ep=8, recompute="selective"), precision="fp8"),
     ),
@@ -152,7 +186,12 @@ def test_a_notebook_runs_as_it_is_made(tmp_path: Path) -> None:
 
 
 def test_the_plan_of_a_page_is_near_the_best_of_all() -> None:
-    for model, where, most in ((L8, "64 H100", 1.05), (L70, "256 H100", 1.05), ("Mixtral-8x7B", "64 H100", 1.05)):
+    for model, where, most in (
+        (L8, "64 H100", 1.05),
+        (L70, "256 H100", 1.05),
+        ("Mixtral-8x7B", "64 H100", 1.05),
+        ("Llama-3.1-405B", "4096 H100", 1.05),
+    ):
         machines = mlsysim.doors.training.networked(catalog.where(where), mlsysim.doors.words.Assumed())
         found = plans.best(catalog.model(model), machines, global_batch=1024, seq=4096, precision="bf16", given={})
         every = mlsysim.plan(model, where, global_batch=1024, seq=4096)
@@ -184,8 +223,14 @@ def test_carbon_is_energy_times_the_grid() -> None:
 
 def test_a_config_stands_in_for_a_name() -> None:
     config = {
-        **{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32},
-        **{"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "_name_or_path": "me/<b>mine"},
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "_name_or_path": "me/<b>mine",
     }
     form = {"config": json.dumps(config), "device": "H100", "rate": "20"}
     found, named = sizing.size(form), sizing.size({"model": L8, "device": "H100", "rate": "20"})
@@ -253,14 +298,25 @@ def test_fields_of_other_tasks_do_not_count() -> None:
     [
         (
             "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 4 \\\n  --max-model-len=8k --kv-cache-dtype fp8_e4m3 --enforce-eager --port 8000",
-            {"model": "meta-llama/Llama-3.1-70B-Instruct", "tp": "4", "count": "4", "max_model_len": "8000", "kv": "fp8"},
+            {
+                "model": "meta-llama/Llama-3.1-70B-Instruct",
+                "tp": "4",
+                "count": "4",
+                "max_model_len": "8000",
+                "kv": "fp8",
+            },
             ["--enforce-eager", "--port 8000"],
         ),
         (
             "CUDA_VISIBLE_DEVICES=0 python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-32B -tp 2 -pp 2 --max-num-seqs 64 -q awq --gpu_memory_utilization 0.95",
             {
-                **{"model": "Qwen/Qwen3-32B", "tp": "2", "pp": "2", "count": "4", "max_num_seqs": "64"},
-                **{"weights": "int4", "gpu_memory_utilization": "0.95"},
+                "model": "Qwen/Qwen3-32B",
+                "tp": "2",
+                "pp": "2",
+                "count": "4",
+                "max_num_seqs": "64",
+                "weights": "int4",
+                "gpu_memory_utilization": "0.95",
             },
             [],
         ),
@@ -272,8 +328,14 @@ def test_fields_of_other_tasks_do_not_count() -> None:
         (
             "torchrun --standalone --nnodes=2:8 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 1024 --seq-length 4096 --use-distributed-optimizer --bf16 --num-layers 80 --lr -1e-4 --recompute-granularity full",
             {
-                **{"count": "64", "tp": "8", "micro_batch": "1", "global_batch": "1024", "seq": "4096"},
-                **{"sharding": "zero1", "precision": "bf16", "recompute": "full"},
+                "count": "64",
+                "tp": "8",
+                "micro_batch": "1",
+                "global_batch": "1024",
+                "seq": "4096",
+                "sharding": "zero1",
+                "precision": "bf16",
+                "recompute": "full",
             },
             ["--standalone", "--num-layers 80", "--lr -1e-4"],
         ),
@@ -289,10 +351,14 @@ def test_a_command_line_is_read_and_what_is_not_is_named(command: str, read: dic
 
 
 def test_a_command_line_is_never_more_than_text() -> None:
-    for wrong, said in (("rm -rf /", "neither vllm nor torchrun"), ("vllm serve 'x", "close its quotes"), ("x" * 30_000, "at most")):
+    for wrong, said in (
+        ("rm -rf /", "neither vllm nor torchrun"),
+        ("vllm serve 'x", "close its quotes"),
+        ("x" * 30_000, "at most"),
+    ):
         with pytest.raises(InputError, match=said):
             commands.read_command(wrong)
-    found = sizing.read_command("vllm serve $(touch /tmp/x) `y` --tensor-parallel-size 99999999999")
+    found = sizing.read_command("vllm serve $(touch x) `y` --tensor-parallel-size 99999999999")
     assert "count" not in found["fields"]
     assert sizing.size(found["fields"] | {"device": "H100"})["field"] in ("tp", "model")
     many = sizing.read_command("vllm serve m " + " ".join(f"--o{i} 1" for i in range(500)))

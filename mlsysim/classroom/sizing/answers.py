@@ -16,12 +16,21 @@ from mlsysim.doors.training import SEQ, Trained, default_batch, described, netwo
 from mlsysim.doors.words import Assumed, counted, paired
 from mlsysim.equations import Equation
 from mlsysim.errors import MlsysimError
-from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, plain, shown
 
 MILLION = 1e6
 _SERVE = ("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue")
-_FITS = ("tp", "pp", "ep", "weights", "kv", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
+_FITS = (
+    "tp",
+    "pp",
+    "ep",
+    "weights",
+    "kv",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+)
 _PLAN = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "sharding", "recompute")
 
 
@@ -54,7 +63,13 @@ class Sized:
 
 
 def _quantity(name: str, label: str, value: Any, unit: str, more: str = "") -> Row:
-    return Row(name, label, None if value is None else float(value), unit, (shown(float(value), unit) if value is not None else "not known") + more)
+    return Row(
+        name,
+        label,
+        None if value is None else float(value),
+        unit,
+        (shown(float(value), unit) if value is not None else "not known") + more,
+    )
 
 
 def _money(rate: float | None, per_token: float | None, of: str, total: float | None = None) -> Row:
@@ -65,27 +80,57 @@ def _money(rate: float | None, per_token: float | None, of: str, total: float | 
         return Row("cost", "What it costs", total, "USD", f"{total:,.0f} USD in all, {hour}")
     if per_token is None:
         return Row("cost", "What it costs", rate * units.hour, "USD/h", hour)
-    return Row("cost", "What it costs", per_token * MILLION, f"USD per million {of}", f"{per_token * MILLION:,.4g} USD per million {of}, {hour}")
+    return Row(
+        "cost",
+        "What it costs",
+        per_token * MILLION,
+        f"USD per million {of}",
+        f"{per_token * MILLION:,.4g} USD per million {of}, {hour}",
+    )
 
 
 def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[Row]:
     """Money, energy and carbon, as far as they are known."""
     rows = [
-        Row("cost_rate", "Cost per hour", None if bill.cost_rate is None else bill.cost_rate * units.hour, "USD/h", "not known" if bill.cost_rate is None else f"{bill.cost_rate * units.hour:,.4g} USD/h"),
+        Row(
+            "cost_rate",
+            "Cost per hour",
+            None if bill.cost_rate is None else bill.cost_rate * units.hour,
+            "USD/h",
+            "not known" if bill.cost_rate is None else f"{bill.cost_rate * units.hour:,.4g} USD/h",
+        ),
         _quantity("power", "Power, at most", bill.power, "W"),
     ]
     if bill.cost_per_token is not None:
-        rows.append(Row("cost_tokens", f"Cost per million {of}", bill.cost_per_token * MILLION, "USD", f"{bill.cost_per_token * MILLION:,.4g} USD"))
+        rows.append(
+            Row(
+                "cost_tokens",
+                f"Cost per million {of}",
+                bill.cost_per_token * MILLION,
+                "USD",
+                f"{bill.cost_per_token * MILLION:,.4g} USD",
+            )
+        )
     joules, what = (None, "")
     if time is not None and bill.power is not None:
         joules, what = time * bill.power, "of the run"
     elif bill.energy_per_token is not None:
         joules, what = bill.energy_per_token * MILLION, f"per million {of}"
     if joules is not None:
-        rows.append(Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", f"{joules / units.kWh:,.4g} kWh"))
+        rows.append(
+            Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", f"{joules / units.kWh:,.4g} kWh")
+        )
         if name := j.given.get("grid"):
             mass = float(energy.carbon(joules, catalog.grid(name).carbon_intensity))
-            rows.append(Row("carbon", f"Carbon {what}, at most, on the grid of {name}", mass, "kg", f"{mass:,.4g} kg of CO2 equivalent"))
+            rows.append(
+                Row(
+                    "carbon",
+                    f"Carbon {what}, at most, on the grid of {name}",
+                    mass,
+                    "kg",
+                    f"{mass:,.4g} kg of CO2 equivalent",
+                )
+            )
     return rows
 
 
@@ -128,13 +173,20 @@ def _serve(j: Job) -> Sized:
     if targets:
         made["slo"] = SLO(**targets, **j.of("percentile"))
     elif "percentile" in j.given:
-        raise FieldError("percentile", "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last")
+        raise FieldError(
+            "percentile",
+            "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last",
+        )
     s: Served = serve(j.model, j.machines, **made)
     d, load, g = s.deployment, s.load, s.generation
     where = f"{s.devices:,} x {s.question.device.name}"
     spread = ""
     if s.answered and (known := s.devices_range) is not None:
-        spread = f", {known[0]:,} to {known[1]:,} within past errors" if known[1] is not None else f", {known[0]:,} or more within past errors"
+        spread = (
+            f", {known[0]:,} to {known[1]:,} within past errors"
+            if known[1] is not None
+            else f", {known[0]:,} or more within past errors"
+        )
     label = "Does it fit?"
     if not s.fits:
         fits = Row("fits", label, False, "", f"No: {s.reason}")
@@ -149,28 +201,66 @@ def _serve(j: Job) -> Sized:
     else:
         if load is None:
             low, high = (float(x) for x in g.interval().ends)
-            speed = Row("speed", "How fast", float(g.itl), "s", f"First token after {shown(g.ttft, 's')}, then one every {shown(g.itl, 's')}")
+            speed = Row(
+                "speed",
+                "How fast",
+                float(g.itl),
+                "s",
+                f"First token after {shown(g.ttft, 's')}, then one every {shown(g.itl, 's')}",
+            )
             rows += [
                 _quantity("ttft", "Time to the first token", g.ttft, "s"),
                 _quantity("itl", "Time between tokens", g.itl, "s"),
-                _quantity("e2e", "Whole answer", g.e2e, "s", f" ({shown(low, 's')} to {shown(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"),
+                _quantity(
+                    "e2e",
+                    "Whole answer",
+                    g.e2e,
+                    "s",
+                    f" ({shown(low, 's')} to {shown(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)",
+                ),
                 Row("e2e_low", "Whole answer, low end", low, "s", shown(low, "s")),
                 Row("e2e_high", "Whole answer, high end", high, "s", shown(high, "s")),
             ]
         else:
-            speed = Row("speed", "How fast", float(load.itl), "s", f"{float(load.rate):,.4g} requests/s, first token within {shown(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), then one every {shown(load.itl, 's')}")
+            speed = Row(
+                "speed",
+                "How fast",
+                float(load.itl),
+                "s",
+                f"{float(load.rate):,.4g} requests/s, first token within {shown(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), then one every {shown(load.itl, 's')}",
+            )
             rows += [
                 Row("rate", "Requests per second", float(load.rate), "1/s", f"{float(load.rate):,.4g}"),
-                _quantity("ttft", f"Time to the first token, {100 * load.quantile:g} % of requests", load.ttft_quantile, "s"),
+                _quantity(
+                    "ttft", f"Time to the first token, {100 * load.quantile:g} % of requests", load.ttft_quantile, "s"
+                ),
                 _quantity("itl", "Time between tokens, mean", load.itl, "s"),
-                Row("utilisation", "Share of the capacity", float(load.utilisation), "1", f"{float(load.utilisation):.1%}"),
+                Row(
+                    "utilisation",
+                    "Share of the capacity",
+                    float(load.utilisation),
+                    "1",
+                    f"{float(load.utilisation):.1%}",
+                ),
                 Row("replicas", "Replicas", s.replicas, "1", f"{s.replicas:,}"),
             ]
             if s.rate_range is not None:
                 low, high = s.rate_range
-                rows += [Row("rate_low", "Requests per second, low end", low, "1/s", f"{low:,.4g}"), Row("rate_high", "Requests per second, high end", high, "1/s", f"{high:,.4g}")]
+                rows += [
+                    Row("rate_low", "Requests per second, low end", low, "1/s", f"{low:,.4g}"),
+                    Row("rate_high", "Requests per second, high end", high, "1/s", f"{high:,.4g}"),
+                ]
             if (ends := s.devices_range) is not None:
-                rows += [Row("devices_low", "Devices, low end", ends[0], "1", f"{ends[0]:,}"), Row("devices_high", "Devices, high end", ends[1], "1", "no number is enough" if ends[1] is None else f"{ends[1]:,}")]
+                rows += [
+                    Row("devices_low", "Devices, low end", ends[0], "1", f"{ends[0]:,}"),
+                    Row(
+                        "devices_high",
+                        "Devices, high end",
+                        ends[1],
+                        "1",
+                        "no number is enough" if ends[1] is None else f"{ends[1]:,}",
+                    ),
+                ]
         rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))
         cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
         rows += _bill_rows(j, s.bill, "output tokens")
@@ -211,7 +301,10 @@ def _splits(j: Job) -> list[tuple[int, int]]:
             tp = max(1, min(many // pp, domain)) if many else 1
         pp = pp or 1
         if many is not None and tp * pp > many:
-            raise FieldError("count", f"How many (count) = {many} is fewer than the {tp * pp} devices of tp = {tp} times pp = {pp}; give more, or split less")
+            raise FieldError(
+                "count",
+                f"How many (count) = {many} is fewer than the {tp * pp} devices of tp = {tp} times pp = {pp}; give more, or split less",
+            )
         return [(tp, pp)]
     if many is not None:
         ways = [(t, many // t) for t in range(min(many, max(domain, 1)), 0, -1) if many % t == 0]
@@ -231,17 +324,47 @@ def _fits(j: Job) -> Sized:
     bill = Bill(r.device, n, rent_of(r.device, j.given.get("price")), j.given.get("pue", 1.0))
     split = ", ".join(f"{w} {v}" for w, v in (("tp", tp), ("pp", pp)) if v > 1) or "one device"
     on = f"{n} x {r.device.name} ({split})"
-    text = f"Yes, on {on}, with room for {r.kv_tokens:,} tokens of cache" if r.fits else f"No, on {on}: {r.reason.removeprefix('does not fit: ')}"
+    text = (
+        f"Yes, on {on}, with room for {r.kv_tokens:,} tokens of cache"
+        if r.fits
+        else f"No, on {on}: {r.reason.removeprefix('does not fit: ')}"
+    )
     longest = j.given.get("max_model_len")
     room = Row("speed", "How much room", r.kv_tokens, "token", f"{max(0, r.kv_tokens):,} tokens of cache")
     if longest and r.fits:
-        room = Row("speed", "How much room", r.kv_tokens, "token", f"{r.kv_tokens:,} tokens of cache: {r.kv_tokens // longest:,} sequences of {longest:,}")
-    names = {"weights": "Weights", "activations": "Activations", "runtime": "Outside the tensors", "cache": "Cache", "graphs": "Captured graphs, on top"}
-    rows = [Row("devices", "Devices", n, "1", f"{n:,}"), Row("kv_tokens", "Tokens of cache", r.kv_tokens, "token", f"{r.kv_tokens:,}")]
+        room = Row(
+            "speed",
+            "How much room",
+            r.kv_tokens,
+            "token",
+            f"{r.kv_tokens:,} tokens of cache: {r.kv_tokens // longest:,} sequences of {longest:,}",
+        )
+    names = {
+        "weights": "Weights",
+        "activations": "Activations",
+        "runtime": "Outside the tensors",
+        "cache": "Cache",
+        "graphs": "Captured graphs, on top",
+    }
+    rows = [
+        Row("devices", "Devices", n, "1", f"{n:,}"),
+        Row("kv_tokens", "Tokens of cache", r.kv_tokens, "token", f"{r.kv_tokens:,}"),
+    ]
     rows += [_quantity(name, f"{names[name]}, on each device", value, "byte") for name, value in r.parts.items()]
     rows += _bill_rows(j, bill, "tokens")
-    sized = Sized(j, "mlsysim.memory.server_memory", dict(made), r, Row("fits", "Does it fit?", r.fits, "", text), room, _money(bill.cost_rate, None, ""), rows)
-    sized.lines = [f"As {r.release.engine} {r.release.version} takes it; weights {r.weights}, cache {r.kv}. For how fast, choose to serve requests."]
+    sized = Sized(
+        j,
+        "mlsysim.memory.server_memory",
+        dict(made),
+        r,
+        Row("fits", "Does it fit?", r.fits, "", text),
+        room,
+        _money(bill.cost_rate, None, ""),
+        rows,
+    )
+    sized.lines = [
+        f"As {r.release.engine} {r.release.version} takes it; weights {r.weights}, cache {r.kv}. For how fast, choose to serve requests."
+    ]
     if j.machines.node is not None and j.machines.count and n > j.machines.count:
         sized.lines.append(f"{j.place} has {j.machines.count} devices.")
     sized.folds["Where it comes from"] = _explained(r.explain())
@@ -272,27 +395,54 @@ def _train(j: Job) -> Sized:
         total = None if run is None or bill.cost_rate is None else run * bill.cost_rate
         cost = _money(bill.cost_rate, bill.cost_per_token, "tokens", total)
         if run is None:
-            speed = Row("speed", "How fast", float(step.time), "s", f"{shown(step.time, 's')} a step{spread}, {float(step.tokens / step.time):,.4g} tokens/s")
+            speed = Row(
+                "speed",
+                "How fast",
+                float(step.time),
+                "s",
+                f"{shown(step.time, 's')} a step{spread}, {float(step.tokens / step.time):,.4g} tokens/s",
+            )
         else:
-            speed = Row("speed", "How fast", run, "s", f"{shown(run, 's')} for {j.given['tokens']:,.4g} tokens, {shown(step.time, 's')} a step{spread}")
+            speed = Row(
+                "speed",
+                "How fast",
+                run,
+                "s",
+                f"{shown(run, 's')} for {j.given['tokens']:,.4g} tokens, {shown(step.time, 's')} a step{spread}",
+            )
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
-        speed, cost = Row("speed", "How fast", None, "s", "No answer"), Row("cost", "What it costs", None, "", "No answer")
+        speed, cost = (
+            Row("speed", "How fast", None, "s", "No answer"),
+            Row("cost", "What it costs", None, "", "No answer"),
+        )
     rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
     if t.fits:
         rows += [_quantity("step", "A step", step.time, "s", spread)]
         if t.range is not None:
-            rows += [_quantity("step_low", "A step, low end", t.range[0], "s"), _quantity("step_high", "A step, high end", t.range[1], "s")]
+            rows += [
+                _quantity("step_low", "A step, low end", t.range[0], "s"),
+                _quantity("step_high", "A step, high end", t.range[1], "s"),
+            ]
         rows += [
             Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
-            Row("tokens_rate", "Tokens per second", float(step.tokens / step.time), "token/s", f"{float(step.tokens / step.time):,.4g}"),
+            Row(
+                "tokens_rate",
+                "Tokens per second",
+                float(step.tokens / step.time),
+                "token/s",
+                f"{float(step.tokens / step.time):,.4g}",
+            ),
         ]
         if run is not None:
             rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
         rows += _bill_rows(j, bill, "tokens", run)
     rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
     sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, rows)
-    sized.lines = [f"Plan: {described(found.plan)}; the best of {counted(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.", *t.assumed]
+    sized.lines = [
+        f"Plan: {described(found.plan)}; the best of {counted(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
+        *t.assumed,
+    ]
     more = f"<p>{escape(plans.LEFT_OUT)} <code>mlsysim.plan</code> compares them all.</p>"
     sized.folds["The plan"] = f"<p>{escape(described(found.plan))}</p>{more}"
     if t.fits:
@@ -302,7 +452,13 @@ def _train(j: Job) -> Sized:
         sized.data = t.to_dict()
     else:
         bigger = plans.more_devices(m, machines, given=given, **{k: work[k] for k in work})
-        sized.folds["What would fit"] = _listed([f"{bigger}, with the splits of this page" if bigger else "nothing up to 64 times as many devices; try shorter sequences or smaller weights"])
+        sized.folds["What would fit"] = _listed(
+            [
+                f"{bigger}, with the splits of this page"
+                if bigger
+                else "nothing up to 64 times as many devices; try shorter sequences or smaller weights"
+            ]
+        )
         sized.data = plain(step.to_dict())
     return sized
 

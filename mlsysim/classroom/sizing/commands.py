@@ -101,14 +101,20 @@ def read_command(text: str) -> dict[str, Any]:
     ('2', '8192', ['--seed 1'])
     """
     if not isinstance(text, str) or len(text) > MOST_COMMAND:
-        raise InputError(f"the command line must be a text of at most {MOST_COMMAND:,} characters; leave out what sets no size")
+        raise InputError(
+            f"the command line must be a text of at most {MOST_COMMAND:,} characters; leave out what sets no size"
+        )
     try:
         words = shlex.split(re.sub(r"[\\^`]\s*\n", " ", text), comments=True)
     except ValueError as error:
         raise InputError(f"the command line does not end where it should ({error}); close its quotes") from None
-    at = next((i for i, w in enumerate(words) if w.rpartition("/")[2] in ("vllm", "torchrun") or w.startswith("vllm.")), None)
+    at = next(
+        (i for i, w in enumerate(words) if w.rpartition("/")[2] in ("vllm", "torchrun") or w.startswith("vllm.")), None
+    )
     if at is None:
-        raise InputError("the command line names neither vllm nor torchrun; paste one that begins with `vllm serve` or `torchrun`")
+        raise InputError(
+            "the command line names neither vllm nor torchrun; paste one that begins with `vllm serve` or `torchrun`"
+        )
     name, rest = words[at].rpartition("/")[2], words[at + 1 :]
     return _torchrun(rest) if name == "torchrun" else _vllm(name, rest)
 

@@ -78,7 +78,9 @@ def _json(s: Sized) -> str:
         "mlsysim": mlsysim.__version__,
         "asked": dict(s.job.texts),
         "python": code(s),
-        "first": {row.name: {"value": row.value, "unit": row.unit, "text": row.text} for row in (s.fits, s.speed, s.cost)},
+        "first": {
+            row.name: {"value": row.value, "unit": row.unit, "text": row.text} for row in (s.fits, s.speed, s.cost)
+        },
         "rows": {row.name: {"label": row.label, "value": row.value, "unit": row.unit} for row in s.rows},
         "result": s.data,
     }
@@ -107,17 +109,32 @@ def _notebook(s: Sized) -> str:
     """A notebook in the format of the book's own: install, the call, the explanation."""
     said = "\n".join(f"- {row.label}: {row.text}".replace("<", "&lt;") for row in (s.fits, s.speed, s.cost))
     cells = [
-        ("markdown", f"# Size it\n\nMade by the page *Size it* of mlsysim {mlsysim.__version__}, which said:\n\n{said}"),
+        (
+            "markdown",
+            f"# Size it\n\nMade by the page *Size it* of mlsysim {mlsysim.__version__}, which said:\n\n{said}",
+        ),
         ("code", _INSTALL),
-        ("code", f"import mlsysim\n\nassert getattr(mlsysim, \"DISTRIBUTION\", \"\") == \"{mlsysim.DISTRIBUTION}\", \"another project is called mlsysim too\""),
+        (
+            "code",
+            f'import mlsysim\n\nassert getattr(mlsysim, "DISTRIBUTION", "") == "{mlsysim.DISTRIBUTION}", "another project is called mlsysim too"',
+        ),
         ("code", code(s)),
         ("code", "print(answer.explain())"),
     ]
     made = []
     for i, (kind, text) in enumerate(cells):
-        cell: dict[str, Any] = {"cell_type": kind, "id": f"size-{i}-{sha256(text.encode()).hexdigest()[:8]}", "metadata": {}}
+        cell: dict[str, Any] = {
+            "cell_type": kind,
+            "id": f"size-{i}-{sha256(text.encode()).hexdigest()[:8]}",
+            "metadata": {},
+        }
         cell["source"] = text.splitlines(keepends=True)
         made.append(cell | ({"execution_count": None, "outputs": []} if kind == "code" else {}))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    document = {"cells": made, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+    document = {
+        "cells": made,
+        "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"

@@ -62,7 +62,9 @@ def _options() -> tuple[Field, ...]:
         ),
         Field("weights", "Stored weights", "choice", _BOTH, choices=tuple(FORMATS), fold=True),
         Field("kv", "Cache", "choice", _BOTH, choices=tuple(KV_FORMATS), fold=True),
-        Field("gpu_memory_utilization", "Share of the memory that the server takes", "number", ("fits",), "0.9", fold=True),
+        Field(
+            "gpu_memory_utilization", "Share of the memory that the server takes", "number", ("fits",), "0.9", fold=True
+        ),
         Field("price", "Price of a device", "quantity", _ALL, "2.50 USD/h", "USD/s", fold=True),
         Field("pue", "Energy of the building over that of the devices (PUE)", "number", _ALL, "1.2", fold=True),
         Field("grid", "Grid, for carbon", "name", _ALL, "France", fold=True),
@@ -202,7 +204,9 @@ def job(form: Mapping[str, str]) -> Job:
     texts = {n: v.strip() for n, v in form.items() if v.strip() and task in FIELDS[n].tasks} | {"task": task}
     if "config" in texts:
         texts.pop("model", None)
-    given = {name: _value(FIELDS[name], text) for name, text in texts.items() if name not in ("task", "model", "config")}
+    given = {
+        name: _value(FIELDS[name], text) for name, text in texts.items() if name not in ("task", "model", "config")
+    }
     model, config, stored = _model(texts)
     notes: tuple[str, ...] = ()
     if stored and "weights" not in given and task != "train":
@@ -213,7 +217,10 @@ def job(form: Mapping[str, str]) -> Job:
         try:
             given["tokens"] = tokens_of(given["tokens"])
         except MlsysimError:
-            raise FieldError("tokens", f"Tokens of the whole run (tokens) = {given['tokens'][:40]!r} must be a number such as 1T or 300B") from None
+            raise FieldError(
+                "tokens",
+                f"Tokens of the whole run (tokens) = {given['tokens'][:40]!r} must be a number such as 1T or 300B",
+            ) from None
     if "grid" in given:
         try:
             given["grid"] = catalog.grid(given["grid"]).name

@@ -19,7 +19,7 @@ from mlsysim.training import TrainingStep
 
 MOST_PLANS = 4000
 TIE = 1e-3  # of a step: plans closer than that are equally fast, and the one with the fewest ways to split comes first
-LEFT_OUT = "Splits in powers of two; no context parallelism and no groups of shards unless you give them."
+LEFT_OUT = "Splits in powers of two; no groups of shards; context parallelism of two at most, and none of a mixture, unless you give it."
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,11 @@ def _powers(most: int) -> list[int]:
 
 
 def _chunks(model: Model, pp: int, micro_batches: int) -> list[int]:
-    """Chunks of layers per stage: of equal size, with micro-batches in groups of the stages."""
+    """Chunks of layers per stage, as the search of all plans has them, in powers of two."""
     if pp == 1 or micro_batches % pp:
         return [1]
-    return [v for v in (1, 2, 4) if v == 1 or model.layers % (pp * v) == 0]
+    most = max(1, (model.layers + 2) // pp)
+    return [v for v in (1, 2, 4, 8) if v == 1 or (v <= most and -model.layers % (pp * v) <= 2)]
 
 
 def candidates(model: Model, machines: Machines, global_batch: int, given: Mapping[str, Any]) -> Iterator[Plan]:
@@ -50,7 +51,11 @@ def candidates(model: Model, machines: Machines, global_batch: int, given: Mappi
     def of(name: str, otherwise: list[Any]) -> list[Any]:
         return [given[name]] if name in given else otherwise
 
-    splits = product(of("tp", _powers(min(domain, n, 64))), of("pp", _powers(min(64, model.layers, n))), of("cp", [1]))
+    splits = product(
+        of("tp", _powers(min(domain, n, 64))),
+        of("pp", _powers(min(64, model.layers, n))),
+        of("cp", [1] if model.is_moe else [1, 2]),
+    )
     for tp, pp, cp in splits:
         if n % (tp * pp * cp):
             continue
@@ -89,9 +94,7 @@ def best(
         tried += 1
         if tried > MOST_PLANS:
             raise InputError(f"more than {MOST_PLANS:,} plans; give tp, pp or the sharding, or use mlsysim.plan")
-        step = training.training_step(
-            model, plan, machines, global_batch=global_batch, seq=seq, precision=precision
-        )
+        step = training.training_step(model, plan, machines, global_batch=global_batch, seq=seq, precision=precision)
         found.append((float(step.time), float(step.memory.total), step))
         if step.fits:
             held.add(split)
