@@ -329,7 +329,7 @@ def _fits(j: Job) -> Sized:
         if r.fits
         else f"No, on {on}: {r.reason.removeprefix('does not fit: ')}"
     )
-    longest = j.given.get("max_model_len")
+    longest: int = j.given.get("max_model_len", 0)
     room = Row("speed", "How much room", r.kv_tokens, "token", f"{max(0, r.kv_tokens):,} tokens of cache")
     if longest and r.fits:
         room = Row(
