@@ -37,6 +37,10 @@ serve: ## serve _site on http://localhost:8000 (PORT=...)
 PYTEST := $(PY) -m pytest -p no:nbval -n logical --dist worksteal --doctest-modules
 BESIDE_TYPES = mkdir -p .cache; $(BIN)/mypy > .cache/mypy.txt 2>&1 & types=$$!; $(1); code=$$?; \
   wait $$types || code=1; cat .cache/mypy.txt; exit $$code
+# Thousands of short tests: two plain sessions beside each other, since handing out each test would cost as much as running it.
+FIRST := mlsysim $(addprefix tests/,house catalog hlo network)
+SECOND := $(filter-out $(FIRST),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
+HALVES = (mkdir -p .cache; $(1) $(FIRST) > .cache/first.txt 2>&1 & first=$$!; $(1) $(SECOND); code=$$?; wait $$first || code=1; cat .cache/first.txt; exit $$code)
 
 test: setup ## all tests: library, book, notebooks, exercises, browser
 	$(BIN)/ruff check .
@@ -45,7 +49,7 @@ test: setup ## all tests: library, book, notebooks, exercises, browser
 
 check: setup ## the fast subset, for between two edits: about a minute
 	$(BIN)/ruff check .
-	@$(call BESIDE_TYPES,$(PYTEST) -q -m "not slow and not browser and not sandbox and not colab" mlsysim tests)
+	@$(call BESIDE_TYPES,$(call HALVES,$(PY) -m pytest -p no:nbval --doctest-modules -q -m "not slow and not browser and not sandbox and not colab"))
 
 validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate

@@ -18,6 +18,7 @@ from mlsysim.communication.library import (
     call_cost,
     library_time,
     likely_network,
+    planned_share,
     wires,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "library_all_reduce",
     "library_time",
     "likely_network",
+    "planned_share",
     "wires",
 ]
 

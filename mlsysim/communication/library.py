@@ -5,7 +5,7 @@ Two numbers are fitted to published times and are the same for all machines: wha
 stage that it passes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isfinite
@@ -31,6 +31,7 @@ __all__ = [
     "call_cost",
     "library_time",
     "likely_network",
+    "planned_share",
     "wires",
 ]
 
@@ -46,7 +47,9 @@ _RINGS = {
 }
 _EXPERTS = ("moe_dispatch", "moe_combine")
 _SPREADING = ("all_to_all", *_EXPERTS)  # every rank sends its own bytes to all others
+# Collectives that the library's own cost model knows.
 OPS = (*_RINGS, *_SPREADING)
+# What an algorithm may be called; auto takes the quickest, as the library does.
 ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls")
 _OF_WORD = {
     "ring": ("ring",),
@@ -273,6 +276,34 @@ def _mean_plan() -> float:
     """What libraries plan with on average: for a link of a kind that none has a plan for."""
     plans = [share for link in links().values() if (share := link.planned_share) is not None]
     return sum(plans) / len(plans)
+
+
+@cache
+def _plans() -> Mapping[str, float]:
+    """Share that a library plans with inside a domain, by architecture, of those whose links it has a plan for."""
+    found: dict[str, list[float]] = {}
+    for node in nodes().values():
+        share = node.scale_up.planned_share if node.scale_up else None
+        if share is not None and node.scale_up.kind == "scale-up":
+            found.setdefault(node.device.architecture.removeprefix("Grace "), []).append(share)
+    return {name: sum(shares) / len(shares) for name, shares in found.items()}
+
+
+def planned_share(line: Sequence[str]) -> float:
+    """What libraries plan with of the printed rate of links inside a domain, for the nearest relative whose links have a plan.
+
+    Where no relative has one, it is what they plan with on average.
+
+    Parameters
+    ----------
+    line : sequence of str
+        Generations, the device's own first, as of ``efficiencies.lineage``.
+
+    >>> round(planned_share(("Hopper", "NVIDIA gpu")), 3), round(planned_share(("TPU v4", "Google tpu")), 3)
+    (0.824, 0.785)
+    """
+    plans = _plans()
+    return next((plans[name] for name in line if name in plans), None) or _mean_plan()
 
 
 def wires(node: Node | str, ranks: int) -> Wires:

@@ -256,11 +256,14 @@ def family_of(device: Device | None) -> str:
 def clock_of(device: Device | None) -> float:
     """How fast a GPU with a lower power limit runs, over the one of its generation with most power per FLOP.
 
-    Power grows with the cube of the clock, as the voltage follows it. A superchip's power feeds its processor too.
+    Power grows with the cube of the clock, as the voltage follows it. A superchip's power feeds its processor too. A generation
+    that carries on another in the same process (Blackwell Ultra) is one with it.
 
     >>> from mlsysim import catalog
     >>> round(clock_of(catalog.device("H100-SXM5-96GB")), 3)  # 500 W of 700 W
     0.894
+    >>> round(clock_of(catalog.device("GB200")), 3)  # 1200 W, where Blackwell Ultra has 1400 W for as many FLOPs
+    0.95
     """
     if device is None or device.kind != "gpu" or not (device.has("tdp") and device.has("peak_flops.bf16")):
         return 1.0
@@ -268,8 +271,11 @@ def clock_of(device: Device | None) -> float:
     name = _generation(device, best)
     if not name:
         return 1.0
-    near = hardware.of_architecture(generation_name(device), f"Grace {generation_name(device)}")
-    alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and _generation(d, best) == name]
+    family = {name, _OF.get(name, name), *(later for later, first in _OF.items() if first in (name, _OF.get(name)))}
+    near = hardware.of_architecture(
+        *(n for own in sorted(family) for n in (own.split(",")[0], f"Grace {own.split(',')[0]}"))
+    )
+    alike = [d for d in near if d.kind == "gpu" and d.has("tdp") and _generation(d, best) in family]
     own = device.tdp / _peak(device)
     most = max([d.tdp / _peak(d) for d in alike], default=own)
     return float(min(1.0, (own / most) ** (1.0 / 3.0)))

@@ -43,11 +43,13 @@ class Efficiencies:
     contention: Num = (
         0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
     )
+    network: Num = 0.0  # of the bandwidth between domains; 0: the same share as of other links
 
     def __post_init__(self) -> None:
         own(self)
 
 
+# Efficiencies of a bound: every kernel at its roofline, nothing lost.
 BOUND = Efficiencies()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Device, fabrics
+from mlsysim.communication import planned_share
 from mlsysim.efficiencies import (
     BOUND,
     CALIBRATED,
@@ -31,6 +32,7 @@ COUNTED_PASSES = 34.0
 # 16-bit logits are read, their 32-bit copy written, read for the largest and for the sum, read and written as a gradient,
 # and that written in 16 bits: 1 + 2 + 2 + 4 + 1 passes over 16-bit numbers, the sum and the largest in one reading.
 LOSS_PASSES = 10.0
+CONTENTION = 1.0  # as long as the bytes of a hidden gathering take on the fast link, no arithmetic advances
 TILE = 128.0  # rows of a tile of grouped products: nvidia2023matmul, sec. 3.1
 NARROW_BYTES = {  # of one number in the formats below 16 bits, scale factors left out
     "fp8": 1.0,
@@ -46,6 +48,10 @@ NARROW_BYTES = {  # of one number in the formats below 16 bits, scale factors le
 # Formats with scale factors per block run at the printed rate of their elements.
 PEAK_FORMAT = {"mxfp8": "fp8", "mxfp6": "fp6", "mxfp4": "fp4", "nvfp4": "fp4"}
 _16_BIT = 2.0
+FUSED = "fused kernels"  # whose constants those of a maker's own library of attention are
+# Devices that every framework has such kernels for; others of _OWN_LIBRARY only where its library runs the whole step.
+_FUSED_EVERYWHERE = ("Ampere", "Google tpu")
+_OWN_LIBRARY = "NVIDIA gpu"
 
 
 def cast_bytes(precision: str) -> float:
@@ -111,23 +117,53 @@ def from_constants(
             dp_overlap=1.0,
             **sourced,
         )
-    gemm = found.values["gemm"] * clock
-    own = constants.get(line[0], {}).get("attention")  # of kernels written for this generation, whoever shards weights
-    general = found.values["attention"] if own is None else own
-    fused = found.values.get("fused_attention", general) if own is None else own
+    gemm, general = found.values["gemm"] * clock, found.values["attention"]
+    own = constants.get(FUSED, {}).get("attention", general)
+    whole, sharded = (own if written else general for written in fused_attention(line))
     kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
     return Efficiencies(
         name=CALIBRATED,
-        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, NCCL's steps"
-        + kin
-        + asked,
+        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, links as "
+        "libraries plan with them, counted traffic, NCCL's steps" + kin + asked,
         gemm=gemm,
         head=gemm,
-        attention=fused * clock,
-        attention_sharded=general * clock,
-        **constants["software"],
+        attention=whole * clock,
+        attention_sharded=sharded * clock,
+        **{**counted_software(line), **constants["software"]},
         **sourced,
     )
+
+
+def counted_software(line: Sequence[str]) -> dict[str, float]:
+    """What software costs and no row was asked: each is counted, planned by a library, or the bound.
+
+    Traffic is what a layer keeps, written and read once. Links inside a domain carry what libraries plan with, adapters all
+    that is printed. No message inside a layer hides, and gradients hide behind the last backward pass as far as it goes.
+
+    >>> {name: round(value, 3) for name, value in counted_software(("Hopper", "NVIDIA gpu", "gpu", "any")).items()}
+    {'elementwise': 34.0, 'link': 0.824, 'network': 1.0, 'tp_overlap': 0.0, 'dp_overlap': 1.0, 'contention': 1.0}
+    """
+    return {
+        "elementwise": COUNTED_PASSES,
+        "link": planned_share(line),
+        "network": 1.0,
+        "tp_overlap": 0.0,
+        "dp_overlap": 1.0,
+        "contention": CONTENTION,
+    }
+
+
+def fused_attention(line: Sequence[str]) -> tuple[bool, bool]:
+    """Whether attention runs in kernels written for the device: where every device has whole weights, and where they are sharded.
+
+    Frameworks that shard weights bring kernels of their own, which were written for Ampere; Megatron calls those of NVIDIA's
+    library. XLA brings one for TPUs.
+
+    >>> fused_attention(("Hopper", "NVIDIA gpu", "gpu", "any")), fused_attention(("CDNA 3", "AMD gpu", "gpu", "any"))
+    ((True, False), (False, False))
+    """
+    everywhere = any(name in line for name in _FUSED_EVERYWHERE)
+    return everywhere or _OWN_LIBRARY in line, everywhere
 
 
 def rows_ran_on(constants: Constants, line: Sequence[str]) -> bool:

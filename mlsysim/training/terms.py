@@ -98,12 +98,12 @@ def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:
 class _Links:
     """The bandwidth that each group of a layout reaches, from where its ranks lie."""
 
-    def __init__(self, layout: Layout, machine: Machine, efficiency: Num) -> None:
+    def __init__(self, layout: Layout, machine: Machine, eff: Efficiencies) -> None:
         axes = tuple(a for a in layout.order.split("-") if a != "ep")
         sizes = {name: getattr(layout, name) for name in (*parallelism.AXES, "ep")}
         self.place = parallelism.place(sizes, axes, machine.domain)
-        self.node = efficiency * machine.intra_bandwidth
-        self.network = efficiency * machine.inter_bandwidth
+        self.node = eff.link * machine.intra_bandwidth
+        self.network = where(eff.network > 0, eff.network, eff.link) * machine.inter_bandwidth
 
     def ring(self, name: str) -> Num:
         """Per rank, for a ring over a whole group."""
@@ -222,7 +222,7 @@ def _routed(w: Work, p: Layout, m: Machine, e: Efficiencies, tokens: Num, local:
 
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
     """:func:`step_terms` on one block."""
-    links = _Links(p, m, e.link)
+    links = _Links(p, m, e)
     tokens = p.micro_batch * p.seq / p.cp
     micro_batches = maximum(
         1.0,
@@ -308,6 +308,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     ) * (1.0 + p.recompute_full / 3.0)
 
     # Messages inside the layer
+    all_reduces = where(p.tp > 1, 4.0 + 2.0 * p.recompute_full, 0.0)
     message = call(
         "TP message",
         parallelism.tp_allreduce_bytes,
@@ -315,10 +316,18 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         micro_batch=p.micro_batch,
         hidden=w.hidden,
         layers=1.0,
-        all_reduces=where(p.tp > 1, 4.0 + 2.0 * p.recompute_full, 0.0),
+        all_reduces=all_reduces,
         element_bytes=ELEMENT_BYTES,
     )
-    added = call("TP all-reduce", collectives.ring_all_reduce, bytes=message, ranks=p.tp, bandwidth=links.ring("tp"))
+    added = call(
+        "TP all-reduce",
+        collectives.ring_all_reduce,
+        bytes=message,
+        ranks=p.tp,
+        bandwidth=links.ring("tp"),
+        latency=all_reduces
+        * collectives.ring_latency(p.tp, links.place.inside["tp"], e.ring_node_step, e.ring_network_step),
+    )
     tensor = added * (1.0 - e.tp_overlap)
     shown, hidden = _context_parallel(w, p, e, links, attend, call)
     context = shown[0] + shown[1]

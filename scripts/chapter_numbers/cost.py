@@ -86,6 +86,7 @@ def numbers() -> dict[str, Any]:
             "year": usd(yearly[0]),
             "year_interest": usd(yearly[1]),
             "power": usd(owned.rates["power"] * units.hour, 2),
+            "staff": usd(owned.rates["staff"] * units.hour, 3),
             "tenth": share(0.1 * owned.rates["power"] / owned.rate, 1),
             "idle_hour": share(1 / 24),
         },
@@ -146,6 +147,7 @@ def numbers() -> dict[str, Any]:
             "listed_full": f"{cost.cost_per_token(listed, rate) * 1e6:.2f} USD",
             "rate": f"{rate:,.0f}",
             "electricity": f"{cost.cost_per_token(electricity, rate) * 1e6:.4f} USD",
+            "electricity_price": units.format(catalog.price("US-industrial-2023").value, "USD/J"),
             "electricity_share": share(electricity / rent, 1),
         },
         "choice": {
@@ -153,6 +155,7 @@ def numbers() -> dict[str, Any]:
             "high": f"{max(rentals.values()) * units.hour:.2f} USD",
             "ratio": f"{max(rentals.values()) / min(rentals.values()):.1f}",
             "before": f"{catalog.price('H100-AWS-on-demand-2025').value * units.hour:.2f} USD",
+            "owned": f"{owned.rate * units.hour:.2f} USD",
             "cheap": use(owned, cheap),
             "middle": use(owned, middle),
             "middle_rental": f"{middle * units.hour:.2f} USD",

@@ -48,7 +48,7 @@ def numbers() -> dict[str, Any]:
         systolic.weight_stationary(4096 // chip.arrays, 4096, 4096, chip.rows, chip.columns), chip.clock
     )
     llama = {name: priced(_LLAMA, e) for name, e in (("roofline", roofline), ("ws", flow("ws")), ("os", flow("os")))}
-    resnet = {name: priced(_RESNET, e) for name, e in (("roofline", roofline), ("ws", flow("ws")), ("os", flow("os")))}
+    resnet = {"roofline": priced(_RESNET, roofline), **{f: priced(_RESNET, flow(f)) for f in ("ws", "os", "is")}}
     conv = next(iter(estimators.products_of(priced("conv_nhwc_3x3_s1", roofline).parts)))
     counted = priced("conv_nhwc_3x3_s1", roofline).matrix_flops
     linear = {name: priced(name, roofline, "linear").pricing for name in (_LLAMA, _RESNET)}
@@ -103,6 +103,7 @@ def numbers() -> dict[str, Any]:
             "roofline": units.format(resnet["roofline"].compute_s, "s", 3),
             "ws": units.format(resnet["ws"].compute_s, "s", 3),
             "os": units.format(resnet["os"].compute_s, "s", 3),
+            "is": units.format(resnet["is"].compute_s, "s", 3),
             "saved": share(resnet["ws"].pricing.saved, 1),
             "saved_linear": share(linear[_RESNET].saved, 1),
             "linear_regions": f"{linear[_RESNET].regions}",

@@ -43,6 +43,7 @@ def _among_all(found: Searched, upper: float) -> dict[str, str]:
     place, gap = found.everything.rank(found.plan)
     return {
         "tried": f"{len(found.everything.rows):,}",
+        "fit": f"{len(found.everything.fitting):,}",
         "splits": str(
             len(set(zip(*(found.everything.rows[n].tolist() for n in ("tp", "pp", "cp", "dp")), strict=True)))
         ),
@@ -115,6 +116,10 @@ def _ranks(groups: int) -> dict[str, str]:
     halved = (0.1 * (groups + 1) - 0.5) // 1 + 1  # the error at which half a vote and the votes below it pass a tenth
     return {
         "exact": _share(high / (groups + 1), 0),
+        "votes": str(groups + 1),
+        "rank": f"{high:.0f}",
+        "beyond": f"{groups + 1 - high:.0f}",
+        "largest": f"{groups - high:.0f}",
         "halved": _share((groups + 1 - 2 * halved) / (groups + 1), 0),
         "identity": _share(one_row.coverage(), 0),
     }

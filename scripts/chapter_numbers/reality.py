@@ -114,7 +114,17 @@ def _peers() -> dict[str, Any]:
 _WORST = ("worst_domain", "worst_domain_error")
 # What the prose says of each class; the table of the chapter has all of it.
 _SAID: dict[str, tuple[str, ...]] = {
-    "training_step": ("first", "half", "held", "domain", *_WORST, "worst_source", "worst_source_error"),
+    "training_step": (
+        "rows",
+        "in_fit",
+        "first",
+        "half",
+        "held",
+        "domain",
+        *_WORST,
+        "worst_source",
+        "worst_source_error",
+    ),
     "inference": ("first", "half", "held", *_WORST, "worst_source", "worst_source_error"),
     "gemm": ("first", *_WORST),
     "attention": ("first", "printed", *_WORST),
@@ -134,6 +144,8 @@ def _grounds(name: str) -> dict[str, str]:
         "half": share(blind.half),
         "held": share(blind.held),
         "domain": share(sheet.leave_one_domain_out),
+        "rows": str(sheet.fit.n),
+        "in_fit": share(sheet.fit.mape),
         "printed": share(blind.printed),
         "worst_domain": worst.split(": ", 1)[1],
         "worst_domain_error": share(domains[worst]),

@@ -117,6 +117,7 @@ def numbers() -> dict[str, Any]:
             ),
             "write": units.format(float(reliability.write_time(size, 2048, 5 * units.GB, 200 * units.GB)), "s", 2),
             "storage": units.format(200 * units.GB, "byte/s"),
+            "link": units.format(200 * units.GB, "byte/s"),
         },
         "spares": {
             "away": _share(away),

@@ -145,6 +145,7 @@ def numbers() -> dict[str, Any]:
             "below_most": _share(max(below), 0),
             "intensity_apart": f"{roofline.arithmetic_intensity(apart['dp8'].flops, apart['dp8'].bytes):.1f}",
             "intensity_fused": f"{roofline.arithmetic_intensity(fused['dp8'].flops, fused['dp8'].bytes):.1f}",
+            "ridge": f"{roofline.ridge_point(device.peak_flops['tf32'], device.memory_bandwidth):.0f}",
             "low": units.percent(min(off), 0),
             "high": units.percent(max(off), 0),
             "mlp": units.percent(joined["mlp"].bytes / theirs["mlp"].bytes - 1, 0),

@@ -165,6 +165,7 @@ def _score() -> dict[str, str]:
     sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
     software = constants["software"]
     attention = [v for names in constants.values() for k, v in names.items() if "attention" in k]
+    a100, h100 = training.efficiencies_of("A100-SXM4-80GB"), training.efficiencies_of("H100")
     biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
     steps = [100 * (b - a) for a, b in pairwise(biases) if a is not None and b is not None]
     return {
@@ -176,20 +177,20 @@ def _score() -> dict[str, str]:
         "attention_points": f"{steps[1]:.0f}",
         "software": f"{steps[2]:.0f}",
         "points": f"{-100 * float(sheet.datasheet.bias or 0.0):.0f}",
-        "ampere": f"{constants['Ampere']['gemm']:.2f}",
+        "ampere": f"{a100.gemm:.2f}",
         "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
         "variation": _share(software["variation"]),
         "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
-        "hopper": f"{constants['Hopper']['gemm']:.2f}",
+        "hopper": f"{h100.gemm:.2f}",
         "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
         "attention": f"{min(attention):.2f} to {max(attention):.2f}",
-        "passes": f"{software['elementwise']:.0f}",
-        "link": f"{software['link']:.2f}",
+        "passes": f"{h100.elementwise:.0f}",
+        "link": f"{h100.link:.2f}",
         "overhead": units.format(software["layer_overhead"], "s", 2),
         "expert": units.format(software["expert_overhead"], "s", 2),
-        "contention": f"{software['contention']:.2f}",
+        "contention": f"{h100.contention:.0f}",
         "fit": _share(sheet.switched["software"].mape),
-        "tp_overlap": _share(software["tp_overlap"], 0),
+        "tp_overlap": _share(h100.tp_overlap, 0),
         "mape": _share(sheet.leave_one_group_out.mape),
         "baseline_low": _share(min(sheet.baselines.values()), 0),
         "baseline_high": _share(max(sheet.baselines.values()), 0),

@@ -178,6 +178,7 @@ def test_every_number_of_the_prose_says_what_printed_it() -> None:
     assert ridge["equations"][0]["href"] == "01-iron-law.html#eq-ridge-point"
 
 
+@pytest.mark.slow
 def test_the_tests_named_for_numbers_exist() -> None:
     for test in {
         t

@@ -165,7 +165,7 @@ def test_arrays_of_plans_and_links_take_the_words() -> None:
 def test_a_device_without_rows_takes_its_relatives_constants_says_whose_and_has_a_wider_range() -> None:
     found = step("H20")
     assert found.to_dict()["efficiencies"] == "calibrated"
-    assert "no row ran on Hopper, cut to 150 TFLOP/s: constants of Hopper" in str(found.explain())
+    assert "no row ran on Hopper, cut to 150 TFLOP/s: constants of all devices" in str(found.explain())
     known = step("H100").interval().ends
     near, far = (ends[1] / ends[0] for ends in (known, found.interval().ends))
     assert near <= far

@@ -964,6 +964,49 @@ def test_a_device_without_rows_takes_its_relatives_constants_and_says_so(device:
 
 
 @pytest.mark.independent
+def test_links_carry_what_libraries_plan_with_and_adapters_all_that_is_printed() -> None:
+    """NCCL plans with 240 of an A100's 300 GB/s and 370 of an H100's 450 (nccl2026tuning); a TPU's library is not known."""
+    for device, planned in (("A100-SXM4-80GB", 240 / 300), ("H100", 370 / 450)):
+        e = training.efficiencies_of(device)
+        assert e.link == pytest.approx(planned, rel=0.01) and e.network == 1.0
+    unknown = training.efficiencies_of("TPU-v5e").link
+    assert 0.7 < unknown < 0.85 and training.efficiencies_of("GB300").link == training.efficiencies_of("GB200").link
+
+
+@pytest.mark.independent
+def test_a_network_may_have_a_share_of_its_own() -> None:
+    """Gradients of two nodes with one rank each of the group travel at the network's share; 0 means that of the links."""
+    layout = replace(LAYOUT, tp=8, pp=1, cp=1, ep=1, dp=16, recompute_full=0.0)
+    work = replace(WORK, active_expert_params=0, expert_params=0, top_k=0)
+    alike, same, full = (
+        step(layout, work, eff=replace(REAL, dp_overlap=0.0, network=n)).data_parallel for n in (0.0, 0.8, 1.0)
+    )
+    assert alike == same and full == pytest.approx(0.8 * alike)
+
+
+@pytest.mark.independent
+def test_messages_inside_a_layer_pay_for_the_steps_of_their_ring() -> None:
+    """By hand: four all-reduces of 2 x 7 steps inside a node; over two nodes one step in fifteen crosses the network."""
+    layout = replace(LAYOUT, tp=8, pp=1, cp=1, ep=1, dp=16, recompute_full=0.0)
+    work = replace(WORK, active_expert_params=0, expert_params=0, top_k=0)
+    eff = replace(REAL, tp_overlap=0.0)
+    slow = replace(eff, ring_node_step=3e-6, ring_network_step=14e-6)
+    runs = 32 * 256 / 16  # layers and micro-batches
+    inside = step(layout, work, eff=slow).tensor_parallel - step(layout, work, eff=eff).tensor_parallel
+    assert inside == pytest.approx(runs * 4 * 2 * 7 * 3e-6)
+    wide = replace(layout, tp=16, dp=8)
+    across = step(wide, work, eff=slow).tensor_parallel - step(wide, work, eff=eff).tensor_parallel
+    assert across == pytest.approx(2 * runs * 4 * 2 * (14 * 3e-6 + 14e-6))
+
+
+@pytest.mark.independent
+def test_frameworks_that_shard_weights_bring_their_own_attention_except_where_kernels_were_written_for_all() -> None:
+    h100, a100, tpu, amd = (training.efficiencies_of(d) for d in ("H100", "A100-SXM4-80GB", "TPU-v5p", "MI325X"))
+    assert h100.attention > h100.attention_sharded == amd.attention == amd.attention_sharded
+    assert a100.attention == a100.attention_sharded == h100.attention == tpu.attention == tpu.attention_sharded
+
+
+@pytest.mark.independent
 @pytest.mark.parametrize("precision", ["nvfp4", "mxfp8", "fp8"])
 def test_narrow_products_are_faster_than_16_bits_and_slower_than_their_ratio(precision: str) -> None:
     def time(p: str) -> Any:

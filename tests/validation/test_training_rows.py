@@ -259,6 +259,9 @@ def test_parts_of_one_generation_share_constants_but_not_their_power() -> None:
     assert less.gemm == pytest.approx(full.gemm * share)
     assert (less.link, less.elementwise) == (full.link, full.elementwise)
     assert clock_of(catalog.device("H200")) == 1.0
+    assert clock_of(catalog.device("GB300")) == 1.0  # the most power of one silicon: 1400 W for 2.5 PFLOP/s
+    for name, watts, peak in (("GB200", 1200, 2.5), ("B200-SXM-180GB", 1000, 2.25), ("B300-SXM-288GB", 1100, 2.25)):
+        assert clock_of(catalog.device(name)) == pytest.approx((watts / peak / (1400 / 2.5)) ** (1 / 3))
     assert generation_of(catalog.device("H20")) != generation_of(catalog.device("H100")) == "Hopper"
     assert efficiencies_of("H100", "fp8").gemm == full.gemm  # casts are counted, not a share of the peak
     assert efficiencies_of("H100", "fp8").cast_bytes == 4.0 > full.cast_bytes == 0.0

@@ -1,9 +1,9 @@
 """Class training_step: one optimizer step of a dense or mixture transformer on many devices.
 
-The time is the sum of ``training.step_terms``. Fitted are at most twenty constants, each tied to a class: the share of the
-peak that products reach on the generations of one maker or on another maker's devices, drawn towards that of all; the share
-that kernels of attention reach; and what software costs everywhere (traffic between products, links, start-up per layer and
-per expert, overlaps, contention). A device without rows takes the constants of its next of kin (``efficiencies.lineage``).
+The time is the sum of ``training.step_terms``. Seven constants are fitted, and no generation has one of its own: the share of
+the peak that products reach on TPUs and on all other devices; the share that kernels of attention reach that were written
+for the device, and others; and what software costs everywhere (start-up per layer and per expert, variation). The rest is
+counted or planned by a library (``training.shares.counted_software``). A device without rows needs no next of kin but TPUs.
 Without constants (datasheet mode) everything is sourced, counted or the bound.
 """
 
@@ -14,7 +14,17 @@ from typing import Any
 from mlsysim import training
 from mlsysim.efficiencies import measured_share
 from mlsysim.training import Efficiencies, cast_bytes
-from mlsysim.training.shares import LOSS_PASSES, TILE, cp_times, from_constants, kin_of, rows_ran_on
+from mlsysim.training.shares import (
+    FUSED,
+    LOSS_PASSES,
+    TILE,
+    counted_software,
+    cp_times,
+    from_constants,
+    fused_attention,
+    kin_of,
+    rows_ran_on,
+)
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample
 from mlsysim.validation.predictors.fitting import gauss_newton
 from mlsysim.validation.predictors.training_rows import step_of
@@ -22,29 +32,12 @@ from mlsysim.validation.predictors.training_rows import step_of
 # Physical range of every fitted constant, and where its fit starts.
 _GEMM, _ATTENTION = (0.2, 0.95, 0.62), (0.1, 0.9, 0.4)
 _SOFTWARE = {
-    "elementwise": (5.0, 120.0, 30.0),
-    "link": (0.4, 0.95, 0.8),
     "layer_overhead": (1e-6, 1e-3, 1e-4),
     "expert_overhead": (1e-5, 4e-4, 2e-4),
-    "tp_overlap": (0.0, 0.95, 0.3),
-    "dp_overlap": (0.0, 1.0, 0.8),
-    "contention": (0.0, 2.0, 0.4),
     "variation": (0.0, 0.05, 0.01),
 }
-_ANY, _FAMILY, _TPU = "any", "NVIDIA gpu", "Google tpu"
-_FUSED = "fused_attention"
-# Kernels of attention written for one kind of device; on later generations of the family those of its own library (fused)
-# are one kind, and what general frameworks use where weights are sharded is another.
-_OWN_ATTENTION = ("Ampere", _TPU)
-
-
-def class_of(line: Sequence[str]) -> str:
-    """Whose share of the peak a row tells of: a generation's of the maker with most rows, else a maker's.
-
-    >>> class_of(("Blackwell Ultra", "Blackwell", "NVIDIA gpu", "gpu", "any")), class_of(("CDNA 3", "AMD gpu", "gpu", "any"))
-    ('Blackwell', 'AMD gpu')
-    """
-    return line[-4] if len(line) > 3 and line[-3] == _FAMILY else line[-3]
+_ANY, _TPU = "any", "Google tpu"
+_SOFT = 0.05  # log error from which a row counts linearly, as in the score
 
 
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
@@ -74,43 +67,41 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     rows = [row for row, use in zip(rows, known, strict=True) if use]
     steps = [s for s, use in zip(steps, known, strict=True) if use]
     measured = np.array([m for _, m, _ in rows])
-    classes = [class_of(s.line) for s in steps]
-    families = [_ANY, *sorted(set(classes))]
-    apart = [name for name in _OWN_ATTENTION if name in families]
-    names = [(f, "gemm") for f in families]
-    names += [(name, "attention") for name in (_ANY, *apart)] + [(_FAMILY, _FUSED)]
-    ranges = [_GEMM if n == "gemm" else _ATTENTION for _, n in names] + list(_SOFTWARE.values())
+    tpu, fused = np.array([_TPU in s.line for s in steps]), np.array([fused_attention(s.line) for s in steps])
+    names = [(_ANY, "gemm"), (_ANY, "attention")]
+    names += [(_TPU, "gemm")] * bool(tpu.any()) + [(FUSED, "attention")] * bool(fused.any())
+    ranges = [*(_GEMM if n == "gemm" else _ATTENTION for _, n in names), *_SOFTWARE.values()]
+    products = tpu * (names.index((_TPU, "gemm")) if tpu.any() else 0)
+    whole, sharded = np.where(fused, len(names) - 1, 1).T  # which attention: of the last name, or of any
+    first = len(names)
     names += [("software", n) for n in _SOFTWARE]
-    ties = [(names.index((f, "gemm")), 0) for f in families if f not in (_ANY, _TPU)]  # a TPU computes in another way
     work, layout, machine = (_stack([getattr(s, n) for s in steps]) for n in ("work", "layout", "machine"))
     memory = np.array([measured_share("memory", s.generation) for s in steps])
     clock = np.array([s.clock for s in steps])
     casts = np.array([cast_bytes(s.precision) for s in steps])
-    column = np.array([families.index(c) for c in classes])
-    general = np.array([names.index((c if c in apart else _ANY, "attention")) for c in classes])
-    fused = np.array([s.line[-3] == _FAMILY and c not in apart for s, c in zip(steps, classes, strict=True)])
-    library = np.where(fused, names.index((_FAMILY, _FUSED)), general)
-    first = len(names) - len(_SOFTWARE)
+    counted = [counted_software(s.line) for s in steps]
+    software = {name: np.array([c[name] for c in counted]) for name in counted[0]}
 
     def log_errors(c: Any) -> Any:
-        gemm = c[column] * clock
+        gemm = c[products] * clock
         eff = Efficiencies(
             gemm=gemm,
             head=gemm,
-            attention=c[library] * clock,
-            attention_sharded=c[general] * clock,
+            attention=c[whole] * clock,
+            attention_sharded=c[sharded] * clock,
             memory=memory,
             written=1.0,
             cast_bytes=casts,
             loss_passes=LOSS_PASSES,
             tile=TILE,
             **cp_times(),
+            **software,
             **dict(zip(_SOFTWARE, c[first:], strict=True)),
         )
         return np.log(training.step_terms(work, layout, machine, eff).time / measured)
 
     fitted: dict[str, dict[str, float]] = {f"seen: {s.line[0]}": {} for s in steps}
-    found = gauss_newton(ranges, log_errors, [g for _, _, g in rows], ties=ties)
+    found = gauss_newton(ranges, log_errors, [g for _, _, g in rows], soft=_SOFT)
     for (group, name), value in zip(names, found, strict=True):
         fitted.setdefault(group, {})[name] = value
     return fitted
@@ -119,6 +110,5 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
 PREDICTOR = Predictor(
     predict,
     fit,
-    "Gauss-Newton on a robust log error within physical ranges; every group of rows has one vote; shares of the peak tied "
-    "to that of all GPUs as to one source more",
+    "Gauss-Newton on a robust log error within physical ranges, linear from 5 %; every group of rows has one vote",
 )

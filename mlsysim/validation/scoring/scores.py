@@ -90,7 +90,7 @@ def _stages(name: str, constants: Constants) -> dict[str, Constants]:
     if name != "training_step":
         return {}
     sourced = {g: from_constants((g,), g, "bf16", 1.0, {}) for g in ("Ampere", "Hopper")}
-    plain = {"elementwise": sourced["Hopper"].elementwise, "dp_overlap": sourced["Hopper"].dp_overlap}
+    plain = {"link": sourced["Hopper"].link, "contention": sourced["Hopper"].contention}
     products: dict[str, Mapping[str, float]] = {
         of: {k: v if k == "gemm" else sourced.get(of, sourced["Hopper"]).attention for k, v in values.items()}
         for of, values in constants.items()
