@@ -15,7 +15,7 @@ from mlsysim.classroom import sizing
 from mlsysim.classroom.sizing.showing import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "book")]
+sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "commands")]
 
 from audit_access import AXE  # noqa: E402
 from test_sizing import CASES  # noqa: E402

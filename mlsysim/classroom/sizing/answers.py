@@ -297,9 +297,9 @@ def _splits(j: Job) -> list[tuple[int, int]]:
     tp, pp, many = j.given.get("tp"), j.given.get("pp"), j.machines.count
     domain = j.machines.domain if j.machines.count or j.machines.node else 8
     if tp is not None or pp is not None:
+        pp = pp or 1
         if tp is None:
             tp = max(1, min(many // pp, domain)) if many else 1
-        pp = pp or 1
         if many is not None and tp * pp > many:
             raise FieldError(
                 "count",
