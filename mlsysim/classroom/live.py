@@ -14,9 +14,10 @@ from io import StringIO
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.classroom import exercises
+from mlsysim.classroom import exercises, sizing
 from mlsysim.classroom.exercises.routes import route
 from mlsysim.classroom.readings import Reading
+from mlsysim.classroom.sizing import showing
 from mlsysim.classroom.sliders import Choice, Control, LogSlider, check_presets
 from mlsysim.drawing.style import Drawing, collected, display, moving
 from mlsysim.errors import InputError
@@ -369,9 +370,26 @@ class Page:
         """The notebook to hand in."""
         return handed_in(notebook, seed, answers)
 
+    def size(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """The answer to a form of the page that sizes a job, with its HTML."""
+        found = sizing.size(form)
+        return found if "error" in found else found | {"html": showing.answer(found), "heard": showing.heard(found)}
+
+    def more(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """What would change that answer."""
+        return sizing.more(form)
+
+    def export(self, form: Mapping[str, str], kind: str) -> dict[str, str]:
+        """That answer as a file."""
+        return sizing.export(form, kind)
+
+    def command(self, text: str) -> dict[str, Any]:
+        """A command line as fields of that form."""
+        return sizing.read_command(text)
+
 
 _page = Page()
-_DOORS = ("open", "move", "run", "ask", "check", "hint", "hand_in")
+_DOORS = ("open", "move", "run", "ask", "check", "hint", "hand_in", "size", "more", "export", "command")
 
 
 def answer(request: str) -> str:

@@ -75,7 +75,11 @@ def prelude(imports: list[str]) -> str:
     lines = [f"import sys\nsys.path.insert(0, {SITE!r})", "from mlsysim.classroom.live import answer"]
     for line in imports:  # what needs NumPy is not there in a page
         lines.append(f"try:\n    {line}\nexcept ImportError:\n    pass")
-    lines += ["from mlsysim import catalog", "catalog.devices(); catalog.models()", "import gc; gc.collect()"]
+    lines += [
+        "from mlsysim import catalog",
+        "catalog.devices(); catalog.models(); catalog.nodes()",
+        "import gc; gc.collect()",
+    ]
     return "\n".join(lines) + "\n"
 
 

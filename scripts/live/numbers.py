@@ -152,6 +152,11 @@ def _tests_of(label: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*made, *_calls().get(equation.name, [])[:2]]))
 
 
+def places() -> dict[str, str]:
+    """The address of every equation, by its label."""
+    return dict(_places())
+
+
 def _sources(node: ast.AST) -> Iterator[str]:
     """The sources of what an expression looks up by name: measurements and devices."""
     for inner in ast.walk(node):

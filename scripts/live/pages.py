@@ -15,6 +15,7 @@ from typing import Any
 from mlsysim import __version__
 from mlsysim.classroom.exercises import assignment
 from mlsysim.classroom.live import open_view, run
+from mlsysim.classroom.sizing import showing
 
 from . import blocks, numbers
 from .engine import CACHE, ROOT
@@ -22,6 +23,7 @@ from .extract import Found, kept, missing, read
 
 HERE = re.compile(r'<div class="live-here" data-view="(\w+)">\s*</div>')
 GUEST = re.compile(r'<div class="live-here" data-view="(?P<view>\w+)" data-of="(?P<of>[\w-]+)">\s*</div>')
+SIZING = re.compile(r'<div class="live-here" data-sizing="form">\s*</div>')
 QUESTIONS = re.compile(r'<div class="live-here" data-questions="[\w.]*">\s*</div>')
 CODE = re.compile(
     r'(?P<scaffold><div class="code-copy-outer-scaffold">)?(?P<block><div class="sourceCode"[^>]*><pre class="sourceCode python[^"]*">.*?</pre></div>)'
@@ -138,6 +140,9 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
             )
         counts["questions"] = found["questions"].count("data-question=")
         known["views"] = {name: code for name, (code, _) in found["views"].items()}
+    text, sized = SIZING.subn(lambda _: showing.page(), text)
+    if sized:
+        known["places"] = numbers.places()
     text, guests = _guests(page, text)
     known["views"] |= guests
     counts["views"] += len(guests)
@@ -145,7 +150,7 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     counts["numbers"] = len(PRINTED.findall(text))
     known["numbers"] = {key: numbers.origin(key) for key in sorted(keys)}
     moving = _moving(text, up := "book/" if page.parent == site else "")
-    if not found and not keys and not guests:
+    if not found and not keys and not guests and not sized:
         page.write_text(moving, encoding="utf-8")
         return {}
     text = moving
@@ -157,6 +162,9 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
         f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
         f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{"made" if engine else "none"}"></script>\n</head>'
     )
+    if sized:
+        sizer = f'<link rel="stylesheet" href="{up}assets/size.css">\n<script type="module" src="{up}assets/size.js"></script>\n</head>'
+        head = head.replace("</head>", sizer)
     page.write_text(text.replace("</head>", head, 1), encoding="utf-8")
     return counts
 
@@ -187,6 +195,8 @@ def _moving(text: str, up: str) -> str:
 
 def filled(slug: str, text: str) -> str:
     """A chapter's HTML with its views, listings and questions in it, for print: no script, no data."""
+    if SIZING.search(text):
+        return SIZING.sub(lambda _: showing.page(), text)
     found, counts = made(slug), {"views": 0, "listings": 0}
     text = _listings(slug, _views(slug, text, found["views"], counts), found["listings"], counts)
     return QUESTIONS.sub(lambda _: found["questions"], text)

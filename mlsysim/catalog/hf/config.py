@@ -40,7 +40,13 @@ def _bounded_float(text: str) -> float:
 
 
 def read_json(path: Path) -> Any:
+    """The content of a model's config.json, bounded and without duplicate keys."""
     text = read_text(path, MAX_CONFIG_BYTES, "the path of a model's config.json", "a config.json is far smaller")
+    return parse_json(text, path.name)
+
+
+def parse_json(text: str, file: str) -> Any:
+    """The same for text that somebody gave; ``file`` is what a complaint calls it."""
     try:
         return json.loads(
             text,
@@ -50,9 +56,9 @@ def read_json(path: Path) -> Any:
             parse_constant=float,  # Infinity and NaN, which makers write into limits of time steps; no size can be one
         )
     except ValueError as error:
-        raise InputError(f"{path.name}: not valid JSON: {error}; give the config.json as it was published") from error
+        raise InputError(f"{file}: not valid JSON: {error}; give the config.json as it was published") from error
     except RecursionError as error:
-        raise InputError(f"{path.name}: nested too deeply; a config.json has two or three levels") from error
+        raise InputError(f"{file}: nested too deeply; a config.json has two or three levels") from error
 
 
 class Config:

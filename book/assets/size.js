@@ -1,0 +1,152 @@
+// The page that sizes a job: moves the texts of its form to the library and the library's HTML back. It computes nothing.
+const root = document.getElementById("size-it");
+const form = root.querySelector("form");
+const said = root.querySelector("#size-said");
+const shown = root.querySelector(".size-answer");
+const more = root.querySelector(".size-more");
+const fields = [...form.querySelectorAll("[name]")];
+const places = fetch(new URL(document.querySelector("script[data-live]").dataset.live, document.baseURI)).then((r) => r.json()).then((known) => known.places ?? {}, () => ({}));
+const MOST_ADDRESS = 16000, MOST_FILE = 1000000;
+const ask = (...what) => window.mlsysimLive.ask(...what);
+let asked, last;
+
+const counts = (field) => field.dataset.tasks.split(" ").includes(form.elements.task.value);
+const texts = () => Object.fromEntries(fields.filter((f) => counts(f) && f.value.trim()).map((f) => [f.name, f.value.trim()]));
+
+function tell(text, wrong = false) {
+  said.textContent = text;
+  said.classList.toggle("live-wrong", wrong);
+}
+
+function relevant() { // only what the task asks for
+  for (const field of fields) (field.closest(".size-control") ?? field).hidden = !counts(field);
+}
+
+function fill(values) {
+  for (const field of fields) field.value = values[field.name] ?? (field.name === "task" ? "serve" : "");
+  relevant();
+}
+
+function complain(name, text) {
+  tell(text, true);
+  const field = fields.find((f) => f.name === name);
+  if (!field) return;
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-describedby", "size-said");
+  for (let fold = field.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  field.focus();
+}
+
+async function link(where) { // equations by their places in the book
+  const known = await places;
+  for (const code of where.querySelectorAll("code")) {
+    const label = code.textContent, href = known[label];
+    if (href && !code.closest("a, summary")) {
+      const a = Object.assign(document.createElement("a"), { href });
+      code.replaceWith(a);
+      a.append(code);
+    }
+  }
+  for (const cell of where.querySelectorAll("td")) if (known[cell.textContent]) cell.replaceChildren(Object.assign(document.createElement("a"), { href: known[cell.textContent], textContent: cell.textContent }));
+}
+
+function address(values) {
+  const hash = `#size?${new URLSearchParams(values)}`;
+  if (hash.length > MOST_ADDRESS) return false;
+  history.replaceState(null, "", hash);
+  return true;
+}
+
+async function size() {
+  const mine = (asked = {}), values = texts();
+  root.dataset.state = "loading";
+  tell(window.mlsysimTimes?.ready ? "Sizing …" : "Starting Python …");
+  for (const field of fields) { field.removeAttribute("aria-invalid"); field.removeAttribute("aria-describedby"); }
+  try {
+    const found = await ask("size", values);
+    if (mine !== asked) return;
+    if (found.error) {
+      root.dataset.state = "error";
+      root.classList.add("size-stale");
+      complain(found.field, found.error);
+      return;
+    }
+    const open = new Set([...shown.querySelectorAll("details[open] > summary")].map((s) => s.textContent));
+    shown.innerHTML = found.html;
+    for (const summary of shown.querySelectorAll("summary")) summary.parentElement.open = open.has(summary.textContent);
+    link(shown);
+    root.querySelector(".live-heard").textContent = found.heard;
+    root.classList.remove("size-stale");
+    last = values;
+    more.hidden = values.task === "fits";
+    more.open = false;
+    tell(address(values) ? "" : "This config is too long for an address: send the file along.");
+    root.dataset.state = "ready";
+  } catch (error) {
+    root.dataset.state = "error";
+    tell(error.message, true);
+  }
+}
+
+async function take(kind) {
+  try {
+    const found = await ask("export", last ?? texts(), kind);
+    if (found.error) throw new Error(found.error);
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([found.text], { type: found.type })), download: found.name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    tell(`${found.name} is made.`);
+  } catch (error) { tell(error.message, true); }
+}
+
+async function readCommand() {
+  const told = root.querySelector(".size-told");
+  told.textContent = "Reading …";
+  try {
+    const found = await ask("command", root.querySelector("#size-command").value);
+    if (found.error) { told.textContent = found.error; return; }
+    fill({ model: form.elements.model.value, device: form.elements.device.value, config: found.fields.model ? "" : form.elements.config.value, ...found.fields });
+    const line = (text) => Object.assign(document.createElement("p"), { textContent: text });
+    told.replaceChildren(line(`Read: ${found.read.join("; ") || "nothing"}.`), ...(found.unread.length ? [line(`Not read, so the answer does not know of: ${found.unread.join(", ")}.`)] : []));
+    await size();
+  } catch (error) { told.textContent = error.message; }
+}
+
+async function takeFile(file) {
+  if (!file) return;
+  if (file.size > MOST_FILE) { complain("config", `${file.name} has ${file.size} bytes; a config.json has at most ${MOST_FILE}`); return; }
+  form.elements.config.value = await file.text();
+  root.querySelector(".size-config").open = true;
+  size();
+}
+
+form.addEventListener("submit", (event) => { event.preventDefault(); size(); });
+form.elements.task.addEventListener("change", relevant);
+form.addEventListener("input", () => root.classList.toggle("size-stale", Boolean(last)));
+root.querySelector(".size-read").addEventListener("click", readCommand);
+root.querySelector("#size-file").addEventListener("change", (event) => takeFile(event.target.files[0]));
+for (const kind of root.querySelectorAll("[data-export]")) kind.addEventListener("click", () => take(kind.dataset.export));
+root.querySelector(".size-share").addEventListener("click", async () => {
+  if (!address(texts())) { tell("This config is too long for an address: send the file along.", true); return; }
+  try { await navigator.clipboard.writeText(location.href); tell("The address of this job is copied."); } catch { tell(`The address of this job: ${location.href}`); }
+});
+more.addEventListener("toggle", async () => {
+  if (!more.open) return;
+  const place = more.querySelector(".live-html");
+  place.textContent = "Asking again …";
+  try { const found = await ask("more", last ?? texts()); if (found.error) throw new Error(found.error); place.innerHTML = found.html; } catch (error) { place.textContent = error.message; }
+});
+root.addEventListener("dragover", (event) => { event.preventDefault(); root.classList.add("size-dropping"); });
+root.addEventListener("dragleave", () => root.classList.remove("size-dropping"));
+root.addEventListener("drop", (event) => { event.preventDefault(); root.classList.remove("size-dropping"); takeFile(event.dataTransfer.files[0]); });
+
+function follow() {
+  const [name, query] = [location.hash.slice(1).split("?")[0], location.hash.split("?").slice(1).join("?")];
+  if (name !== "size" || !query) return;
+  fill(Object.fromEntries(new URLSearchParams(query)));
+  size();
+}
+relevant();
+addEventListener("hashchange", follow);
+if (document.documentElement.classList.contains("live")) follow();
+link(shown);

@@ -1,0 +1,247 @@
+"""The fields of the form: what each is called, in which task it counts, and how its text is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlsysim import catalog, units
+from mlsysim.catalog import Machines, Model
+from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES, parse_json
+from mlsysim.doors.training import tokens_of
+from mlsysim.errors import InputError, MlsysimError
+from mlsysim.memory.serving import FORMATS, KV_FORMATS, checkpoint
+from mlsysim.parallelism import RECOMPUTES, SHARDINGS
+from mlsysim.results import Listed
+
+TASKS = {
+    "serve": "Serve requests",
+    "fits": "Fit a server into memory",
+    "train": "Train",
+}
+MOST_TEXT = 200  # characters of any field but the config
+MOST_COUNT = 10**6  # of devices, of sequences in a step
+_BOTH, _ALL = ("serve", "fits"), tuple(TASKS)
+
+
+@dataclass(frozen=True)
+class Field(Listed):
+    """A field of the form."""
+
+    name: str
+    label: str
+    kind: str  # name, text, whole, number, quantity, share or choice
+    tasks: tuple[str, ...]
+    example: str = ""
+    unit: str = "1"
+    choices: tuple[str, ...] = ()
+    fold: bool = False  # whether a page shows it only when asked
+
+
+def _options() -> tuple[Field, ...]:
+    whole = [
+        ("tp", "Tensor-parallel ranks", _ALL, ""),
+        ("pp", "Pipeline stages", _ALL, ""),
+        ("ep", "Expert-parallel ranks", _ALL, ""),
+        ("cp", "Context-parallel ranks", ("train",), ""),
+        ("virtual_stages", "Chunks of layers per stage", ("train",), ""),
+        ("micro_batch", "Sequences in a micro-batch", ("train",), ""),
+        ("max_num_seqs", "Most sequences at a time", ("fits",), ""),
+        ("max_num_batched_tokens", "Most tokens in a step", ("fits",), ""),
+    ]
+    return (
+        *(Field(name, label, "whole", tasks, example, fold=True) for name, label, tasks, example in whole),
+        Field("sharding", "Sharding of the states", "choice", ("train",), choices=SHARDINGS[:4], fold=True),
+        Field("recompute", "Recomputation", "choice", ("train",), choices=RECOMPUTES, fold=True),
+        Field(
+            "precision",
+            "Precision of the products",
+            "choice",
+            ("serve", "train"),
+            choices=("bf16", "fp16", "fp8", "fp4", "int8"),
+            fold=True,
+        ),
+        Field("weights", "Stored weights", "choice", _BOTH, choices=tuple(FORMATS), fold=True),
+        Field("kv", "Cache", "choice", _BOTH, choices=tuple(KV_FORMATS), fold=True),
+        Field(
+            "gpu_memory_utilization", "Share of the memory that the server takes", "number", ("fits",), "0.9", fold=True
+        ),
+        Field("price", "Price of a device", "quantity", _ALL, "2.50 USD/h", "USD/s", fold=True),
+        Field("pue", "Energy of the building over that of the devices (PUE)", "number", _ALL, "1.2", fold=True),
+        Field("grid", "Grid, for carbon", "name", _ALL, "France", fold=True),
+    )
+
+
+FIELDS: Mapping[str, Field] = {
+    f.name: f
+    for f in (
+        Field("task", "What is to be done", "choice", _ALL, choices=tuple(TASKS)),
+        Field("model", "Model", "name", _ALL, "Llama-3.1-8B"),
+        Field("config", "A config.json instead", "text", _ALL),
+        Field("device", "Device or node", "name", _ALL, "H100"),
+        Field("count", "How many (empty: as many as it takes)", "whole", _ALL),
+        Field("rate", "Requests per second", "number", ("serve",), "10", "1/s"),
+        Field("input_len", "Tokens of a prompt", "number", ("serve",), "1024"),
+        Field("output_len", "Tokens of an answer", "number", ("serve",), "256"),
+        Field("ttft", "Time to the first token, at most", "quantity", ("serve",), "500 ms", "s"),
+        Field("itl", "Time between tokens, at most", "quantity", ("serve",), "30 ms", "s"),
+        Field("e2e", "Time to the last token, at most", "quantity", ("serve",), "10 s", "s"),
+        Field("percentile", "Requests within these targets", "share", ("serve",), "99 %"),
+        Field("max_model_len", "Tokens of the longest sequence", "whole", ("fits",), "8192"),
+        Field("global_batch", "Sequences in a step", "whole", ("train",), "1024"),
+        Field("seq", "Tokens of a sequence", "whole", ("train",), "4096"),
+        Field("tokens", "Tokens of the whole run", "text", ("train",), "1T"),
+        *_options(),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Job(Listed):
+    """A form that was read: who does what where, and every value that somebody gave."""
+
+    task: str
+    model: Model
+    machines: Machines
+    place: str  # as catalog.where reads it
+    given: Mapping[str, Any]  # values by field, in SI units
+    texts: Mapping[str, str]  # what was typed and counts
+    config: Any = None  # the JSON that the model was read from
+    notes: tuple[str, ...] = ()
+
+    def of(self, *names: str) -> dict[str, Any]:
+        """The values given among these fields."""
+        return {name: self.given[name] for name in names if name in self.given}
+
+
+class FieldError(InputError):
+    """A complaint about one field, which it names, so that a page can lead to it."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+def _value(f: Field, text: str) -> Any:
+    said = f"{f.label} ({f.name}) = {text[:40]!r}"
+    if f.kind == "choice":
+        if text not in f.choices:
+            raise FieldError(f.name, f"{said} is not one of {', '.join(f.choices)}")
+        return text
+    if f.kind in ("name", "text"):
+        return text
+    plain = text.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
+    if f.kind == "whole":
+        if not plain.isascii() or not plain.isdigit() or len(plain) > 9 or int(plain) < 1:
+            raise FieldError(f.name, f"{said} must be a whole number of at least 1; leave it empty to have it chosen")
+        return int(plain)
+    try:
+        if f.kind == "share" or (f.kind == "number" and plain.endswith("%")):
+            value = float(plain.rstrip("% ")) / 100 if plain.endswith("%") or float(plain) > 1 else float(plain)
+        elif f.kind == "number":
+            value = float(plain)
+        elif f.unit == "USD/s" and plain.replace(".", "", 1).isdigit():
+            value = units.parse(f"{plain} USD/h", f.unit)
+        elif f.unit == "s" and plain.replace(".", "", 1).isdigit():
+            raise InputError("")
+        else:
+            value = units.parse(plain, f.unit)
+    except (ValueError, OverflowError):
+        what = "a number" if f.kind in ("number", "share") else "a number with its unit"
+        raise FieldError(f.name, f"{said} must be {what} above zero, for example {f.example}") from None
+    if not 0 < value < 1e18:
+        raise FieldError(f.name, f"{said} must be a number above zero, for example {f.example or 1}")
+    return value
+
+
+def _model(texts: Mapping[str, str]) -> tuple[Model, Any, str]:
+    """The model, the config that it was read from, and how its checkpoint stores the matrices."""
+    if config := texts.get("config", ""):
+        try:
+            raw = parse_json(config, "config.json")
+            return catalog.from_hf_config(raw), raw, ""
+        except MlsysimError as error:
+            raise FieldError("config", str(error)) from None
+    if "model" not in texts:
+        raise FieldError("model", "Model (model) is empty; choose one of the list, or give a config.json")
+    try:
+        found, stored = checkpoint(texts["model"])
+    except MlsysimError as error:
+        raise FieldError("model", f"{error}; the config.json of its page will do as well") from None
+    return found, None, stored
+
+
+def job(form: Mapping[str, str]) -> Job:
+    """Read a form: texts by field, of which the empty ones and those of other tasks do not count.
+
+    Parameters
+    ----------
+    form : mapping of str to str
+        Fields of ``FIELDS``; untrusted.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    FieldError
+        Naming field, value and fix.
+
+    >>> job({"task": "train", "model": "Llama-3.1-8B", "device": "H100", "count": "8", "seq": "4,096"}).given["seq"]
+    4096
+    """
+    if not isinstance(form, Mapping):
+        raise FieldError("task", "the form is no object of texts by field")
+    for name, value in form.items():
+        if name not in FIELDS:
+            raise FieldError("task", f"{str(name)[:40]!r} is no field; they are {', '.join(FIELDS)}")
+        most = MAX_CONFIG_BYTES if name == "config" else MOST_TEXT
+        if not isinstance(value, str) or len(value) > most:
+            raise FieldError(name, f"{FIELDS[name].label} ({name}) must be a text of at most {most:,} characters")
+    task = form.get("task", "").strip() or "serve"
+    if task not in TASKS:
+        raise FieldError("task", f"What is to be done (task) = {task[:40]!r} is not one of {', '.join(TASKS)}")
+    texts = {n: v.strip() for n, v in form.items() if v.strip() and task in FIELDS[n].tasks} | {"task": task}
+    if "config" in texts:
+        texts.pop("model", None)
+    given = {
+        name: _value(FIELDS[name], text) for name, text in texts.items() if name not in ("task", "model", "config")
+    }
+    model, config, stored = _model(texts)
+    notes: tuple[str, ...] = ()
+    if stored and "weights" not in given and task != "train":
+        notes = (f"The checkpoint stores its matrices as {stored}.",)
+        given["weights"] = stored
+    place, machines = _place(texts, given, task)
+    if "tokens" in given:
+        try:
+            given["tokens"] = tokens_of(given["tokens"])
+        except MlsysimError:
+            raise FieldError(
+                "tokens",
+                f"Tokens of the whole run (tokens) = {given['tokens'][:40]!r} must be a number such as 1T or 300B",
+            ) from None
+    if "grid" in given:
+        try:
+            given["grid"] = catalog.grid(given["grid"]).name
+        except MlsysimError as error:
+            raise FieldError("grid", str(error)) from None
+    return Job(task, model, machines, place, given, texts, config, notes)
+
+
+def _place(texts: Mapping[str, str], given: dict[str, Any], task: str) -> tuple[str, Machines]:
+    name = given.pop("device", "")
+    if not name:
+        raise FieldError("device", "Device or node (device) is empty; choose one of the list")
+    many = given.pop("count", None)
+    if many is not None and many > MOST_COUNT:
+        raise FieldError("count", f"How many (count) = {texts['count'][:40]!r} must be at most {MOST_COUNT:,}")
+    try:
+        catalog.where(name)
+        place = name if many is None else f"{many} x {name}"
+        machines = catalog.where(place)
+    except MlsysimError as error:
+        raise FieldError("device", str(error)) from None
+    if task == "train" and machines.count is None:
+        raise FieldError("count", "How many (count) is empty; a training run needs the number of its devices")
+    return place, machines

@@ -1,0 +1,171 @@
+"""The page that sizes a job in a browser, offline: ten cases typed into the form beside the library, by keyboard, and clean for axe."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import live_book
+
+from mlsysim.classroom import sizing
+from mlsysim.classroom.sizing.showing import EXAMPLE
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "commands")]
+
+from audit_access import AXE  # noqa: E402
+from test_sizing import CASES  # noqa: E402
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+RESTS = "() => ['ready', 'error'].includes(document.getElementById('size-it').dataset.state)"
+NUMBERS = "all => all.map((e) => [e.dataset.number, e.dataset.value])"
+
+
+@pytest.fixture(scope="module")
+def live_site(shared: Path, needs: Any, serve: Any, missing: Any) -> Iterator[str]:
+    """The address of the live book; MLSYSIM_SITE names one that somebody else rendered."""
+    rendered = os.environ.get("MLSYSIM_SITE")
+    if not rendered:
+        needs("pypandoc", "yaml", "build")
+        if not shutil.which("npm") or not shutil.which("node"):
+            missing("npm and Node are not installed, so there is no engine")
+    folder = Path(rendered) if rendered else live_book(shared, "01-iron-law")
+    with serve(folder) as base:
+        yield base
+
+
+def fill(page: Any, form: dict[str, str]) -> None:
+    """Type a form, and leave every other field empty."""
+    for fold in page.locator(".size-form details").all():
+        fold.evaluate("e => { e.open = true; }")
+    page.select_option("[name=task]", form.get("task", "serve"))
+    for name, field in sizing.FIELDS.items():
+        control = page.locator(f"#size-it [name={name}]")
+        if name == "task" or not control.is_visible():
+            continue
+        if field.kind == "choice":
+            control.select_option(form.get(name, ""))
+        else:
+            control.fill(form.get(name, ""))
+
+
+def sized(page: Any) -> dict[str, str]:
+    """Press the button, wait, and read every number by name."""
+    page.get_by_role("button", name="Size it").click()
+    page.wait_for_function(RESTS)
+    return dict(page.locator(".size-answer [data-number]").evaluate_all(NUMBERS))
+
+
+def same(there: str, here: Any) -> bool:
+    if here is None or isinstance(here, (bool, str)):
+        return there == ("" if here is None else str(here))
+    return float(there) == pytest.approx(float(here), rel=1e-9)
+
+
+def test_ten_cases_typed_into_the_page_are_the_library_s(live_site: str, page: Any, watch: Any) -> None:
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/size-it.html")
+    assert len(CASES) == 10
+    for name, (form, _) in CASES.items():
+        fill(page, form)
+        there, here = sized(page), sizing.size(form)
+        assert page.locator("#size-said").inner_text() == "", name
+        rows = [*here["rows"], *here["first"]]
+        assert set(there) == {row["name"] for row in rows}, name
+        for row in here["rows"]:
+            assert same(there[row["name"]], row["value"]), (name, row)
+        shown = page.locator(".size-first strong").all_inner_texts()
+        assert shown == [row["text"] for row in here["first"]], name
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, watch: Any, tmp_path: Path) -> None:
+    seen = watch(page, live_site)
+    form = CASES["memory on four"][0]
+    query = "&".join(f"{name}={value}" for name, value in form.items())
+    page.goto(f"{live_site}/book/size-it.html#size?{query}")
+    page.wait_for_function(RESTS)
+    assert page.locator(".size-first strong").first.inner_text() == sizing.size(form)["first"][0]["text"]
+    for kind in ("JSON", "CSV", "Notebook"):
+        with page.expect_download() as coming:
+            page.get_by_role("button", name=kind, exact=True).click()
+        coming.value.save_as(tmp_path / kind)
+    assert (tmp_path / "JSON").read_text(encoding="utf-8") == sizing.export(form, "json")["text"]
+    assert (tmp_path / "CSV").read_text(encoding="utf-8") == sizing.export(form, "csv")["text"]
+    assert (tmp_path / "Notebook").read_text(encoding="utf-8") == sizing.export(form, "ipynb")["text"]
+    page.get_by_text("Paste a command line").click()
+    page.locator("#size-command").fill("vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 4096 --port 1")
+    page.get_by_role("button", name="Read it into the form").click()
+    page.get_by_text("does not know of: --port 1").wait_for()
+    page.wait_for_function(RESTS)
+    read = {
+        "task": "fits",
+        "model": "Qwen/Qwen3-32B",
+        "device": "H100",
+        "count": "2",
+        "tp": "2",
+        "max_model_len": "4096",
+    }
+    assert page.locator(".size-first strong").first.inner_text() == sizing.size(read)["first"][0]["text"]
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config | {"intermediate_size": 128, "vocab_size": 1000}), encoding="utf-8")
+    page.locator("#size-file").set_input_files(file)
+    page.wait_for_function("() => document.querySelector('.size-answer').innerText.includes('tokens of cache: ')")
+    page.wait_for_function(RESTS)
+    page.locator("[name=config]").fill("")
+    page.locator("[name=model]").fill("Lama")
+    page.get_by_role("button", name="Size it").click()
+    page.get_by_role("alert").get_by_text("unknown model 'Lama'").wait_for()
+    assert page.locator("[name=model]").get_attribute("aria-invalid") == "true"
+    assert page.evaluate("document.activeElement.name") == "model"
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_by_keyboard_alone_and_clean_for_axe(live_site: str, page: Any, watch: Any, missing: Any) -> None:
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/size-it.html")
+    page.locator("[name=task]").focus()
+    for name in ("model", "device", "count", "rate"):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.name") == name
+    page.keyboard.press("Control+A")
+    page.keyboard.type("40")
+    page.keyboard.press("Enter")
+    page.wait_for_function(RESTS)
+    form = {**EXAMPLE, "rate": "40"}
+    assert page.locator(".size-first strong").first.inner_text() == sizing.size(form)["first"][0]["text"]
+    assert page.locator(".live-heard").inner_text().startswith("Does it fit? Yes")
+    page.get_by_text("What would change it").focus()
+    page.keyboard.press("Enter")
+    page.locator(".size-more li").first.wait_for()
+    page.get_by_text("Where it comes from").click()
+    assert page.locator(".size-answer a[href*='html#eq-']").count() > 3
+    for fold in page.locator(".size-it details").all():
+        fold.evaluate("e => { e.open = true; }")
+    if not AXE.is_file():
+        missing("axe-core is not here; with npm, `make setup` puts it into node_modules")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for width in (1200, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found] == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    assert not seen.errors
+
+
+def test_without_scripts_the_worked_example_stands(live_site: str, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{live_site}/book/size-it.html")
+    here = sizing.size(EXAMPLE)
+    assert page.locator(".size-first strong").all_inner_texts() == [row["text"] for row in here["first"]]
+    assert not page.get_by_role("button", name="Size it").is_visible()
+    assert page.get_by_text("so it needs JavaScript").is_visible()
+    context.close()
