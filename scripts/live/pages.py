@@ -196,7 +196,7 @@ def _moving(text: str, up: str) -> str:
 def filled(slug: str, text: str) -> str:
     """A chapter's HTML with its views, listings and questions in it, for print: no script, no data."""
     if SIZING.search(text):
-        return SIZING.sub(lambda _: showing.page(), text)
+        return SIZING.sub(lambda _: showing.printed(), text)
     found, counts = made(slug), {"views": 0, "listings": 0}
     text = _listings(slug, _views(slug, text, found["views"], counts), found["listings"], counts)
     return QUESTIONS.sub(lambda _: found["questions"], text)

@@ -402,3 +402,10 @@ def test_the_worker_answers_for_the_page() -> None:
     assert ask("export", form, "csv")["name"] == "size-it-serve.csv"
     assert "neither" in ask("command", "ls")["error"]
     assert "<li>" in ask("more", form)["html"]
+
+
+def test_on_paper_the_example_has_its_three_numbers() -> None:
+    html = showing.printed()
+    for row in sizing.size(showing.EXAMPLE)["first"]:
+        assert f"{row['label']}: {row['text']}" in html
+    assert "<form" not in html

@@ -124,3 +124,12 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
         '<details class="size-fold size-more"><summary>What would change it</summary><div class="live-html"></div></details>'
         f'<div class="live-bar size-exports"><span>Take it away as</span>{exports}</div></section>'
     )
+
+
+def printed(example: Mapping[str, str] = EXAMPLE) -> str:
+    """The worked example on paper: what was asked, three numbers, and the call that repeats them."""
+    found = size(example)
+    asked = "; ".join(f"{FIELDS[name].label}: {TASKS.get(text, text)}" for name, text in example.items())
+    lines = [f"{row['label']}: {row['text']}" for row in found["first"]]
+    items = "".join(f"<li>{escape(line)}</li>" for line in [*lines, *found["lines"]])
+    return f"<p>{escape(asked)}.</p><ul>{items}</ul><pre>{escape(found['code'])}</pre>"
