@@ -49,7 +49,9 @@ def __dir__() -> list[str]:
     return __all__
 
 
+# Arguments of a function that a decorator hands on, for type checkers.
 P = ParamSpec("P")
+# Result of a function that a decorator hands on, for type checkers.
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -137,6 +139,7 @@ class Relation:
             raise InputError(f"{owner}: {values}, but it needs {self.text}; change one of them")
 
 
+# Intervals that most arguments have.
 NON_NEGATIVE, POSITIVE, FRACTION = "[0, inf)", "(0, inf)", "(0, 1]"
 AT_LEAST_ONE = "[1, inf)"  # also fractions: means of counts, and sizes
 COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, ranks
@@ -214,6 +217,7 @@ class Equation:
 
 
 _registry: dict[str, Equation] = {}
+# Every equation of the book by its label, as far as its module is loaded.
 REGISTRY: Mapping[str, Equation] = MappingProxyType(_registry)
 # Who is listening. Of a context, not of the process: what another thread computes meanwhile is not written down here.
 _recorders: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())

@@ -51,13 +51,18 @@ def __dir__() -> list[str]:
     return __all__
 
 
+# Ways to shard the training state over data-parallel ranks.
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
+# Ways to keep or compute again what the backward pass needs.
 RECOMPUTES = ("none", "selective", "full")
+# How context-parallel ranks pass keys and values on.
 CP_COMM_TYPES = ("p2p", "all_gather")
+# Ways to split a model, from the innermost ranks outwards.
 AXES = ("tp", "cp", "dp", "pp")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
 
+# A printed rule of thumb: how many times as long a step takes when tensor parallelism leaves its domain.
 TP_PENALTY = Sourced(
     1.40, "1", "rooflinepage2026", "sec. 3.4", retrieved="2026-11-21", printed="a fixed 1.40x multiplier on the step"
 )

@@ -33,6 +33,9 @@ from book._preview.source import Build  # noqa: E402
 
 HERE = Path(__file__).resolve().parent / "printing"
 NAME = "mlsysim-book"
+LOOKED_UP = (
+    "book/reference/"  # pages of the site alone: nobody reads a reference of a thousand names from front to back
+)
 STANDARD: Final = "ua-1"  # PDF/UA: tagged, with a title, a language and a text for every picture and formula
 
 
@@ -70,7 +73,7 @@ def _live(root: Path, page_slug: str, html: str) -> str:
 
 def read(root: Path, folder: Path, only: Sequence[str] = (), site: str = "") -> Printed:
     """The book at ``root`` as one tree; its figures go into ``folder``."""
-    build, chapters = read_chapters(root, only)
+    build, chapters = read_chapters(root, only, LOOKED_UP)
     kept = Folder(folder, site or str(build.book.get("book.site-url", "")))
     kept.site += "/" if kept.site and not kept.site.endswith("/") else ""
     pages, parts, part = {}, {}, ""

@@ -3,7 +3,7 @@
     python scripts/make_book_parts.py [--check]
 
 Writes ``_variables.yml``, ``book/_equations.qmd``, the glossary, the tables of the data appendices and the scores of the reality
-checks (``book/_reality.qmd``, ``book/reality-summary.csv``) from the library;
+checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (``book/reference/``) from the library;
 ``--check`` fails if one of them is not what the library says today.
 """
 
@@ -18,7 +18,9 @@ from pathlib import Path
 import book_glossary
 import book_reality
 import chapter_numbers
+import make_reference
 import yaml
+from reference import pages, sheet, surface
 
 import mlsysim
 from mlsysim import catalog, flops, units
@@ -46,25 +48,20 @@ def _import_everything() -> None:
             importlib.import_module(module.name)
 
 
-def latex_by_label() -> dict[str, str]:
-    """The LaTeX of every labelled equation, from the one place it stands: its chapter."""
-    found = {}
-    for chapter in sorted((ROOT / "book").glob("[0-9]*.qmd")):
-        for body, label in re.findall(r"\$\$(.*?)\$\$\s*\{#(eq-[\w-]+)\}", chapter.read_text(encoding="utf-8"), re.S):
-            found[label] = " ".join(body.split()).rstrip(" .,")
-    return found
-
-
 def equation_index() -> str:
     _import_everything()
-    latex = latex_by_label()
+    latex = make_reference.latex_by_label()
     rows = []
     order = list(latex)
     for e in sorted(REGISTRY.values(), key=lambda e: order.index(e.label) if e.label in latex else len(order)):
-        call = f"{e.qualified_name.removeprefix('mlsysim.')}({', '.join(e.units)})"
+        name = surface.of(e.function)
+        called = name.dotted if name else e.qualified_name.removeprefix("mlsysim.")
+        call = f"`{called}({', '.join(e.units)})`"
+        if name:
+            call = f"[{call}](reference/{pages.address(name)})"
         cells = (
             f"@{e.label}",
-            f"${latex.get(e.label, '')}$<br>`{call}`, in `{e.result}`",
+            f"${latex.get(e.label, '')}$<br>{call}, in `{e.result}`",
             f"[@{e.source}, {e.where}]",
         )
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
@@ -417,9 +414,11 @@ def main() -> int:
         "book/_first.qmd": first_answer,
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
+        "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }
+    files |= {name: (lambda text=text: text) for name, text in make_reference.texts().items()}  # type: ignore[misc]
     stale = []
     for name, write in files.items():
         path, text = ROOT / name, write()

@@ -19,8 +19,11 @@ from .render import Chapter, Label, Numbering, citation_keys, parse, resolve, wr
 from .source import Build, expand
 
 
-def read_chapters(root: Path, only: Sequence[str] = ()) -> tuple[Build, list[Chapter]]:
-    """Every chapter of the book at ``root`` with its numbers and references, and ``page.body`` written (of all, or ``only``)."""
+def read_chapters(root: Path, only: Sequence[str] = (), without: str = "") -> tuple[Build, list[Chapter]]:
+    """Every chapter of the book at ``root`` with its numbers and references, and ``page.body`` written (of all, or ``only``).
+
+    Pages in the folder ``without`` are read, so that others may refer to them, but not written.
+    """
     problems = Problems()
     build = Build(read_book(root, problems), problems)
     sources = [expand(build, page) for page in build.book.pages]
@@ -32,7 +35,8 @@ def read_chapters(root: Path, only: Sequence[str] = ()) -> tuple[Build, list[Cha
             Numbering(build, chapter, labels).run()
         for chapter in chapters:
             resolve(build, chapter, labels, keys.result())
-        wanted = [c for c in chapters if not only or Path(c.page.source).stem in only]
+        kept = [c for c in chapters if not without or not c.page.source.startswith(without)]
+        wanted = [c for c in kept if not only or Path(c.page.source).stem in only]
         list(pool.map(functools.partial(write, build), wanted))
     return build, wanted
 

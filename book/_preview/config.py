@@ -13,7 +13,7 @@ import yaml
 KEYS = """
 project.type project.output-dir project.render project.resources project.pre-render project.post-render
 book.title book.subtitle book.author book.date book.description book.search book.chapters book.appendices
-book.chapters.part book.chapters.chapters book.chapters.text book.chapters.href book.sidebar.style
+book.appendices.part book.appendices.chapters book.chapters.part book.chapters.chapters book.chapters.text book.chapters.href book.sidebar.style
 book.sidebar.collapse-level book.site-url book.repo-url book.repo-actions book.repo-branch book.page-footer
 book.favicon book.image book.image-alt book.open-graph book.page-navigation book.sharing book.downloads book.reader-mode book.license
 filters.at filters.path bibliography csl lang license execute.enabled execute.echo crossref.chapters

@@ -51,7 +51,9 @@ _TABLE: Mapping[str, Mapping[str, tuple[str, Callable[..., Any], float]]] = {
     },
     "all_to_all": {"pairwise": ("eq-all-to-all", collectives.all_to_all, 1.0)},
 }
+# Algorithms of each collective among equal ranks.
 ALGORITHMS: Mapping[str, tuple[str, ...]] = {op: tuple(table) for op, table in _TABLE.items()}
+# How often each collective sends the whole buffer past a rank, in the limit of many ranks.
 PHASES: Mapping[str, float] = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
 _POWERS_OF_TWO = ("halving_doubling",)
 _OVER_NODES = ("ring", "pipelined_tree")  # whose steps inside a node and between nodes can be charged apart

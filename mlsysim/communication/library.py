@@ -47,7 +47,9 @@ _RINGS = {
 }
 _EXPERTS = ("moe_dispatch", "moe_combine")
 _SPREADING = ("all_to_all", *_EXPERTS)  # every rank sends its own bytes to all others
+# Collectives that the library's own cost model knows.
 OPS = (*_RINGS, *_SPREADING)
+# What an algorithm may be called; auto takes the quickest, as the library does.
 ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls")
 _OF_WORD = {
     "ring": ("ring",),

@@ -15,6 +15,7 @@ from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+# What owning a cluster is paid for.
 PARTS = ("capital", "power", "cooling", "building", "staff", "network")
 
 

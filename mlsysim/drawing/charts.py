@@ -10,6 +10,7 @@ from typing import Any
 from mlsysim.drawing.style import GRID, INK, PALETTE, PAPER, Drawing, page, words
 from mlsysim.errors import InputError
 
+# How lines are told apart beside their colour, in their order.
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 _SVG_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
 _MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there

@@ -14,6 +14,7 @@ from typing import Any
 from mlsysim.errors import InputError
 
 PAPER, INK, GRID = "#ffffff", "#333333", "#d0d0d0"
+# Colours of series in their order, told apart also by readers who see few colours.
 PALETTE = (
     "#0072b2",
     "#d55e00",

@@ -8,8 +8,11 @@ from typing import Any
 from mlsysim._numeric import is_array
 from mlsysim.errors import InputError, unknown_name
 
+# The three words for which efficiencies a prediction uses.
 BOUND, DATASHEET, CALIBRATED = "bound", "datasheet", "calibrated"
+# Which of the words is meant where nobody says.
 DEFAULT = CALIBRATED
+# What each word means, as the help of the command line says it.
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         CALIBRATED: "constants fitted to published runs",
@@ -17,7 +20,9 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         BOUND: "every resource at its printed dense rate, no overhead, nothing measured; only a run that hides more messages beats it",
     }
 )
+# The three words in their order.
 WORDS = tuple(MEANINGS)
+# Word and source of efficiencies that a caller gives.
 OWN, OWN_SOURCE = "own", "given by the caller"
 
 

@@ -74,6 +74,7 @@ class Convention:
     source: str
 
 
+# Ways to count the work of a training token, by name.
 CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
     {
         c.name: c

@@ -37,6 +37,7 @@ _FORMATS: Mapping[str, tuple[float, float, float]] = {
     "int4-g128": (4, 32, 128),  # a 16-bit scale and a 16-bit zero point per group, as gpt-fast stores them
     "int4-g32": (4, 32, 32),
 }
+# Number formats that weights, products and caches may have.
 FORMATS = tuple(_FORMATS)
 BLOCK_TOKENS = 16  # vLLM's default size of a block of cache
 LEFT_OUT = "Left out: activations, workspaces, the CUDA context, and what the allocator reserves but cannot use."

@@ -25,9 +25,12 @@ from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+# Ways to shard the training state over data-parallel ranks.
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 GATHERED = ("zero3", "fsdp", "hsdp")  # those that divide the weights, which are gathered to compute with
+# Ways to keep or compute again what the backward pass needs.
 RECOMPUTE = ("none", "selective", "matmuls", "full")
+# What the account of memory leaves out, in a sentence.
 LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."

@@ -19,7 +19,9 @@ from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+# Servers whose memory is known part by part.
 ENGINES = ("vllm",)
+# Version of the server that is meant where nobody says.
 RELEASE = "0.19.0"
 BLOCK_TOKENS = 16  # vLLM's default block_size
 _PADDING = 64  # rows that vocabularies are filled up to

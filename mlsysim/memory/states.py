@@ -303,6 +303,7 @@ class Recipe:
         return f"recipe {self.name}: {self.source}, {self.where}" + (" [secondary source]" if self.read else "")
 
 
+# Formats of the components of the training state, by recipe.
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         r.name: r

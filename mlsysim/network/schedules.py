@@ -18,13 +18,16 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.network.costs import Exact
 from mlsysim.network.topology import Topology
 
+# Collectives that have a schedule.
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+# Algorithms, and the collectives that each of them knows.
 ALGORITHMS = {
     "ring": OPS,
     "direct": OPS,
     "halving_doubling": ("all_reduce", "all_gather", "reduce_scatter"),
     "double_binary_tree": ("all_reduce",),
 }
+# How the dimensions of a topology share a collective, in ASTRA-sim's words.
 OPTIMIZATIONS = ("localBWAware", "baseline")
 
 

@@ -19,6 +19,7 @@ from mlsysim.tables import table
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+# What a device does at the same time: one of each.
 STREAMS = ("compute", "communication")
 MAX_TASKS = 1_000_000
 _LONGEST_TABLE = 32  # ranks

@@ -18,6 +18,7 @@ from mlsysim.tables import table
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+# Whether messages that meet on a link wait for each other.
 CONGESTION = ("aware", "unaware")
 MAX_SPLITS = 100_000
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)

@@ -13,6 +13,7 @@ from math import isqrt, prod
 
 from mlsysim.errors import InputError, unknown_name
 
+# What one dimension of a topology may be.
 KINDS = ("ring", "fullyconnected", "switch", "mesh", "torus", "dragonfly")
 MAX_DIMENSIONS = 8
 MAX_RANKS = 1_000_000

@@ -24,6 +24,7 @@ from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+# Whether training waits for a checkpoint or goes on meanwhile.
 METHODS = ("waits", "background")
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 

@@ -33,6 +33,7 @@ _LATENCY: Mapping[str, Callable[[Request, float, float, float], float | None]] =
     "queue_s": lambda r, scheduled, first, finished: scheduled - r.arrival,
     "prefill_s": lambda r, scheduled, first, finished: first - scheduled,
 }
+# Latencies of a request that are counted, of which quantiles are given.
 METRICS = tuple(_LATENCY)
 _NEVER = math.nan
 
@@ -332,6 +333,7 @@ def _fewest_queued(engines: Sequence[engine.Engine], count: int) -> int:
     return min(range(len(engines)), key=lambda i: (len(engines[i].waiting), len(engines[i].running)))
 
 
+# Ways to choose the replica of a request, by name.
 ROUTING: Mapping[str, Callable[[Sequence[engine.Engine], int], int]] = {
     "round-robin": _round_robin,  # in turn
     "least-loaded": _least_loaded,  # fewest requests in it, running or waiting

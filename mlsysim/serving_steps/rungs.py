@@ -62,7 +62,9 @@ class Rungs:
                 raise unknown_name(f.name, getattr(self, f.name), CHOICES[f.name])
 
 
+# The ladder's top: every part of the step model as well as it is known.
 TIER_0 = Rungs()
+# The ladder's foot: printed rates and the simplest of each part.
 BASELINE = Rungs(
     bandwidth="datasheet",
     overhead="step",

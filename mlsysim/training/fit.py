@@ -9,6 +9,7 @@ from mlsysim.errors import InputError
 from mlsysim.memory import Recipe, TrainingMemory
 from mlsysim.parallelism import Plan
 
+# What is trained: a model from its start, a whole model on answers, or adapters.
 TASKS = ("pretrain", "sft", "lora")
 FROZEN = Recipe(
     "frozen weights, adapters not counted",

@@ -49,6 +49,7 @@ class Efficiencies:
         own(self)
 
 
+# Efficiencies of a bound: every kernel at its roofline, nothing lost.
 BOUND = Efficiencies()
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SPLIT = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch")
 _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
+# How the work of a token is counted in the MFU that a step reports.
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
 )

@@ -34,7 +34,9 @@ class _Lazy(Mapping[str, T], Generic[T]):
 
 
 _BY_NUMBER = {slug[:2]: slug for slug in SLUGS}
+# Every exercise by its id, read from its chapter's definitions when first asked for.
 EXERCISES: Mapping[str, Exercise] = _Lazy(lambda id: _BY_NUMBER[id[:2]], lambda slug: {e.id: e for e in read(slug)[1]})
+# The objectives of every chapter, each with the ids of the exercises that ask for it.
 OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = _Lazy(
     lambda slug: _BY_NUMBER[slug[:2]], lambda slug: {slug: read(slug)[0]}
 )

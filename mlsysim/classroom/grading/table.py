@@ -16,6 +16,7 @@ from mlsysim.classroom.grading.sandbox import clean
 from mlsysim.classroom.grading.submissions import Student
 from mlsysim.errors import InputError
 
+# Learning platforms whose tables of marks can be written.
 SYSTEMS = ("canvas", "moodle", "gradescope")
 
 

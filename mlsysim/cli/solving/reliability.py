@@ -78,7 +78,12 @@ def add(commands: Commands) -> None:
     p.add_argument("--storage-bandwidth", required=True, type=bandwidth, help="of the storage in all")
     p.add_argument("--writers", type=quantity("1"), help="who write (default: every node)")
     p.add_argument("--interval", type=quantity("s"), metavar="TIME", help="work between checkpoints (default: best)")
-    p.add_argument("--method", default="waits", choices=reliability.METHODS, help="(default: waits)")
+    p.add_argument(
+        "--method",
+        default="waits",
+        choices=reliability.METHODS,
+        help="whether training waits for a checkpoint or goes on (default: waits)",
+    )
     p.add_argument("--copy-bandwidth", type=bandwidth, help="with background: a writer's copy to its host")
     p.add_argument("--spares", type=quantity("1"), default=0.0, help="nodes that stand by (default: 0)")
     p.add_argument("--repair", type=quantity("s"), default=0.0, metavar="TIME", help="of a node (default: none)")

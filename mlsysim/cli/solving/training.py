@@ -193,13 +193,21 @@ def _plan_options(required: bool = True) -> Parser:
         ("hsdp-group", "ranks that share one copy of the weights, with --sharding hsdp"),
     ):
         p.add_argument(f"--{name}", type=count, help=f"{text} (default: 1)")
-    p.add_argument("--sharding", choices=parallelism.SHARDINGS, help="(default: zero1)")
+    p.add_argument(
+        "--sharding",
+        choices=parallelism.SHARDINGS,
+        help="what data-parallel ranks share of the training state (default: zero1)",
+    )
     p.add_argument(
         "--reshard-after-forward",
         choices=("yes", "no"),
         help="whether fsdp and hsdp free gathered weights after each pass (default: yes without a pipeline, no in one)",
     )
-    p.add_argument("--recompute", choices=parallelism.RECOMPUTES, help="(default: none)")
+    p.add_argument(
+        "--recompute",
+        choices=parallelism.RECOMPUTES,
+        help="what the backward pass computes again instead of keeping (default: none)",
+    )
     p.add_argument(
         "--cp-comm-type",
         choices=parallelism.CP_COMM_TYPES,
@@ -280,7 +288,7 @@ def add(commands: Commands) -> None:
     p.was(unfused_attention="no-fused-attention")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.add_argument("--serve", action="store_true", help="what a server holds, with the options below")
-    p.add_argument("--engine", choices=memory.ENGINES, help="(default: vllm)")
+    p.add_argument("--engine", choices=memory.ENGINES, help="whose account of memory (default: vllm)")
     p.add_argument("--engine-version", help=f"its release (default: {memory.RELEASE})")
     p.add_argument(
         "--weights", help=f"how the matrices are stored: {', '.join(WEIGHT_FORMATS)} (default: as published)"

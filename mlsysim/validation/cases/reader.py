@@ -112,7 +112,7 @@ _CLASSES = (
         for what in ("tpot", "ttft")
     ),
 )
-
+# Classes of measured cases, by name.
 CLASSES: Mapping[str, CaseClass] = MappingProxyType({c.name: c for c in _CLASSES})
 TABLED = tuple(name for name in CLASSES if not name.startswith("serving_"))  # classes of the shipped table
 

@@ -11,6 +11,7 @@ from mlsysim.roofline import KernelTime, kernel_time
 from mlsysim.validation.measured.measurements import Measurement, measurement
 from mlsysim.validation.metrics import signed_error
 
+# Bytes of an element in each number format of a measurement.
 ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 
 

@@ -21,13 +21,15 @@ __all__ = [
     "shipped_fit",
 ]
 
+# Classes whose constants lie below the solvers, which read them; those of others are ours.
 READ_BY_SOLVERS = (
     "training_step",
     "inference",
     "collective",
     "serving_tpot",
     "serving_ttft",
-)  # classes whose constants lie below the solvers; those of others are ours
+)
+# What predicts a row, by its class.
 PREDICTORS: Mapping[str, Predictor] = MappingProxyType(
     {
         "gemm": gemm.PREDICTOR,

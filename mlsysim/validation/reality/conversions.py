@@ -74,6 +74,7 @@ def _bus(printed: float, inputs: Inputs, model: Model) -> float:
     return float(phases * (ranks - 1.0) / ranks * inputs["bytes"] / (printed * 1e9))
 
 
+# From what a source prints to what is compared, by the name of the metric.
 CONVERSIONS: Mapping[str, Callable[[float, Inputs, Model], float]] = MappingProxyType(
     {
         # Times of a training step.

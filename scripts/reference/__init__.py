@@ -1,0 +1,1 @@
+"""The reference pages of the book, made from docstrings, signatures, parsers and schemas."""
