@@ -13,6 +13,7 @@ from mlsysim.memory.serving import FORMATS, KV_FORMATS, checkpoint
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
 from mlsysim.results import Listed
 
+# What can be asked, and how a person would ask it.
 TASKS = {
     "serve": "Serve requests",
     "fits": "Fit a server into memory",
@@ -71,6 +72,7 @@ def _options() -> tuple[Field, ...]:
     )
 
 
+# Every field of the form by its name, with its words, its unit and its bounds.
 FIELDS: Mapping[str, Field] = {
     f.name: f
     for f in (
