@@ -88,7 +88,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     shown = f"```text\n{_wrapped(usage)}\n```\n\n"
     schema = (
-        f"Its JSON is described under @sec-schema-{label}.\n\n"
+        f"Its JSON is described [on the page of schemas](schemas.qmd#sec-schema-{label}).\n\n"
         if any("--json" in a.option_strings for a in options(parser))
         else ""
     )

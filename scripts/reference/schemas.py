@@ -55,7 +55,7 @@ def page() -> str:
         file = f"../../mlsysim/cli/schemas/{label}.json"
         parts.append(
             f"## {command} {{#sec-schema-{label} .unnumbered}}\n\n[`{label}.json`]({file}), `{schema['$id']}`: {_type(schema)}; "
-            f"the command is under @sec-command-{label}.\n\n"
+            f"[the command](command-line.qmd#sec-command-{label}).\n\n"
             '::: {.callout-note collapse="true" title="Fields"}\n'
             "| Field | Type | Always there | Unit |\n|:------|:--|:--|:--|\n"
         )
