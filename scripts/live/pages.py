@@ -143,7 +143,7 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     text, sized = SIZING.subn(lambda _: showing.page(), text)
     if sized:
         known["places"] = numbers.places()
-    text, guests = _guests(page, text)
+    text, guests = _guests(page.stem, text)
     known["views"] |= guests
     counts["views"] += len(guests)
     keys = set(PRINTED.findall(text))
@@ -169,7 +169,7 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     return counts
 
 
-def _guests(page: Path, text: str) -> tuple[str, dict[str, str]]:
+def _guests(name: str, text: str) -> tuple[str, dict[str, str]]:
     """Views of another chapter's notebook that a page shows: ``::: {.live-here view="view_x" of="01-iron-law"}``."""
     programs: dict[str, str] = {}
 
@@ -177,7 +177,7 @@ def _guests(page: Path, text: str) -> tuple[str, dict[str, str]]:
         views = made(match["of"])["views"] if match["of"] in slugs() else {}
         if match["view"] not in views or match["view"] in programs:
             raise LiveError(
-                f"live: {page.stem}: {match['view']} is no view of {match['of']}, or stands twice; give one of {sorted(views)}"
+                f"live: {name}: {match['view']} is no view of {match['of']}, or stands twice; give one of {sorted(views)}"
             )
         programs[match["view"]], shown = views[match["view"]]
         return str(shown)
@@ -197,6 +197,9 @@ def filled(slug: str, text: str) -> str:
     """A chapter's HTML with its views, listings and questions in it, for print: no script, no data."""
     if SIZING.search(text):
         return SIZING.sub(lambda _: showing.printed(), text)
+    text, _ = _guests(slug, text)
+    if slug not in slugs():
+        return text
     found, counts = made(slug), {"views": 0, "listings": 0}
     text = _listings(slug, _views(slug, text, found["views"], counts), found["listings"], counts)
     return QUESTIONS.sub(lambda _: found["questions"], text)
