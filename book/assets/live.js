@@ -450,7 +450,9 @@ const questions = [...document.querySelectorAll(".live-questions")].map((root) =
 document.documentElement.classList.add(engineMade ? "live" : "not-live");
 
 function follow() {
-  const [name, query] = decodeURI(location.hash.slice(1)).split("?");
+  let address = location.hash.slice(1);
+  try { address = decodeURI(address); } catch { /* not written by us: taken as it stands */ }
+  const [name, query] = address.split("?");
   if (query !== undefined && views.has(name)) views.get(name).fromAddress(new URLSearchParams(query));
 }
 addEventListener("hashchange", follow);
