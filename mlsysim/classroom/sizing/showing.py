@@ -1,5 +1,6 @@
 """The form and the answer as HTML, the same at build time and in a reader's browser."""
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -37,6 +38,7 @@ def answer(found: Mapping[str, Any]) -> str:
 
 
 def _fold(title: str, html: str) -> str:
+    html = re.sub(r">(eq-[\w-]+)</td>", r"><code>\1</code></td>", html)  # a label is code, as everywhere in the book
     return (
         f'<details class="size-fold"><summary>{escape(title)}</summary>'
         f'<div class="live-html" tabindex="0" role="group" aria-label="{escape(title)}">{html}</div></details>'
