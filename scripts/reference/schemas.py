@@ -52,9 +52,9 @@ def page() -> str:
     ]
     for command, schema in stored().items():
         label = command.replace(" ", "-")
-        file = f"../../mlsysim/cli/schemas/{label}.json"
+        file = f"mlsysim/cli/schemas/{label}.json"
         parts.append(
-            f"## {command} {{#sec-schema-{label} .unnumbered}}\n\n[`{label}.json`]({file}), `{schema['$id']}`: {_type(schema)}; "
+            f"## {command} {{#sec-schema-{label} .unnumbered}}\n\n`{file}`, `{schema['$id']}`: {_type(schema)}; "
             f"[the command](command-line.qmd#sec-command-{label}).\n\n"
             '::: {.callout-note collapse="true" title="Fields"}\n'
             "| Field | Type | Always there | Unit |\n|:------|:--|:--|:--|\n"

@@ -509,6 +509,7 @@ def dense_pairs() -> list[tuple[str, str]]:
         for m in catalog.models().values():
             if (
                 not m.is_moe
+                and not m.n_recurrent_layers  # whose state is neither weights nor cache
                 and transformer.parameter_count(m).total >= 1e9
                 and deploy(m, d, efficiencies="bound").fits(1, 2048)
             ):
