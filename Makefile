@@ -38,7 +38,7 @@ PYTEST := $(PY) -m pytest -p no:nbval -n logical --dist worksteal --doctest-modu
 BESIDE_TYPES = mkdir -p .cache; $(BIN)/mypy > .cache/mypy.txt 2>&1 & types=$$!; $(1); code=$$?; \
   wait $$types || code=1; cat .cache/mypy.txt; exit $$code
 # Thousands of short tests: two plain sessions beside each other, since handing out each test would cost as much as running it.
-FIRST := mlsysim $(addprefix tests/,house catalog hlo network)
+FIRST := mlsysim $(addprefix tests/,house catalog hlo network physics serving)
 SECOND := $(filter-out $(FIRST),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 HALVES = (mkdir -p .cache; $(1) $(FIRST) > .cache/first.txt 2>&1 & first=$$!; $(1) $(SECOND); code=$$?; wait $$first || code=1; cat .cache/first.txt; exit $$code)
 
