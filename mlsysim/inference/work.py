@@ -18,7 +18,8 @@ from mlsysim.transformer import matrix_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
-# Kernels of an indexer: three projections, norm, rotation, two transforms, two casts, weights, cache, scores, choice.
+# Kernels of an indexer, counted in deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py, Indexer: projections of queries, keys and
+# weights, norm, rotation, two Hadamard transforms, two casts, weighting, write into the cache, scores, choice.
 _INDEXER = 13.0
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
@@ -584,7 +585,7 @@ def kernels_of(
 
     Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
     or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
-    A recurrence has two products, a convolution and a gated norm.
+    A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
 
     >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
     (9.0, 13.0)

@@ -1,9 +1,10 @@
 """Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
 
 The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
-servers of 2025 and 2026 change of these: starts of kernels, those around the grouped products of experts (one for four bits, where
-one launch does it all; more in layers like DeepSeek's), how unevenly experts are chosen. Four are for the first token: the pace of
-prompt passes, of SGLang's apart, of mixtures apart, and the latency of a second pool. None belongs to a model or a device.
+servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
+its experts (another factor in four bits, where one launch does it all), how unevenly experts are chosen, and how much longer
+prompts of mixtures take than their kernels. Three are for the first token: the pace of prompt passes, of SGLang's apart, and
+what a layer adds where a host launches the kernels of prompts. None belongs to a model or a device.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ from typing import Any
 
 from mlsysim import catalog, memory
 from mlsysim.catalog import Device, Model
-from mlsysim.efficiencies import known_server, server_of, shipped
+from mlsysim.efficiencies import known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
@@ -189,13 +190,17 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
 
 
 def _cached(row: Row, products: str, device: Device) -> float:
-    """Bytes of a cached number: 8 bits where products are narrow and the server is told to."""
+    """Bytes of a cached number. Checkpoints for TensorRT-LLM say 8 bits; vLLM and SGLang keep 16 unless told otherwise.
+
+    The recipes of InferenceX (benchmarks/single_node/fixed_seq_len) tell them so on Blackwell, and hardly ever on Hopper.
+    """
     narrow = products in ("fp8", "fp8_block", "nvfp4", "mxfp4")
-    told = _server_name(row) == "TensorRT-LLM" or "Blackwell" in device.architecture
+    told = _table_name(row) == "TensorRT-LLM" or "Blackwell" in lineage(device)
     return 1.0 if narrow and told else 2.0
 
 
-def _server_name(row: Row) -> str:
+def _table_name(row: Row) -> str:
+    """The server of the table, without its release; nothing for one that it does not have."""
     name = str(row.inputs.get("backend") or "")
     return server_of(name).name if known_server(name) else ""
 
@@ -264,13 +269,13 @@ def _read(row: Row) -> _Case:
 
 
 def _server(row: Row) -> str:
-    """The server of the table, without its release; nothing for one that it does not have."""
+    """The same, and what it means that there is none is written down."""
     name = str(row.or_assume("backend", ""))
-    if name and known_server(name):
-        return server_of(name).name
-    server_of(name)  # warns
-    row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
-    return ""
+    found = _table_name(row)
+    if not found:
+        server_of(name)  # warns
+        row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,6 +338,17 @@ def _stack(parts: Sequence[Any]) -> Any:
     )
 
 
+def _at(stacked: Any, which: Any) -> Any:
+    """Some of the rows of what :func:`_stack` made, in an order, with repetition."""
+    fields = {f.name: getattr(stacked, f.name) for f in dataclasses.fields(stacked)}
+    return type(stacked)(**{n: _at(v, which) if dataclasses.is_dataclass(v) else v[which] for n, v in fields.items()})
+
+
+def _kind(case: _Case) -> tuple[Any, ...]:
+    """All that :func:`_fitted` reads of a case."""
+    return case.server, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
+
+
 def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for (group, name), value in zip(names, values, strict=True):
@@ -349,13 +365,16 @@ def _fit(
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
     stacked = _stack(cases)
+    alike: dict[Any, int] = {}  # rows whose fitted numbers are the same
+    which = np.array([alike.setdefault(_kind(c), len(alike)) for c in cases])
+    kinds = [cases[int(np.argmax(which == i))] for i in range(len(alike))]
 
     def log_errors(values: Any) -> Any:
         constants = _nested(list(ranges), values)
         steps = constants if what == "tpot" else shipped("serving_tpot")
         first = constants if what == "ttft" else {}
-        found = _loop(stacked, _stack([_fitted(c, steps, first) for c in cases]))
-        return np.log(getattr(found, what) / measured)
+        fitted = _at(_stack([_fitted(c, steps, first) for c in kinds]), which)
+        return np.log(getattr(_loop(stacked, fitted), what) / measured)
 
     groups = [g for _, _, g in rows]
     return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
