@@ -1,22 +1,44 @@
 // Python in a worker of its own, so that a page never waits for it: our library, the standard library, no server.
 import { unpack } from "./live-unpack.js";
 
-const engine = new URL("vendor/engine/", import.meta.url).href;
+const engine = new URL(`vendor/engine-${new URL(import.meta.url).search.slice(1)}/`, import.meta.url).href;
 let answer;
 
-async function unzipped(name) {
+async function file(name) {
   const got = await fetch(engine + name);
   if (!got.ok) throw new Error(`${name}: ${got.status}`);
-  const bytes = await got.arrayBuffer();
+  return got;
+}
+
+async function unzipped(name) {
+  const bytes = await (await file(name)).arrayBuffer();
   const head = new Uint8Array(bytes, 0, 2);
   if (head[0] !== 0x1f || head[1] !== 0x8b) return bytes; // a server that unpacks by itself
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
+async function compiled(name) {
+  const got = await file(name), again = got.clone();
+  return WebAssembly.compileStreaming(got).catch(async () => WebAssembly.compile(await again.arrayBuffer())); // another MIME type
+}
+
+// What takes long goes side by side: other threads compile the interpreter while this one unpacks its memory.
 async function start() {
-  const [{ loadPyodide }, snapshot, library] = await Promise.all([import(engine + "pyodide.mjs"), unzipped("start.bin"), unzipped("library.bin")]);
-  const py = await loadPyodide({ indexURL: engine, _loadSnapshot: snapshot });
-  unpack(py.FS, new Uint8Array(library));
+  const wasm = compiled("pyodide.asm.wasm"), parts = ["start.bin", "library.bin"].map(unzipped);
+  const texts = Promise.all([file("pyodide-lock.json").then((r) => r.json()), file("python_stdlib.zip").then((r) => r.blob())]);
+  const [{ loadPyodide }, { default: createPyodideModule }, [lockFileContents, library_]] = await Promise.all([import(engine + "pyodide.mjs"), import(engine + "pyodide.asm.mjs"), texts]);
+  const stdLibURL = URL.createObjectURL(library_), streaming = WebAssembly.instantiateStreaming, ask = fetch;
+  // The loader asks for its parts by itself; it gets those that are on their way.
+  self.fetch = (what, ...more) => (String(what).endsWith("/pyodide.asm.wasm") ? Promise.resolve(new Response()) : ask(what, ...more));
+  WebAssembly.instantiateStreaming = async (_, imports) => {
+    const module = await wasm;
+    return { module, instance: await WebAssembly.instantiate(module, imports) };
+  };
+  const py = await loadPyodide({ indexURL: engine, createPyodideModule, lockFileContents, stdLibURL, _loadSnapshot: parts[0] });
+  self.fetch = ask;
+  WebAssembly.instantiateStreaming = streaming;
+  URL.revokeObjectURL(stdLibURL);
+  unpack(py.FS, new Uint8Array(await parts[1]));
   answer = py.runPython("from mlsysim.classroom.live import answer\nanswer");
 }
 
