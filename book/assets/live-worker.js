@@ -17,6 +17,22 @@ async function unzipped(name) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
+// The memory is large, and unpacking it takes a third of a start: a browser that lets us keeps it unpacked.
+const kept = { store: `mlsysim-engine-${engine.slice(-13, -1)}`, name: engine + "start.raw" };
+
+async function memory() {
+  const held = await self.caches?.match(kept.name).catch(() => {});
+  if (held) return held.arrayBuffer();
+  return unzipped("start.bin").then((bytes) => { kept.bytes = bytes; return bytes; });
+}
+
+async function keep() {
+  if (!kept.bytes || !self.caches) return;
+  const bytes = new Response(kept.bytes);
+  kept.bytes = undefined;
+  await (await caches.open(kept.store)).put(kept.name, bytes);
+}
+
 async function compiled(name) {
   const got = await file(name), again = got.clone();
   return WebAssembly.compileStreaming(got).catch(async () => WebAssembly.compile(await again.arrayBuffer())); // another MIME type
@@ -24,7 +40,7 @@ async function compiled(name) {
 
 // What takes long goes side by side: other threads compile the interpreter while this one unpacks its memory.
 async function start() {
-  const wasm = compiled("pyodide.asm.wasm"), parts = ["start.bin", "library.bin"].map(unzipped);
+  const wasm = compiled("pyodide.asm.wasm"), parts = [memory(), unzipped("library.bin")];
   const texts = Promise.all([file("pyodide-lock.json").then((r) => r.json()), file("python_stdlib.zip").then((r) => r.blob())]);
   const [{ loadPyodide }, { default: createPyodideModule }, [lockFileContents, library_]] = await Promise.all([import(engine + "pyodide.mjs"), import(engine + "pyodide.asm.mjs"), texts]);
   const stdLibURL = URL.createObjectURL(library_), streaming = WebAssembly.instantiateStreaming, ask = fetch;
@@ -42,7 +58,7 @@ async function start() {
   answer = py.runPython("from mlsysim.classroom.live import answer\nanswer");
 }
 
-const started = start().then(() => postMessage({ ready: true }), (error) => postMessage({ failed: String(error) }));
+const started = start().then(() => { postMessage({ ready: true }); setTimeout(() => keep().catch(() => {}), 3000); }, (error) => postMessage({ failed: String(error) }));
 
 onmessage = async ({ data }) => {
   await started;
