@@ -142,16 +142,27 @@ class View {
         const wanted = this.wanted, before = performance.now();
         this.wanted = undefined;
         this.show(await ask("move", this.name, wanted));
-        times.moves.push(performance.now() - before);
+        const took = performance.now() - before;
+        times.moves.push(took);
+        this.slow ||= took > 100; // something was read for the first time, and other choices have more to read
       }
       state(this.root, "ready");
       this.address();
+      if (this.slow) this.prepare();
     } catch (error) {
       this.opened = undefined;
       state(this.root, "error");
       said(this.root, error.message, true);
     }
     this.moving = false;
+  }
+
+  prepare() { // while the reader looks, Python gets ready for the other choices, one at a time
+    clearTimeout(this.resting);
+    this.resting = setTimeout(async () => {
+      if (!this.opened) return;
+      if (waiting.size || (await ask("prepare", this.name).catch(() => false)) === true) this.prepare();
+    }, 300);
   }
 
   show(found) {
