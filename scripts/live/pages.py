@@ -129,7 +129,9 @@ def put(site: Path, engine: str | None, only: list[str] | None = None) -> dict[s
 def engine_of(site: Path) -> str | None:
     """The digest of the engine in a rendered site, or None where there is none."""
     made = sorted((site / "book/assets/vendor").glob("engine*/made"), key=lambda path: len(path.parent.name))
-    return made[0].read_text() if made else None  # one that was just rendered goes before the named one of an earlier build
+    return (
+        made[0].read_text() if made else None
+    )  # one that was just rendered goes before the named one of an earlier build
 
 
 def _named(site: Path, engine: str | None) -> None:

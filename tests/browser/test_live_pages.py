@@ -238,7 +238,9 @@ def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live
         root.locator("[data-slider=efficiency]").press("ArrowLeft")
         assert page.evaluate(MOVED, "view_roofline") == "ready"
         before = root.locator("dl").inner_text()
-        page.wait_for_function(f"async () => {{ const all = await ({held})(); return all.some((u) => u.endsWith('start.raw')) && all.some((u) => u.endsWith('{BY_DAY}.html')); }}")
+        page.wait_for_function(
+            f"async () => {{ const all = await ({held})(); return all.some((u) => u.endsWith('start.raw')) && all.some((u) => u.endsWith('{BY_DAY}.html')); }}"
+        )
         text = (folder / "book" / f"{BY_DAY}.html").read_text(encoding="utf-8")
         (folder / "book" / f"{BY_DAY}.html").write_text(text.replace("<h1", "<p>rebuilt</p><h1", 1), encoding="utf-8")
         page.reload()
