@@ -86,8 +86,13 @@ class View {
       input.addEventListener("input", () => { this.readouts(); this.move(); });
     }
     if (root.dataset.needs) { root.querySelector(".live-bar").hidden = true; return; }
-    // A hand on its way to a slider is a touch: Python starts while it gets there.
-    if (engineMade) for (const coming of ["pointerdown", "pointerover", "focusin"]) root.querySelector(".live-controls").addEventListener(coming, () => engine().catch(() => {}), { once: true });
+    if (engineMade) { // a hand that rests on the sliders is a touch: Python starts while it makes up its mind
+      const controls = root.querySelector(".live-controls"), start = () => engine().catch(() => {});
+      let resting;
+      for (const touch of ["pointerdown", "focusin"]) controls.addEventListener(touch, start, { once: true });
+      controls.addEventListener("pointerenter", () => { if (!navigator.connection?.saveData) resting = setTimeout(start, 150); });
+      controls.addEventListener("pointerleave", () => clearTimeout(resting));
+    }
     for (const item of root.querySelectorAll("[data-preset]")) item.addEventListener("click", () => this.set(JSON.parse(item.dataset.preset)));
     root.querySelector(".live-reset")?.addEventListener("click", () => { this.set({}); history.replaceState(null, "", location.pathname + location.search); });
     root.querySelector(".live-share")?.addEventListener("click", async () => {
