@@ -50,12 +50,14 @@ async function start() {
     const module = await wasm;
     return { module, instance: await WebAssembly.instantiate(module, imports) };
   };
-  const py = await loadPyodide({ indexURL: engine, createPyodideModule, lockFileContents, stdLibURL, _loadSnapshot: parts[0] });
+  const load = (more) => loadPyodide({ indexURL: engine, createPyodideModule, lockFileContents, stdLibURL, ...more });
+  const bytes = await parts[0].catch(() => undefined); // without its memory it starts anew, and imports all by itself
+  const py = bytes ? await load({ _loadSnapshot: bytes }).catch(() => load({})) : await load({});
   self.fetch = ask;
   WebAssembly.instantiateStreaming = streaming;
   URL.revokeObjectURL(stdLibURL);
   unpack(py.FS, new Uint8Array(await parts[1]));
-  answer = py.runPython("from mlsysim.classroom.live import answer\nanswer");
+  answer = py.runPython("import sys\nif '/lib/site' not in sys.path: sys.path.insert(0, '/lib/site')\nfrom mlsysim.classroom.live import answer\nanswer");
 }
 
 const started = start().then(() => { postMessage({ ready: true }); setTimeout(() => keep().catch(() => {}), 3000); }, (error) => postMessage({ failed: String(error) }));

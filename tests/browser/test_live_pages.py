@@ -253,6 +253,18 @@ def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live
     assert root.locator("dl").inner_text() == before
 
 
+@pytest.mark.nightly
+def test_without_its_memory_the_engine_starts_anew(live_site, browser):
+    context = browser.new_context(service_workers="block")
+    context.set_default_timeout(300_000)
+    context.route("**/start.bin", lambda route: route.fulfill(status=404))
+    page = context.new_page()
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    page.locator("[data-live-view=view_roofline] [data-slider=efficiency]").press("ArrowLeft")
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    context.close()
+
+
 def test_without_scripts_the_page_is_a_book(live_site, browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
