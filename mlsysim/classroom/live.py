@@ -415,5 +415,7 @@ def answer(request: str) -> str:
         return json.dumps({"error": f"{asked.get('do')!r} is none of {', '.join(_DOORS)}"})
     try:
         return json.dumps(getattr(_page, asked["do"])(*asked["with"]))
+    except ModuleNotFoundError as error:  # a search among thousands of plans needs NumPy
+        return json.dumps({"error": _problem(error)})
     except Exception as error:
         return json.dumps({"error": _sentence(error)})
