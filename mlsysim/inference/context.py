@@ -11,12 +11,8 @@ from mlsysim.equations import POSITIVE, equation
 CHUNKS = {"mamba2": (256, 1, 1), "lightning": (256, 1, 1), "gated-delta": (64, 3, 2), "kimi-delta": (64, 3, 2)}
 
 
-@equation(
-    "eq-context-reading", formula="token_bytes * min(tokens, reach) + index_bytes * tokens + 2 * state_bytes"
-)
-def context_reading(
-    tokens: Num, token_bytes: Num, reach: Num, index_bytes: Num = 0.0, state_bytes: Num = 0.0
-) -> Num:
+@equation("eq-context-reading", formula="token_bytes * min(tokens, reach) + index_bytes * tokens + 2 * state_bytes")
+def context_reading(tokens: Num, token_bytes: Num, reach: Num, index_bytes: Num = 0.0, state_bytes: Num = 0.0) -> Num:
     """Bytes that a decode step moves for one sequence in one layer to remember what came before.
 
     Formula: R = c min(s, w) + c_x s + 2 S.
@@ -84,9 +80,7 @@ def context_work(tokens: Num, pair_macs: Num, reach: Num, index_macs: Num = 0.0,
     return 2 * (pair_macs * minimum(tokens, reach) + index_macs * tokens + state_macs)
 
 
-@equation(
-    "eq-context-crossover", formula="fixed / (full - growing) if full > growing else inf", may_be_infinite=True
-)
+@equation("eq-context-crossover", formula="fixed / (full - growing) if full > growing else inf", may_be_infinite=True)
 def context_crossover(fixed: Num, full: Num, growing: Num = 0.0) -> Num:
     """Context from which a layer that forgets is cheaper than one that keeps everything.
 

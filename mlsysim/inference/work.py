@@ -560,9 +560,10 @@ def work_of(model: Model | str) -> Work:
 
 def _recurrence_macs(m: Model) -> tuple[float, float]:
     """Multiply-adds of a token in one layer with a recurrence: with the state, and in a prompt with those of its chunk."""
-    shape = {"heads": m.recurrent_heads, "key_dim": m.recurrent_state, "value_dim": m.recurrent_head_dim}
     delta = m.recurrence.endswith("-delta")
-    shape |= {"key_heads": m.recurrent_heads if delta else m.recurrent_key_heads, "touches": 3.0 if delta else 2.0}
+    shape: dict[str, float] = {"heads": m.recurrent_heads, "key_dim": m.recurrent_state}
+    shape |= {"value_dim": m.recurrent_head_dim, "touches": 3.0 if delta else 2.0}
+    shape["key_heads"] = m.recurrent_heads if delta else m.recurrent_key_heads
     chunk, keys, values = CHUNKS.get(m.recurrence, (0, 1, 1))
     state = chunk_work(0.0, **shape) / 2.0
     return state, chunk_work(chunk, **shape, key_products=keys, value_products=values) / 2.0 - state

@@ -33,7 +33,9 @@ def _sparse(tokens: float) -> tuple[float, float]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 26."""
-    v32, v3, nxt, gemma = (catalog.model(n) for n in ("DeepSeek-V3.2", "DeepSeek-V3", "Qwen3-Next-80B-A3B", "Gemma-3-27b"))
+    v32, v3, nxt, gemma = (
+        catalog.model(n) for n in ("DeepSeek-V3.2", "DeepSeek-V3", "Qwen3-Next-80B-A3B", "Gemma-3-27b")
+    )
     token, index = layer_cache_bytes(v3, 1, 2.0), layer_cache_bytes(v32, 1, 2.0) - layer_cache_bytes(v3, 1, 2.0)
     sparse, all_keys = _sparse(LONG)
     latent = v32.heads * (2 * v32.kv_lora_rank + v32.qk_rope_head_dim)
@@ -43,7 +45,10 @@ def numbers() -> dict[str, Any]:
     window = float(inference.context_reading(LONG, TOKEN, 1024))
     state = float(memory.state_of(nxt)) / nxt.n_recurrent_layers
     near = layer_cache_bytes(nxt, 1, 2.0)
-    held = [float(memory.kv_cache_of(gemma, 1, LONG)), float(memory.kv_cache(gemma.layers, 1, LONG, gemma.kv_heads, 128))]
+    held = [
+        float(memory.kv_cache_of(gemma, 1, LONG)),
+        float(memory.kv_cache(gemma.layers, 1, LONG, gemma.kv_heads, 128)),
+    ]
     delta = {"heads": 32, "key_heads": 32, "key_dim": 128, "value_dim": 128}
     kinds = {"key_products": 3, "value_products": 2, "touches": 3}
     one, chunked = (float(inference.chunk_work(c, **delta, **kinds)) for c in (0, 64))
@@ -63,7 +68,13 @@ def numbers() -> dict[str, Any]:
     prompts = {n: float(inference.prefill(servers[n], input_len=LONG).time) for n in ("sparse", "dense")}
     checks = {
         n: context_check(n)
-        for n in ("flashmla-token", "kimi-linear-cache", "kimi-linear-decode", "minimax-m1-flops", "minimax-m1-flops-latent")
+        for n in (
+            "flashmla-token",
+            "kimi-linear-cache",
+            "kimi-linear-decode",
+            "minimax-m1-flops",
+            "minimax-m1-flops-latent",
+        )
     }
     mean = float(forward_flops("Llama-3.1-8B", LONG, True)) / float(forward_flops("Llama-3.1-8B", 1, True))
     return {

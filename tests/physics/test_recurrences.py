@@ -200,7 +200,9 @@ def test_a_hybrid_gains_at_most_what_its_full_layers_leave() -> None:
         whole = layers * full / (full_layers * full + (layers - full_layers) * near)
         assert inference.hybrid_gain(full, near, full_layers / layers) == pytest.approx(whole)
         assert inference.hybrid_gain(full, 0.0, full_layers / layers) == pytest.approx(layers / full_layers)
-    assert inference.hybrid_gain(10.0, 10.0, 0.3) == pytest.approx(1.0) and inference.hybrid_gain(1.0, 0.0, 0.0) == float("inf")
+    assert inference.hybrid_gain(10.0, 10.0, 0.3) == pytest.approx(1.0) and inference.hybrid_gain(
+        1.0, 0.0, 0.0
+    ) == float("inf")
 
 
 @pytest.mark.independent

@@ -16,7 +16,9 @@ def _cells(x: float, y: float, side: float, count: int, kept: Sequence[int]) -> 
     """Tokens in a row: filled where they are kept, dashed where they are forgotten."""
     held = set(kept)
     return [
-        Box(x + i * side, y, side - 3, 22, kind="memory" if i in held else "plain", full=i in held, dashed=i not in held)
+        Box(
+            x + i * side, y, side - 3, 22, kind="memory" if i in held else "plain", full=i in held, dashed=i not in held
+        )
         for i in range(count)
     ]
 
@@ -55,7 +57,9 @@ def four_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1,
 def window_sliding(tokens: int = 8, window: int = 3) -> Frames:
     """A window that moves on with every token: the cache fills, and then each new token takes the place of the oldest."""
     if not (2 <= tokens <= 10 and 1 <= window < tokens):
-        raise InputError(f"window_sliding: {tokens} tokens, window {window}; a drawing shows 2 to 10 and a smaller window")
+        raise InputError(
+            f"window_sliding: {tokens} tokens, window {window}; a drawing shows 2 to 10 and a smaller window"
+        )
     side, scenes, says = 384 / tokens, [], []
     for now in range(1, tokens + 1):
         seen = range(max(0, now - window), now)
@@ -71,7 +75,16 @@ def window_sliding(tokens: int = 8, window: int = 3) -> Frames:
             inside = [i for i in seen if i % window == place]
             text = str(inside[0] + 1) if inside else ""
             shapes.append(
-                Box(8 + place * side, 98, side - 4, 30, text, "memory" if inside else "plain", dashed=not inside, size=13)
+                Box(
+                    8 + place * side,
+                    98,
+                    side - 4,
+                    30,
+                    text,
+                    "memory" if inside else "plain",
+                    dashed=not inside,
+                    size=13,
+                )
             )
         read = int(inference.context_reading(now, 1.0, window))
         assert read == len(seen)
@@ -117,7 +130,9 @@ def state_updated(decay: float = 0.5, delta: bool = True) -> Frames:
         scenes.append(Scene(shapes, f"Token {n} writes its value into column {column + 1} of the state."))
         again = column in [key.index(1) for key in _KEYS[: n - 1]]
         if again and delta:
-            says.append(f"Token {n} has a key that was there before: the delta rule takes the old value out and writes the new.")
+            says.append(
+                f"Token {n} has a key that was there before: the delta rule takes the old value out and writes the new."
+            )
         elif again:
             says.append(f"Token {n} has a key that was there before: its value is added on what is left of the old.")
         else:
