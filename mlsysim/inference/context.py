@@ -47,8 +47,17 @@ def context_reading(tokens: Num, token_bytes: Num, reach: Num, index_bytes: Num 
     return token_bytes * minimum(tokens, reach) + index_bytes * tokens + 2 * state_bytes
 
 
-@equation("eq-context-work", formula="2 * (pair_macs * min(tokens, reach) + index_macs * tokens + state_macs)")
-def context_work(tokens: Num, pair_macs: Num, reach: Num, index_macs: Num = 0.0, state_macs: Num = 0.0) -> Num:
+@equation(
+    "eq-context-work", formula="flops_per_mac * (pair_macs * min(tokens, reach) + index_macs * tokens + state_macs)"
+)
+def context_work(
+    tokens: Num,
+    pair_macs: Num,
+    reach: Num,
+    index_macs: Num = 0.0,
+    state_macs: Num = 0.0,
+    flops_per_mac: Num = 2.0,
+) -> Num:
     """FLOPs of one new token in one layer to use what came before, its matrices left out.
 
     Formula: F = 2 (m min(s, w) + m_x s + m_S).
@@ -65,6 +74,8 @@ def context_work(tokens: Num, pair_macs: Num, reach: Num, index_macs: Num = 0.0,
         Multiply-adds of an indexer with one key: its heads times their size.
     state_macs : float or array, 1
         Multiply-adds with the states: each number is met twice, or three times with the delta rule.
+    flops_per_mac : float or array, FLOP
+        Operations of one multiply-add: a multiplication and an addition.
 
     Returns
     -------
@@ -77,7 +88,7 @@ def context_work(tokens: Num, pair_macs: Num, reach: Num, index_macs: Num = 0.0,
 
     Source: deepseek2025v32exp, inference/model.py, classes Indexer and MLA.
     """
-    return 2 * (pair_macs * minimum(tokens, reach) + index_macs * tokens + state_macs)
+    return flops_per_mac * (pair_macs * minimum(tokens, reach) + index_macs * tokens + state_macs)
 
 
 @equation("eq-context-crossover", formula="fixed / (full - growing) if full > growing else inf", may_be_infinite=True)
@@ -113,7 +124,7 @@ def context_crossover(fixed: Num, full: Num, growing: Num = 0.0) -> Num:
 
 @equation(
     "eq-chunk-work",
-    formula="2 * (chunk * (key_products * key_heads * key_dim + value_products * heads * value_dim)"
+    formula="flops_per_mac * (chunk * (key_products * key_heads * key_dim + value_products * heads * value_dim)"
     " + touches * heads * key_dim * value_dim)",
 )
 def chunk_work(
@@ -125,6 +136,7 @@ def chunk_work(
     key_products: Num = 1.0,
     value_products: Num = 1.0,
     touches: Num = 2.0,
+    flops_per_mac: Num = 2.0,
 ) -> Num:
     """FLOPs of one token of a prompt in a recurrence that takes its tokens chunk by chunk.
 
@@ -145,6 +157,8 @@ def chunk_work(
         lightning attention), 3 and 2 for the gated delta rule.
     touches : float or array, 1
         Products of a chunk with the state: 2 (read, write), or 3 where the old value is read before it is replaced.
+    flops_per_mac : float or array, FLOP
+        Operations of one multiply-add: a multiplication and an addition.
 
     Returns
     -------
@@ -159,7 +173,7 @@ def chunk_work(
     reference function torch_chunk_gated_delta_rule (hf2025qwen3next).
     """
     inside = key_products * key_heads * key_dim + value_products * heads * value_dim
-    return 2 * (chunk * inside + touches * heads * key_dim * value_dim)
+    return flops_per_mac * (chunk * inside + touches * heads * key_dim * value_dim)
 
 
 @equation(
