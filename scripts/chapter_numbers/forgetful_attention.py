@@ -109,6 +109,7 @@ def numbers() -> dict[str, Any]:
             "work_latent": share(indexing / latent),
             "work_expanded": share(indexing / expanded),
             "bound": times(token / index),
+            "work_of_index": share(indexing * LONG / (indexing * LONG + latent * v32.index_top_k)),
         },
         "state": {
             "bytes": units.format(state, "byte", 2),
