@@ -54,7 +54,7 @@ def four_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1,
     )
 
 
-def window_sliding(tokens: int = 8, window: int = 3) -> Frames:
+def window_sliding(tokens: int = 6, window: int = 3) -> Frames:
     """A window that moves on with every token: the cache fills, and then each new token takes the place of the oldest."""
     if not (2 <= tokens <= 10 and 1 <= window < tokens):
         raise InputError(
