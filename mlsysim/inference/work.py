@@ -11,6 +11,7 @@ from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
+from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
@@ -99,6 +100,7 @@ class Work(Listed):
     index_reading: Num = 0.0  # what they read of the cache, as such a share
     state_bytes: Num = 0.0  # that recurrences keep of a sequence, whatever its length
     state_macs: Num = 0.0  # multiply-adds of a token with them
+    chunk_macs: Num = 0.0  # of a token of a prompt with those of its chunk, which recurrences take together
     expert_params: Num = 0.0  # one routed expert
     n_experts: Num = 0.0
     top_k: Num = 0.0
@@ -307,8 +309,11 @@ class _Rank:
             m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
         )
 
-    def rest(self, tokens: Num, logits: Num, some: Num = 1.0) -> dict[str, Component]:
-        """All components but attention: products, experts, and the traffic between them. ``some``: 0 for an empty batch."""
+    def rest(self, tokens: Num, logits: Num, some: Num = 1.0, prompts: Num = 0.0) -> dict[str, Component]:
+        """All components but attention: products, experts, and the traffic between them.
+
+        ``some`` is 0 for an empty batch; ``prompts`` are those of the tokens that belong to prompts.
+        """
         w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
@@ -319,7 +324,7 @@ class _Rank:
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
         passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
-        state = n * 2.0 * w.state_macs * tokens / s.tp
+        state = n * 2.0 * (w.state_macs * tokens + w.chunk_macs * prompts) / s.tp
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
             "mlp": self.matrices(w.dense_params, tokens, s.weight_bytes, n, some),
@@ -370,7 +375,7 @@ def pass_cost(
     pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
     pairs = pairs + full * where(decode > 0, w.index_reading, w.indexing)
     seen = end + w.windowed * (minimum(end, window) - end) + w.index_reading * end
-    rest = rank.rest(tokens, where(decode > 0, tokens, b))
+    rest = rank.rest(tokens, where(decode > 0, tokens, b), prompts=where(decode > 0, 0.0 * tokens, tokens))
     core = rank.attention(b * pairs, b * seen, decode, b)
     components = {"projections": rest.pop("projections"), "attention": core, **rest}
     parts = {name: c.time for name, c in components.items()}
@@ -439,7 +444,7 @@ def mixed_cost(
     w, s, m, e = work, split, machine, eff
     rank = _Rank(w, s, m, e, w.layers)
     some, first, running = minimum(1.0, tokens), minimum(1.0, prompts), minimum(1.0, decodes)
-    components = rank.rest(tokens, sequences, some)
+    components = rank.rest(tokens, sequences, some, maximum(0.0, tokens - decodes))
     components["prefill_attention"] = rank.attention(pairs, read, 0.0, prompts)
     components["decode_attention"] = rank.attention(seen, seen, 1.0, decodes)
     busy = sum(c.time for c in components.values())
@@ -515,6 +520,7 @@ def work_of(model: Model | str) -> Work:
     count = matrix_count(m)
     value = m.v_head_dim or m.head_dim
     attended, recurrent, mlps = (n / m.layers for n in (m.n_attention_layers, m.n_recurrent_layers, m.n_mlp_layers))
+    state, together = _recurrence_macs(m)
     query = m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim
     latent = m.kv_lora_rank + m.qk_rope_head_dim
     layers = max(m.n_attention_layers, 1)
@@ -550,7 +556,8 @@ def work_of(model: Model | str) -> Work:
         indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
         index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
         state_bytes=state_of(m) / m.layers,
-        state_macs=recurrent * m.state_elements * (3.0 if m.recurrence.endswith("-delta") else 2.0),
+        state_macs=recurrent * state,
+        chunk_macs=recurrent * together,
         expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
         n_experts=m.n_experts,
         top_k=m.top_k,
@@ -568,6 +575,17 @@ def work_of(model: Model | str) -> Work:
         ),
         grouped=2.0 * m.n_moe_layers / m.layers,
     )
+
+
+def _recurrence_macs(m: Model) -> tuple[float, float]:
+    """Multiply-adds of a token in one layer with a recurrence: with the state, and in a prompt with those of its chunk."""
+    delta = m.recurrence.endswith("-delta")
+    shape: dict[str, float] = {"heads": m.recurrent_heads, "key_dim": m.recurrent_state}
+    shape |= {"value_dim": m.recurrent_head_dim, "touches": 3.0 if delta else 2.0}
+    shape["key_heads"] = m.recurrent_heads if delta else m.recurrent_key_heads
+    chunk, keys, values = CHUNKS.get(m.recurrence, (0, 1, 1))
+    state = chunk_work(0.0, **shape) / 2.0
+    return state, chunk_work(chunk, **shape, key_products=keys, value_products=values) / 2.0 - state
 
 
 def kernels_of(

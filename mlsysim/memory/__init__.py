@@ -27,6 +27,7 @@ from mlsysim.memory.fit import (
     state_of,
     training_memory,
 )
+from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
 from mlsysim.memory.serving import (
     ENGINES,
@@ -88,6 +89,7 @@ __all__ = [
     "output_activations",
     "peak_memory",
     "recipe",
+    "recurrent_state",
     "release",
     "server_limits",
     "server_memory",

@@ -18,6 +18,7 @@ from mlsysim.memory.activations import (
     output_activations,
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
+from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.states import Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
@@ -273,7 +274,8 @@ def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Nu
     """
     m = catalog.model(model)
     state = m.state_bits / 8 if m.state_bits else element_bytes
-    return m.n_recurrent_layers * batch * (m.state_elements * state + m.conv_elements * element_bytes)
+    shape = (m.recurrent_heads, m.recurrent_head_dim, m.recurrent_state)
+    return recurrent_state(m.n_recurrent_layers, batch, *shape, state, m.conv_elements, element_bytes)
 
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")

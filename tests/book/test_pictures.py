@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, tuple] = {
     "experts_read": (8,),
     "first_in_a_mean": (0.272, 0.013, 23),
     "halving": (25e9, 800e9, 165e9),
+    "layers_that_forget": ([catalog.model("Gemma-3-27b"), catalog.model("Qwen3-Next-80B-A3B")],),
     "held_weights": (4, 4, 5, 6),
     "honesty_ladder": ({"steps": [("in the fit", 0.12), ("unseen", 0.22)]},),
     "hours_paid": (8 * 3.4 / 3600, 21000.0),
