@@ -52,7 +52,7 @@ CHAPTER_OF = {
     "mlsysim.experts.equations": "16-mixture-of-experts",
     **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
     "mlsysim.hlo.losses": "23-limits",
-    **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "26-forgetful-attention"),
+    **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "25-forgetful-attention"),
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",
     "mlsysim.hlo.estimators.systolic": "20-estimators",
