@@ -7,6 +7,7 @@ from mlsysim.training.equations import exposed_time as exposed_time
 from mlsysim.training.equations import hfu as hfu
 from mlsysim.training.equations import launching_time as launching_time
 from mlsysim.training.equations import mfu as mfu
+from mlsysim.training.equations import muon_flops as muon_flops
 from mlsysim.training.equations import optimizer_time as optimizer_time
 from mlsysim.training.equations import pipelined_step as pipelined_step
 from mlsysim.training.equations import recomputed_share as recomputed_share
@@ -64,6 +65,7 @@ __all__ = [
     "layout_of",
     "mean_context",
     "mfu",
+    "muon_flops",
     "optimizer_time",
     "pipelined_step",
     "recomputed_share",
