@@ -695,7 +695,8 @@ def v_shape_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: 
 
     Assumptions: enough micro-batches and the memory of 1F1B. No device waits in the middle when the three times are equal, as
     the source says; what remains is that all begin after one another and end together, before a common update. With unequal
-    times it is the least that the timed order waits (``pipelines.timed`` tells what it does wait).
+    times an order that runs (``pipelines.timed``) waits about as long, and up to twice where input gradients take twice as
+    long as those of weights.
 
     >>> v_shape_bubble(pp=8, forward=1.0, backward_input=1.0, backward_weight=1.0)
     3.5

@@ -102,10 +102,10 @@ class Layout(Listed):
     cp_gather: Num = 0.0  # keys and values are gathered at once, not passed round a ring
     weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
     order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan
-    schedule: str = "1f1b"  # as in Plan, for all plans of an array alike, and so for the next two
+    schedule: str = "1f1b"  # as in Plan, for all plans of an array alike, and so for the flags and the limit below
     cp_swap: bool = False  # tokens are swapped for heads (Ulysses)
     cp_contiguous: bool = False  # a context-parallel rank has one piece in a row
-    node_limit: Num = 0.0  # nodes that a token's experts may lie on; 0: any
+    node_limit: float = 0.0  # nodes that a token's experts may lie on; 0: any
     dispatch_bytes: Num = 2.0  # of a number on its way to an expert
     repeated_products: Num = 0.0  # share of a layer's products that modules do again
     repeated_numbers: Num = 0.0  # of a token and layer, written and read again by modules

@@ -399,15 +399,15 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             collectives.moe_dispatch,
             tokens=tokens,
             token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
-            remote_nodes=collectives.nodes_reached(w.top_k, p.ep / near_experts)
-            if call.lacks(p.node_limit) or (is_array(p.ep) and not is_array(p.node_limit) and not p.node_limit)
-            else call(
+            remote_nodes=call(
                 "other nodes of a token",
                 parallelism.limited_nodes,
                 top_k=w.top_k,
                 nodes=p.ep / near_experts,
-                limit=maximum(1.0, p.node_limit),
-            ),
+                limit=p.node_limit,
+            )
+            if p.node_limit
+            else collectives.nodes_reached(w.top_k, p.ep / near_experts),
             local_copies=w.top_k * (near_experts - 1.0) / near_experts,
             network_bandwidth=links.network,
             node_bandwidth=links.node,
