@@ -323,6 +323,9 @@ class PlanSearch(Result):
         tried = all(getattr(wanted, n) == getattr(alike, n) for n in SHARED[1:] if n not in alone)
         mask: Any = np.full(len(self.rows), tried and wanted.sequence_parallel == self.sequence_parallel)
         for name in (*DEGREES, *CHOICES):
+            if name == "schedule" and name not in self.rows:  # rows of one's own, all in the usual order
+                mask &= wanted.schedule == Plan.schedule
+                continue
             mask &= self.rows[name] == getattr(wanted, name)
         found = np.flatnonzero(mask)
         if not len(found):

@@ -19,6 +19,7 @@ from mlsysim.training.equations import time_to_train as time_to_train
 from mlsysim.training.fit import TASKS as TASKS
 from mlsysim.training.fit import training_memory as training_memory
 from mlsysim.training.parts import BOUND as BOUND
+from mlsysim.training.parts import SHARED_FIELDS as SHARED_FIELDS
 from mlsysim.training.parts import Efficiencies as Efficiencies
 from mlsysim.training.parts import Layout as Layout
 from mlsysim.training.parts import Machine as Machine
@@ -46,6 +47,7 @@ __all__ = [
     "GRADIENT_BYTES",
     "MFU_CONVENTION",
     "PEAK_FORMAT",
+    "SHARED_FIELDS",
     "TASKS",
     "Efficiencies",
     "Layout",

@@ -115,6 +115,12 @@ class Layout(Listed):
     offload_activations: Num = 0.0  # bytes of a layer and micro-batch that go to the host's memory and come back
 
 
+# Fields of a layout that all plans of an array have in common.
+SHARED_FIELDS = frozenset(
+    ("order", "schedule", "cp_swap", "cp_contiguous", "node_limit", "muon", "offload_states"),
+)
+
+
 @dataclass(frozen=True)
 class Machine(Listed):
     """One device and its links, byte/s per device and one way."""
