@@ -506,6 +506,7 @@ def plan(
     sequence_parallel: bool = True,
     capacity: float | None = None,
     price_per_device_second: float | None = None,
+    host_bandwidth: float | None = None,
     store: str | Path | None = None,
     client: Any = None,
     chunk: int = CHUNK,
@@ -542,6 +543,8 @@ def plan(
         counted.
     price_per_device_second : float, USD/s, optional
         Adds a column ``cost``, USD per step.
+    host_bandwidth : float, byte/s, optional
+        Of the link to the host's memory, one way, where the base offloads; the catalogue's where it knows one.
     store, client, chunk : optional
         As in :func:`mlsysim.explore.sweep`: a folder that a search can go on from, a Dask cluster (``"local:4"``, an address),
         plans per array call.
@@ -585,6 +588,7 @@ def plan(
         sequence_parallel,
         price_per_device_second,
         Plan() if base is None else base,
+        host_bandwidth,
     )
     axes = {
         "sharding": list(shardings),
@@ -615,6 +619,7 @@ class _Steps:
     sequence_parallel: bool
     price: float | None
     base: Plan = Plan()
+    host_bandwidth: float | None = None
 
     def __call__(self, row: Any, sharding: str, recompute: str, schedule: str) -> dict[str, Any]:
         every = {name: column[row] for name, column in self.degrees.items()}
@@ -641,6 +646,7 @@ class _Steps:
             seq=self.seq,
             precision=self.precision,
             efficiencies=self.efficiencies,
+            host_bandwidth=self.host_bandwidth,
         )
         memory = training.training_memory(
             self.model,

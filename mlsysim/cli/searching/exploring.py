@@ -9,6 +9,7 @@ from mlsysim import catalog, units
 from mlsysim.cli.arguments import (
     NO_ANSWER,
     Commands,
+    bandwidth,
     efficiencies_option,
     json_option,
     pick_efficiencies,
@@ -105,6 +106,7 @@ def _plan(args: argparse.Namespace) -> int:
         recompute=_flat(args.recompute, RECOMPUTES),
         schedule=_flat(args.schedule, ("1f1b",)),
         base=_base(args),
+        host_bandwidth=args.host_bandwidth,
         only=only,
         most=most,
         capacity=args.capacity,
@@ -211,6 +213,9 @@ def add(commands: Commands) -> None:
         "--cp-comm-type", choices=CP_COMM_TYPES, help="how context-parallel ranks exchange keys and values (default: p2p)"
     )
     plan_word_options(p)
+    p.add_argument(
+        "--host-bandwidth", type=bandwidth, help='link to the host\'s memory, one way, for --offload, as in "50 GB/s"'
+    )
     p.add_argument("--capacity", type=quantity("byte"), help="memory that a plan may take (default: the device's)")
     p.add_argument("--count", type=int, default=5, help="plans to print (default: 5)")
     p.set_defaults(run=_plan)
