@@ -168,7 +168,7 @@ class Plan:
                 )
             if not all_true(self.virtual_stages == 1):
                 raise InputError(
-                    f"plan: virtual_stages = {shown(self.virtual_stages, '1')} belongs to schedule '1f1b'; {self.schedule!r} "
+                    f"plan: virtual_stages = {shown(self.virtual_stages, 60)} belongs to schedule '1f1b'; {self.schedule!r} "
                     "cuts the layers by its own rule, so use 1"
                 )
         for name, least in (("recompute_layers", 1), ("node_limit", 1)):

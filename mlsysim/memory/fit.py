@@ -713,21 +713,24 @@ def training_memory(
     stage_layers = -(-m.layers // pp)
     block["layers"] = 1 if recompute in ("matmuls", "full") else 0  # how many are computed again at a time
     again = block_activations(**block) + (0.0 if recompute == "none" else scores)
-    again_term = ("eq-activation-block", block)
+    again_term: tuple[str, Mapping[str, Any]] = ("eq-activation-block", block)
+    counted = m.is_moe or bool(recompute_modules) or precision in SCALINGS  # tensor by tensor, and in which format
+    if counted and (recompute in ("none", "selective") or recompute_layers is not None):
+        format_ = SCALINGS.get(precision)
+        parts = _Kept.of(m, w, recompute_modules, format_ is not None, fused_mlp)
+        cut = {"tp": tp, "sequence_shards": shards, "narrow_bytes": 2.0 if format_ is None else format_.stored_bytes}
+        numbers = {name: getattr(parts, name) for name in ("whole_wide", "whole_narrow", "cut_wide", "cut_narrow")}
+        masks = 2.0 * dropout * tokens * micro_batch * m.hidden / shards
+        whole = stored_activations(tokens, micro_batch, **numbers, **cut) + masks
+        if recompute_layers is None:
+            layer = whole + (scores if recompute == "none" else 0.0)
+            numbers = dict.fromkeys(numbers, 0.0) | {"cut_wide": parts.again}
+            again = stored_activations(tokens, micro_batch, **numbers, **cut) + (0.0 if recompute == "none" else scores)
+            again_term = ("eq-activation-stored", {"seq": tokens, "micro_batch": micro_batch, **numbers, **cut})
     if recompute_layers is not None:
         if not all_true(recompute_layers <= stage_layers):
             raise InputError(f"recompute_layers = {recompute_layers} must not exceed the {stage_layers} layers of a stage")
         layer = (recompute_layers * layer + (stage_layers - recompute_layers) * (whole + scores)) / stage_layers
-    if recompute_modules or (precision in SCALINGS and recompute in ("none", "selective")):
-        format_ = SCALINGS.get(precision)
-        parts = _Kept.of(m, w, recompute_modules, format_ is not None, fused_mlp)
-        cut = {"tp": tp, "sequence_shards": shards, "narrow_bytes": 2.0 if format_ is None else format_.stored_bytes}
-        kept_numbers = {name: getattr(parts, name) for name in ("whole_wide", "whole_narrow", "cut_wide", "cut_narrow")}
-        layer = stored_activations(tokens, micro_batch, **kept_numbers, **cut)
-        layer = layer + (scores if recompute == "none" else 0.0) + (2.0 * dropout * tokens * micro_batch * m.hidden / shards)
-        again_numbers = dict.fromkeys(kept_numbers, 0.0) | {"cut_wide": parts.again}
-        again = stored_activations(tokens, micro_batch, **again_numbers, **cut) + (0.0 if recompute == "none" else scores)
-        again_term = ("eq-activation-stored", {"seq": tokens, "micro_batch": micro_batch, **again_numbers, **cut})
 
     # Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss.
     p, ranks = _Weights.of(m), dp * cp
