@@ -32,7 +32,7 @@ def scaled_bytes(element_bytes: Num, scale_bytes: Num, block: Num) -> Num:
     >>> scaled_bytes(1.0, 4.0, 128), scaled_bytes(1.0, 1.0, 32), scaled_bytes(0.5, 1.0, 16)
     (1.03125, 1.03125, 0.5625)
 
-    Source: ocp2023mx, sec. 5.2; for blocks with a shared factor; the sum is counted in the chapter.
+    Source: nvidia2026te, FP8 Blockwise Scaling; for a block with a factor of its own; the sum is counted in the chapter.
     """
     return element_bytes + scale_bytes / block
 
@@ -106,8 +106,8 @@ SCALINGS: Mapping[str, Scaling] = MappingProxyType(
                 2,
                 _ALL,
                 _USUAL + ", and some layers whole",
-                "nvidia2026te",
-                "NVFP4BlockScaling",
+                "neuralcompressor2026nvfp4",
+                "table of the format; recipe NVFP4BlockScaling of Transformer Engine",
             ),
         )
     }
