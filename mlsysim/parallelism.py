@@ -179,7 +179,8 @@ class Plan:
             raise InputError(
                 f"plan: recompute_layers = {self.recompute_layers} belongs to recompute 'full', not {self.recompute!r}"
             )
-        if isinstance(self.recompute_modules, str) or not set(self.recompute_modules) <= set(memory.MODULES):
+        modules: Any = self.recompute_modules
+        if isinstance(modules, str) or not set(modules) <= set(memory.MODULES):
             raise InputError(
                 f"plan: recompute_modules = {self.recompute_modules!r} must be a tuple of {', '.join(memory.MODULES)}"
             )

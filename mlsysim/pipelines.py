@@ -23,7 +23,9 @@ def __dir__() -> list[str]:
 ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
 _SPLIT = ("zb-h1", "zb-v", "dualpipe")
 _MOST = {"pp": 64, "micro_batches": 1024, "virtual_stages": 32}
-Job = tuple[str, int, int]  # F forward, B backward (of the input alone where W is apart), W of weights; micro-batch, chunk
+Job = tuple[
+    str, int, int
+]  # F forward, B backward (of the input alone where W is apart), W of weights; micro-batch, chunk
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,9 @@ def order(
         return [_both_ways(pp, micro_batches, d) for d in range(pp)]
     if kind == "zb-v":
         given = lasts or {"F": 1.0, "B": 1.0, "W": 1.0}
-        return min((_along_a_v(pp, micro_batches, given, first) for first in (False, True)), key=lambda found: found[0])[1]
+        return min(
+            (_along_a_v(pp, micro_batches, given, first) for first in (False, True)), key=lambda found: found[0]
+        )[1]
     return [_one_way(kind, pp, micro_batches, virtual_stages, d) for d in range(pp)]
 
 

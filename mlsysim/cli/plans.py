@@ -6,7 +6,6 @@ from typing import Any
 from mlsysim import memory, parallelism
 from mlsysim.cli.arguments import Parser, count
 
-
 # Words of a plan beside its degrees, with the options of their names.
 PLAN_WORDS = (
     *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "optimizer", "offload"),
@@ -29,7 +28,9 @@ def plan_word_options(p: Parser) -> None:
         help="context-parallel ranks have an early and a late piece (default), or one in a row",
     )
     p.add_argument("--node-limit", type=count, help="nodes that a token's experts may lie on (default: any)")
-    p.add_argument("--dispatch", choices=("bf16", "fp8"), help="format of tokens on their way to experts (default: bf16)")
+    p.add_argument(
+        "--dispatch", choices=("bf16", "fp8"), help="format of tokens on their way to experts (default: bf16)"
+    )
     p.add_argument("--optimizer", choices=tuple(memory.OPTIMIZERS), help="whose states are kept (default: adamw)")
     p.add_argument("--offload", choices=parallelism.OFFLOADS, help="what lies in the host's memory (default: none)")
 

@@ -199,11 +199,10 @@ def described(plan: Plan) -> str:
     }
     words = {name: getattr(plan, name) for name, usual in asked.items() if getattr(plan, name) != usual}
     more = "".join(
-        f", {name.replace('_', ' ')} {' '.join(value) if isinstance(value, tuple) else value}" for name, value in words.items()
+        f", {name.replace('_', ' ')} {' '.join(value) if isinstance(value, tuple) else value}"
+        for name, value in words.items()
     )
-    return (
-        f"{degrees or 'one device'}{chunks}{order}, micro-batch {plan.micro_batch}, {sharing}, recompute {plan.recompute}{more}"
-    )
+    return f"{degrees or 'one device'}{chunks}{order}, micro-batch {plan.micro_batch}, {sharing}, recompute {plan.recompute}{more}"
 
 
 def _step(q: Question, plan: Plan) -> TrainingStep:

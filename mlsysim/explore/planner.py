@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +180,7 @@ class PlanSearch(Result):
     sequence_parallel: bool = True
     efficiencies: Efficiencies = BOUND
     precision: str = "bf16"
-    base: Plan = Plan()
+    base: Plan = field(default_factory=Plan)
 
     def summary(self) -> list[str]:
         what = f"{self.model.name} on {catalog.where(self.cluster)}"
@@ -601,7 +601,16 @@ def plan(
     rows = Columns({name: found[name] for name in order})
     room = machines.device.usable_memory if capacity is None else capacity
     return PlanSearch(
-        m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, reached, precision, steps.base
+        m,
+        machines.cluster or machines,
+        global_batch,
+        seq,
+        rows,
+        room,
+        sequence_parallel,
+        reached,
+        precision,
+        steps.base,
     )
 
 
@@ -618,7 +627,7 @@ class _Steps:
     efficiencies: Efficiencies
     sequence_parallel: bool
     price: float | None
-    base: Plan = Plan()
+    base: Plan = field(default_factory=Plan)
     host_bandwidth: float | None = None
 
     def __call__(self, row: Any, sharding: str, recompute: str, schedule: str) -> dict[str, Any]:

@@ -458,7 +458,13 @@ def activation_memory_matmuls(
     domain={"pp": COUNT, "virtual_stages": COUNT, "micro_batches": COUNT, "position": "[0, 1]"},
 )
 def activation_memory_pipeline(
-    layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num, position: Num = 0.0, extra: Num = 0.0
+    layer_bytes: Num,
+    layers: Num,
+    pp: Num,
+    virtual_stages: Num,
+    micro_batches: Num,
+    position: Num = 0.0,
+    extra: Num = 0.0,
 ) -> Num:
     """Activations on a pipeline stage; the first waits longest for its micro-batches to come back (1F1B).
 

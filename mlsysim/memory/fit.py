@@ -468,7 +468,9 @@ def _beside(schedule: str, optimizer: str, offload: str) -> tuple[str, ...]:
     """What few plans ask for, in words, for ``explain()``."""
     said = []
     if schedule != "1f1b":
-        said.append(f"Schedule {schedule}{': two stages on a device, one of each direction' * (schedule == 'dualpipe')}.")
+        said.append(
+            f"Schedule {schedule}{': two stages on a device, one of each direction' * (schedule == 'dualpipe')}."
+        )
     if optimizer != "adamw":
         said.append(f"Optimizer {optimizer}: {OPTIMIZERS[optimizer].source}, {OPTIMIZERS[optimizer].where}.")
     if offload != "none":
@@ -515,7 +517,9 @@ class _Kept:
         cut_wide, cut_narrow, again = 2.0 * (w.query + w.kv), moe * m.top_k * m.hidden, 0.0
         if "mla_up_proj" in modules:
             if not m.is_mla:
-                raise InputError(f"recompute_modules: 'mla_up_proj' needs latent attention; {m.name} has none, leave it out")
+                raise InputError(
+                    f"recompute_modules: 'mla_up_proj' needs latent attention; {m.name} has none, leave it out"
+                )
             again = m.heads * (2.0 * (m.head_dim + m.qk_rope_head_dim) + (m.v_head_dim or m.head_dim))
             cut_wide += m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim - again
         act = "moe_act" in modules
@@ -729,12 +733,16 @@ def training_memory(
             again_term = ("eq-activation-stored", {"seq": tokens, "micro_batch": micro_batch, **numbers, **cut})
     if recompute_layers is not None:
         if not all_true(recompute_layers <= stage_layers):
-            raise InputError(f"recompute_layers = {recompute_layers} must not exceed the {stage_layers} layers of a stage")
+            raise InputError(
+                f"recompute_layers = {recompute_layers} must not exceed the {stage_layers} layers of a stage"
+            )
         layer = (recompute_layers * layer + (stage_layers - recompute_layers) * (whole + scores)) / stage_layers
 
     # Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss.
     p, ranks = _Weights.of(m), dp * cp
-    both_ends = schedule == "dualpipe"  # a device has a stage of each direction; the ends' devices may have fewer layers
+    both_ends = (
+        schedule == "dualpipe"
+    )  # a device has a stage of each direction; the ends' devices may have fewer layers
     held = 2 if both_ends else 1
     spare = minimum(2, stage_layers * pp - m.layers) if both_ends else 0
     enough = 2 * pp if micro_batches is None else micro_batches

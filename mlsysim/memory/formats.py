@@ -47,7 +47,9 @@ class Scaling:
     scale_bytes: float
     block: float  # numbers of an activation that share a factor; of a whole row or tensor a round large number
     weight_block: float
-    readings: int  # passes over the 16-bit numbers before a cast is done: one more where the largest must be known first
+    readings: (
+        int  # passes over the 16-bit numbers before a cast is done: one more where the largest must be known first
+    )
     narrow: str  # which products run in the format
     keeps: str  # what stays in 16 bits or wider
     source: str

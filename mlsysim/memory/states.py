@@ -331,7 +331,9 @@ class Moments:
         """The recipe with these states."""
         momentum = r.momentum if self.momentum is None else self.momentum
         variance = r.variance if self.variance is None else self.variance
-        return r if (momentum, variance) == (r.momentum, r.variance) else replace(r, momentum=momentum, variance=variance)
+        return (
+            r if (momentum, variance) == (r.momentum, r.variance) else replace(r, momentum=momentum, variance=variance)
+        )
 
     @property
     def saved(self) -> float:

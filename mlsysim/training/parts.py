@@ -44,7 +44,9 @@ class Efficiencies:
         0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
     )
     network: Num = 0.0  # of the bandwidth between domains; 0: the same share as of other links
-    messengers: Num = 0.0  # share of a device's multiprocessors that messages take from products they run beside (DualPipe)
+    messengers: Num = (
+        0.0  # share of a device's multiprocessors that messages take from products they run beside (DualPipe)
+    )
 
     def __post_init__(self) -> None:
         own(self)

@@ -87,7 +87,9 @@ def _muon(m: Model, experts: bool) -> float:
         attention += of(m.hidden, m.kv_lora_rank + m.qk_rope_head_dim)
         attention += of(m.kv_lora_rank, m.heads * (m.head_dim + (m.v_head_dim or m.head_dim))) + of(values, m.hidden)
     else:
-        attention = of(m.hidden, m.heads * m.head_dim) + 2.0 * of(m.hidden, m.kv_heads * m.head_dim) + of(values, m.hidden)
+        attention = (
+            of(m.hidden, m.heads * m.head_dim) + 2.0 * of(m.hidden, m.kv_heads * m.head_dim) + of(values, m.hidden)
+        )
     shared = m.n_moe_layers * m.n_shared_experts * mlp(m.shared_ffn or m.moe_ffn) if m.is_moe else 0.0
     return m.n_attention_layers * attention + (m.n_mlp_layers - m.n_moe_layers) * mlp(m.ffn) + shared
 

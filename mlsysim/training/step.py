@@ -525,7 +525,9 @@ def training_step(
         model_flops=tokens * counted,
         repeated_flops=tokens * again,
         task=task,
-        asked=_Asked(machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation, host_bandwidth),
+        asked=_Asked(
+            machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation, host_bandwidth
+        ),
     )
 
 

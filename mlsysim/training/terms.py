@@ -264,7 +264,9 @@ def _orthogonal(
         "Muon's products", roofline.compute_time, flops=work, peak_flops=m.half_peak_flops, efficiency=e.gemm
     )
     moments = ELEMENT_BYTES * (dense + routed) / (p.tp * p.pp)
-    gathered = call("gathering Muon's matrices", collectives.ring_all_gather, bytes=moments, ranks=owners, bandwidth=link)
+    gathered = call(
+        "gathering Muon's matrices", collectives.ring_all_gather, bytes=moments, ranks=owners, bandwidth=link
+    )
     return products + gathered
 
 
@@ -499,12 +501,12 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             bandwidth=bandwidth,
             element_bytes=ELEMENT_BYTES,
         )
-    alone: Num = 1.0
+    unpaired: Num = 1.0
     pair_gemm, pair_attention, pair_expert = gemm, attention, expert
     if p.schedule == "dualpipe":
         # Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
         # last P + 1 passes have no partner: their messages stay in sight.
-        alone = minimum(1.0, (p.pp + 1.0) / micro_batches)
+        unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
         left = 1.0 - e.messengers
         pair_gemm, pair_attention = gemm / left, attention / left
         pair_expert = call(
@@ -514,7 +516,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             behind=pair_gemm + pair_attention + elementwise + overhead,
         )
         gemm, attention, expert = (
-            alone * single + (1.0 - alone) * pair
+            unpaired * single + (1.0 - unpaired) * pair
             for single, pair in ((gemm, pair_gemm), (attention, pair_attention), (expert, pair_expert))
         )
     host: Num = 0.0
@@ -551,11 +553,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             element_bytes=ELEMENT_BYTES,
         )
         pp_link = where(links.place.leaves["pp"], links.network, links.node)
-        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link) * alone
+        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link) * unpaired
         if p.schedule == "1f1b":
-            wait = call(
-                "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks
-            )
+            wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
     # Where layers do not divide evenly, the last stage, which has the head, has one less
     spare = where(p.pp > 1, stage_layers - w.layers // p.pp, 0.0)
     if p.schedule == "dualpipe":  # the device of both ends has its two stages in turn
@@ -569,7 +569,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         ready = stage_layers * (forward + attend + touch + overhead / 2.0)
         weights = stage_layers * forward * p.weight_gradients
         if p.schedule == "dualpipe":
-            pair = stage_layers * (pair_gemm + pair_attention + elementwise + overhead + tensor + context + pair_expert + host)
+            pair = stage_layers * (
+                pair_gemm + pair_attention + elementwise + overhead + tensor + context + pair_expert + host
+            )
             idle = call(
                 "bubble",
                 parallelism.dualpipe_bubble,

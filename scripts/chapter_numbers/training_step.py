@@ -129,7 +129,9 @@ def _mtnlg(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
 
 
 def _recipes() -> dict[str, str]:
-    return {name.removeprefix("fp8-"): f"{s.cast_bytes:.3g}" for name, s in memory.SCALINGS.items() if name != "fp8-rowwise"}
+    return {
+        name.removeprefix("fp8-"): f"{s.cast_bytes:.3g}" for name, s in memory.SCALINGS.items() if name != "fp8-rowwise"
+    }
 
 
 def _plan() -> dict[str, str]:
@@ -156,7 +158,9 @@ def _plan() -> dict[str, str]:
     search = explore.plan("DeepSeek-V3", cluster, schedule=("1f1b", "zb-h1", "zb-v", "dualpipe"), base=published, **job)
     (rank, behind), best = search.rank(published), search.best().row(0)
     if not step.fits or best["schedule"] != "dualpipe" or (best["pp"], best["ep"]) != (8, 256):
-        raise ValueError("chapter 6 says that the published plan fits, and why the search's best differs; it no longer does so")
+        raise ValueError(
+            "chapter 6 says that the published plan fits, and why the search's best differs; it no longer does so"
+        )
     return {
         "memory": units.format(step.memory.total, "byte", 3),
         "capacity": units.format(step.memory.capacity, "byte", 3),

@@ -383,7 +383,9 @@ def test_experts_are_divided_once_more() -> None:
         if sharding == "zero3":
             assert one.state == pytest.approx(many.state)  # everything was divided by eight already
         assert many.total <= one.total
-        assert one.activations == many.activations == pytest.approx(4 * 32 * 2 * (4 * 64 + 4 * 64 + 3 * 2 * 96 + 2 * 64))  # with two copies
+        assert (
+            one.activations == many.activations == pytest.approx(4 * 32 * 2 * (4 * 64 + 4 * 64 + 3 * 2 * 96 + 2 * 64))
+        )  # with two copies
 
 
 @pytest.mark.independent
@@ -775,6 +777,10 @@ def test_schedules_optimizers_and_the_host_change_what_a_device_holds() -> None:
     assert of(optimizer="adamw-8bit").optimizer == pytest.approx(plain.optimizer * 6 / 12)
     assert of(optimizer="muon").optimizer == pytest.approx(plain.optimizer * 8 / 12)
     away = of(offload="both")
-    assert away.optimizer == 0 and away.activations == pytest.approx(plain.activations / 8) and "host's" in str(away.explain())
+    assert (
+        away.optimizer == 0
+        and away.activations == pytest.approx(plain.activations / 8)
+        and "host's" in str(away.explain())
+    )
     one, two = (memory.activation_memory_pipeline(8.0, 16, 8, 1, 64, extra=x) for x in (0, 1))
     assert (one, two) == (128.0, 144.0)

@@ -789,7 +789,9 @@ def test_every_schedule_does_all_the_work_once_and_nobody_starts_too_early() -> 
     for kind in pipelines.ORDERS:
         made = pipelines.tasks(kind, 4, 8)
         jobs = [job for task in made for job in task.name.split("+")]
-        assert len(jobs) == len(set(jobs)) and sum(job[0] == "F" for job in jobs) == 8 * 4 * (2 if kind == "zb-v" else 1)
+        assert len(jobs) == len(set(jobs)) and sum(job[0] == "F" for job in jobs) == 8 * 4 * (
+            2 if kind == "zb-v" else 1
+        )
         assert sum(r for r in pipelines.timed(kind, 4, 8).busy) == pytest.approx(3 * 8 * 4)
 
 
@@ -804,7 +806,9 @@ def test_ulysses_sends_what_its_authors_count() -> None:
         2 * 3 * 2 * tokens * (2 * 32 + 2 * 8) * 128 * 7 / 64
     )
     # copies: nobody goes without a key-value head
-    assert parallelism.ulysses_bytes(1, 1, 32, 2, 128, 128, 1, 16) == parallelism.ulysses_bytes(1, 1, 32, 16, 128, 128, 1, 16)
+    assert parallelism.ulysses_bytes(1, 1, 32, 2, 128, 128, 1, 16) == parallelism.ulysses_bytes(
+        1, 1, 32, 16, 128, 128, 1, 16
+    )
     Plan(tp=4, cp=4, cp_comm_type="a2a").check(TOY)
     with pytest.raises(InputError, match="must divide the 4 heads of toy that a tensor-parallel rank has"):
         Plan(tp=4, cp=8, cp_comm_type="a2a").check(TOY)
@@ -820,7 +824,8 @@ def test_zig_zag_balances_a_causal_mask(cp: int) -> None:
     long, half = seq // cp, seq // pieces
     in_a_row = [sum(seen[r * long : (r + 1) * long]) for r in range(cp)]
     zigzag = [
-        sum(seen[r * half : (r + 1) * half]) + sum(seen[(pieces - 1 - r) * half : (pieces - r) * half]) for r in range(cp)
+        sum(seen[r * half : (r + 1) * half]) + sum(seen[(pieces - 1 - r) * half : (pieces - r) * half])
+        for r in range(cp)
     ]
     mean = sum(seen) / cp
     assert max(zigzag) == pytest.approx(mean)

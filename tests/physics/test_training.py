@@ -1072,7 +1072,10 @@ def test_what_a_plan_adds_is_seen_in_its_term() -> None:
     assert terms(offload="both", host_bandwidth=1e15).overhead == pytest.approx(own.overhead)
     with pytest.raises(InputError, match="pass host_bandwidth"):
         terms(offload="optimizer")
-    some, all_ = terms(recompute="full", recompute_modules=(), recompute_layers=1), terms(recompute="full", recompute_modules=())
+    some, all_ = (
+        terms(recompute="full", recompute_modules=(), recompute_layers=1),
+        terms(recompute="full", recompute_modules=()),
+    )
     none = terms(recompute="none", recompute_modules=())
     assert some.attention - none.attention == pytest.approx((all_.attention - none.attention) / 4)
     assert own.elementwise > none.elementwise and own.gemm > none.gemm and own.attention == none.attention
@@ -1094,7 +1097,9 @@ def test_a_cut_context_is_swapped_or_passed_round() -> None:
 
 def test_recipes_of_narrow_products_are_words() -> None:
     times = {
-        word: training.training_step("Llama-3.1-8B", Plan(dp=8), "DGX-H100", global_batch=64, seq=8192, precision=word).time
+        word: training.training_step(
+            "Llama-3.1-8B", Plan(dp=8), "DGX-H100", global_batch=64, seq=8192, precision=word
+        ).time
         for word in ("bf16", "fp8", "fp8-delayed", "fp8-tensorwise", "fp8-rowwise", "fp8-blockwise")
     }
     assert times["fp8"] == pytest.approx(times["fp8-delayed"], rel=1e-6)

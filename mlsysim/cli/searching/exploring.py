@@ -210,7 +210,9 @@ def add(commands: Commands) -> None:
             help=f"to try, of {', '.join(known)} (default: {default})",
         )
     p.add_argument(
-        "--cp-comm-type", choices=CP_COMM_TYPES, help="how context-parallel ranks exchange keys and values (default: p2p)"
+        "--cp-comm-type",
+        choices=CP_COMM_TYPES,
+        help="how context-parallel ranks exchange keys and values (default: p2p)",
     )
     plan_word_options(p)
     p.add_argument(

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 from mlsysim import catalog, memory, parallelism, training, units
 from mlsysim.catalog import Machines, Model
@@ -30,12 +31,18 @@ from mlsysim.parallelism import Plan
 
 _DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")  # 1 unless given
 _OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "order", "schedule", *PLAN_WORDS)
-_ASKED = ("inter_bandwidth", "host_bandwidth", "attn_len", "variation", "task")  # what the search of plans has no room for
+_ASKED = (
+    "inter_bandwidth",
+    "host_bandwidth",
+    "attn_len",
+    "variation",
+    "task",
+)  # what the search of plans has no room for
 
 
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
     """The plan of the options: data parallelism takes the devices that the other degrees leave."""
-    degrees = {name: getattr(args, name) or 1 for name in _DEGREES}
+    degrees: dict[str, Any] = {name: getattr(args, name) or 1 for name in _DEGREES}
     group = degrees["tp"] * degrees["pp"] * degrees["cp"]
     devices = next((n for n in (args.devices, devices) if n is not None), group)
     plan = Plan(
