@@ -262,10 +262,10 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
 
 @equation(
     "eq-muon",
-    formula="iterations * 2 * (2 * short**2 * long + short**3)",
+    formula="iterations * flops_per_mac * (2 * short**2 * long + short**3)",
     relations=("short <= long",),
 )
-def muon_flops(short: Num, long: Num, iterations: Num = 5.0) -> Num:
+def muon_flops(short: Num, long: Num, iterations: Num = 5.0, flops_per_mac: Num = 2.0) -> Num:
     """Arithmetic by which Muon makes the update of one matrix orthogonal: products of the matrix with itself.
 
     Formula: F = 2 T (2 n^2 m + n^3), n <= m.
@@ -276,6 +276,10 @@ def muon_flops(short: Num, long: Num, iterations: Num = 5.0) -> Num:
         The shorter and the longer side of the matrix.
     iterations : float or array, 1
         Newton-Schulz iterations; 5 is usual.
+    flops_per_mac : float or array, FLOP
+        A multiplication and an addition.
+    flops_per_mac : float or array, FLOP
+        A multiplication and an addition.
 
     Returns
     -------
@@ -289,7 +293,7 @@ def muon_flops(short: Num, long: Num, iterations: Num = 5.0) -> Num:
 
     Source: jordan2024muon, Runtime analysis.
     """
-    return iterations * 2 * (2 * short**2 * long + short**3)
+    return iterations * flops_per_mac * (2 * short**2 * long + short**3)
 
 
 @equation(
