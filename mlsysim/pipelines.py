@@ -12,7 +12,7 @@ from mlsysim.errors import InputError
 from mlsysim.network.streams import Task, schedule
 from mlsysim.results import Listed
 
-__all__ = ["ORDERS", "Job", "TimedPipeline", "order", "tasks", "timed"]
+__all__ = ["ORDERS", "TimedPipeline", "order", "tasks", "timed"]
 
 
 def __dir__() -> list[str]:
