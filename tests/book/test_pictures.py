@@ -500,7 +500,7 @@ def test_the_slowest_sets_a_drawn_step() -> None:
 
 def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: pipeline_tasks("dualpipe", 4, 4), "use one of"),
+        (lambda: pipeline_tasks("chimera", 4, 4), "use one of"),
         (lambda: pipeline_tasks("1f1b", 9, 4), "at most 6"),
         (lambda: pipeline_tasks("1f1b", 4, 4, 2), "belongs to an interleaved"),
         (lambda: pictures.four_cuts(5), "2 or 3"),

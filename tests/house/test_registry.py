@@ -18,7 +18,7 @@ CHAPTER_OF = {
     "mlsysim.transformer": "02-counting",
     "mlsysim.flops.work": "02-counting",
     "mlsysim.flops.conventions": "02-counting",
-    **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit")), "03-memory"),
+    **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit", "formats")), "03-memory"),
     "mlsysim.collectives.messages": "04-communication",
     "mlsysim.collectives.rings": "04-communication",
     "mlsysim.collectives.trees": "04-communication",
