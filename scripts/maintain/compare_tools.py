@@ -74,28 +74,28 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "what": "Tokens per second of Llama-2-7B on one A100",
         "kind": "speed",
         "unit": "token/s",
-        "row": {"class": "inference", "model": "Llama-2-7B", "n_devices": 1, "weight_precision": "bf16", "output_len": 200},
+        "row": {"model": "Llama-2-7B", "n_devices": 1, "weight_precision": "bf16", "output_len": 200},
         "form": {"task": "serve", "model": "Llama-2-7B", "device": "A100", "count": "1", "input_len": "5", "output_len": "200"},
     },
     "rate-int8": {
         "what": "Tokens per second of Llama-3.1-8B in int8 on one A100",
         "kind": "speed",
         "unit": "token/s",
-        "row": {"class": "inference", "model": "Llama-3.1-8B", "n_devices": 1, "weight_precision": "int8", "output_len": 200},
+        "row": {"model": "Llama-3.1-8B", "n_devices": 1, "weight_precision": "int8", "output_len": 200},
         "form": {"task": "serve", "model": "Llama-3.1-8B", "device": "A100", "count": "1", "weights": "int8", "input_len": "5", "output_len": "200"},
     },
     "rate-experts": {
         "what": "Tokens per second of Mixtral-8x7B on two A100",
         "kind": "speed",
         "unit": "token/s",
-        "row": {"class": "inference", "model": "Mixtral-8x7B", "n_devices": 2, "weight_precision": "bf16", "output_len": 200},
+        "row": {"model": "Mixtral-8x7B", "n_devices": 2, "weight_precision": "bf16", "output_len": 200},
         "form": {"task": "serve", "model": "Mixtral-8x7B", "device": "A100", "count": "2", "tp": "2", "input_len": "5", "output_len": "200"},
     },
     "step-four": {
         "what": "Decode steps per second of Llama-2-70B on four H100, 4,096 tokens",
         "kind": "speed",
         "unit": "1/s",
-        "row": {"class": "inference", "model": "Llama-2-70B", "n_devices": 4, "phase": "decode_step", "input_len": 4096},
+        "row": {"model": "Llama-2-70B", "n_devices": 4, "phase": "decode_step", "input_len": 4096},
         "form": {"task": "serve", "model": "Llama-2-70B", "device": "H100", "count": "4", "tp": "4", "input_len": "4096", "output_len": "2"},
     },
     "hours-65b": {
@@ -103,7 +103,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "kind": "cost",
         "unit": "h",
         "footprint": "llama-65b",
-        "row": {"class": "training_step", "model": "LLaMA-65B"},
+        "seen": "steps of this run are in the fit",
         "form": {"task": "train", "config": json.dumps(LLAMA_65B), "device": "DGX-A100", "count": "256", "tokens": "1.4T", "global_batch": "2048", "seq": "2048"},
     },
     "hours-405b": {
@@ -111,13 +111,10 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "kind": "cost",
         "unit": "h",
         "footprint": "llama-3.1-405b",
-        "row": {"class": "training_step", "model": "Llama 3 405B", "n_devices": 16384, "seq": 8192},
+        "seen": "steps of this run are in the fit",
         "form": {"task": "train", "model": "Llama-3.1-405B", "device": "DGX-H100", "count": "2048", "tokens": "15.6T", "global_batch": "2048", "seq": "8192"},
     },
 }  # fmt: skip
-TOKENS = {"hours-65b": 1.4e12, "hours-405b": 15.6e12}
-DEVICES = {"hours-65b": 2048, "hours-405b": 16384}
-
 # Pages without a package, asked by hand on the date of the record: what was typed, and what they print.
 PAGES: dict[str, dict[str, Any]] = {
     "gpu_poor": {
@@ -432,28 +429,26 @@ def truths() -> dict[str, dict[str, Any]]:
     from mlsysim.validation.studies import footprints
 
     found: dict[str, dict[str, Any]] = {}
-    checked = {name: reality.check_class(name, leave_one_group_out=True) for name in ("inference", "training_step")}
+    checked = {"inference": reality.check_class("inference", leave_one_group_out=True)}
     for key, q in QUESTIONS.items():
         if "start" in q:
             logged = memory_checks.server_start(q["start"]).logged["kv_tokens"]
             found[key] = {"published": float(logged.value), "source": logged.source, "where": logged.where}
             continue
-        wanted = {k: v for k, v in q["row"].items() if k not in ("class", "model")}
+        if q["kind"] == "cost":
+            printed = footprints.published_footprint(q["footprint"]).fields["device_time"]
+            found[key] = {"published": printed.value / 3600, "source": printed.source, "where": printed.where}
+            continue
+        wanted = {k: v for k, v in q["row"].items() if k != "model"}
         (row, *_) = [
             r
-            for r in checked[q["row"]["class"]].rows
+            for r in checked["inference"].rows
             if r.row.model == q["row"]["model"] and all(r.row.case.inputs.get(k) == v for k, v in wanted.items())
         ]
         held = row.score.predicted
-        if q["kind"] == "speed":
-            per = 1 if q["unit"] == "1/s" else 200
-            found[key] = {"published": per / row.score.measured, "source": row.row.source, "where": row.row.where}
-            found[key]["held_out"] = per / held
-        else:
-            printed = footprints.published_footprint(q["footprint"]).fields["device_time"]
-            steps = TOKENS[key] / (2048 * row.row.case.inputs["seq"])
-            found[key] = {"published": printed.value / 3600, "source": printed.source, "where": printed.where}
-            found[key]["held_out"] = held * steps * DEVICES[key] / 3600
+        per = 1 if q["unit"] == "1/s" else 200
+        found[key] = {"published": per / row.score.measured, "source": row.row.source, "where": row.row.where}
+        found[key]["held_out"] = per / held
     return found
 
 
