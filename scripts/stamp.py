@@ -89,7 +89,9 @@ def series(version: str) -> str:
 
 def library_version(root: Path = ROOT) -> str:
     """The version that the library says it has."""
-    found = re.search(r'^__version__ = "([^"]+)"$', (root / "mlsysim" / "__init__.py").read_text(encoding="utf-8"), re.M)
+    found = re.search(
+        r'^__version__ = "([^"]+)"$', (root / "mlsysim" / "__init__.py").read_text(encoding="utf-8"), re.M
+    )
     if found is None:
         raise SystemExit("stamp: mlsysim/__init__.py says no version")
     return found[1]
@@ -104,7 +106,10 @@ def versioned(text: str, version: str) -> str:
 def stamp_version(root: Path = ROOT) -> int:
     """Stamp the library's version; how many files changed."""
     version, changed = library_version(root), 0
-    places = [root / "CITATION.cff", *(p for room in ("notebooks", "exercises") for p in (root / room).rglob("*.ipynb"))]
+    places = [
+        root / "CITATION.cff",
+        *(p for room in ("notebooks", "exercises") for p in (root / room).rglob("*.ipynb")),
+    ]
     for path in places:
         before = path.read_text(encoding="utf-8")
         if (after := versioned(before, version)) != before:

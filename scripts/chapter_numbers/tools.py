@@ -25,9 +25,7 @@ def _single(question: str, tool: str) -> str:
 def _held() -> str:
     """Our mean error where the source was left out of the fit."""
     found = [
-        abs(q.held_out / q.published - 1)
-        if q.held_out is not None
-        else abs(q.error("size-it") or 0.0)
+        abs(q.held_out / q.published - 1) if q.held_out is not None else abs(q.error("size-it") or 0.0)
         for q in tools.questions().values()
     ]
     return units.percent(sum(found) / len(found), 0, signed=False)

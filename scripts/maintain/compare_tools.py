@@ -183,7 +183,9 @@ class LlmAnalysis:
     def cache_window() -> float:
         from llm_analysis.analysis import LLMAnalysis, ModelConfig, get_gpu_config_by_name
 
-        gemma = ModelConfig("gemma-2-9b", 42, 16, 3584, 256000, 8192, num_key_value_heads=8, ffn_embed_dim=14336, model_type="llama")
+        gemma = ModelConfig(
+            "gemma-2-9b", 42, 16, 3584, 256000, 8192, num_key_value_heads=8, ffn_embed_dim=14336, model_type="llama"
+        )
         found = LLMAnalysis(gemma, get_gpu_config_by_name("h100-sxm-80gb")).inference(1, SEQUENCE, 1)
         return float(found["decode_max_batch_size_per_gpu"] * SEQUENCE)  # fmt: skip
 
@@ -198,14 +200,26 @@ class LlmAnalysis:
     def step_four() -> float:
         from llm_analysis.analysis import infer
 
-        found = infer("upstage_Llama-2-70b-instruct-v2", "h100-sxm-80gb", tp_size=4, seq_len=4095, num_tokens_to_generate=1)
+        found = infer(
+            "upstage_Llama-2-70b-instruct-v2", "h100-sxm-80gb", tp_size=4, seq_len=4095, num_tokens_to_generate=1
+        )
         return float(1 / found["decode_latency"])  # fmt: skip
 
     @staticmethod
     def hours_65b() -> float:
         from llm_analysis.analysis import train
 
-        found = train("decapoda-research_llama-65b-hf", "a100-sxm-80gb", global_batch_size=2048, batch_size_per_gpu=1, seq_len=2048, total_num_tokens=int(1.4e12), tp_size=8, total_num_gpus=2048, flops_efficiency=0.5)
+        found = train(
+            "decapoda-research_llama-65b-hf",
+            "a100-sxm-80gb",
+            global_batch_size=2048,
+            batch_size_per_gpu=1,
+            seq_len=2048,
+            total_num_tokens=int(1.4e12),
+            tp_size=8,
+            total_num_gpus=2048,
+            flops_efficiency=0.5,
+        )
         return float(found["total_training_latency"] * 2048 / 3600)  # fmt: skip
 
 
@@ -221,7 +235,9 @@ class GenzLlm:
         while high - low > 1:
             batch = (low + high) // 2
             try:
-                GenZ.decode_moddeling(model, batch_size=batch, Bb=1, input_tokens=SEQUENCE, system_name="H100_GPU", tensor_parallel=tp)
+                GenZ.decode_moddeling(
+                    model, batch_size=batch, Bb=1, input_tokens=SEQUENCE, system_name="H100_GPU", tensor_parallel=tp
+                )
                 low = batch
             except ValueError:
                 high = batch
@@ -280,8 +296,9 @@ class MlsysimHarvard:
 
     @staticmethod
     def _most(model: Any) -> float:
-        from mlsysim import Hardware
         from mlsysim.solvers import ServingModel  # type: ignore[import-not-found]
+
+        from mlsysim import Hardware
 
         batch = 1
         while ServingModel().solve(model, Hardware.Cloud.H100, seq_len=SEQUENCE, batch_size=batch + 1).feasible:
@@ -300,8 +317,9 @@ class MlsysimHarvard:
 
     @staticmethod
     def _rate(model: Any, precision: str) -> float:
-        from mlsysim import Hardware
         from mlsysim.solvers import ServingModel
+
+        from mlsysim import Hardware
 
         first = ServingModel().solve(model, Hardware.Cloud.A100, seq_len=5, precision=precision).ttft.m_as("s")
         step = ServingModel().solve(model, Hardware.Cloud.A100, seq_len=105, precision=precision).itl.m_as("s")
@@ -372,7 +390,11 @@ def inside(which: str) -> dict[str, Any]:
         call()
         start = time.process_time()
         value = call()
-        found["answers"][key] = {"value": value, "seconds": time.process_time() - start, "lines": lines_of(package, name)}
+        found["answers"][key] = {
+            "value": value,
+            "seconds": time.process_time() - start,
+            "lines": lines_of(package, name),
+        }
     return found  # fmt: skip
 
 

@@ -33,10 +33,7 @@ def arguments() -> Iterator[tuple[str, str, str]]:
                 for decorator in node.decorator_list:
                     for name in ("renamed", "attributes"):
                         for old, new in _keywords(decorator, name).items():
-                            if name == "renamed" or not isinstance(decorator, ast.Call):
-                                yield f"{module}.{node.name}", old, new
-                            elif getattr(decorator.func, "id", getattr(decorator.func, "attr", "")) == "attributes":
-                                yield f"{module}.{node.name}", old, new
+                            yield f"{module}.{node.name}", old, new
 
 
 def options() -> Iterator[tuple[str, str, str]]:

@@ -86,7 +86,9 @@ def tools() -> Mapping[str, Tool]:
     ['llm-analysis', 'GenZ', "Harvard's mlsysim"]
     """
     raw = _record()["tools"]
-    return MappingProxyType({k: Tool(k, kind=t["is"], **{n: v for n, v in t.items() if n != "is"}) for k, t in raw.items()})
+    return MappingProxyType(
+        {k: Tool(k, kind=t["is"], **{n: v for n, v in t.items() if n != "is"}) for k, t in raw.items()}
+    )
 
 
 @cache
