@@ -1,7 +1,7 @@
 """Old names and new ones, read off the sources: modules, arguments and fields, options of commands."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mlsysim._renamed import MODULES
@@ -47,7 +47,7 @@ def options() -> Iterator[tuple[str, str, str]]:
 def text() -> str:
     """What the page includes: three tables."""
 
-    def table(heads: tuple[str, ...], rows: list[tuple[str, ...]], caption: str, label: str) -> str:
+    def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], caption: str, label: str) -> str:
         lines = [heads, tuple(":----" for _ in heads), *rows]
         return "".join("| " + " | ".join(line) + " |\n" for line in lines) + f"\n: {caption} {{#{label}}}\n\n"
 
