@@ -37,6 +37,7 @@ def numbers() -> dict[str, Any]:
         **found,
         "date": str(tools.conditions()["date"]),
         "held": _held(),
+        "seen": str(sum(q.seen != "no" for q in tools.questions().values())),
         "step": {"ours": _single("step-four", "size-it"), "gpu_poor": _single("step-four", "gpu_poor")},
         "hours": {
             "ours": _single("hours-65b", "size-it"),
