@@ -67,6 +67,11 @@ def test_a_live_view_becomes_its_picture_with_its_numbers(tmp_path: Path) -> Non
     assert (tmp_path / page.select_one("img")["src"]).read_text().count("font-size='9'") == 1
 
 
+def test_no_drawing_has_an_attribute_that_books_refuse(tmp_path: Path) -> None:
+    name = Folder(tmp_path).drawing(SVG.replace("<path", "<path paint-order='stroke'"))
+    assert "<path style='paint-order: stroke' d=" in (tmp_path / name).read_text()
+
+
 def test_links_hold_outside_the_site_and_names_are_told_apart(tmp_path: Path) -> None:
     pages = {
         "index.html": "<h1>W</h1><a href='book/01.html#x'>a</a><a href='notebooks/n.ipynb'>b</a><a href='https://a.org/'>c</a>",
