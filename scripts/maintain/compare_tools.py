@@ -181,7 +181,7 @@ class LlmAnalysis:
 
     @staticmethod
     def cache_window() -> float:
-        from llm_analysis.analysis import LLMAnalysis, ModelConfig, get_gpu_config_by_name
+        from llm_analysis.analysis import LLMAnalysis, ModelConfig, get_gpu_config_by_name  # type: ignore[import-not-found]
 
         gemma = ModelConfig(
             "gemma-2-9b", 42, 16, 3584, 256000, 8192, num_key_value_heads=8, ffn_embed_dim=14336, model_type="llama"
@@ -229,7 +229,7 @@ class GenzLlm:
 
     @staticmethod
     def _most(model: str, tp: int) -> float:
-        import GenZ
+        import GenZ  # type: ignore[import-not-found]
 
         low, high = 1, 4096
         while high - low > 1:
@@ -360,7 +360,7 @@ class MlsysimHarvard:
         return MlsysimHarvard._hours(Models.Language.Llama3_405B, Systems.Nodes.DGX_H100, Systems.Fabrics.InfiniBand_NDR, 16384, 8192, 15.6e12, tp_size=8, pp_size=16, microbatch_count=16)  # fmt: skip
 
 
-PACKAGES: dict[str, type] = {"llm-analysis": LlmAnalysis, "genz-llm": GenzLlm, "mlsysim-harvard": MlsysimHarvard}
+PACKAGES: dict[str, Any] = {"llm-analysis": LlmAnalysis, "genz-llm": GenzLlm, "mlsysim-harvard": MlsysimHarvard}
 ABOUT = {
     "llm-analysis": ("llm-analysis", "pypi.org/project/llm-analysis", "defaults (efficiencies of 1); 0.5 for training, which its source names"),
     "genz-llm": ("GenZ", "pypi.org/project/genz-llm", "defaults (system_eff 1)"),
@@ -368,7 +368,7 @@ ABOUT = {
 }  # fmt: skip
 
 
-def lines_of(package: type, name: str) -> int:
+def lines_of(package: Any, name: str) -> int:
     """Lines that somebody writes: the body of the question's function and of those that it calls."""
     source = inspect.getsource(getattr(package, name))
     helped = {h for h in vars(package) if h.startswith("_") and not h.startswith("__") and f".{h}(" in source}
@@ -470,7 +470,7 @@ def truths() -> dict[str, dict[str, Any]]:
         held = row.score.predicted
         per = 1 if q["unit"] == "1/s" else 200
         found[key] = {"published": per / row.score.measured, "source": row.row.source, "where": row.row.where}
-        found[key]["held_out"] = per / held
+        found[key]["held_out"] = per / float(held or "nan")
     return found
 
 
