@@ -11,7 +11,7 @@ from typing import Any
 from mlsysim import _renamed
 
 # Version of the library, which results and files carry.
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
 
 _SUBMODULES = (

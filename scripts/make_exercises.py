@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import stamp
+
 import mlsysim
 from mlsysim.classroom.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
 
@@ -41,11 +43,11 @@ elif "google.colab" in sys.modules:
             "mlsysim-book is not on the package index yet: put a wheel of it (from `python -m build`, or from the site's "
             "lab/pypi/) into Colab's files, on the left, install that file with %pip, then run this cell again"
         )"""
-_WHOSE = """\
+_WHOSE = f"""\
 import mlsysim
 
 assert getattr(mlsysim, "DISTRIBUTION", "") == "mlsysim-book", "another project is called mlsysim too: uninstall it, install mlsysim-book"
-assert mlsysim.__version__.startswith("0.1."), f"this notebook is for mlsysim-book 0.1, not {mlsysim.__version__}\""""
+assert mlsysim.__version__.startswith("{stamp.series(mlsysim.__version__)}."), f"this notebook is for mlsysim-book {stamp.series(mlsysim.__version__)}, not {{mlsysim.__version__}}\""""
 _IMPORT = (
     _WHOSE
     + """

@@ -1,6 +1,10 @@
 """Stamp the addresses of pyproject's ``[tool.mlsysim]`` into what is published; the publishing workflow calls it.
 
     python scripts/stamp.py [OWNER/REPOSITORY] FOLDER_OR_FILE ...
+    python scripts/stamp.py --version
+
+The second stamps the version, which stands in ``mlsysim/__init__.py`` alone, into the citation and into every notebook, each of
+which says for which series of versions it was written.
 
 In pages, ``OWNER/REPOSITORY`` becomes the repository (until then a stylesheet hides the Colab links) and
 ``https://OWNER.github.io/REPOSITORY`` the site. In notebooks, the install cell takes the distribution from that repository
@@ -17,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACEHOLDER = "OWNER/REPOSITORY"
 SITE = "https://OWNER.github.io/REPOSITORY"
+SERIES = re.compile(r"""(startswith\(\\?")\d+\.\d+(?=\.\\?"\))|(for mlsysim-book )\d+\.\d+(?=, not )""")
 INSTALL = re.compile(r"( {4}%pip install -q )mlsysim-book(?=\\n|\")")
 
 
@@ -73,7 +78,50 @@ def cite(text: str, to: Addresses) -> str:
     return text
 
 
+def series(version: str) -> str:
+    """The part of a version within which nothing public changes its name.
+
+    >>> series("1.0.0rc1")
+    '1.0'
+    """
+    return ".".join(version.split(".")[:2])
+
+
+def library_version(root: Path = ROOT) -> str:
+    """The version that the library says it has."""
+    found = re.search(
+        r'^__version__ = "([^"]+)"$', (root / "mlsysim" / "__init__.py").read_text(encoding="utf-8"), re.M
+    )
+    if found is None:
+        raise SystemExit("stamp: mlsysim/__init__.py says no version")
+    return found[1]
+
+
+def versioned(text: str, version: str) -> str:
+    """A citation file or a notebook with this version in it; a second time changes nothing."""
+    text = re.sub(r"^version: .*$", f"version: {version}", text, flags=re.M)
+    return SERIES.sub(lambda m: f"{m[1] or m[2]}{series(version)}", text)
+
+
+def stamp_version(root: Path = ROOT) -> int:
+    """Stamp the library's version; how many files changed."""
+    version, changed = library_version(root), 0
+    places = [
+        root / "CITATION.cff",
+        *(p for room in ("notebooks", "exercises") for p in (root / room).rglob("*.ipynb")),
+    ]
+    for path in places:
+        before = path.read_text(encoding="utf-8")
+        if (after := versioned(before, version)) != before:
+            path.write_text(after, encoding="utf-8")
+            changed += 1
+    print(f"stamped version {version} into {changed} files")
+    return 0
+
+
 def main(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        return stamp_version()
     given = (
         arguments[:1]
         if arguments and re.fullmatch(r"[\w.-]+/[\w.-]+", arguments[0]) and not Path(arguments[0]).exists()

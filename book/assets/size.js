@@ -147,6 +147,8 @@ function follow() {
   size();
 }
 relevant();
+for (const part of [form, more, root.querySelector(".size-exports")]) part.hidden = false; // without this script they stay away
+root.classList.add("size-awake");
 addEventListener("hashchange", follow);
 if (document.documentElement.classList.contains("live")) follow();
 link(shown);

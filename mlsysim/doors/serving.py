@@ -501,8 +501,9 @@ def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
     if narrow and q.device.has(f"peak_flops.{narrow}"):
         yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
     if not q.sized:
-        if q.tp is None and splits(q.model, 2 * old.option.tp, old.option.pp) and 2 * old.option.tp <= _domain(q):
-            yield f"TP{2 * old.option.tp}", replace(q, tp=2 * old.option.tp, pp=old.option.pp)
+        tp, pp, there = 2 * old.option.tp, old.option.pp, q.machines.count
+        if q.tp is None and splits(q.model, tp, pp) and tp <= _domain(q) and (there is None or tp * pp <= there):
+            yield f"TP{tp}", replace(q, tp=tp, pp=pp)
         yield f"batch {16 * q.batch:g}", replace(q, batch=16 * q.batch)
         return
     slo = q.slo or SLO()

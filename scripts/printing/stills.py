@@ -43,6 +43,8 @@ class Folder:
             svg = svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
         svg = re.sub(r"""(font-family(?:=["']|:\s*))sans-serif""", r"\1DejaVu Sans, sans-serif", svg)
         svg = re.sub(r"&(?!#|amp;|lt;|gt;|quot;|apos;)(\w+);", lambda m: unescape(m[0]), svg)
+        # An attribute of SVG 2, which readers of e-books may refuse: as a style it is read by those who know it.
+        svg = re.sub(r"""\spaint-order=(["'])([a-z ]+)\1""", r" style=\1paint-order: \2\1", svg)
         shrink = re.compile(r"""(font-size(?:=["']|:\s*))([\d.]+)""")
         return self.keep(shrink.sub(lambda m: f"{m[1]}{float(m[2]) * SMALLER:g}", svg).encode(), "svg")
 

@@ -67,6 +67,11 @@ def test_a_live_view_becomes_its_picture_with_its_numbers(tmp_path: Path) -> Non
     assert (tmp_path / page.select_one("img")["src"]).read_text().count("font-size='9'") == 1
 
 
+def test_no_drawing_has_an_attribute_that_books_refuse(tmp_path: Path) -> None:
+    name = Folder(tmp_path).drawing(SVG.replace("<path", "<path paint-order='stroke'"))
+    assert "<path style='paint-order: stroke' d=" in (tmp_path / name).read_text()
+
+
 def test_links_hold_outside_the_site_and_names_are_told_apart(tmp_path: Path) -> None:
     pages = {
         "index.html": "<h1>W</h1><a href='book/01.html#x'>a</a><a href='notebooks/n.ipynb'>b</a><a href='https://a.org/'>c</a>",
@@ -187,3 +192,18 @@ def test_addresses_are_stamped_from_one_place(tmp_path: Path) -> None:
     once = stamp.cite((ROOT / "CITATION.cff").read_text(), to)
     assert 'doi: "10.1/x"' in once and stamp.cite(once, to) == once
     assert stamp.main(["no-slash"]) == 2
+
+
+def test_the_version_is_stamped_from_one_place(tmp_path: Path) -> None:
+    for path in [ROOT / "CITATION.cff", *(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "exercises").rglob("*.ipynb")]:
+        text = path.read_text(encoding="utf-8")
+        assert stamp.versioned(text, stamp.library_version()) == text, f"{path.name}: python scripts/stamp.py --version"
+    (tmp_path / "mlsysim").mkdir()
+    (tmp_path / "mlsysim" / "__init__.py").write_text('__version__ = "2.3.4"\n')
+    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 1.0.0rc1\n")
+    (tmp_path / "notebooks").mkdir()
+    cell = 'assert mlsysim.__version__.startswith(\\"1.0.\\"), f\\"this notebook is for mlsysim-book 1.0, not 1.1\\"'
+    (tmp_path / "notebooks" / "a.ipynb").write_text(cell)
+    assert stamp.stamp_version(tmp_path) == 0
+    assert (tmp_path / "CITATION.cff").read_text() == "cff-version: 1.2.0\nversion: 2.3.4\n"
+    assert (tmp_path / "notebooks" / "a.ipynb").read_text() == cell.replace("1.0", "2.3")

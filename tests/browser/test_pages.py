@@ -31,3 +31,10 @@ def test_no_page_is_wider_than_its_window(path, book_site, page):
         page.set_viewport_size({"width": width, "height": 900})
         found, elements = page.evaluate(TOO_WIDE)
         assert found <= width, f"{path} is {found} px wide at {width}: {elements}"
+
+
+@pytest.mark.browser
+def test_the_cheat_sheet_prints_on_two_pages(book_site, page):
+    page.goto(f"{book_site}/book/cheatsheet.html")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2

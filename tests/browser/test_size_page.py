@@ -168,4 +168,6 @@ def test_without_scripts_the_worked_example_stands(live_site: str, browser: Any)
     assert page.locator(".size-first strong").all_inner_texts() == [row["text"] for row in here["first"]]
     assert not page.get_by_role("button", name="Size it").is_visible()
     assert page.get_by_text("so it needs JavaScript").is_visible()
+    assert not page.locator("#size-it :is(input, select, textarea)").locator("visible=true").count()
+    assert page.locator(".size-asked").is_visible() and "Llama-3.1-8B" in page.locator(".size-asked").inner_text()
     context.close()

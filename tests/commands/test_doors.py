@@ -184,6 +184,11 @@ def test_what_changes_an_answer_is_asked_again() -> None:
     )
 
 
+def test_nothing_asks_for_more_devices_than_there_are() -> None:
+    assert not any(what.startswith("TP") for what, _ in mlsysim.serve("Llama-2-7B", "1 x A100").changes)
+    assert any(what == "TP2" for what, _ in mlsysim.serve("Llama-2-7B", "2 x A100").changes)
+
+
 @independent
 def test_what_binds_is_what_costs_devices() -> None:
     s = mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(ttft=2.0, itl=0.006), rate=60)

@@ -404,6 +404,20 @@ def test_the_worker_answers_for_the_page() -> None:
     assert "<li>" in ask("more", form)["html"]
 
 
+def test_before_javascript_there_is_an_explanation_and_no_form() -> None:
+    html = showing.page()
+    before, form, after = html.partition('<form class="size-form" hidden')
+    assert form and "<input" not in before and "<select" not in before
+    assert "A worked example" in before and "Llama-3.1-8B" in before and "need JavaScript" in before
+    assert 'size-more" hidden' in after and 'size-exports" hidden' in after
+    assert after.index("</form>") < after.index('class="size-first"')
+
+
+def test_one_device_alone_has_an_answer() -> None:
+    found = sizing.size({"model": "Llama-2-7B", "device": "A100", "count": "1", "input_len": "5", "output_len": "200"})
+    assert "error" not in found and found["answer"]["speed"] > 0
+
+
 def test_on_paper_the_example_has_its_three_numbers() -> None:
     html = showing.printed()
     for row in sizing.size(showing.EXAMPLE)["first"]:

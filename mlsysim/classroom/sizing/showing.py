@@ -117,21 +117,26 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
     )
     return (
         f'<section class="size-it" id="size-it" data-state="static" aria-label="Size a job">'
-        f'<form class="size-form" novalidate>{lists}<div class="live-controls">{main}</div>{config}{paste}'
+        f'<p class="size-asked">A worked example: {escape(_asked(example))}. Other jobs need JavaScript, which this page waits for.</p>'
+        f'<form class="size-form" hidden novalidate>{lists}<div class="live-controls">{main}</div>{config}{paste}'
         f'<details class="size-fold"><summary>Splits, formats, price and grid</summary><div class="live-controls">{folded}</div></details>'
         '<div class="live-bar"><button type="submit" class="live-button size-go">Size it</button>'
         '<button type="button" class="live-button size-share">Copy the address</button></div></form>'
         '<p class="live-said" id="size-said" role="alert"></p><p class="live-heard" role="status"></p>'
         f'<div class="size-answer">{answer(found)}</div>'
-        '<details class="size-fold size-more"><summary>What would change it</summary><div class="live-html"></div></details>'
-        f'<div class="live-bar size-exports"><span>Take it away as</span>{exports}</div></section>'
+        '<details class="size-fold size-more" hidden><summary>What would change it</summary><div class="live-html"></div></details>'
+        f'<div class="live-bar size-exports" hidden><span>Take it away as</span>{exports}</div></section>'
     )
+
+
+def _asked(example: Mapping[str, str]) -> str:
+    """What was asked, in words."""
+    return "; ".join(f"{FIELDS[name].label}: {TASKS.get(text, text)}" for name, text in example.items())
 
 
 def printed(example: Mapping[str, str] = EXAMPLE) -> str:
     """The worked example on paper: what was asked, three numbers, and the call that repeats them."""
     found = size(example)
-    asked = "; ".join(f"{FIELDS[name].label}: {TASKS.get(text, text)}" for name, text in example.items())
     lines = [f"{row['label']}: {row['text']}" for row in found["first"]]
     items = "".join(f"<li>{escape(line)}</li>" for line in [*lines, *found["lines"]])
-    return f"<p>{escape(asked)}.</p><ul>{items}</ul><pre>{escape(found['code'])}</pre>"
+    return f"<p>{escape(_asked(example))}.</p><ul>{items}</ul><pre>{escape(found['code'])}</pre>"

@@ -1,0 +1,51 @@
+"""Numbers of the page that says which tool answers which question."""
+
+from typing import Any
+
+from mlsysim import units
+from mlsysim.validation.studies import tools
+
+
+def _of(key: str) -> dict[str, str]:
+    """How often a tool answers, how far it is off, and how often it comes closest."""
+    errors = {n: abs(e) for n, q in tools.questions().items() if (e := q.error(key)) is not None}
+    best = sum(
+        all(e <= abs(other) for t in tools.tools() if (other := tools.questions()[n].error(t)) is not None)
+        for n, e in errors.items()
+    )
+    mean = sum(errors.values()) / len(errors)
+    return {"answered": str(len(errors)), "error": units.percent(mean, 0, signed=False), "best": str(best)}
+
+
+def _single(question: str, tool: str) -> str:
+    error = tools.questions()[question].error(tool)
+    return "–" if error is None else units.percent(error, 0, signed=True)
+
+
+def _held() -> str:
+    """Our mean error where the source was left out of the fit."""
+    found = [
+        abs(q.held_out / q.published - 1) if q.held_out is not None else abs(q.error("size-it") or 0.0)
+        for q in tools.questions().values()
+    ]
+    return units.percent(sum(found) / len(found), 0, signed=False)
+
+
+def numbers() -> dict[str, Any]:
+    found = {key.replace("-", "_"): _of(key) for key in tools.tools()}
+    return {
+        **found,
+        "date": str(tools.conditions()["date"]),
+        "held": _held(),
+        "seen": str(sum(q.seen != "no" for q in tools.questions().values())),
+        "step": {"ours": _single("step-four", "size-it"), "gpu_poor": _single("step-four", "gpu_poor")},
+        "hours": {
+            "ours": _single("hours-65b", "size-it"),
+            "llm_analysis": _single("hours-65b", "llm-analysis"),
+            "harvard": _single("hours-65b", "mlsysim-harvard"),
+            "ours_405b": _single("hours-405b", "size-it"),
+            "harvard_405b": _single("hours-405b", "mlsysim-harvard"),
+        },
+        "window": {"ours": _single("cache-window", "size-it"), "gpu_poor": _single("cache-window", "gpu_poor")},
+        "dense": {"lmcache": _single("cache-dense", "lmcache"), "gpu_poor": _single("cache-dense", "gpu_poor")},
+    }
