@@ -405,7 +405,7 @@ def simulate(
     records = Records.open(requests, rejected)
     come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
     log: list[Step] = []
-    with _bar(progress, len(come)) as advance:
+    with progress_bar(progress, len(come)) as advance:
         if concurrency is not None:
             _loop(engines, asked, come, records, concurrency, advance)
         else:
@@ -546,7 +546,7 @@ def _play(
 
 
 @contextmanager
-def _bar(wanted: bool, total: int) -> Iterator[Callable[[int], Any]]:
+def progress_bar(wanted: bool, total: int) -> Iterator[Callable[[int], Any]]:
     """A progress bar over finished requests, or none."""
     if not wanted:
         yield lambda count: None
