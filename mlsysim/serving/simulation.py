@@ -263,6 +263,10 @@ class Simulation(Shown):
     def _lines(self) -> list[str]:
         return showing.lines(self)
 
+    def parts(self) -> list[tuple[str, str]]:
+        """What else there is to tell, by name: nothing of plain servers."""
+        return []
+
     def chart(self) -> "Drawing | None":
         """Requests in the server over time, and distributions of their latencies."""
         return showing.chart(self)

@@ -24,7 +24,9 @@ _MOST = 10_000  # servers, ranks, and drafted tokens
 def _number(owner: str, name: str, value: float, least: float = 0.0, *, above: bool = False) -> None:
     fine = isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
     if not (fine and (value > least if above else value >= least)):
-        raise InputError(f"{owner}: {name} = {value!r} must be a number {'above' if above else 'of at least'} {least:g}")
+        raise InputError(
+            f"{owner}: {name} = {value!r} must be a number {'above' if above else 'of at least'} {least:g}"
+        )
 
 
 def _whole(owner: str, name: str, value: int, least: int, most: int = _MOST) -> None:
@@ -279,9 +281,7 @@ class Hosted:
             return given
         deployment = getattr(self.steps, "deployment", None)
         if deployment is None:
-            raise InputError(
-                f"{who}: token_bytes is missing, and the step times name no deployment to compute it from"
-            )
+            raise InputError(f"{who}: token_bytes is missing, and the step times name no deployment to compute it from")
         return float(deployment.token_bytes)
 
 

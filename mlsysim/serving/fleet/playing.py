@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import labelled, plain, share, shown
+from mlsysim.results import plain, share, shown
 from mlsysim.serving.config import Limits
 from mlsysim.serving.fleet.config import Autoscaler, Cache, Fleet, Hosted, Router, Servers
 from mlsysim.serving.fleet.server import Channel, Job, Rank
@@ -96,13 +96,13 @@ class Played(Simulation):
         """Plain numbers in SI units, for JSON."""
         return super().to_dict() | {"fleet": self.fleet()}
 
-    def parts(self) -> list[str]:
+    def parts(self) -> list[tuple[str, str]]:
         """What the parts of the fleet did, a line for each that did something."""
         lines = [
             ("pools", ", ".join(f"{name} {n}" for name, n in self.pools.items()) if len(self.pools) > 1 else ""),
             (
                 "prefix cache",
-                f"{share(self.found_share)} of the prompts' tokens found, {self.loaded_tokens:,} of them loaded from a tier, "
+                f"{share(self.found_share)} of prompt tokens found, {self.loaded_tokens:,} of them loaded, "
                 f"{self.evicted_blocks:,} blocks made room"
                 if self.found_tokens or self.evicted_blocks
                 else "",
@@ -115,7 +115,7 @@ class Played(Simulation):
             ),
             (
                 "speculation",
-                f"{share(self.accepted_tokens / self.drafted_tokens)} of {self.drafted_tokens:,} drafted tokens accepted, "
+                f"{share(self.accepted_tokens / self.drafted_tokens)} of drafted tokens accepted, "
                 f"{self.tokens_per_step:.3g} tokens a step"
                 if self.drafted_tokens
                 else "",
@@ -129,11 +129,7 @@ class Played(Simulation):
                 else "",
             ),
         ]
-        return [f"{name}: {text}" for name, text in lines if text]
-
-    def _lines(self) -> list[str]:
-        first, *rest = super()._lines()
-        return [first, *rest, *labelled("", *((p.split(": ", 1)[0], p.split(": ", 1)[1]) for p in self.parts()))[1:]]
+        return [(name, text) for name, text in lines if text]
 
 
 class _Server:
@@ -147,6 +143,7 @@ class _Server:
         self.swaps = 0
         self._under: list[Rank] = []
         self._inside = self._turn = 0  # the model whose weights are in; the one whose step comes next
+        self._worked = True  # whether that one has made a step since it came in: it makes one before it goes
         self._asked: dict[int, float] = {}  # since when a model that is not in has something to do
         self._counts = [0] * len(units)
         self._edges = array("d")
@@ -190,7 +187,7 @@ class _Server:
         for model in order:
             planned = [r for r in self.units[model] if not r.idle and r.plan(now)]
             if planned:
-                self._turn = model + 1
+                self._turn, self._worked = model + 1, True
                 duration = max([r.seconds() for r in planned])
                 for rank in planned:
                     rank.commit()
@@ -209,13 +206,15 @@ class _Server:
 
     def _swap(self, now: float) -> float | None:
         """Seconds of a swap that begins now; nothing where the weights that are in stay."""
-        waiting = [(t, m) for m, t in self._asked.items() if m != self._inside and any(not r.idle for r in self.units[m])]
+        waiting = [
+            (t, m) for m, t in self._asked.items() if m != self._inside and any(not r.idle for r in self.units[m])
+        ]
         if not waiting:
             return None
         since, model = min(waiting)
         inside = self.units[self._inside]
         wanted = all(r.idle and not r.loading for r in inside)
-        if now - since >= self.pool.servers.patience:
+        if self._worked and now - since >= self.pool.servers.patience:
             for rank in inside:
                 rank.closed = True
         drained = all(r.closed and not (r.running or r.loading) for r in inside)
@@ -225,8 +224,8 @@ class _Server:
             rank.closed = False
         self._asked.pop(model)
         if not wanted:
-            self._asked[self._inside] = now
-        self._inside = model
+            self._asked[self._inside] = now + self.pool.servers.hosted[model].swap_time
+        self._inside, self._worked = model, False
         self.swaps += 1
         return self.pool.servers.hosted[model].swap_time
 
@@ -311,7 +310,7 @@ class _Pool:
                 leaving.draining = True
                 if leaving.empty and not leaving.active:
                     leaving.until = now
-            self.note(now)
+                self.note(now)
 
     def ready(self, now: float, since: float) -> None:
         """A server that was started serves."""
@@ -349,7 +348,9 @@ class _Play:
         if len(blocks) > 1:
             raise InputError(f"Fleet: block_tokens differ, {sorted(blocks)}; give every model and pool the same")
         self.block = blocks.pop()
-        self.handoff = Router(fleet.router.policy if fleet.router.policy == "prefix" else "least-loaded", fleet.router.imbalance)
+        self.handoff = Router(
+            fleet.router.policy if fleet.router.policy == "prefix" else "least-loaded", fleet.router.imbalance
+        )
 
     def push(self, time: float, kind: int, one: Any, other: Any, order: int | None = None) -> None:
         if order is None:
@@ -407,8 +408,10 @@ class _Play:
         """A record for each turn, in the order of the conversations, and where each stands."""
         bounds = [self.pools[-1].limits[m] for m in range(len(self.model_of))]
         ahead = [self.pools[0].limits[m] for m in range(len(self.model_of))]
-        requests, rejected, at = [], {}, []
-        self.began = []  # of each conversation: the index of its first turn
+        requests: list[Request] = []
+        rejected: dict[int, str] = {}
+        at: list[tuple[int, int]] = []
+        self.began: list[int] = []  # of each conversation: the index of its first turn
         for talk, c in enumerate(self.traffic):
             if c.model not in self.model_of:
                 raise unknown_name("model of a conversation", c.model, tuple(self.model_of))
@@ -570,7 +573,9 @@ def play(
     >>> found.found_share > 0.5
     True
     """
-    if concurrency is not None and (isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1):
+    if concurrency is not None and (
+        isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
+    ):
         raise InputError(f"play: concurrency = {concurrency!r} must be a whole number of conversations, at least 1")
     run = _Play(fleet, traffic, concurrency)
     records, at = run.open()

@@ -22,7 +22,7 @@ from mlsysim.serving.config import Limits, StepTimes
 from mlsysim.serving.engine import seen
 from mlsysim.serving.fleet.config import Cache, Hosted, Speculation
 from mlsysim.serving.fleet.tree import Path, PrefixTree
-from mlsysim.serving_steps import Batch
+from mlsysim.serving_steps import Batch, StepModel
 
 
 class Job:
@@ -140,14 +140,14 @@ class Rank:
         self._growing: list[Job] = []  # decoders that need blocks in the next step
         self._partial: Job | None = None
         self._chunks: list[tuple[Job, int]] = []
-        self._batch = Batch()
+        self._times: dict[tuple[bool, int], Callable[[float, float], float]] = {}  # of steps without prompts
         self._ended: list[Job] = []  # prompts that the step finishes
-        self._entered: list[Job] = []  # that decode from the next step on
+        self._entered: list[Job] = []  # whose caches have crossed: they decode from the next step on
 
     @property
     def idle(self) -> bool:
         """Whether a step would have nothing in it; what is on its way comes with an event of its own."""
-        return not (self._partial is not None or self.decoders or self.waiting)
+        return not (self._partial is not None or self.decoders or self.waiting or self._entered)
 
     @property
     def load(self) -> int:
@@ -173,6 +173,7 @@ class Rank:
         """Choose what the next step works on; False where there is nothing."""
         limits, rows = self.limits, 1 + self.drafted_len
         preempted = False
+        self._join()
         while self._growth() > self.free:
             self._preempt()
             preempted = True
@@ -180,6 +181,7 @@ class Rank:
         while not preempted and self.waiting and self.waiting[0].source is not None and self._room:
             if not self._await(self.waiting[0], now):
                 break
+        self._join()
         budget = limits.tokens - rows * len(self.decoders)
         chunks: list[tuple[Job, int]] = []
         if (partial := self._partial) is not None and budget > 0:
@@ -205,10 +207,7 @@ class Rank:
             chunks.append((job, chunk))
             budget -= chunk
         self._chunks = chunks
-        if not (chunks or self.decoders):
-            return False
-        self._batch = self._sums()
-        return True
+        return bool(chunks or self.decoders)
 
     @property
     def _room(self) -> bool:
@@ -217,25 +216,38 @@ class Rank:
 
     def seconds(self) -> float:
         """What the planned step takes by itself, s; drafting included."""
-        batch, rows = self._batch, self.drafted_len
-        time = float(self.steps.time(batch))
+        decodes, rows = len(self.decoders), self.drafted_len
+        extra = rows * decodes  # every row of a sequence reads the same keys and values, once
+        if self._chunks:
+            time = float(self.steps.time(self._sums()))
+        else:
+            time = self._decoding(self.steps, decodes + extra, self._context + extra, self._near + extra)
         if (speculation := self.speculation) is not None:
-            plain = Batch(
-                decodes=batch.decodes / (1 + rows), context=float(self._context), windowed_context=float(self._near)
+            model, share = (
+                (self.steps, speculation.draft_share) if speculation.draft is None else (speculation.draft, 1.0)
             )
-            prompts = Batch(
-                batch.prefill_tokens, batch.prefill_pairs, batch.prefill_read, batch.prefills, 0.0, 0.0,
-                batch.windowed_pairs, batch.windowed_read,
-            )  # fmt: skip
-            model, share = (self.steps, speculation.draft_share) if speculation.draft is None else (speculation.draft, 1.0)
-            if share:
-                if plain.decodes:
-                    time += rows * share * float(model.time(plain))
-                if prompts.prefills:
-                    time += share * float(model.time(prompts))
+            if share and decodes:
+                time += rows * share * self._decoding(model, decodes, self._context, self._near)
+            if share and self._chunks:
+                b = self._sums()
+                prompts = Batch(
+                    b.prefill_tokens, b.prefill_pairs, b.prefill_read, b.prefills, 0.0, 0.0, b.windowed_pairs, b.windowed_read
+                )  # fmt: skip
+                time += share * float(model.time(prompts))
         if not 0.0 < time < math.inf:
             raise InputError(f"simulate: a step takes {time!r} s; step times must be finite and above zero")
         return time
+
+    def _decoding(self, steps: StepTimes, decodes: int, context: int, near: int) -> float:
+        """Seconds of a step without prompts."""
+        if type(steps) is not StepModel:  # one that has its own time()
+            return float(
+                steps.time(Batch(decodes=float(decodes), context=float(context), windowed_context=float(near)))
+            )
+        key = (steps is self.steps, decodes)
+        if (known := self._times.get(key)) is None:
+            known = self._times[key] = steps.decoding(float(decodes))
+        return known(float(context), float(near))
 
     def commit(self) -> None:
         """The planned step begins."""
@@ -308,6 +320,12 @@ class Rank:
             job.left = -1
             self._store(job, job.input_len + job.output_len - 1)
             self._finish(job, now)
+
+    def _join(self) -> None:
+        """Those whose caches have crossed, while a step was under way or not, decode from now on."""
+        for job in self._entered:
+            self._enter(job, job.output_len - job.generated)
+        self._entered = []
 
     def _enter(self, job: Job, left: int) -> None:
         """A sequence whose prompt is there decodes from the next step on."""
@@ -423,7 +441,7 @@ class Rank:
             job.source = None
             self.running[job] = None
             self._publish(job, job.known)
-            self._enter(job, job.output_len - job.generated)
+            self._entered.append(job)
             return
         self._publish(job, (job.shared + job.blocks) * self.limits.block_tokens)
         self._release(job)
@@ -534,7 +552,6 @@ class Rank:
         decodes = len(self.decoders)
         if not window:
             windowed_pairs, windowed_read = pairs, read
-        # every row of a sequence reads the same keys and values, once
         return Batch(
             new,
             pairs,

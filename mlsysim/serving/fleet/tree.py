@@ -2,7 +2,8 @@
 
 A text is a path of segments, each a name and the block at which it ends; equal names after equal beginnings are equal text. A
 node of the tree is the part of one segment that is kept, from its first block on, so that a node costs the same however many
-blocks it has. A block is kept only together with all before it: therefore blocks go from the ends of leaves alone.
+blocks it has. A block is kept only together with all before it: therefore blocks go from the ends of leaves alone. A run was used when any of it
+was.
 """
 
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ class Run:
 
     __slots__ = ("boughs", "held", "key", "kids", "last", "locked", "parent", "users")
 
-    def __init__(self, key: str, parent: "Run | None") -> None:
+    def __init__(self, key: tuple[int, str], parent: "Run | None") -> None:
         self.key, self.parent = key, parent
-        self.kids: dict[str, Run] = {}
+        self.kids: dict[tuple[int, str], Run] = {}  # by where they begin and what they are called
         self.boughs = 0  # kids that hold blocks
         self.held = self.locked = 0
         self.users: dict[int, int] = {}  # how many use so many of its blocks
@@ -40,7 +41,7 @@ class PrefixTree:
         self.capacity = capacity
         self.blocks = self.locked = 0  # that it holds, and those of them in use
         self.evicted = 0
-        self._root = Run("", None)
+        self._root = Run((0, ""), None)
         self._uses = 0
         self._leaves: list[tuple[int, int, Run]] = []  # by last use; entries that are no longer true are passed over
         self._serial = 0
@@ -54,7 +55,7 @@ class PrefixTree:
         """Leading blocks of a text that are kept, at most so many."""
         node, start = self._root, 0
         for key, end in path:
-            kid = node.kids.get(key)
+            kid = node.kids.get((start, key))
             if kid is None:
                 return min(start, most)
             if start + kid.held < min(end, most):
@@ -109,9 +110,9 @@ class PrefixTree:
         for key, end in path:
             if start >= blocks:
                 break
-            kid = node.kids.get(key)
+            kid = node.kids.get((start, key))
             if kid is None:
-                kid = node.kids[key] = Run(key, node)
+                kid = node.kids[start, key] = Run((start, key), node)
             length = min(end, blocks) - start
             if length > kid.held:
                 if not kid.held:
@@ -169,6 +170,6 @@ class PrefixTree:
         for key, end in path:
             if start >= blocks:
                 return
-            node = node.kids[key]
+            node = node.kids[start, key]
             yield node, min(end, blocks) - start
             start = end
