@@ -1,5 +1,6 @@
 """A fleet: limits in which it is the plain engine or a closed form, what a hand can count, and what never happens."""
 
+import json
 import math
 import random
 import statistics
@@ -12,7 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from test_serving import CONFIGS, MODELS, REQUESTS, Steps
 
-from mlsysim import inference, serving
+import mlsysim
+from mlsysim import cli, inference, serving
+from mlsysim.doors import Parts
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.serving import Config, Request, Simulation
 from mlsysim.serving.fleet import (
@@ -697,3 +700,107 @@ def test_a_fleet_tells_what_its_parts_did() -> None:
     numbers = found.to_dict()["fleet"]
     assert numbers["moved_bytes"] > 0 and 1 < numbers["tokens_per_step"] < 3 and numbers["scaling"] == []
     assert found.chart() is not None and str(found.explain())
+
+
+# Doors and the command line
+
+
+ASK = ["simulate", "--model", "Llama-3.2-1B", "--device", "H100"]
+ALL_OF_IT = [
+    *("--rate", "4", "--requests", "40", "--traffic", "agents", "--turns", "5", "--pause", "1 s", "--shared-len", "600"),
+    *("--prefill-replicas", "1", "--link-latency", "1 ms", "--acceptance", "0.8,0.5", "--prefix-tree", "--kv-blocks", "900"),
+    *("--host-memory", "1 GB", "--host-bandwidth", "20 GB/s", "--store-memory", "1 TB", "--store-bandwidth", "5 GB/s"),
+    *("--routing", "prefix", "--autoscale", "1:3", "--target", "4", "--start-up", "5 s", "--also-model", "Llama-3.2-3B"),
+    *("--no-resident", "--swap-bandwidth", "50 GB/s"),
+]  # fmt: skip
+
+
+def test_the_command_plays_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*ASK, *ALL_OF_IT, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    fleet = found["fleet"]
+    assert (
+        fleet["found_tokens"] > 0
+        and fleet["moved_bytes"] > 0
+        and fleet["drafted_tokens"] > fleet["accepted_tokens"] > 0
+    )
+    assert fleet["swaps"] > 0 and fleet["pools"] == {"prefill": 1, "decode": 1} and found["saturation"] is None
+    assert all(r["ttft_s"] > 0 for r in found["requests"])
+    assert cli.main([*ASK, *ALL_OF_IT]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "a tree of blocks" in text and "drafted tokens accepted" in text
+
+
+def test_a_trace_of_conversations_is_plain_without_a_part_and_has_turns_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_traffic([talk((300, 20, 0.0), (30, 5, 4.0), shared="s", shared_len=100)], tmp_path / "t.csv")
+
+    def asked(*more: str) -> dict[str, object]:
+        assert cli.main([*ASK, "--trace", str(path), "--json", *more]) == 0
+        return dict(json.loads(capsys.readouterr().out))
+
+    plain = asked()
+    model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
+    assert plain["requests"] == serving.simulate(model, serving.read_trace(path)).to_dict()["requests"]
+    assert "fleet" not in plain and set(plain["layout"]) == {"replicas", "tp", "ep"}  # type: ignore[call-overload]
+    turns = asked("--prefix-tree")
+    assert turns["fleet"]["found_tokens"] == 16 * ((300 + 20 - 1) // 16)  # type: ignore[index]
+    one, two = turns["requests"]  # type: ignore[misc]
+    assert one == serving.simulate(model, serving.read_trace(path)[:1]).to_dict()["requests"][0]
+    assert two["ttft_s"] < plain["requests"][1]["ttft_s"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--link-bandwidth", "1 GB/s"], "link_bandwidth is for prefill_replicas"),
+        (["--host-memory", "1 GB", "--prefix-tree"], "host_memory needs host_bandwidth"),
+        (["--host-memory", "1 GB"], "host_memory is for prefix_tree"),
+        (["--draft-model", "Llama-3.2-1B"], "draft_model is for acceptance"),
+        (["--acceptance", "0.5,2"], "acceptance = 2.0 at position 2"),
+        (["--acceptance", "often"], "not a list of chances"),
+        (["--routing", "prefix"], "needs a cache that says what is in it"),
+        (["--autoscale", "3"], "not two whole numbers"),
+        (["--autoscale", "3:2"], "most = 2"),
+        (["--autoscale", "1:2", "--replicas", "2"], "leave out --replicas"),
+        (["--target", "5"], "--target is for --autoscale"),
+        (["--turns", "5"], "turns is for traffic"),
+        (["--traffic", "chats", "--input-len", "9"], "give that instead of input_len"),
+        (["--also-model", "Llama-3.1-8B", "--no-resident"], "need swap_bandwidth"),
+        (["--swap-bandwidth", "1 GB/s"], "swap_bandwidth is for also_models"),
+        (["--also-model", "Lama"], "did you mean"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_parts(
+    more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main([*ASK, "--rate", "4", "--requests", "5", *more])
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    assert status == 2 and message in capsys.readouterr().err
+
+
+@independent
+def test_the_door_plays_what_the_rooms_play() -> None:
+    asked = [Request(0.3 * i, 200, 30) for i in range(12)]
+    plain = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked)
+    same_parts = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts())
+    assert plain.rows == same_parts.rows and type(same_parts.simulation) is Simulation
+    found = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts(acceptance=(0.9,), prefill_replicas=1))
+    model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
+    spec = Speculation((0.9,), draft_share=1 / model.model.layers)
+    servers = Servers(Hosted(model, speculation=spec))
+    assert found.simulation is not None and found.devices == 2
+    same(found.simulation, play(Fleet(servers, servers, Link(serving.ADAPTER)), single(asked)))
+    scaled = mlsysim.simulate(
+        "Llama-3.2-1B", "H100", rate=5, requests=60, parts=Parts(autoscaler=Autoscaler(1, 4, 1.0, 1.0, 5.0, 1.0))
+    )
+    assert scaled.mean("servers") > 1 and scaled.bill.devices > 1
+    many = mlsysim.simulate(
+        "Llama-3.2-1B", "H100", rate=5, requests=20, runs=2, parts=Parts(traffic="chats", prefix_tree=True)
+    )
+    assert many.error("ttft_s.mean") > 0
+    ranks = mlsysim.simulate("Qwen3-30B-A3B", "4 H100", rate=5, requests=20, tp=1, ep=4, parts=Parts(dp=4))
+    assert ranks.devices == 4 and ranks.fits

@@ -9,7 +9,6 @@ from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import plain, share, shown
-from mlsysim.serving.config import Limits
 from mlsysim.serving.fleet.config import Autoscaler, Cache, Fleet, Hosted, Router, Servers
 from mlsysim.serving.fleet.server import Channel, Job, Rank
 from mlsysim.serving.fleet.traffic import Conversation
