@@ -119,7 +119,7 @@ WORD = {
     "DEVICES": ("--device H100 --devices 8", "--node DGX-H100 --nodes 2", "--node DGX-H100 --nodes 16", "--node DGX-A100 --nodes 8", "--device 8xH200", "--device B200 --devices 64"),
     "TRAINING": ("--model MODEL --device ONE --devices 8 --seq SEQ --global-batch BATCH", "--model MODEL --device ONE --devices 64 --seq SEQ --global-batch BATCH"),
     "LOAD": ("--rate 1 --requests 20 --input-len 100 --output-len 20", "--rate 20 --requests 50 --input-len 1000 --output-len 50", "--trace {trace.csv}",
-        "--rate 5 --requests 30 --traffic agents --turns 5 --prefix-tree --prefill-replicas 1 --acceptance 0.8,0.5", "--rate 5 --requests 30 --autoscale 1:2 --target 2 --start-up 1 s --every 1 s"),
+        "--rate 5 --requests 30 --traffic agents --turns 5 --prefix-tree --prefill-replicas 1 --acceptance 0.8,0.5", "--rate 5 --requests 30 --autoscaler 1:2 --target 2 --start-up 1 s --every 1 s"),
     "DRAWN": ("--device H100 --pue 1.2", "--device A100 --facility Google-2025", "--peak-power 700 --idle-power 100 --pue 1.1", "--device H100 --pue 1.2 --nodes 2 --host-power 1500"),
     "PAID": ("--rental-rate 2.5", "--rental-rate 2 USD/h", "OWNED", "OWNED"),
     "ESTIMATED": ("", "", "--topology ring:8 --bandwidth 50e9 --latency 1e-6 --algorithm ring --splits 4", "--estimator systolic --array 128x128 --clock 940 MHz"),

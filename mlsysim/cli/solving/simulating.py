@@ -109,13 +109,13 @@ def _parts(args: argparse.Namespace) -> Parts:
     """Parts of a fleet that the options ask for."""
     scaler = None
     how = {name: value for name in _SCALER if (value := getattr(args, name)) is not None}
-    if args.autoscale is not None:
-        scaler = fleet.Autoscaler(*args.autoscale, **how)
+    if args.autoscaler is not None:
+        scaler = fleet.Autoscaler(*args.autoscaler, **how)
         if args.replicas is not None:
-            raise InputError("--autoscale says how many servers there are; leave out --replicas")
+            raise InputError("--autoscaler says how many servers there are; leave out --replicas")
     elif how:
         raise InputError(
-            f"--{next(iter(how)).replace('_', '-')} is for --autoscale LEAST:MOST; give both, or leave it out"
+            f"--{next(iter(how)).replace('_', '-')} is for --autoscaler LEAST:MOST; give both, or leave it out"
         )
     draft_model = None if args.draft_model is None else pick_model(args.draft_model)
     return Parts(
@@ -202,7 +202,7 @@ def _fleet_options(p: argparse.ArgumentParser) -> None:
         help="with --routing prefix: requests a server may be ahead (default: 32)",
     )
     g = p.add_argument_group("servers that come and go")
-    g.add_argument("--autoscale", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
+    g.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     g.add_argument("--target", type=float, metavar="N", help="requests that a server is meant for (default: 32)")
     g.add_argument("--start-up", type=quantity("s"), help="until a server serves (default: 60 s)")
     g.add_argument("--cool-down", type=quantity("s"), help="before servers are taken away (default: 300 s)")
