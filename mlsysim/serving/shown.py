@@ -94,7 +94,12 @@ def lines(s: "Simulation") -> list[str]:
         ),
         *(more or [("cache", f"{share(s.most_blocks / s.limits.blocks)} in use at most; {cache(s)}")]),
         ("steps of", s.server),
-        ("range", "none: errors of simulated latencies are told run by run (validation.studies.ladder)"),
+        (
+            "range",
+            "none: no measured run of a fleet is behind it"
+            if more
+            else "none: errors of simulated latencies are told run by run (validation.studies.ladder)",
+        ),
     )
 
 

@@ -97,8 +97,9 @@ class Played(Simulation):
 
     def parts(self) -> list[tuple[str, str]]:
         """What the parts of the fleet did, a line for each that did something."""
+        swaps = [f"{self.swaps:,} swaps of weights"] if self.swaps else []
         lines = [
-            ("pools", ", ".join(f"{name} {n}" for name, n in self.pools.items()) if len(self.pools) > 1 else ""),
+            ("pools", ", ".join([*(f"{name} {n}" for name, n in self.pools.items()), *swaps])),
             (
                 "prefix cache",
                 f"{share(self.found_share)} of prompt tokens found, {self.loaded_tokens:,} of them loaded, "
@@ -119,7 +120,6 @@ class Played(Simulation):
                 if self.drafted_tokens
                 else "",
             ),
-            ("swaps", f"{self.swaps:,}" if self.swaps else ""),
             (
                 "servers",
                 f"{len(self.scaling)} changes, at most {max(s.servers for s in self.scaling)} of a pool, "
