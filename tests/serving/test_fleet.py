@@ -710,7 +710,7 @@ ALL_OF_IT = [
     *("--rate", "4", "--requests", "40", "--traffic", "agents", "--turns", "5", "--pause", "1 s", "--shared-len", "600"),
     *("--prefill-replicas", "1", "--link-latency", "1 ms", "--acceptance", "0.8,0.5", "--prefix-tree", "--kv-blocks", "900"),
     *("--host-memory", "1 GB", "--host-bandwidth", "20 GB/s", "--store-memory", "1 TB", "--store-bandwidth", "5 GB/s"),
-    *("--routing", "prefix", "--autoscaler", "1:3", "--target", "4", "--start-up", "5 s", "--also-model", "Llama-3.2-3B"),
+    *("--routing", "prefix", "--autoscaler", "1:3", "--target", "4", "--start-up", "5 s", "--also-models", "Llama-3.2-3B"),
     *("--no-resident", "--swap-bandwidth", "50 GB/s"),
 ]  # fmt: skip
 
@@ -767,9 +767,9 @@ def test_a_trace_of_conversations_is_plain_without_a_part_and_has_turns_with_one
         (["--target", "5"], "--target is for --autoscaler"),
         (["--turns", "5"], "turns is for traffic"),
         (["--traffic", "chats", "--input-len", "9"], "give that instead of input_len"),
-        (["--also-model", "Llama-3.1-8B", "--no-resident"], "need swap_bandwidth"),
+        (["--also-models", "Llama-3.1-8B", "--no-resident"], "need swap_bandwidth"),
         (["--swap-bandwidth", "1 GB/s"], "swap_bandwidth is for also_models"),
-        (["--also-model", "Lama"], "did you mean"),
+        (["--also-models", "Lama"], "did you mean"),
     ],
 )
 def test_the_command_says_what_is_wrong_with_parts(

@@ -209,8 +209,7 @@ def _fleet_options(p: argparse.ArgumentParser) -> None:
     g.add_argument("--every", type=quantity("s"), help="between two looks (default: 15 s)")
     g = p.add_argument_group("several models")
     g.add_argument(
-        "--also-model",
-        dest="also_models",
+        "--also-models",
         action="append",
         metavar="NAME",
         help="on the same devices; again for more",

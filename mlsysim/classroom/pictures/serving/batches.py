@@ -326,7 +326,7 @@ def pools_apart(
     hosted = Hosted(_ByPrompt(), Config(max_num_batched_tokens=2048, kv_blocks=10_000))
     decode = Hosted(_ByPrompt(), Config(kv_blocks=room))
     found = play(
-        Fleet(Servers(decode), Servers(hosted), Link(bandwidth, token_bytes=100.0)),
+        Fleet(Servers((decode,)), Servers((hosted,)), Link(bandwidth, token_bytes=100.0)),
         single([Request(0.0, p, output_len) for p in prompts]),
     )
     rows = []
