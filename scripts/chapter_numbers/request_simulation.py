@@ -161,7 +161,7 @@ def numbers() -> dict[str, Any]:
 def _fleet(time: Any) -> dict[str, Any]:
     """The same readers beside a pool for prompts; chats on four replicas; drafted tokens; servers that come late."""
     small = step_model(inference.deploy("Llama-3.1-8B", "H100"), TIER_0)
-    one = fleet.Servers(fleet.Hosted(small, serving.Config(max_num_seqs=64)))
+    one = fleet.Servers((fleet.Hosted(small, serving.Config(max_num_seqs=64)),))
     long = fleet.single([serving.Request(0.0, 8000, 2)])
     crossing = fleet.play(fleet.Fleet(one, one, fleet.Link(50e9)), long)
     answer = small.time(Batch.of(small.model, decodes=[8001.0]))
@@ -178,7 +178,7 @@ def _fleet(time: Any) -> dict[str, Any]:
     def pace(concurrency: int, speculation: fleet.Speculation | None) -> float:
         load = fleet.single([serving.Request(0.0, 500, 200)] * (2 * concurrency))
         hosted = fleet.Hosted(small, serving.Config(max_num_seqs=512), speculation)
-        return fleet.play(fleet.Fleet(fleet.Servers(hosted)), load, concurrency=concurrency).tokens_per_s
+        return fleet.play(fleet.Fleet(fleet.Servers((hosted,))), load, concurrency=concurrency).tokens_per_s
 
     drafts = fleet.Speculation((0.8, 0.6, 0.4), draft_share=1.0 / small.model.layers)
     gains = {f"gain_{n}": f"{pace(n, drafts) / pace(n, None):.2f}" for n in (1, 256)}

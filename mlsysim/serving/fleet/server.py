@@ -219,7 +219,8 @@ class Rank:
         decodes, rows = len(self.decoders), self.drafted_len
         extra = rows * decodes  # every row of a sequence reads the same keys and values, once
         if self._chunks:
-            time = float(self.steps.time(self._sums()))
+            b = self._sums()
+            time = float(self.steps.time(b))
         else:
             time = self._decoding(self.steps, decodes + extra, self._context + extra, self._near + extra)
         if (speculation := self.speculation) is not None:
@@ -229,7 +230,6 @@ class Rank:
             if share and decodes:
                 time += rows * share * self._decoding(model, decodes, self._context, self._near)
             if share and self._chunks:
-                b = self._sums()
                 prompts = Batch(
                     b.prefill_tokens, b.prefill_pairs, b.prefill_read, b.prefills, 0.0, 0.0, b.windowed_pairs, b.windowed_read
                 )  # fmt: skip
