@@ -274,6 +274,32 @@ def test_a_hundred_thousand_requests(benchmark: Any) -> None:
     )
 
 
+@pytest.mark.benchmark(group="serving")
+def test_a_hundred_thousand_requests_of_a_fleet(benchmark: Any) -> None:
+    """All of it on, on one core: agents that ask two models, pools apart, four attention ranks, drafts, tiers, autoscaling."""
+    from mlsysim.serving import Config, fleet
+
+    mixture = serving_steps.step_model(inference.deploy("Qwen3-30B-A3B", "DGX-H100", dp=4, ep=4))
+    dense, draft = (serving_steps.step_model(inference.deploy(m, "H100")) for m in ("Llama-3.1-8B", "Llama-3.2-1B"))
+    chances, config = (0.8, 0.7, 0.6), Config(kv_blocks=20_000)
+    module, model = fleet.Speculation(chances, draft_share=1 / 48), fleet.Speculation(chances, draft)
+    hosted = (fleet.Hosted(mixture, config, module, "a"), fleet.Hosted(dense, config, model, "b"))
+    tiers = (fleet.Tier(100_000, 20e9), fleet.Tier(None, 5e9, 2e-3, shared=True))
+    everything = fleet.Fleet(
+        fleet.Servers(hosted, ranks=4, autoscaler=fleet.Autoscaler(2, 8, target=128.0)),
+        fleet.Servers(hosted, ranks=4, autoscaler=fleet.Autoscaler(2, 8, target=16.0)),
+        fleet.Link(50e9, 1e-4),
+        fleet.Router("prefix"),
+        fleet.Cache(tiers=tiers),
+    )
+    talks = fleet.agents(6.0, 10_000, turns=10, models=("a", "b"))
+    cpu = time.process_time()
+    found = benchmark.pedantic(lambda: fleet.play(everything, talks), rounds=1)
+    benchmark.extra_info["processor_s"] = time.process_time() - cpu
+    print(f"\n{len(found.served)} requests, {found.steps} steps: {time.process_time() - cpu:.1f} s of a processor")
+    print("\n".join(f"{name}: {text}" for name, text in found.parts()))
+
+
 @pytest.mark.benchmark(group="programs")
 def test_eight_megabytes_of_stablehlo(benchmark: Any) -> None:
     """Parsed, sliced and estimated; needs the extra `hlo`."""

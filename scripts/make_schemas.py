@@ -109,6 +109,7 @@ MAPS: Mapping[str, str] = {
     "hlo estimate": r"pricing\.seconds",
     "plan": r"losers|limits\.(only|most)",
     "serve": r"changes",
+    "simulate": r"fleet\.pools",
     "sweep": r"columns",
     "calibrate": r"metrics",
     "validate": r".*\.groups",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mlsysim.doors.fleets import Parts as Parts
     from mlsysim.doors.planning import plan as plan
     from mlsysim.doors.serving import Served as Served
     from mlsysim.doors.serving import serve as serve
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mlsysim.doors.training import train as train
 
 _PLACES = {
+    "Parts": "fleets",
     "SLO": "targets",
     "Served": "serving",
     "Simulated": "simulating",
@@ -28,7 +30,7 @@ _PLACES = {
     "simulate": "simulating",
     "train": "training",
 }
-__all__ = ["SLO", "Served", "Simulated", "Trained", "plan", "serve", "simulate", "train"]
+__all__ = ["SLO", "Parts", "Served", "Simulated", "Trained", "plan", "serve", "simulate", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mlsysim import catalog, inference, serving
+from mlsysim import catalog, serving
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.doors.bills import Bill, Rent, rent_of
+from mlsysim.doors.fleets import Parts, deployed, talks_of
 from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, default_precision, remedies_of, splits
 from mlsysim.doors.targets import SLO
 from mlsysim.doors.words import Assumed, count, counted, wrapped
@@ -17,7 +18,8 @@ from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
-from mlsysim.serving_steps import Rates, StepModel, step_model
+from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
+from mlsysim.serving_steps import Rates, StepModel
 from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
 
@@ -54,7 +56,7 @@ class Run:
     config: Config
     replicas: int
     routing: str
-    trace: tuple[Request, ...] | None
+    trace: tuple[Request, ...] | tuple[Conversation, ...] | None
     rate: float
     requests: int
     input_len: float
@@ -66,26 +68,37 @@ class Run:
     inter_bandwidth: float | None
     server: str = ""
     concurrency: int | None = None
+    parts: Parts = field(default_factory=Parts)
 
     def steps(self) -> StepModel:
         """The step times of one replica."""
-        deployment = inference.deploy(
-            self.model,
+        return self.steps_of(self.model)
+
+    def steps_of(self, model: Model | str) -> StepModel:
+        """The same of any model on the same devices."""
+        return deployed(
+            model,
             self.machines,
             tp=self.tp,
             ep=self.ep,
+            dp=self.parts.dp,
             precision=self.precision,
             weights=self.weights,
             kv=self.kv,
             inter_bandwidth=self.inter_bandwidth,
             server=self.server,
+            efficiencies=self.efficiencies,
         )
-        return step_model(deployment, efficiencies=self.efficiencies)
+
+    @property
+    def devices(self) -> int:
+        """Of all servers, as many as there are at the beginning."""
+        return (self.replicas + (self.parts.prefill_replicas or 0)) * self.tp * self.parts.dp
 
     def drawn(self, seed: int) -> tuple[Request, ...]:
         """The requests: those of the trace, or random ones."""
         if self.trace is not None:
-            return self.trace
+            return tuple(r for r in self.trace if isinstance(r, Request))
         n, cv = self.requests, self.arrival_variation
         if self.concurrency is not None:
             arrivals: tuple[float, ...] = (0.0,) * n  # written down when they come
@@ -97,8 +110,24 @@ class Run:
             serving.lengths(self.output_len, n, self.length_variation, seed + 2),
         )
 
+    def talks(self, seed: int) -> tuple[Conversation, ...]:
+        """The conversations: those of the trace, or random ones, dealt among the models."""
+        names = [self.model.name, *self.parts.also_models]
+        if self.trace is not None:
+            return talks_of(self.trace, names)
+        if self.parts.traffic != "requests":
+            rate = None if self.concurrency is not None else self.rate
+            return self.parts.drawn(rate, self.requests, self.output_len, self.length_variation, names, seed)
+        found = talks_of(self.drawn(seed), names)
+        return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
+
     def play(self, seed: int, progress: bool = False, steps: StepModel | None = None) -> Simulation:
         """One run."""
+        if not self.parts.plain or self.routing == "prefix":
+            others = {name: self.steps_of(name) for name in self.parts.also_models}
+            fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
+            played: Simulation = play(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
+            return played if self.calibration is None else played.corrected(self.calibration.apply)
         found = serving.simulate(
             steps or self.steps(),
             self.drawn(seed),
@@ -118,6 +147,8 @@ class Run:
             row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
         met = self.met(found.records)
         row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
+        if isinstance(found, Played) and self.parts.autoscaler is not None:
+            row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
             "rejected": float(len(found.records) - len(found.served)),
             "met": met,
@@ -176,13 +207,16 @@ class Simulated(Result):
 
     @property
     def devices(self) -> int:
-        return self.run.replicas * self.run.tp
+        return self.run.devices
 
     @property
     def bill(self) -> Bill:
         """What the devices cost and draw."""
         rate = self.mean("tokens_per_s") if self.fits else None
-        return Bill(self.run.machines.device, self.devices, self.rent, self.pue, rate)
+        devices = self.devices
+        if "servers" in self.rows:  # they come and go: as many as there are on average
+            devices = max(1, round(self.mean("servers") * self.run.tp * self.run.parts.dp))
+        return Bill(self.run.machines.device, devices, self.rent, self.pue, rate)
 
     def mean(self, name: str) -> float:
         """A number of the runs, on average: ``mean("ttft_s.p99")``."""
@@ -243,7 +277,9 @@ class Simulated(Result):
 
     def summary(self) -> Sequence[str]:
         r = self.run
-        what = f"{r.model.name} on {counted(r.replicas, 'replica')} of {r.tp} x {r.machines.device.name}"
+        what = f"{r.model.name} on {counted(r.replicas, 'replica')} of {r.tp * r.parts.dp} x {r.machines.device.name}"
+        if r.parts.words:
+            what += f" ({r.parts.words})"
         if not self.fits:
             remedies = [f"  would fit: {line}" for line in self.remedies]
             return wrapped([f"DOES NOT FIT: {what}: {self.reason}", *remedies, *self.assumed])
@@ -262,6 +298,7 @@ class Simulated(Result):
             f"{self.mean('mean_batch'):.3g} decoding in a step, {self.mean('rejected'):.4g} rejected",
             *self.bill.lines(),
             f"binds: {self.binds}",
+            *([] if self.simulation is None else [f"{name}: {text}" for name, text in self.simulation.parts()]),
             self.rates,
             *self.assumed,
             *(f"  {what}: {answer}" for what, answer in self.changes),
@@ -311,7 +348,8 @@ class Simulated(Result):
                     "saturation": self.saturation.to_dict() if self.saturation else None,
                     "model": r.model.name,
                     "device": r.machines.device.name,
-                    "layout": {"replicas": r.replicas, "tp": r.tp, "ep": r.ep},
+                    "layout": {"replicas": r.replicas, "tp": r.tp, "ep": r.ep}
+                    | ({} if r.parts.plain else {"dp": r.parts.dp, "prefill_replicas": r.parts.prefill_replicas or 0}),
                     "total_devices": self.devices,
                     "seeds": list(self.seeds),
                     "fits": self.fits,
@@ -343,7 +381,7 @@ def _fitting(run: Run, tps: Sequence[int]) -> tuple[Run, str]:
         run = replace(run, tp=tp)
         steps = run.steps()
         try:
-            serving.limits(run.config, steps)
+            rank_limits(run.config, steps)
         except InputError as error:
             refusal = str(error).removeprefix("serving: ")
             continue
@@ -383,6 +421,7 @@ def simulate(
     store: str | Path | None = None,
     client: Any = None,
     progress: bool = False,
+    parts: Parts | None = None,
     **config: Any,
 ) -> Simulated:
     """Play requests one by one on servers of a model: latencies with percentiles, and their spread over repeated runs.
@@ -399,7 +438,7 @@ def simulate(
         A closed loop: so many requests in flight over all replicas, the next starts when one ends; without a trace
         ten times as many are drawn unless ``requests`` says otherwise.
     trace : path or sequence of Request, optional
-        A CSV file of requests (``serving.read_trace``), or requests.
+        A CSV file of requests (``serving.read_trace``), or requests; with ``parts`` also conversations (``serving.fleet``).
     requests, input_len, output_len : int, float, float, optional
         Of random requests: how many, and their mean tokens; what is assumed otherwise is printed.
     slo : SLO, optional
@@ -423,6 +462,9 @@ def simulate(
         For repeated runs, as in ``explore.sweep``: a folder that they can go on from, a Dask cluster (``"local:4"``, an address).
     progress : bool
         Show a progress bar (needs tqdm).
+    parts : Parts, optional
+        What servers have beside the plain ones: pools apart, drafted tokens, a prefix tree with tiers, conversations, autoscaling,
+        other models; routing by ``prefix`` is one of them too.
     **config
         Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``.
 
@@ -467,7 +509,10 @@ def simulate(
         raise InputError(
             f"simulate: concurrency = {repr(concurrency)[:40]} must be a whole number from 1 to {_MOST_IN_FLIGHT:,}"
         )
-    played = _played(trace)
+    parts = parts or Parts()
+    if routing == "prefix" and not parts.prefix_tree:
+        raise InputError("simulate: routing = 'prefix' needs a cache that says what is in it; add prefix_tree")
+    played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
     if seeds is None:
         if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= _MOST_RUNS:
             raise InputError(f"simulate: runs = {repr(runs)[:40]} must be a whole number from 1 to {_MOST_RUNS:,}")
@@ -480,8 +525,13 @@ def simulate(
     if played is None:
         usual = REQUESTS if concurrency is None else int(serving.WAVES) * concurrency
         requests = taken.take("requests", requests, usual)
-        input_len = taken.take("input_len", input_len, INPUT_LEN)
+        if parts.traffic == "requests":
+            input_len = taken.take("input_len", input_len, INPUT_LEN)
+        elif input_len is not None:
+            raise InputError("simulate: prompts of conversations grow by added_len; give that instead of input_len")
         output_len = taken.take("output_len", output_len, OUTPUT_LEN)
+    elif parts.traffic != "requests":
+        raise InputError("simulate: the trace says which requests come; leave out traffic")
     run = Run(
         model=m,
         machines=machines,
@@ -506,23 +556,31 @@ def simulate(
         inter_bandwidth=inter_bandwidth,
         server=server,
         concurrency=concurrency,
+        parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )
     most = min(machines.domain, machines.count or machines.domain)
     tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]
     run, reason = _fitting(run, tps)
     if replicas is None:
-        replicas = max(1, (machines.count or run.tp) // run.tp)
-    elif machines.count is not None and isinstance(replicas, int) and replicas * run.tp > machines.count:
+        each = run.tp * parts.dp
+        replicas = max(1, (machines.count or each) // each - (parts.prefill_replicas or 0))
+    elif (
+        machines.count is not None
+        and isinstance(replicas, int)
+        and replace(run, replicas=replicas).devices > machines.count
+    ):
         raise InputError(
-            f"simulate: {replicas} replicas of {run.tp} devices, and {machines} have {machines.count}; take fewer replicas"
+            f"simulate: {replicas} replicas of {run.tp * parts.dp} devices, and {machines} have {machines.count}; take fewer replicas"
         )
     run = replace(run, replicas=replicas)
+    taken.add(parts.assumed(run.tp), bool(parts.assumed(run.tp)))
     rent = rent_of(machines.device, price)
     if reason:
         return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
     steps = run.steps()
-    bounds = serving.limits(run.config, steps)  # a loop offers no rate that a server could fall behind
-    full = None if concurrency is not None else serving.saturation(steps, run.drawn(seeds[0]), bounds, replicas)
+    full = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    if concurrency is None and parts.plain:
+        full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), replicas)
     if len(seeds) == 1 and store is None and client is None:
         found = run.play(seeds[0], progress)
         rows = {name: (value,) for name, value in run.row(found).items()}

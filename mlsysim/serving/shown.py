@@ -77,6 +77,7 @@ def lines(s: "Simulation") -> list[str]:
     found = parts(s)
     whole = sum(found.values()) or 1.0
     mean, late = rows["ttft_s"]["mean"], rows["ttft_s"]["p99"]
+    more = s.parts()
     refused = f", {len(rejected)} REJECTED: {rejected[0].rejected}" if rejected else ""
     return labelled(
         f"{len(done):,} requests in {shown(s.makespan, 's')}: first token after {shown(mean, 's')}, 99 % within {shown(late, 's')}"
@@ -91,9 +92,14 @@ def lines(s: "Simulation") -> list[str]:
             "server",
             f"busy {share(s.utilisation)} of the time, {s.mean_batch:.4g} decode in a step, {s.preemptions} preemptions",
         ),
-        ("cache", f"{share(s.most_blocks / s.limits.blocks)} in use at most; {cache(s)}"),
+        *(more or [("cache", f"{share(s.most_blocks / s.limits.blocks)} in use at most; {cache(s)}")]),
         ("steps of", s.server),
-        ("range", "none: errors of simulated latencies are told run by run (validation.studies.ladder)"),
+        (
+            "range",
+            "none: no measured run of a fleet is behind it"
+            if more
+            else "none: errors of simulated latencies are told run by run (validation.studies.ladder)",
+        ),
     )
 
 

@@ -263,6 +263,10 @@ class Simulation(Shown):
     def _lines(self) -> list[str]:
         return showing.lines(self)
 
+    def parts(self) -> list[tuple[str, str]]:
+        """What else there is to tell, by name: nothing of plain servers."""
+        return []
+
     def chart(self) -> "Drawing | None":
         """Requests in the server over time, and distributions of their latencies."""
         return showing.chart(self)
@@ -405,7 +409,7 @@ def simulate(
     records = Records.open(requests, rejected)
     come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
     log: list[Step] = []
-    with _bar(progress, len(come)) as advance:
+    with progress_bar(progress, len(come)) as advance:
         if concurrency is not None:
             _loop(engines, asked, come, records, concurrency, advance)
         else:
@@ -546,7 +550,7 @@ def _play(
 
 
 @contextmanager
-def _bar(wanted: bool, total: int) -> Iterator[Callable[[int], Any]]:
+def progress_bar(wanted: bool, total: int) -> Iterator[Callable[[int], Any]]:
     """A progress bar over finished requests, or none."""
     if not wanted:
         yield lambda count: None

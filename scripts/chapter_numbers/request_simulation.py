@@ -3,6 +3,7 @@
 from typing import Any
 
 from mlsysim import capacity, catalog, inference, memory, serving, units
+from mlsysim.serving import fleet
 from mlsysim.serving_steps import TIER_0, Batch, step_model
 from mlsysim.validation.measured.memory_checks import server_starts
 
@@ -152,5 +153,66 @@ def numbers() -> dict[str, Any]:
         },
         "few": {"low": time(min(few)), "high": time(max(few))},
         "tpot": {"ratio": f"{both[0] / both[1]:.1f}"},
+        "fleet": _fleet(time),
         "routing": {"turn": time(routed["round-robin"]), "queued": time(routed["fewest-queued"])},
+    }
+
+
+def _fleet(time: Any) -> dict[str, Any]:
+    """The same readers beside a pool for prompts; chats on four replicas; drafted tokens; servers that come late."""
+    small = step_model(inference.deploy("Llama-3.1-8B", "H100"), TIER_0)
+    one = fleet.Servers((fleet.Hosted(small, serving.Config(max_num_seqs=64)),))
+    long = fleet.single([serving.Request(0.0, 8000, 2)])
+    crossing = fleet.play(fleet.Fleet(one, one, fleet.Link(50e9)), long)
+    answer = small.time(Batch.of(small.model, decodes=[8001.0]))
+    r = crossing.records[0]
+
+    talks = fleet.chats(4.0, 200, turns=5.0, pause=10.0, shared_len=1000, texts=8, seed=1)
+    four = fleet.Servers(one.hosted, replicas=4)
+    bare = fleet.play(fleet.Fleet(four), talks)
+    kept = {
+        name: fleet.play(fleet.Fleet(four, router=fleet.Router(name), cache=fleet.Cache()), talks)
+        for name in ("round-robin", "prefix")
+    }
+
+    def pace(concurrency: int, speculation: fleet.Speculation | None) -> float:
+        load = fleet.single([serving.Request(0.0, 500, 200)] * (2 * concurrency))
+        hosted = fleet.Hosted(small, serving.Config(max_num_seqs=512), speculation)
+        return fleet.play(fleet.Fleet(fleet.Servers((hosted,))), load, concurrency=concurrency).tokens_per_s
+
+    drafts = fleet.Speculation((0.8, 0.6, 0.4), draft_share=1.0 / small.model.layers)
+    gains = {f"gain_{n}": f"{pace(n, drafts) / pace(n, None):.2f}" for n in (1, 256)}
+
+    surge = fleet.single(
+        [
+            *serving.load(serving.poisson(8.0, 480, 4), 1000, 200),
+            *serving.load([60.0 + t for t in serving.poisson(60.0, 3600, 5)], 1000, 200),
+        ]
+    )
+    late = {
+        f"p99_{start}": time(
+            serving.quantile(
+                fleet.play(
+                    fleet.Fleet(
+                        fleet.Servers(
+                            one.hosted, autoscaler=fleet.Autoscaler(1, 8, target=32.0, start_up=float(start), every=5.0)
+                        )
+                    ),
+                    surge,
+                ).values("ttft_s"),
+                0.99,
+            )
+        )
+        for start in (5, 60)
+    }
+    return {
+        "size": units.format(crossing.moved_bytes, "byte", 3),
+        "crossing": time(r.finished - r.first_token - answer),
+        "found_turn": units.percent(kept["round-robin"].found_share, 0, signed=False),
+        "found_prefix": units.percent(kept["prefix"].found_share, 0, signed=False),
+        "first_bare": time(serving.quantile(bare.values("ttft_s"), 0.5)),
+        "first_prefix": time(serving.quantile(kept["prefix"].values("ttft_s"), 0.5)),
+        "yields": f"{drafts.tokens:.2f}",
+        **gains,
+        **late,
     }

@@ -92,6 +92,7 @@ _HOMES = {
     "pipeline_orders": "cluster.schedules",
     "pipeline_stages": "cluster.splits",
     "pooled_on_a_line": "judging.forecasts",
+    "pools_apart": "serving.batches",
     "preemption": "serving.answers",
     "prefix_tree": "serving.requests",
     "printed_time": "judging.comparing",

@@ -21,9 +21,11 @@ from mlsysim.cli.arguments import (
     server_option,
     slo_options,
 )
+from mlsysim.doors.fleets import TRAFFIC, Parts
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN
 from mlsysim.doors.simulating import REQUESTS, simulate
 from mlsysim.errors import InputError
+from mlsysim.serving import fleet
 from mlsysim.serving_steps.calibrating.calibration import load_calibration
 
 METHOD = (
@@ -83,6 +85,7 @@ def _simulate(args: argparse.Namespace) -> int:
         store=args.store,
         client=args.cluster,
         progress=args.progress,
+        parts=_parts(args),
         max_num_batched_tokens=args.max_num_batched_tokens,
         max_num_seqs=args.max_num_seqs,
         gpu_memory_utilization=args.gpu_memory_utilization,
@@ -97,6 +100,142 @@ def _simulate(args: argparse.Namespace) -> int:
         if found.simulation is not None:
             _print(found.simulation, found.saturation)
     return 0 if found.answered else NO_ANSWER
+
+
+_SCALER = ("target", "start_up", "cool_down", "every")
+
+
+def _parts(args: argparse.Namespace) -> Parts:
+    """Parts of a fleet that the options ask for."""
+    scaler = None
+    how = {name: value for name in _SCALER if (value := getattr(args, name)) is not None}
+    if args.autoscaler is not None:
+        scaler = fleet.Autoscaler(*args.autoscaler, **how)
+        if args.replicas is not None:
+            raise InputError("--autoscaler says how many servers there are; leave out --replicas")
+    elif how:
+        raise InputError(
+            f"--{next(iter(how)).replace('_', '-')} is for --autoscaler LEAST:MOST; give both, or leave it out"
+        )
+    draft_model = None if args.draft_model is None else pick_model(args.draft_model)
+    return Parts(
+        prefill_replicas=args.prefill_replicas,
+        link_bandwidth=args.link_bandwidth,
+        link_latency=args.link_latency,
+        dp=args.dp,
+        acceptance=args.acceptance,
+        draft_model=draft_model,
+        prefix_tree=args.prefix_tree,
+        cache_blocks=args.cache_blocks,
+        host_memory=args.host_memory,
+        host_bandwidth=args.host_bandwidth,
+        store_memory=args.store_memory,
+        store_bandwidth=args.store_bandwidth,
+        store_latency=args.store_latency,
+        loading=args.loading,
+        imbalance=args.imbalance,
+        autoscaler=scaler,
+        also_models=tuple(args.also_models or ()),
+        resident=args.resident,
+        swap_bandwidth=args.swap_bandwidth,
+        traffic=args.traffic,
+        turns=args.turns,
+        added_len=args.added_len,
+        pause=args.pause,
+        shared_len=args.shared_len,
+    )
+
+
+def _chances(text: str) -> tuple[float, ...]:
+    """Chances with commas between them."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a list of chances, as 0.8,0.6") from None
+
+
+def _span(text: str) -> tuple[int, int]:
+    """Two whole numbers with a colon between them."""
+    least, colon, most = text.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal() and len(text) < 20):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not two whole numbers, as 1:8")
+    return int(least), int(most)
+
+
+def _fleet_options(p: argparse.ArgumentParser) -> None:
+    """What makes a fleet of plain servers."""
+    g = p.add_argument_group("pools apart, and ranks that step together")
+    g.add_argument("--prefill-replicas", type=count, metavar="N", help="servers that prefill alone; the others decode")
+    g.add_argument(
+        "--link-bandwidth", type=quantity("byte/s"), help="of the link that leaves each (default: 50 GB/s a device)"
+    )
+    g.add_argument("--link-latency", type=quantity("s"), help="of each cache that crosses (default: 0)")
+    g.add_argument("--dp", type=count, default=1, help="data-parallel attention ranks of a server (default: 1)")
+    g = p.add_argument_group("speculation")
+    g.add_argument(
+        "--acceptance",
+        type=_chances,
+        default=(),
+        metavar="P,P",
+        help="a drafted token for each: chance that it is accepted",
+    )
+    g.add_argument("--draft-model", metavar="NAME", help="what drafts (default: one layer more, as for MTP)")
+    g = p.add_argument_group("prefix cache as a tree of blocks")
+    g.add_argument("--prefix-tree", action="store_true", help="find blocks of prompts again by what they hold")
+    g.add_argument("--cache-blocks", type=int, metavar="N", help="that stay although nobody uses them (default: all)")
+    g.add_argument("--host-memory", type=quantity("byte"), help="a tier of each server")
+    g.add_argument("--host-bandwidth", type=quantity("byte/s"), help="from it into the server")
+    g.add_argument("--store-memory", type=quantity("byte"), help="a store of all servers")
+    g.add_argument("--store-bandwidth", type=quantity("byte/s"), help="from it into a server")
+    g.add_argument("--store-latency", type=quantity("s"), help="of each loading from it (default: 0)")
+    g.add_argument(
+        "--loading",
+        default="faster",
+        choices=fleet.LOADING,
+        help="of what a tier has, or computing it again (default: faster)",
+    )
+    g.add_argument(
+        "--imbalance",
+        type=int,
+        default=32,
+        metavar="N",
+        help="with --routing prefix: requests a server may be ahead (default: 32)",
+    )
+    g = p.add_argument_group("servers that come and go")
+    g.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
+    g.add_argument("--target", type=float, metavar="N", help="requests that a server is meant for (default: 32)")
+    g.add_argument("--start-up", type=quantity("s"), help="until a server serves (default: 60 s)")
+    g.add_argument("--cool-down", type=quantity("s"), help="before servers are taken away (default: 300 s)")
+    g.add_argument("--every", type=quantity("s"), help="between two looks (default: 15 s)")
+    g = p.add_argument_group("several models")
+    g.add_argument(
+        "--also-models",
+        action="append",
+        metavar="NAME",
+        help="on the same devices; again for more",
+    )
+    g.add_argument(
+        "--resident",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep the weights of all in memory, or swap them",
+    )
+    g.add_argument("--swap-bandwidth", type=quantity("byte/s"), help="with --no-resident: weights into a device")
+    g = p.add_argument_group("conversations")
+    g.add_argument(
+        "--traffic",
+        default="requests",
+        choices=TRAFFIC,
+        help="with --rate or --concurrency: what comes (default: requests)",
+    )
+    g.add_argument("--turns", type=float, metavar="MEAN", help="of a conversation (default: 4, of agents 20)")
+    g.add_argument(
+        "--added-len", type=float, metavar="MEAN", help="tokens that a turn adds (default: 200, of agents 800)"
+    )
+    g.add_argument("--pause", type=quantity("s"), help="mean time after an answer (default: 20 s, of agents 2 s)")
+    g.add_argument(
+        "--shared-len", type=int, metavar="N", help="tokens with which all begin (default: 500, of agents 4000)"
+    )
 
 
 def _saturated(full: serving.Saturation) -> str:
@@ -146,11 +285,13 @@ def add(commands: Commands) -> None:
         parents=[device_options(), slo_options(), bill_options(), scale_options()],
         help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
         epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
-        "tokens of the prompt that are cached); prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
+        "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len and model, and "
+        "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
         "can never fit; summary, by metric: mean, p50, p90, p99; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
         "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s; model, device, layout (replicas, tp, ep), total_devices, seeds, fits, reason, "
-        "would_fit, slo_met, within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
+        "fleet with an option of one (pools, tokens asked, found and loaded, bytes moved, tokens drafted and accepted, swaps, server_seconds, "
+        "scaling), would_fit, slo_met, within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
         "several runs no requests, the summary is the mean over the runs, with its standard_error, and runs has the numbers of each.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
@@ -177,7 +318,9 @@ def add(commands: Commands) -> None:
         help="do not compute what is cached again: the cached_len of the trace, and a preempted request's own blocks",
     )
     p.add_argument("--replicas", type=int, help="servers of the same kind (default: 1, or as the devices allow)")
-    p.add_argument("--routing", default="round-robin", choices=tuple(serving.ROUTING), help="between them")
+    p.add_argument(
+        "--routing", default="round-robin", choices=fleet.POLICIES, help="between them; prefix needs --prefix-tree"
+    )
     p.add_argument(
         "--tier", type=int, choices=(0, 1), default=0, help="0: no fitted number (default); 1: with --calibration"
     )
@@ -217,6 +360,7 @@ def add(commands: Commands) -> None:
         "--seeds", type=_seeds, metavar="N,N", help="with --rate: the seeds of the runs, in place of --seed and --runs"
     )
     p.add_argument("--progress", action="store_true", help="show a progress bar (needs tqdm)")
+    _fleet_options(p)
     efficiencies_option(p)
     server_option(p)
     p.was(

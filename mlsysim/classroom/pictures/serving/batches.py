@@ -12,7 +12,8 @@ from mlsysim.memory import ServerMemory
 from mlsysim.serving import Config, Limits, Request, quantile, simulate
 from mlsysim.serving.engine import Engine
 from mlsysim.serving.engine import Sequence as Running
-from mlsysim.serving_steps import scattered_bandwidth
+from mlsysim.serving.fleet import Fleet, Hosted, Link, Servers, play, single
+from mlsysim.serving_steps import Batch, scattered_bandwidth
 
 # Experts
 
@@ -303,6 +304,56 @@ def blocks_in_memory(block: float, half: float, count: int = 4) -> Scene:
         shapes,
         f"{count} blocks of {said(block, 'byte')} read one after another in order, and scattered, each after a search as long as moving "
         f"{said(half, 'byte')}: {share:.0%} of the bandwidth remain.",
+    )
+
+
+class _ByPrompt:
+    """Step times for a drawing: a step of an answer, and more for each token of a prompt."""
+
+    def time(self, batch: Batch) -> float:
+        return 0.01 + 4e-5 * float(batch.prefill_tokens)
+
+
+def pools_apart(
+    prompts: Sequence[int] = (2000, 1000, 500), output_len: int = 9, bandwidth: float = 1.6e6, room: int = 10_000
+) -> Scene:
+    """Requests on a server that prefills and one that decodes, as a fleet played them: prompt, crossing of the cache, answer."""
+    if not (1 <= len(prompts) <= 5 and 2 <= output_len <= 20 and bandwidth > 0 and all(0 < p <= 8000 for p in prompts)):
+        raise InputError(
+            f"pools_apart: prompts = {list(prompts)}, output_len = {output_len}, bandwidth = {bandwidth:g}; a drawing shows 1 to 5 "
+            "prompts of up to 8,000 tokens, 2 to 20 tokens of answers, and a bandwidth above 0"
+        )
+    hosted = Hosted(_ByPrompt(), Config(max_num_batched_tokens=2048, kv_blocks=10_000))
+    decode = Hosted(_ByPrompt(), Config(kv_blocks=room))
+    found = play(
+        Fleet(Servers((decode,)), Servers((hosted,)), Link(bandwidth, token_bytes=100.0)),
+        single([Request(0.0, p, output_len) for p in prompts]),
+    )
+    rows = []
+    for name, r in zip("ABCDE", found.records, strict=False):
+        begun = r.finished - (output_len - 1) * 0.01
+        rows.append(
+            (
+                f"{name}, {r.request.input_len:,}",
+                [
+                    Stretch(0.0, r.scheduled, "", "waiting"),
+                    Stretch(r.scheduled, r.first_token, "prompt", "compute"),
+                    Stretch(r.first_token, begun, "cache", "network"),
+                    Stretch(begun, r.finished, "answer", "memory"),
+                ],
+            )
+        )
+    shapes: list[Shape] = [Words(8, 14, "each row a request, with the tokens of its prompt", "start", 12)]
+    shapes += tracks(8, 30, 384, [(name, [s for s in row if s.end > s.start]) for name, row in rows], height=30, gap=10)
+    shapes.append(Words(8, 30 + 40 * len(rows) + 10, f"all in {said(found.makespan, 's')}", "start", 12))
+    each = "; ".join(
+        f"{name} tokens: first token after {said(r.first_token, 's')}, done after {said(r.finished, 's')}"
+        for (name, _), r in zip(rows, found.records, strict=True)
+    )
+    return Scene(
+        shapes,
+        f"{len(rows)} requests on two servers, one row each: a blue stretch for the prompt, then its cache crosses a link on which one goes "
+        f"after the other, then a green one for the answer. {each}.",
     )
 
 

@@ -1,0 +1,281 @@
+"""What ``simulate`` adds to plain servers: parts of a fleet and the traffic that asks for them, as somebody at a terminal says it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from mlsysim import catalog, inference, units
+from mlsysim.catalog import Machines, Model
+from mlsysim.doors.words import counted
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.serving import ADAPTER, Config, Request
+from mlsysim.serving import fleet as rooms
+from mlsysim.serving.fleet import (
+    Autoscaler,
+    Cache,
+    Conversation,
+    Fleet,
+    Hosted,
+    Link,
+    Router,
+    Servers,
+    Speculation,
+    Tier,
+)
+from mlsysim.serving_steps import Rates, StepModel, step_model
+
+# What requests are: each by itself, or turns of conversations.
+TRAFFIC = ("requests", "chats", "agents")
+_USUAL = {"chats": rooms.chats.__kwdefaults__ or {}, "agents": rooms.agents.__kwdefaults__ or {}}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a fleet, each left out unless given. With none of them servers are plain, and their results what they were.
+
+    Attributes
+    ----------
+    prefill_replicas : int, optional
+        Servers that prefill alone; the others decode then.
+    link_bandwidth, link_latency : float, byte/s and s
+        Of the link that leaves each of them; an adapter of 400 Gbit/s for each of its devices unless given.
+    dp : int
+        Data-parallel attention ranks of a server, which step together; experts are shared by ``ep`` devices.
+    acceptance : tuple of float, 1
+        Speculation: by position of the draft, the chance that a token is accepted when those before it were.
+    draft_model : Model or str, optional
+        What drafts, on the same devices; without one a module of one layer does.
+    prefix_tree : bool
+        Whether servers find blocks of prompts again by what they hold.
+    cache_blocks : int, optional
+        With it: blocks that stay on the devices although nobody uses them; all unless given.
+    host_memory, host_bandwidth : float, byte and byte/s
+        A second tier of each server.
+    store_memory, store_bandwidth, store_latency : float, byte, byte/s and s
+        A store of all servers over a network.
+    loading : str
+        What a tier has and the devices have not: ``load``, ``recompute`` or ``faster``.
+    imbalance : int
+        With routing by prefix: requests by which a server may be ahead of another.
+    autoscaler : Autoscaler, optional
+        Servers that come and go, in each pool.
+    also_models : tuple of str
+        Other models on the same devices; requests are dealt among all of them.
+    resident : bool
+        Whether their weights all stay in memory; otherwise one is in at a time, and they are swapped.
+    swap_bandwidth : float, byte/s, optional
+        From where weights lie into a device.
+    traffic : str
+        Random requests by themselves, or turns of ``chats`` or ``agents``.
+    turns, added_len, pause, shared_len : float, token, s, token, optional
+        Means of a conversation: its turns, what each adds, the time after an answer; and the text with which all begin.
+    """
+
+    prefill_replicas: int | None = None
+    link_bandwidth: float | None = None
+    link_latency: float | None = None
+    dp: int = 1
+    acceptance: tuple[float, ...] = ()
+    draft_model: Model | str | None = None
+    prefix_tree: bool = False
+    cache_blocks: int | None = None
+    host_memory: float | None = None
+    host_bandwidth: float | None = None
+    store_memory: float | None = None
+    store_bandwidth: float | None = None
+    store_latency: float | None = None
+    loading: str = "faster"
+    imbalance: int = 32
+    autoscaler: Autoscaler | None = None
+    also_models: tuple[str, ...] = ()
+    resident: bool = True
+    swap_bandwidth: float | None = None
+    traffic: str = "requests"
+    turns: float | None = None
+    added_len: float | None = None
+    pause: float | None = None
+    shared_len: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "acceptance", tuple(self.acceptance))
+        object.__setattr__(self, "also_models", tuple(self.also_models))
+        if self.traffic not in TRAFFIC:
+            raise unknown_name("traffic", self.traffic, TRAFFIC)
+        for name in ("prefill_replicas", "dp"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"simulate: {name} = {value!r} must be a whole number of at least 1")
+        for needed, names in (
+            ("prefill_replicas", ("link_bandwidth", "link_latency")),
+            ("acceptance", ("draft_model",)),
+            ("prefix_tree", ("cache_blocks", "host_memory", "store_memory")),
+            ("host_memory", ("host_bandwidth",)),
+            ("store_memory", ("store_bandwidth", "store_latency")),
+        ):
+            for name in names:
+                if getattr(self, name) is not None and not getattr(self, needed):
+                    raise InputError(f"simulate: {name} is for {needed}; give both, or leave it out")
+        for tier in ("host", "store"):
+            if getattr(self, f"{tier}_memory") is not None and getattr(self, f"{tier}_bandwidth") is None:
+                raise InputError(f"simulate: {tier}_memory needs {tier}_bandwidth, at which blocks are loaded from it")
+        if not self.resident and self.also_models and self.swap_bandwidth is None:
+            raise InputError(
+                "simulate: models that are swapped need swap_bandwidth, at which weights come into a device"
+            )
+        if self.swap_bandwidth is not None and (self.resident or not self.also_models):
+            raise InputError("simulate: swap_bandwidth is for also_models that are swapped; leave it out, or swap them")
+        if self.traffic == "requests":
+            for name in ("turns", "added_len", "pause", "shared_len"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"simulate: {name} is for traffic='chats' or 'agents'; give one, or leave it out")
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to add to plain servers."""
+        return self == Parts(imbalance=self.imbalance, loading=self.loading)
+
+    @property
+    def words(self) -> str:
+        """What is on, in a line."""
+        said = {
+            "prefill_replicas": f"{counted(self.prefill_replicas or 0, 'more replica')} for prompts",
+            "dp": f"{self.dp} attention ranks a server",
+            "acceptance": f"{len(self.acceptance)} drafted tokens",
+            "prefix_tree": "a tree of blocks",
+            "host_memory": "a tier in the host",
+            "store_memory": "a store over the network",
+            "autoscaler": "autoscaling",
+            "also_models": f"{1 + len(self.also_models)} models",
+            "traffic": self.traffic,
+        }
+        plain = {f.name: f.default for f in fields(self)}
+        return ", ".join(text for name, text in said.items() if getattr(self, name) != plain[name])
+
+    def assumed(self, tp: int) -> str:
+        """What was taken for what nobody said."""
+        if self.prefill_replicas is None or self.link_bandwidth is not None:
+            return ""
+        return f"link_bandwidth = {units.format(ADAPTER * tp * self.dp, 'byte/s')}, an adapter of 400 Gbit/s a device"
+
+    def fleet(
+        self, steps: StepModel, models: dict[str, StepModel], config: Config, replicas: int, routing: str
+    ) -> Fleet:
+        """The fleet, of the step models of all that run on it."""
+        every = {steps.model.name: steps, **models}
+        configs = dict.fromkeys(every, config)
+        if models and self.resident:
+            if config.kv_blocks is None:
+                configs = rooms.shared_memory({name: (config, one) for name, one in every.items()})
+            else:
+                configs = {name: replace(config, kv_blocks=max(1, config.kv_blocks // len(every))) for name in every}
+        hosted = tuple(self._hosted(name, one, configs[name]) for name, one in every.items())
+        weights = "resident" if self.resident or not models else "swapped"
+        servers = Servers(hosted, replicas, self.dp, weights, autoscaler=self.autoscaler)
+        first = None if self.prefill_replicas is None else replace(servers, replicas=self.prefill_replicas)
+        devices = steps.deployment.devices
+        bandwidth = ADAPTER * devices if self.link_bandwidth is None else self.link_bandwidth
+        link = Link(bandwidth, self.link_latency or 0.0)
+        return Fleet(servers, first, link, Router(routing, self.imbalance), self._cache(steps, config))
+
+    def _hosted(self, name: str, steps: StepModel, config: Config) -> Hosted:
+        spec = None
+        if self.acceptance:
+            if self.draft_model is None:
+                spec = Speculation(self.acceptance, draft_share=1.0 / steps.model.layers)
+            else:
+                d = steps.deployment
+                one = catalog.model(self.draft_model)
+                drafting = inference.deploy(one, d.device, tp=1, precision=d.precision)
+                spec = Speculation(self.acceptance, step_model(drafting, efficiencies=steps.efficiencies))
+        swap = 0.0 if self.swap_bandwidth is None else rooms.swap_seconds(steps, self.swap_bandwidth)
+        return Hosted(steps, config, spec, name, swap)
+
+    def _cache(self, steps: StepModel, config: Config) -> Cache | None:
+        if not self.prefix_tree:
+            return None
+        each = steps.deployment.token_bytes * config.block_tokens
+        tiers = []
+        if self.host_memory is not None and self.host_bandwidth is not None:
+            tiers.append(Tier(_blocks("host_memory", self.host_memory, each), self.host_bandwidth))
+        if self.store_memory is not None and self.store_bandwidth is not None:
+            size = _blocks("store_memory", self.store_memory, each)
+            tiers.append(Tier(size, self.store_bandwidth, self.store_latency or 0.0, shared=True))
+        return Cache(self.cache_blocks, tuple(tiers), self.loading)
+
+    def drawn(
+        self,
+        rate: float | None,
+        requests: int,
+        output_len: float,
+        variation: float,
+        models: Sequence[str],
+        seed: int,
+    ) -> tuple[Conversation, ...]:
+        """Conversations whose turns are about so many requests, and come about so often."""
+        usual = _USUAL[self.traffic]
+        turns = float(usual["turns"] if self.turns is None else self.turns)
+        draw = rooms.chats if self.traffic == "chats" else rooms.agents
+        return draw(
+            1.0 if rate is None else rate / turns,
+            max(1, math.ceil(requests / turns)),
+            turns=turns,
+            added_len=usual["added_len"] if self.added_len is None else self.added_len,
+            output_len=output_len,
+            pause=usual["pause"] if self.pause is None else self.pause,
+            shared_len=usual["shared_len"] if self.shared_len is None else self.shared_len,
+            variation=variation,
+            models=tuple(models),
+            seed=seed,
+        )
+
+
+def _blocks(name: str, size: float, each: float) -> int:
+    if not (math.isfinite(size) and size >= 0):
+        raise InputError(f"simulate: {name} = {size!r} must be a number of bytes, zero or more")
+    return int(size // each)
+
+
+def talks_of(
+    trace: "str | Path | Sequence[Request] | Sequence[Conversation]", models: Sequence[str]
+) -> tuple[Conversation, ...]:
+    """Conversations of a trace: of a file, of requests, or as they are. One that names no model asks the first."""
+    if isinstance(trace, (str, Path)):
+        found = rooms.read_traffic(trace)
+    else:
+        given = tuple(trace)
+        talks = [t for t in given if isinstance(t, Conversation)]
+        if talks and len(talks) < len(given):
+            raise InputError("simulate: the trace has requests and conversations; make all of them conversations")
+        found = tuple(talks) if talks else rooms.single([t for t in given if isinstance(t, Request)])
+    return tuple(replace(c, model=c.model or models[0]) for c in found)
+
+
+def deployed(
+    model: Model | str,
+    machines: Machines,
+    *,
+    tp: int,
+    ep: int,
+    dp: int,
+    precision: str,
+    weights: str | None,
+    kv: str,
+    inter_bandwidth: float | None,
+    server: str,
+    efficiencies: Rates | str,
+) -> StepModel:
+    """The step times of one server."""
+    found = inference.deploy(
+        model,
+        machines,
+        tp=tp,
+        ep=ep,
+        dp=dp,
+        precision=precision,
+        weights=weights,
+        kv=kv,
+        inter_bandwidth=inter_bandwidth,
+        server=server,
+    )
+    return step_model(found, efficiencies=efficiencies)

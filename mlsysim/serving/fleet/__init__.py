@@ -1,0 +1,68 @@
+"""A fleet of servers: pools apart, drafted tokens, prefix caches in tiers, conversations, routers, servers that come and go.
+
+:func:`play` plays conversations on a :class:`Fleet`; with every part left out it is :func:`mlsysim.serving.simulate`.
+"""
+
+from mlsysim.serving.fleet.config import (
+    LOADING,
+    POLICIES,
+    WEIGHTS,
+    Autoscaler,
+    Cache,
+    Fleet,
+    Hosted,
+    Link,
+    Router,
+    Servers,
+    Speculation,
+    Tier,
+    rank_limits,
+    shared_memory,
+    swap_seconds,
+)
+from mlsysim.serving.fleet.playing import Played, Scaled, play
+from mlsysim.serving.fleet.traffic import (
+    COLUMNS,
+    Conversation,
+    Turn,
+    agents,
+    chats,
+    read_traffic,
+    single,
+    write_traffic,
+)
+from mlsysim.serving.fleet.tree import PrefixTree
+
+__all__ = [
+    "COLUMNS",
+    "LOADING",
+    "POLICIES",
+    "WEIGHTS",
+    "Autoscaler",
+    "Cache",
+    "Conversation",
+    "Fleet",
+    "Hosted",
+    "Link",
+    "Played",
+    "PrefixTree",
+    "Router",
+    "Scaled",
+    "Servers",
+    "Speculation",
+    "Tier",
+    "Turn",
+    "agents",
+    "chats",
+    "play",
+    "rank_limits",
+    "read_traffic",
+    "shared_memory",
+    "single",
+    "swap_seconds",
+    "write_traffic",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,806 @@
+"""A fleet: limits in which it is the plain engine or a closed form, what a hand can count, and what never happens."""
+
+import json
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from test_serving import CONFIGS, MODELS, REQUESTS, Steps
+
+import mlsysim
+from mlsysim import cli, inference, serving
+from mlsysim.doors import Parts
+from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.serving import Config, Request, Simulation
+from mlsysim.serving.fleet import (
+    Autoscaler,
+    Cache,
+    Conversation,
+    Fleet,
+    Hosted,
+    Link,
+    Played,
+    PrefixTree,
+    Router,
+    Servers,
+    Speculation,
+    Tier,
+    Turn,
+    agents,
+    chats,
+    play,
+    rank_limits,
+    read_traffic,
+    shared_memory,
+    single,
+    swap_seconds,
+    write_traffic,
+)
+from mlsysim.serving.fleet.playing import _Play
+from mlsysim.serving_steps import step_model
+
+independent = pytest.mark.independent
+EVEN = Steps(0.01)  # every step the same
+MODEL = MODELS["Llama-2-7B"]
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+ROOMY = Config(kv_blocks=100_000)
+
+
+def same(one: Simulation, other: Simulation) -> None:
+    """To the last bit."""
+    for name in ("scheduled", "first_token", "finished", "replica", "preemptions"):
+        assert repr(getattr(one.records, name)) == repr(getattr(other.records, name)), name
+    for name in ("steps", "prefill_tokens", "decode_tokens", "preemptions", "most_blocks", "busy", "clock"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert [r.rejected for r in one.records] == [r.rejected for r in other.records]
+
+
+def fresh(requests: Sequence[Request]) -> list[Request]:
+    return [replace(r, cached_len=0) for r in requests]
+
+
+def talk(*turns: tuple[int, int, float], start: float = 0.0, **more: object) -> Conversation:
+    return Conversation(start, tuple(Turn(*t) for t in turns), **more)  # type: ignore[arg-type]
+
+
+def alone(steps: object = EVEN, config: Config = ROOMY, **more: object) -> Servers:
+    return Servers(Hosted(steps, config), **more)  # type: ignore[arg-type]
+
+
+# Everything left out
+
+
+@independent
+@pytest.mark.parametrize("name", MODELS)
+@given(requests=REQUESTS, config=CONFIGS, replicas=st.integers(1, 3), routing=st.sampled_from(list(serving.ROUTING)))
+@settings(max_examples=25, deadline=None, phases=PHASES)
+def test_with_every_part_left_out_it_is_the_plain_engine(
+    name: str, requests: list[Request], config: Config, replicas: int, routing: str
+) -> None:
+    requests, config = fresh(requests), replace(config, prefix_caching=False)
+    plain = serving.simulate(MODELS[name], requests, config, replicas=replicas, routing=routing)
+    servers = alone(MODELS[name], config, replicas=replicas)
+    same(play(Fleet(servers, router=Router(routing)), single(requests)), plain)
+    # and so it is with parts that are there and can do nothing
+    scaled = replace(servers, autoscaler=Autoscaler(least=replicas, most=replicas, every=0.3))
+    idle = Fleet(scaled, router=Router(routing), cache=Cache(blocks=0, tiers=(Tier(10),)))
+    same(play(idle, single(requests)), plain)
+    silent = replace(scaled, hosted=(Hosted(MODELS[name], config, Speculation(())),))
+    same(play(replace(idle, servers=silent), single(requests)), plain)
+
+
+@independent
+def test_a_closed_loop_of_single_turns_is_the_plain_one() -> None:
+    load = [Request(0.0, 40 + 7 * i % 50, 5 + i % 9) for i in range(40)]
+    config = Config(kv_blocks=20, max_num_seqs=6, max_num_batched_tokens=64, prefix_caching=False)
+    found = play(Fleet(alone(MODEL, config)), single(load), concurrency=9)
+    same(found, serving.simulate(MODEL, load, config, concurrency=9))
+    assert found.preemptions  # so that more than the easy way was gone
+
+
+# Drafted tokens
+
+
+@independent
+def test_speculation_that_accepts_nothing_gives_one_token_a_step() -> None:
+    load = single([Request(0.05 * i, 100, 20 + i) for i in range(30)])
+    plain = play(Fleet(alone()), load)
+    never = Fleet(Servers(Hosted(EVEN, ROOMY, Speculation.even(0.0, 4))))
+    found = play(never, load)
+    assert list(found.records.finished) == list(plain.records.finished)
+    assert found.accepted_tokens == 0 and found.drafted_tokens == 4 * found.sequence_steps
+    assert found.tokens_per_step == 1.0
+
+
+@independent
+@pytest.mark.parametrize(("draft_len", "output_len"), [(1, 40), (3, 41), (4, 42), (7, 8)])
+def test_speculation_that_accepts_all_takes_so_much_fewer_steps(draft_len: int, output_len: int) -> None:
+    """Steps of verifying and drafting by hand, at the rates of the step model."""
+    share, speculation = 0.05, Speculation.even(1.0, draft_len, draft_share=0.05)
+    found = play(Fleet(Servers(Hosted(MODEL, ROOMY, speculation))), single([Request(0.0, 100, output_len)]))
+    steps = -(-(output_len - 1) // (draft_len + 1))
+    assert found.sequence_steps == steps and found.decode_tokens == output_len - 1
+    prompt = serving.simulate(MODEL, [Request(0.0, 100, 1)]).makespan
+    now = prompt * (1 + share)
+    for k in range(steps):
+        context = 101.0 + k * (draft_len + 1)
+        now += MODEL.decoding(1.0 + draft_len)(context + draft_len, context + draft_len)
+        now += draft_len * share * MODEL.decoding(1.0)(context, context)
+    assert found.records[0].finished == pytest.approx(now, rel=1e-12)
+
+
+@independent
+def test_speculation_has_the_speed_of_its_closed_form() -> None:
+    """Long answers, chances alike: eq-speculative-tokens and eq-speculative-speedup."""
+    alpha, draft_len, cost = 0.8, 4, 0.05
+    speculation = Speculation.even(alpha, draft_len, draft_share=cost, seed=5)
+    load = single([Request(0.0, 10, 4001) for _ in range(8)])
+    plain, fast = play(Fleet(alone()), load), play(Fleet(Servers(Hosted(EVEN, ROOMY, speculation))), load)
+    assert fast.tokens_per_step == pytest.approx(inference.speculative_tokens(alpha, draft_len), rel=0.01)
+    assert speculation.tokens == pytest.approx(float(inference.speculative_tokens(alpha, draft_len)), rel=1e-12)
+    slow, quick = (statistics.mean(r.itl_s for r in f.records) for f in (plain, fast))
+    assert slow / quick == pytest.approx(inference.speculative_speedup(alpha, draft_len, cost), rel=0.01)
+
+
+@independent
+def test_acceptance_by_position_is_counted_by_position() -> None:
+    speculation = Speculation((0.9, 0.5, 0.0, 1.0))
+    assert speculation.survival == pytest.approx((0.9, 0.45, 0.0, 0.0))
+    found = play(Fleet(Servers(Hosted(EVEN, ROOMY, speculation))), single([Request(0.0, 10, 20_000)]))
+    assert found.tokens_per_step == pytest.approx(1 + 0.9 + 0.45, rel=0.02)
+
+
+@independent
+def test_draws_belong_to_the_request_however_it_is_scheduled() -> None:
+    load = single([Request(0.01 * i, 50, 60) for i in range(25)])
+    spec = Speculation((0.7, 0.6), seed=3)
+    counts = {
+        play(Fleet(Servers(Hosted(EVEN, replace(ROOMY, max_num_seqs=n), spec), replicas=k)), load).sequence_steps
+        for n, k in ((1, 1), (8, 1), (64, 3))
+    }
+    assert len(counts) == 1
+    other = Servers(Hosted(EVEN, ROOMY, replace(spec, seed=4)))
+    assert play(Fleet(other), load).sequence_steps not in counts
+
+
+@independent
+def test_a_draft_model_takes_steps_of_its_own() -> None:
+    draft = Steps(0.001, prompt=1e-5)
+    found = play(
+        Fleet(Servers(Hosted(EVEN, ROOMY, Speculation.even(1.0, 3, draft=draft)))), single([Request(0.0, 100, 9)])
+    )
+    assert found.records[0].ttft_s == pytest.approx(0.01 + 0.001 + 1e-5 * 100)
+    assert found.records[0].e2e_s == pytest.approx(0.01 + 0.002 + 2 * (0.01 + 3 * 0.001))
+
+
+@independent
+def test_drafted_tokens_take_rows_of_the_budget_and_blocks_of_the_cache() -> None:
+    """Ten sequences with three drafted tokens leave 24 of 64 tokens to a prompt; blocks for rows are there before they are made."""
+    config = Config(kv_blocks=1000, max_num_batched_tokens=64)
+    spec = Hosted(EVEN, config, Speculation.even(0.0, 3))
+    load = [*[Request(0.0, 4, 200) for _ in range(10)], Request(0.5, 240, 1)]
+    assert play(Fleet(Servers(spec)), single(load)).records[10].prefill_s == pytest.approx(0.01 * 10)
+    assert play(Fleet(alone(EVEN, config)), single(load)).records[10].prefill_s == pytest.approx(0.01 * 5)
+    # 13 tokens of a prompt, the first made one and three drafted ones: a second block of 16, from the first step on
+    tight = Hosted(EVEN, Config(kv_blocks=3, prefix_caching=False), Speculation.even(0.0, 3))
+    two = [Request(0.0, 13, 10), Request(0.0, 13, 10)]
+    assert play(Fleet(Servers(tight)), single(two)).preemptions > 0
+    assert play(Fleet(Servers(replace(tight, config=Config(kv_blocks=4)))), single(two)).preemptions == 0
+    started = [Request(0.0, 13, 10), Request(0.0, 12, 4)]  # a block for each alone, and the third for the first
+    assert play(Fleet(Servers(tight)), single(started)).preemptions == 0
+    assert play(Fleet(Servers(replace(tight, config=Config(kv_blocks=2)))), single(started)).preemptions > 0
+    short = [Request(0.0, 13, 3), Request(0.0, 13, 3)]  # an answer of three tokens has no use for three drafted ones
+    assert play(Fleet(Servers(replace(tight, config=Config(kv_blocks=2)))), single(short)).preemptions == 0
+
+
+# Pools apart
+
+
+@independent
+def test_pools_with_an_endless_link_are_the_plain_engine_for_one_request_at_a_time() -> None:
+    load = [Request(20.0 * i, 300 + 40 * i, 50 + i) for i in range(5)]
+    plain = serving.simulate(MODEL, load, ROOMY)
+    found = play(Fleet(alone(MODEL), alone(MODEL)), single(load))
+    assert list(found.records.first_token) == list(plain.records.first_token)
+    assert list(found.records.finished) == list(plain.records.finished)
+    assert found.moved_bytes == sum(r.input_len for r in load) * MODEL.deployment.token_bytes
+
+
+@independent
+def test_the_pool_for_prompts_is_a_plain_engine_of_answers_of_one_token() -> None:
+    load = [Request(t, 200 + 31 * i % 700, 90) for i, t in enumerate(serving.poisson(60.0, 80, seed=2))]
+    config = replace(ROOMY, max_num_batched_tokens=512, prefix_caching=False)
+    found = play(Fleet(alone(MODEL, ROOMY), alone(MODEL, config, replicas=2)), single(load))
+    first = serving.simulate(MODEL, [replace(r, output_len=1) for r in load], config, replicas=2)
+    assert list(found.records.first_token) == list(first.records.first_token)
+    # the other decodes from then on: with even steps a token in each of them
+    even = play(Fleet(alone(EVEN), alone(MODEL, config, replicas=2), Link(token_bytes=0.0)), single(load))
+    for r in even.records:
+        assert 0.01 * 89 - 1e-9 <= r.finished - r.first_token <= 0.01 * 90 + 1e-9
+
+
+@independent
+def test_a_cache_crosses_by_size_over_bandwidth_after_those_before_it() -> None:
+    link = Link(bandwidth=1e6, latency=0.003, token_bytes=1000.0)
+    fleet = Fleet(alone(), alone(), link)
+    one = play(fleet, single([Request(0.0, 200, 2)])).records[0]
+    crossing = float(inference.kv_transfer_time(200 * 1000.0, 1e6, latency=0.003))
+    assert one.first_token == 0.01 and one.finished == pytest.approx(0.01 + crossing + 0.01, rel=1e-12)
+    # two prompts of one step: the second cache leaves when the first has left, and arrives its latency later
+    both = play(fleet, single([Request(0.0, 200, 100), Request(0.0, 100, 2)]))
+    assert both.link_wait == pytest.approx(0.2)
+    joins = 0.01 + 0.2 + 0.1 + 0.003  # in the middle of a step of the first, and waits for its end
+    begun = 0.01 + crossing
+    steps = math.ceil((joins - begun) / 0.01 - 1e-9)
+    assert both.records[1].finished == pytest.approx(begun + (steps + 1) * 0.01, rel=1e-9)
+    # from two servers that prefill, each has a link of its own
+    apart = Fleet(alone(), alone(replicas=2), link)
+    assert play(apart, single([Request(0.0, 200, 100), Request(0.0, 100, 2)])).link_wait == 0.0
+
+
+@independent
+def test_decoding_takes_a_cache_in_when_its_blocks_are_free() -> None:
+    """Blocks for one: the second begins to cross when the first has ended."""
+    link = Link(bandwidth=1e6, token_bytes=1000.0)
+    servers = alone(EVEN, Config(kv_blocks=15))
+    found = play(Fleet(servers, alone(), link), single([Request(0.0, 200, 20), Request(0.0, 200, 20)]))
+    first, second = found.records
+    assert first.finished == pytest.approx(0.01 + 0.2 + 19 * 0.01)
+    assert second.finished == pytest.approx(first.finished + 0.2 + 19 * 0.01)
+    assert found.most_blocks <= 100_000 and found.link_wait == 0.0
+    # the blocks of the prompt stay where it was computed until its cache has crossed
+    tight = Fleet(servers, alone(EVEN, Config(kv_blocks=13)), link)
+    third = play(tight, single([Request(0.0, 200, 20), Request(0.0, 200, 20)])).records[1]
+    assert third.scheduled == pytest.approx(0.01 + 0.2)
+
+
+@independent
+def test_pools_in_the_ratio_of_the_closed_form_are_busy_alike() -> None:
+    """eq-disaggregation: prompts of 0.1 s, and 64 places that answer 200 tokens in steps of 32 ms, want one server each."""
+    assert inference.prefill_replicas(0.1, 64, 201, 0.032) == pytest.approx(1.0)
+    prompts = alone(Steps(1e-9, prompt=1e-4), Config(kv_blocks=10**6, max_num_batched_tokens=1000, max_num_seqs=100))
+    answers = alone(Steps(0.032), Config(kv_blocks=10**6, max_num_seqs=64))
+    found = play(Fleet(answers, prompts, Link(token_bytes=0.0)), single([Request(0.0, 1000, 201)] * 1500))
+    prefill, decode = found.busy
+    assert prefill == pytest.approx(150.0, rel=1e-6) and decode == pytest.approx(prefill, rel=0.05)
+    assert found.makespan == pytest.approx(150.0, rel=0.06)
+
+
+# Ranks that step together
+
+
+@independent
+def test_one_rank_is_the_plain_engine_and_the_slowest_of_several_binds() -> None:
+    steps = Steps(0.01, prompt=1e-4)
+    both = Servers(Hosted(steps, ROOMY), ranks=2)
+    found = play(Fleet(both), single([Request(0.0, 100, 3), Request(0.0, 500, 1)]))
+    # one rank prefills 100 tokens while the other has 500: the step is as long as theirs
+    assert [r.first_token for r in found.records] == [pytest.approx(0.06)] * 2
+    assert found.records[0].finished == pytest.approx(0.06 + 2 * 0.01)
+    assert found.busy == (pytest.approx(0.08),)
+    one = play(Fleet(Servers(Hosted(steps, ROOMY), ranks=1)), single([Request(0.0, 100, 3), Request(0.0, 500, 1)]))
+    assert one.records[0].first_token == pytest.approx(0.07)
+
+
+@independent
+def test_ranks_of_a_deployment_hold_their_share_of_the_experts() -> None:
+    """More ranks: fewer experts on each, so more blocks; a step of the server is that of the batch of one rank."""
+    config, blocks = Config(), []
+    for n in (2, 4):
+        model = step_model(inference.deploy("Qwen3-30B-A3B", "DGX-H100", dp=n, ep=n))
+        blocks.append(rank_limits(config, model).blocks)
+    assert blocks[1] > 1.2 * blocks[0]
+    tensor = step_model(inference.deploy("Qwen3-30B-A3B", "DGX-H100"))
+    assert rank_limits(config, tensor) == serving.limits(config, tensor)
+
+
+# The tree
+
+
+class Naive:
+    """A cache of blocks by their whole text, each with when it was last used: what the tree is, written apart."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.kept, self.users, self.clock = capacity, {}, {}, 0  # type: ignore[var-annotated]
+
+    @staticmethod
+    def texts(path: tuple[tuple[str, int], ...], blocks: int) -> list[tuple[tuple[str, int], ...]]:
+        names, start = [], 0
+        for key, end in path:
+            names += [key] * (min(end, blocks) - start)
+            start = min(end, blocks)
+        return [tuple((n, i) for i, n in enumerate(names[: k + 1])) for k in range(blocks)]
+
+    def use(self, path, blocks, by: int) -> None:  # type: ignore[no-untyped-def]
+        self.clock += 1
+        for text in self.texts(path, blocks):
+            run = [t for t in self.kept if t[-1][0] == text[-1][0] and (t[: len(text)] == text or text[: len(t)] == t)]
+            for other in (*run, text):  # a run was used when any of it was
+                self.kept[other] = self.clock
+            self.users[text] = self.users.get(text, 0) + by
+        idle = lambda: [t for t in self.kept if not self.users.get(t)]  # noqa: E731
+        while len(idle()) > self.capacity:
+            leaves = [t for t in idle() if not any(o[: len(t)] == t and len(o) > len(t) for o in self.kept)]
+            del self.kept[min(leaves, key=lambda t: (self.kept[t], -len(t)))]
+
+    def match(self, path, most: int) -> int:  # type: ignore[no-untyped-def]
+        return next((k for k, t in enumerate(self.texts(path, most)) if t not in self.kept), most)
+
+
+@independent
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xyz"), st.integers(0, 3), st.sampled_from("abcd"), st.integers(1, 8), st.booleans()),
+        max_size=30,
+    ),
+    st.integers(0, 12),
+)
+@settings(max_examples=100, deadline=None, phases=PHASES)
+def test_the_tree_is_a_list_of_blocks_with_the_least_recent_leaf_first_to_go(
+    uses: list[tuple[str, int, str, int, bool]], capacity: int
+) -> None:
+    tree, naive, held = PrefixTree(capacity), Naive(capacity), []
+    for text, trunk, own, blocks, stays in uses:
+        path = ((text, trunk), (own, 10**9)) if trunk else ((own + "!", 10**9),)
+        assert tree.match(path, blocks) == naive.match(path, blocks)
+        tree.insert(path, blocks)
+        tree.lock(path, blocks)
+        naive.use(path, blocks, 1)
+        held.append((path, blocks))
+        if not stays:
+            gone = held.pop(0)
+            tree.unlock(*gone)
+            naive.use(*gone, -1)
+        assert tree.blocks == len(naive.kept)
+        assert tree.locked == sum(1 for n in naive.users.values() if n)
+    for path, blocks in held:
+        tree.unlock(path, blocks)
+    assert tree.locked == 0 and tree.blocks <= capacity
+
+
+@independent
+def test_a_cache_without_end_computes_what_the_equation_says() -> None:
+    """Turn after turn: eq-prompt-computed of the prompt, with all cached that was said but the last token."""
+    turns = [(687, 33, 0.0), (50, 61, 5.0), (9, 17, 5.0), (400, 5, 5.0)]
+    c = talk(*turns)
+    found = play(Fleet(alone(MODEL), cache=Cache()), [c])
+    cached = [0, *(p + t.output_len - 1 for p, t in zip(c.prompts, c.turns, strict=True))]
+    new = [float(serving.prompt_computed(p, x)) for p, x in zip(c.prompts, cached, strict=False)]
+    assert found.prefill_tokens == sum(new) and found.asked_tokens - found.found_tokens == sum(new)
+    # the plain engine, told what is cached, takes the same times
+    for r, x in zip(found.records, cached, strict=False):
+        plain = serving.simulate(MODEL, [replace(r.request, cached_len=x)], ROOMY).records[0]
+        assert r.ttft_s == pytest.approx(plain.ttft_s, rel=1e-12)
+        assert r.e2e_s == pytest.approx(plain.e2e_s, rel=1e-12)
+    assert play(Fleet(alone(MODEL), cache=Cache(blocks=0)), [c]).prefill_tokens == sum(c.prompts)
+
+
+@independent
+def test_those_that_begin_alike_share_blocks_while_they_run_and_after() -> None:
+    """64 tokens in common: the second computes the rest, and the cache holds those blocks once."""
+    steps = Steps(0.01)
+    two = [talk((96, 50, 0.0), shared="s", shared_len=70), talk((96, 50, 0.0), start=0.2, shared="s", shared_len=70)]
+    found = play(Fleet(alone(steps), cache=Cache()), two)
+    assert found.prefill_tokens == 96 + 32 and found.found_tokens == 64
+    # while both run: 4 blocks in common, and for each 96 + 20 or so tokens less those 64, never all twice
+    assert found.most_blocks <= 4 + 2 * math.ceil((96 + 50 - 64) / 16)
+    other = [two[0], replace(two[1], shared="t")]
+    assert play(Fleet(alone(steps), cache=Cache()), other).found_tokens == 0
+
+
+@independent
+def test_blocks_make_room_when_they_are_needed_and_the_least_recent_go_first() -> None:
+    """13 blocks hold two of three texts of 96 tokens, five whole blocks each. The third needs six and takes three of the first, whose
+    head stays; when it comes back it takes one more, so that the first finds one block, and takes all of the second's."""
+    config = Config(kv_blocks=13)
+    texts = [talk((90, 6, 0.0), (1, 1, back), start=float(at)) for at, back in ((0, 10.0), (1, 20.0), (2, 3.0))]
+    found = play(Fleet(alone(EVEN, config), cache=Cache()), texts)
+    assert found.found_tokens == (5 + 1) * 16 and found.evicted_blocks == 3 + 1 + 5 + found.evicted_blocks - 9
+    roomy = play(Fleet(alone(EVEN, Config(kv_blocks=40)), cache=Cache()), texts)
+    assert roomy.found_tokens == 3 * 5 * 16
+
+
+@independent
+def test_what_a_tier_has_is_loaded_or_computed_again_as_the_policy_says() -> None:
+    """160 tokens at 1000 bytes over 1 MB/s take 0.16 s; to compute them takes 0.01 s and a ten-thousandth each."""
+    steps = Steps(0.01, prompt=1e-3)
+    turns = talk((160, 2, 0.0), (16, 2, 100.0))
+    other = talk((180, 2, 0.0), start=50.0)  # drives the first out
+    small = alone(steps, Config(kv_blocks=12))
+
+    def second(loading: str, tier: Tier) -> tuple[float, Played]:
+        found = play(Fleet(small, cache=Cache(tiers=(tier,), loading=loading, token_bytes=1000.0)), [turns, other])
+        return found.records[1].ttft_s or 0.0, found
+
+    slow, fast = Tier(None, 1e6, 0.002), Tier(None, 1e7, 0.002)
+    new = 178 - 160  # found are ten whole blocks of the 161 that were computed
+    ttft, found = second("load", slow)
+    assert ttft == pytest.approx(0.16 + 0.002 + 0.01 + new * 1e-3) and found.loaded_tokens == 160
+    ttft, found = second("recompute", slow)
+    assert ttft == pytest.approx(0.01 + 178e-3) and found.loaded_tokens == 0
+    assert second("faster", fast)[0] == pytest.approx(0.016 + 0.002 + 0.01 + new * 1e-3)
+    assert second("faster", Tier(None, 0.9e6, 0.002))[1].loaded_tokens == 0  # 0.178 s against 0.17
+    assert second("load", Tier(0, 1e7))[1].loaded_tokens == 0
+    # without a bound on bandwidth a tier is a larger cache
+    endless = second("load", Tier())[1]
+    roomy = play(Fleet(alone(steps, Config(kv_blocks=100)), cache=Cache()), [turns, other])
+    assert list(endless.records.finished) == pytest.approx(list(roomy.records.finished), rel=1e-12)
+
+
+@independent
+def test_a_store_of_the_fleet_is_found_by_every_server_and_a_tier_of_one_by_itself() -> None:
+    turns = talk((160, 2, 0.0), (16, 2, 100.0))  # in turn: the second goes to the other server
+    servers = alone(replicas=2)
+
+    def loaded(shared: bool) -> int:
+        cache = Cache(tiers=(Tier(None, shared=shared),), loading="load", token_bytes=1.0)
+        return play(Fleet(servers, cache=cache), [turns]).loaded_tokens
+
+    assert loaded(True) == 160 and loaded(False) == 0
+    by_prefix = play(Fleet(servers, router=Router("prefix"), cache=Cache()), [turns])
+    assert by_prefix.records.replica[0] == by_prefix.records.replica[1] and by_prefix.found_tokens == 160
+
+
+# Routers, servers that come and go, several models
+
+
+@independent
+def test_routers_with_one_server_are_alike_and_by_prefix_more_is_found() -> None:
+    talks = chats(3.0, 40, turns=4, added_len=60, output_len=20, pause=1.0, shared_len=100, texts=4, seed=2)
+    one = [play(Fleet(alone(MODEL), router=Router(p), cache=Cache()), talks) for p in ("round-robin", "prefix")]
+    same(*one)
+    four = {
+        p: play(Fleet(alone(MODEL, replicas=4), router=Router(p), cache=Cache()), talks) for p in serving.fleet.POLICIES
+    }
+    assert four["prefix"].found_share > max(four[p].found_share for p in four if p != "prefix") + 0.1
+    # nobody is sent to a server that is ahead of the others by more than that
+    burst = [talk((100, 400, 0.0), start=0.05 * i, shared="s", shared_len=96) for i in range(20)]
+    spread = play(Fleet(alone(replicas=2), router=Router("prefix", imbalance=3), cache=Cache()), burst)
+    homes = list(spread.records.replica)
+    assert abs(homes.count(0) - homes.count(1)) <= 4
+    herded = play(Fleet(alone(replicas=2), router=Router("prefix", imbalance=50), cache=Cache()), burst)
+    assert set(herded.records.replica[1:]) == {herded.records.replica[0]}
+
+
+@independent
+def test_servers_come_after_their_start_up_and_go_after_the_cool_down() -> None:
+    """Twelve requests at once for servers of four: two more are asked for at the first look and serve 7 s later."""
+    scaler = Autoscaler(1, 3, target=4.0, start_up=7.0, cool_down=5.0, every=2.0)
+    config = Config(kv_blocks=1000, max_num_seqs=1)
+    load = [*[Request(0.0, 10, 301)] * 12, *[Request(9.5, 10, 301)] * 4, Request(100.0, 10, 2)]
+    found = play(Fleet(alone(EVEN, config, autoscaler=scaler)), single(load))
+    changes = [(s.time, s.servers) for s in found.scaling]
+    assert changes[:2] == [(9.0, 2), (9.0, 3)]  # both at once
+    late = {r.replica for r in found.records if r.request.arrival == 9.5}
+    assert late >= {1, 2}  # the four that come then go to the new ones too
+    gone = [c for c in changes if c[0] > 9.0]
+    assert gone[-1][1] == 1 and gone[0][0] >= 9.0
+    end = found.makespan
+    # one server all the time, the others from the look to the one at which their requests were done
+    assert end < found.server_seconds < end + 2 * (gone[-1][0] + 10.0)
+    never = replace(scaler, cool_down=1000.0)
+    kept = play(Fleet(alone(EVEN, config, autoscaler=never)), single(load))
+    assert kept.server_seconds == pytest.approx(end + 2 * (end - 2.0), rel=1e-9)  # from the look at 2 s on
+    assert [s.servers for s in kept.scaling] == [2, 3]
+
+
+@independent
+def test_a_server_that_leaves_first_ends_what_it_has() -> None:
+    scaler = Autoscaler(1, 2, target=1.0, start_up=0.0, cool_down=0.0, every=1.0)
+    load = [Request(0.0, 10, 400), Request(0.0, 10, 400), Request(1.5, 10, 1000), Request(1.6, 10, 30)]
+    found = play(Fleet(alone(autoscaler=scaler)), single(load))
+    assert len(found.served) == 4 and all(r.preemptions == 0 for r in found.records)
+    ends = [s.time for s in found.scaling if s.servers == 1]
+    assert ends and found.server_seconds < 2 * found.makespan
+
+
+@independent
+def test_several_models_take_turns_or_are_swapped() -> None:
+    one, two = Hosted(Steps(0.01), ROOMY, name="a", swap_time=3.0), Hosted(Steps(0.03), ROOMY, name="b", swap_time=2.0)
+    both = [talk((10, 11, 0.0), model="a"), talk((10, 11, 0.0), model="b")]
+    found = play(Fleet(Servers((one, two))), both)
+    a, b = found.records
+    assert a.first_token == pytest.approx(0.01) and b.first_token == pytest.approx(0.04)
+    assert a.finished == pytest.approx(0.01 + 10 * 0.04) and b.finished == pytest.approx(11 * 0.04)
+    swapped = play(Fleet(Servers((one, two), weights="swapped", patience=100.0)), both)
+    a, b = swapped.records
+    assert a.finished == pytest.approx(0.11) and b.first_token == pytest.approx(0.11 + 2.0 + 0.03)
+    assert swapped.swaps == 1
+    # who waits longer than the patience: the other takes no more in, and is finished first
+    more = [both[1], *[talk((10, 101, 0.0), start=0.2 * i, model="a") for i in range(20)]]
+    swapped = play(Fleet(Servers((one, two), weights="swapped", patience=1.0)), more)
+    waited = swapped.records[0].queue_s or 0.0
+    assert 1.0 + 2.0 <= waited <= 1.0 + 1.0 + 2.0 + 0.1 and swapped.swaps == 2
+    with pytest.raises(UnknownNameError, match="model of a conversation"):
+        play(Fleet(alone()), both)
+
+
+@independent
+def test_weights_that_lie_together_leave_less_cache() -> None:
+    small, large = (step_model(inference.deploy(m, "H100")) for m in ("Llama-3.2-1B", "Llama-3.1-8B"))
+    found = shared_memory({"s": (Config(), small), "l": (Config(), large)})
+    for name, model in (("s", small), ("l", large)):
+        alone_blocks = serving.limits(Config(), model).blocks
+        assert 0.3 * alone_blocks < (found[name].kv_blocks or 0) < 0.5 * alone_blocks
+    big = step_model(inference.deploy("Llama-3.1-70B", "H100", tp=2))
+    with pytest.raises(InputError, match="no room"):
+        shared_memory({"l": (Config(), big), "again": (Config(), big)})
+    assert swap_seconds(large, 50e9) == pytest.approx(large.deployment.weight_memory / 50e9)
+
+
+# Traffic
+
+
+@independent
+def test_traffic_is_written_and_read_and_plain_readers_read_it(tmp_path: Path) -> None:
+    talks = (*agents(0.5, 12, turns=5, seed=3, models=("a", "b"), texts=2), *single([Request(1.5, 9, 9)]))
+    path = write_traffic(talks, tmp_path / "t.csv")
+    assert read_traffic(path) == talks
+    plain = serving.read_trace(path)
+    assert [r.input_len for r in plain] == [p for c in talks for p in c.prompts]
+    bare = tmp_path / "plain.csv"
+    bare.write_text("arrival_s,input_len,output_len\n0.5,7,8\n0.25,9,1\n")
+    assert read_traffic(bare) == single(serving.read_trace(bare))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "conversation,arrival_s,input_len,output_len\nx,0,10,5\nx,0,15,5\n",
+            "line 3, column 'input_len': 15 must exceed the 15",
+        ),
+        ("arrival_s,input_len,output_len,shared_len,shared\n0,10,5,11,s\n", "'shared_len': 11 exceed"),
+        ("arrival_s,input_len,output_len,shared_len\n0,10,5,7\n", "give the text of 7 tokens a name"),
+        ("arrival_s,input_len,output_len,pause_s\n0,10,5,-1\n", "column 'pause_s'"),
+        ("arrival_s,input_len,output_len,pauses\n0,10,5,1\n", "did you mean 'pause_s'"),
+    ],
+)
+def test_traffic_that_is_wrong_says_where(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_traffic(path)
+
+
+@independent
+def test_drawn_traffic_has_the_means_it_is_asked_for() -> None:
+    talks = chats(2.0, 2000, turns=5.0, added_len=100, output_len=80, pause=7.0, shared_len=50, seed=1)
+    assert statistics.mean(len(c.turns) for c in talks) == pytest.approx(5.0, rel=0.05)
+    later = [t for c in talks for t in c.turns[1:]]
+    assert statistics.mean(t.pause for t in later) == pytest.approx(7.0, rel=0.05)
+    assert statistics.mean(t.added_len for t in later) == pytest.approx(100, rel=0.05)
+    assert len(talks) / talks[-1].start == pytest.approx(2.0, rel=0.1)
+    assert chats(2.0, 50, seed=9) == chats(2.0, 50, seed=9) != chats(2.0, 50, seed=10)
+    found = play(Fleet(alone()), [talk((10, 5, 3.0), (20, 4, 2.5))])  # the first pause counts for nothing
+    assert found.records[0].request.arrival == 0.0
+    assert found.records[1].request.arrival == pytest.approx(0.05 + 2.5)
+
+
+# What never happens
+
+
+@independent
+@given(
+    data=st.data(),
+    seed=st.integers(0, 1000),
+    blocks=st.integers(12, 60),
+    apart=st.booleans(),
+    ranks=st.integers(1, 2),
+    drafted=st.integers(0, 3),
+    policy=st.sampled_from(serving.fleet.POLICIES),
+    loading=st.sampled_from(serving.fleet.LOADING),
+    swapped=st.booleans(),
+    scaled=st.booleans(),
+)
+@settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+def test_with_all_of_it_nothing_is_lost_and_nothing_overflows(
+    data: st.DataObject,
+    seed: int,
+    blocks: int,
+    apart: bool,
+    ranks: int,
+    drafted: int,
+    policy: str,
+    loading: str,
+    swapped: bool,
+    scaled: bool,
+) -> None:
+    draw = random.Random(seed)
+    config = Config(kv_blocks=blocks, max_num_seqs=draw.randint(1, 6), max_num_batched_tokens=draw.randint(8, 60))
+    spec = Speculation.even(0.6, drafted, draft_share=0.1, seed=seed)
+    steps = Steps(0.01, 1e-4, 1e-3)
+    hosted = tuple(Hosted(steps, config, spec, name, 0.05) for name in ("a", "b"))
+    weights = "swapped" if swapped else "resident"
+    scaler = Autoscaler(1, 3, target=2.0, start_up=0.2, cool_down=0.3, every=0.1) if scaled else None
+    servers = Servers(hosted, 2, ranks, weights, 0.1, scaler)
+    tiers = (Tier(20, 1e6, 1e-3), Tier(None, 1e5, 1e-2, shared=True))
+    fleet = Fleet(
+        servers,
+        replace(servers, replicas=1) if apart else None,
+        Link(1e5, 0.001, 100.0),
+        Router(policy, 4),
+        Cache(draw.choice((None, 5, 30)), tiers, loading, 100.0),
+    )
+    talks = chats(
+        8.0, 12, turns=3, added_len=40, output_len=12, pause=0.3, shared_len=40, texts=2, models=("a", "b"), seed=seed
+    )
+    run = _Play(fleet, talks, None)
+    records, _ = run.open()
+    run.run(records, lambda n: None)
+    assert run.open_talks == 0
+    ranks_of = [r for s in run.servers for unit in s.units for r in unit]
+    for r in ranks_of:
+        assert not (r.running or r.waiting or r.loading or r.held or r.decoders)
+        assert r.used == 0 and r.most_blocks <= blocks
+        assert r.tree is not None and r.tree.locked == 0 and r.tree.blocks <= blocks
+        assert len(r.stores[0].match and r.stores) == 2 and r.stores[0].blocks <= 20
+    for index, record in enumerate(records):
+        if record.rejected:
+            continue
+        assert record.request.arrival <= record.scheduled < record.first_token <= record.finished, index
+    done = [r for r in records if not r.rejected]
+    made = sum(r.request.output_len for r in done)
+    assert sum(r.decode_tokens for r in ranks_of) <= made
+    again = play(fleet, talks)
+    same(again, play(fleet, talks))
+    assert repr(again.records.finished) == repr(records.finished)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    host = Hosted(EVEN, ROOMY)
+    cases = [
+        (lambda: Speculation((0.5, 1.5)), "acceptance = 1.5 at position 2"),
+        (lambda: Speculation.even(0.5, -1), "draft_len = -1"),
+        (lambda: Speculation((0.5,), EVEN, 0.1), "leave out draft_share or draft"),
+        (lambda: Link(0.0), "bandwidth = 0.0 must be a number above 0"),
+        (lambda: Link(1.0, -1.0), "latency = -1.0"),
+        (lambda: Tier(-1), "blocks = -1"),
+        (lambda: Cache(loading="both"), "loading"),
+        (lambda: Router("nearest"), "routing"),
+        (lambda: Autoscaler(3, 2), "most = 2 must be a whole number from 3"),
+        (lambda: Autoscaler(every=0.0), "every = 0.0"),
+        (lambda: Servers(()), "hosted"),
+        (lambda: Servers((host, host)), "two models of one name"),
+        (lambda: Servers(host, weights="shared"), "weights"),
+        (lambda: Servers(host, ranks=0), "ranks = 0"),
+        (lambda: Fleet(Servers(host), Servers(replace(host, name="b"))), "must run the same models"),
+        (lambda: play(Fleet(alone(), alone()), single([Request(0.0, 9, 9)])), "token_bytes is missing"),
+        (lambda: play(Fleet(alone()), (), concurrency=0), "concurrency = 0"),
+        (lambda: single([Request(0.0, 9, 9, 3)]), "cached_len = 3"),
+        (lambda: Conversation(0.0, ()), "turns is empty"),
+        (lambda: Conversation(0.0, (Turn(5, 5),), "", 3), "needs shared"),
+        (lambda: Turn(0, 1), "added_len = 0"),
+        (lambda: chats(1.0, 5, turns=0.5), "turns = 0.5"),
+        (lambda: swap_seconds(EVEN, 1.0), "give swap_time"),
+    ]  # fmt: skip
+    for call, message in cases:
+        with pytest.raises((InputError, UnknownNameError), match=message):
+            call()
+    assert len(play(Fleet(alone()), ()).records) == 0
+    too_long = play(Fleet(alone(EVEN, Config(kv_blocks=5))), [talk((70, 5, 0.0), (5, 5, 0.0), (5, 5, 0.0))])
+    assert [bool(r.rejected) for r in too_long.records] == [False, True, True]
+    assert "was refused" in too_long.records[2].rejected
+
+
+def test_a_fleet_tells_what_its_parts_did() -> None:
+    spec = Speculation.even(0.7, 2)
+    fleet = Fleet(Servers(Hosted(MODEL, ROOMY, spec)), alone(MODEL), Link(1e9), cache=Cache())
+    found = play(fleet, chats(2.0, 10, seed=1))
+    text = str(found)
+    for word in ("prefix cache", "link", "speculation", "prefill 1, decode 1"):
+        assert word in text, text
+    assert len(text.split("\n")) <= 20
+    numbers = found.to_dict()["fleet"]
+    assert numbers["moved_bytes"] > 0 and 1 < numbers["tokens_per_step"] < 3 and numbers["scaling"] == []
+    assert found.chart() is not None and str(found.explain())
+
+
+# Doors and the command line
+
+
+ASK = ["simulate", "--model", "Llama-3.2-1B", "--device", "H100"]
+ALL_OF_IT = [
+    *("--rate", "4", "--requests", "40", "--traffic", "agents", "--turns", "5", "--pause", "1 s", "--shared-len", "600"),
+    *("--prefill-replicas", "1", "--link-latency", "1 ms", "--acceptance", "0.8,0.5", "--prefix-tree", "--kv-blocks", "900"),
+    *("--host-memory", "1 GB", "--host-bandwidth", "20 GB/s", "--store-memory", "1 TB", "--store-bandwidth", "5 GB/s"),
+    *("--routing", "prefix", "--autoscaler", "1:3", "--target", "4", "--start-up", "5 s", "--also-models", "Llama-3.2-3B"),
+    *("--no-resident", "--swap-bandwidth", "50 GB/s"),
+]  # fmt: skip
+
+
+def test_the_command_plays_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*ASK, *ALL_OF_IT, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    fleet = found["fleet"]
+    assert (
+        fleet["found_tokens"] > 0
+        and fleet["moved_bytes"] > 0
+        and fleet["drafted_tokens"] > fleet["accepted_tokens"] > 0
+    )
+    assert fleet["swaps"] > 0 and fleet["pools"] == {"prefill": 1, "decode": 1} and found["saturation"] is None
+    assert all(r["ttft_s"] > 0 for r in found["requests"])
+    assert cli.main([*ASK, *ALL_OF_IT]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "a tree of blocks" in text and "drafted tokens accepted" in text
+
+
+def test_a_trace_of_conversations_is_plain_without_a_part_and_has_turns_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_traffic([talk((300, 20, 0.0), (30, 5, 4.0), shared="s", shared_len=100)], tmp_path / "t.csv")
+
+    def asked(*more: str) -> dict[str, object]:
+        assert cli.main([*ASK, "--trace", str(path), "--json", *more]) == 0
+        return dict(json.loads(capsys.readouterr().out))
+
+    plain = asked()
+    model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
+    assert plain["requests"] == serving.simulate(model, serving.read_trace(path)).to_dict()["requests"]
+    assert "fleet" not in plain and set(plain["layout"]) == {"replicas", "tp", "ep"}  # type: ignore[call-overload]
+    turns = asked("--prefix-tree")
+    assert turns["fleet"]["found_tokens"] == 16 * ((300 + 20 - 1) // 16)  # type: ignore[index]
+    one, two = turns["requests"]  # type: ignore[misc]
+    assert one == serving.simulate(model, serving.read_trace(path)[:1]).to_dict()["requests"][0]
+    assert two["ttft_s"] < plain["requests"][1]["ttft_s"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--link-bandwidth", "1 GB/s"], "link_bandwidth is for prefill_replicas"),
+        (["--host-memory", "1 GB", "--prefix-tree"], "host_memory needs host_bandwidth"),
+        (["--host-memory", "1 GB"], "host_memory is for prefix_tree"),
+        (["--draft-model", "Llama-3.2-1B"], "draft_model is for acceptance"),
+        (["--acceptance", "0.5,2"], "acceptance = 2.0 at position 2"),
+        (["--acceptance", "often"], "not a list of chances"),
+        (["--routing", "prefix"], "needs a cache that says what is in it"),
+        (["--autoscaler", "3"], "not two whole numbers"),
+        (["--autoscaler", "3:2"], "most = 2"),
+        (["--autoscaler", "1:2", "--replicas", "2"], "leave out --replicas"),
+        (["--target", "5"], "--target is for --autoscaler"),
+        (["--turns", "5"], "turns is for traffic"),
+        (["--traffic", "chats", "--input-len", "9"], "give that instead of input_len"),
+        (["--also-models", "Llama-3.1-8B", "--no-resident"], "need swap_bandwidth"),
+        (["--swap-bandwidth", "1 GB/s"], "swap_bandwidth is for also_models"),
+        (["--also-models", "Lama"], "did you mean"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_parts(
+    more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main([*ASK, "--rate", "4", "--requests", "5", *more])
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    assert status == 2 and message in capsys.readouterr().err
+
+
+@independent
+def test_the_door_plays_what_the_rooms_play() -> None:
+    asked = [Request(0.3 * i, 200, 30) for i in range(12)]
+    plain = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked)
+    same_parts = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts())
+    assert plain.rows == same_parts.rows and type(same_parts.simulation) is Simulation
+    found = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts(acceptance=(0.9,), prefill_replicas=1))
+    model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
+    spec = Speculation((0.9,), draft_share=1 / model.model.layers)
+    servers = Servers(Hosted(model, speculation=spec))
+    assert found.simulation is not None and found.devices == 2
+    same(found.simulation, play(Fleet(servers, servers, Link(serving.ADAPTER)), single(asked)))
+    scaled = mlsysim.simulate(
+        "Llama-3.2-1B", "H100", rate=5, requests=60, parts=Parts(autoscaler=Autoscaler(1, 4, 1.0, 1.0, 5.0, 1.0))
+    )
+    assert scaled.mean("servers") > 1 and scaled.bill.devices > 1
+    many = mlsysim.simulate(
+        "Llama-3.2-1B", "H100", rate=5, requests=20, runs=2, parts=Parts(traffic="chats", prefix_tree=True)
+    )
+    assert many.error("ttft_s.mean") > 0
+    ranks = mlsysim.simulate("Qwen3-30B-A3B", "4 H100", rate=5, requests=20, tp=1, ep=4, parts=Parts(dp=4))
+    assert ranks.devices == 4 and ranks.fits
