@@ -13,11 +13,13 @@ from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import Listed
+from mlsysim.serving.loops import loop_rate, prompt_wait, shared_itl
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 _MORE = 3.0  # prompts that join another in a pass, where many wait
+_IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
 
@@ -216,14 +218,14 @@ def closed_loop(
         step = drafting * bare
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
-        answer = steps * step + where(apart > 0, 0.0, others * decoding * added)
+        answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
         # pool falls behind
         each = where(apart > 0, minimum(own, more), pace * prompt)
         busy = (where(apart > 0, concurrency / prefill.ranks, cached) - 1.0) * each
         busy = maximum(0.0, busy)
         load = busy / (answer + pace * prompt)
-        queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
+        queue = prompt_wait(busy, maximum(load, _IDLE), pace * prompt, 1.0 / waves)
         # half of the step under way, and the answers of the step that it shares; alone there are none
         joined = where(
             apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own
@@ -232,5 +234,5 @@ def closed_loop(
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
     ttft = first + (full - cached) / cached * (answer + first)
-    rate = decode.ranks * cached / (answer + first)
+    rate = decode.ranks * loop_rate(cached, first, answer / steps, steps + 1.0)
     return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)
