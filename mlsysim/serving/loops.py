@@ -68,7 +68,7 @@ def shared_itl(step_time: Num, prompt_time: Num, concurrency: Num, decoding: Num
 
     Assumptions: a steady state, in which a prompt comes for every answer that ends; an answer never meets its own prompt.
 
-    >>> shared_itl(0.010, 0.200, concurrency=64.0, decoding=64.0, steps=1000.0)
+    >>> round(shared_itl(0.010, 0.200, concurrency=64.0, decoding=64.0, steps=1000.0), 6)
     0.0226
 
     Source: agrawal2024sarathi, for prompts among answers; the share is chapter 24's.

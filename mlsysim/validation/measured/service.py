@@ -98,7 +98,7 @@ def both_pools(name: str, output_len: float) -> tuple[float, float]:
     """Output tokens per second of a device that decodes, and of a device of both pools, for a service measured pool by pool.
 
     >>> [round(x) for x in both_pools("sglang-gb200", 1024)]
-    [13386, 6696]
+    [13386, 6694]
     """
     rates = [services()[f"{name}-{pool}"] for pool in ("decode", "prefill")]
     decode, prefill = (r.value / r.inputs["devices"] for r in rates)
