@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from mlsysim import catalog, inference, serving
+from mlsysim.capacity import USABLE
 from mlsysim.catalog.sourced import shipped
 from mlsysim.efficiencies import shipped as constants_of
 from mlsysim.errors import InputError, named
@@ -18,6 +19,8 @@ from mlsysim.validation.measured.measurements import Measurement, _load
 from mlsysim.validation.metrics import signed_error
 from mlsysim.validation.predictors.serving import predict_tpot, predict_ttft
 
+_USERS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # in flight, of a front
+_FULL = 1.0  # answers that somebody waits for a place before a front ends
 _BACKENDS = {"TensorRT-LLM": "trtllm", "SGLang": "sglang", "vLLM": "vllm"}  # as class serving_tpot writes them
 
 
@@ -171,12 +174,50 @@ def loop_at(
     kept = {"kv": "bf16" if precision == "bf16" else "fp8", **(four if precision == "fp4" else {})}
     made = inference.deploy(m, d, tp=tp, precision=precision, **kept)  # type: ignore[arg-type]
     by = serving.served_by(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
-    pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by))
+    room = USABLE * d.usable_memory - made.weight_memory
+    slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))
+    if slots < 1:
+        raise InputError(f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices")
+    pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
     pace = constants_of("serving_ttft")["pace"]
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
         pace=pace["any"] * (pace["experts"] if m.is_moe else 1.0), drafted=drafted, accepted=accepted,
     )  # fmt: skip
+
+
+def tensor_front(
+    model: str, device: str, *, input_len: float, output_len: float, precision: str = "fp4", most: int = 8
+) -> tuple[tuple[float, float, int, int], ...]:
+    """The front of replicas whose prompts and answers share devices cut by tensor parallelism alone: the measured part.
+
+    Returns
+    -------
+    tuple of (user rate, device rate, devices, requests in flight)
+        The points that none beats, those who read fastest first; empty where the model does not fit.
+
+    >>> front = tensor_front("gpt-oss-120B", "B200", input_len=1024, output_len=1024)
+    >>> front[0][3], front[-1][3] > 100  # requests in flight at its two ends
+    (1, True)
+    """
+    found: list[tuple[float, float, int, int]] = []
+    for tp in (n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most):
+        for users in _USERS:
+            try:
+                loop = loop_at(
+                    model, device, tp=tp, concurrency=users, input_len=input_len, output_len=output_len, precision=precision
+                )
+            except InputError:  # too large for so few devices, or degrees that do not divide it
+                break
+            if users > loop.decoding and loop.ttft > _FULL * loop.tpot * output_len:
+                break  # who comes now waits for memory
+            found.append((1.0 / float(loop.tpot), float(loop.tokens_per_s) / tp, tp, users))
+    front, best = [], 0.0
+    for point in sorted(found, key=lambda p: (-p[0], -p[1])):
+        if point[1] > best:
+            best = point[1]
+            front.append(point)
+    return tuple(front)
 
 
 def check_front(point: FrontPoint, accepted: float = 1.0) -> FrontCheck:
