@@ -1,12 +1,12 @@
 """Experts that are not alike: how many of them a batch meets when some are chosen more often than others."""
 
-from mlsysim._numeric import Num, log
+from mlsysim._numeric import Num, expm1, log1p
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
     "eq-uneven-experts",
-    formula="experts * (1 - (1 - uneven * tokens * log(1 - top_k / experts)) ** (-1 / uneven))",
+    formula="-experts * expm1(-log1p(-uneven * tokens * log1p(-top_k / experts)) / uneven)",
     domain={"experts": AT_LEAST_ONE, "top_k": AT_LEAST_ONE, "uneven": POSITIVE},
     relations=("top_k < experts",),
 )
@@ -37,4 +37,4 @@ def uneven_experts_hit(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Nu
 
     Source: xekalaki2014overdispersion, sec. 1; for mixtures of unlike rates, the sum over experts is chapter 24's.
     """
-    return experts * (1 - (1 - uneven * tokens * log(1 - top_k / experts)) ** (-1 / uneven))
+    return -experts * expm1(-log1p(-uneven * tokens * log1p(-top_k / experts)) / uneven)
