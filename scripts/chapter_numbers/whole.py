@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-_WORDS = (
-    "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-).split()
+_UP_TO_TEN = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_TEENS = ("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_WORDS = _UP_TO_TEN + _TEENS
 
 
 def numbers() -> dict[str, Any]:

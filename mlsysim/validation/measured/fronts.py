@@ -177,7 +177,9 @@ def loop_at(
     room = USABLE * d.usable_memory - made.weight_memory
     slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))
     if slots < 1:
-        raise InputError(f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices")
+        raise InputError(
+            f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
+        )
     pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
     pace = constants_of("serving_ttft")["pace"]
     return serving.closed_loop(
@@ -205,7 +207,13 @@ def tensor_front(
         for users in _USERS:
             try:
                 loop = loop_at(
-                    model, device, tp=tp, concurrency=users, input_len=input_len, output_len=output_len, precision=precision
+                    model,
+                    device,
+                    tp=tp,
+                    concurrency=users,
+                    input_len=input_len,
+                    output_len=output_len,
+                    precision=precision,
                 )
             except InputError:  # too large for so few devices, or degrees that do not divide it
                 break

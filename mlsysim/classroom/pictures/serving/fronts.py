@@ -83,7 +83,10 @@ def front_walked(
         text = f"{n} in flight: {user:.0f} a user, {all_of_them:,.0f} the device"
         shapes.append(Words(8, _LOW + 36, text, "start", 12, bold=True))
         scenes.append(
-            Scene(shapes, f"A point at {user:.0f} tokens/s of a user and {all_of_them:.0f} of the device, with {n} requests in flight.")
+            Scene(
+                shapes,
+                f"A point at {user:.0f} tokens/s of a user and {all_of_them:.0f} of the device, with {n} requests in flight.",
+            )
         )
         says.append(
             f"With {n} request{'s' * (n > 1)} in flight a user reads {user:.0f} tokens a second and the device gives "
@@ -92,7 +95,9 @@ def front_walked(
     return Frames(scenes, says, f"A front of {model} on {device}, walked as more users come")
 
 
-def unbeaten(points: Sequence[tuple[float, float]] = ((1, 9), (2, 6), (3, 8), (4, 3), (5, 6), (6, 5), (7, 2), (8, 3))) -> Scene:
+def unbeaten(
+    points: Sequence[tuple[float, float]] = ((1, 9), (2, 6), (3, 8), (4, 3), (5, 6), (6, 5), (7, 2), (8, 3)),
+) -> Scene:
     """Ways to serve as points, and those that none beats on both axes: the Pareto front."""
     if not 2 <= len(points) <= 14 or min(min(p) for p in points) <= 0:
         raise InputError(f"unbeaten: {len(points)} points; a drawing shows 2 to 14, above zero")
@@ -117,7 +122,9 @@ def unbeaten(points: Sequence[tuple[float, float]] = ((1, 9), (2, 6), (3, 8), (4
         x, y = place(p)
         shapes.append(Box(x - 5, y - 5, 10, 10, kind="compute" if p in front else "waiting", full=p in front))
     shapes.append(
-        Words(8, _LOW + 36, f"blue: {len(front)} that nothing beats; grey: {len(points) - len(front)} beaten", "start", 12)
+        Words(
+            8, _LOW + 36, f"blue: {len(front)} that nothing beats; grey: {len(points) - len(front)} beaten", "start", 12
+        )
     )
     return Scene(
         shapes,
