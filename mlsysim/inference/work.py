@@ -18,6 +18,9 @@ from mlsysim.transformer import matrix_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
+# Kernels of an indexer, counted in deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py, Indexer: projections of queries, keys and
+# weights, norm, rotation, two Hadamard transforms, two casts, weighting, write into the cache, scores, choice.
+_INDEXER = 13.0
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
 )
@@ -62,6 +65,8 @@ class Efficiencies:
     switch_time: Num = 0.0  # s per step of a message that the protocol of long ones takes more to start
     overlap: Num = 0.0  # share of the products' time that tensor-parallel messages hide behind
     spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
+    hop_share: Num = 1.0  # of a hop's latency that all-reduces inside a domain take, where one kernel adds and sends
+    prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
     uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
 
     def __post_init__(self) -> None:
@@ -249,6 +254,17 @@ def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
     return where(uneven > 0, maximum(minimum(top_k, experts), experts * (1.0 - skewed)), even)
 
 
+def _busiest(devices: Num, experts: Num, uneven: Num) -> Num:
+    """Load of the busiest of the devices that share the experts, over the mean: the largest of so many normal draws.
+
+    A device's load is the mean popularity of its experts, whose squared variation is ``uneven`` over their number.
+    """
+    if not is_array(uneven) and not uneven:
+        return 1.0
+    shared = maximum(1.0, devices)
+    return 1.0 + (2.0 * log(shared) * uneven * minimum(1.0, shared / experts)) ** 0.5
+
+
 @dataclass(frozen=True)
 class _Rank:
     """What one micro-batch asks of one tensor-parallel rank: every kernel of a pass but attention, and the messages."""
@@ -297,8 +313,9 @@ class _Rank:
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool, e.uneven)
-        rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
+        busiest = _busiest(s.ep, maximum(1.0, w.n_experts), e.uneven)
+        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool * busiest, e.uneven)
+        rows = maximum(1.0, pool * busiest * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
         passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
@@ -307,7 +324,7 @@ class _Rank:
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
             "mlp": self.matrices(w.dense_params, tokens, s.weight_bytes, n, some),
             "experts": self.weights(
-                n * w.moe * 2.0 * pool * w.top_k * w.expert_params / shards,
+                n * w.moe * 2.0 * pool * busiest * w.top_k * w.expert_params / shards,
                 n * w.moe * hit * w.expert_params / shards,
                 s.expert_bytes,
                 e.grouped * filled,
@@ -449,7 +466,8 @@ def _tensor_messages(
     count = some * w.all_reduces * n
     bytes = w.all_reduces * n * tokens * w.hidden * ACTIVATION_BYTES
     given = {"short_share": where(e.short_link > 0, e.short_link, e.link), "long_share": e.link}
-    given |= {"latency": count * e.link_latency, "switch_time": count * e.switch_time}
+    share = where(s.tp > m.tp_inside, 1.0, e.hop_share)
+    given |= {"latency": share * count * e.link_latency, "switch_time": share * count * e.switch_time}
     inside = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
     across = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
     if not is_array(s.tp) and s.tp == m.tp_inside:
@@ -546,6 +564,7 @@ def work_of(model: Model | str) -> Work:
             attended=attended,
             recurrent=recurrent,
             mlps=mlps,
+            indexers=(m.n_indexers or m.n_indexed_layers) / m.layers,
         ),
         grouped=2.0 * m.n_moe_layers / m.layers,
     )
@@ -560,12 +579,13 @@ def kernels_of(
     attended: float = 1.0,
     recurrent: float = 0.0,
     mlps: float = 1.0,
+    indexers: float = 0.0,
 ) -> float:
     """Kernels of a layer, averaged over unlike ones, without attention and grouped products.
 
     Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
     or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
-    A recurrence has two products, a convolution and a gated norm.
+    A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
 
     >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
     (9.0, 13.0)
@@ -573,4 +593,4 @@ def kernels_of(
     attention = (4.0 + query_rank) if latent else 2.0
     mixing = attended * (attention + 2.0) + 4.0 * recurrent
     norms = min(1.0, attended + recurrent) + mlps
-    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared)
+    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared) + indexers * _INDEXER

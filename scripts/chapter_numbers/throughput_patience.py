@@ -54,7 +54,6 @@ def numbers() -> dict[str, Any]:
     mi = [c.rate_error for c in checks["gpt-oss-mi355x"]]
     left = shipped_scores("serving_tpot").leave_one_group_out
     rebuilt = {n: published[f"rebuilt-{n}"].value for n in ("roofline", "messages")}
-    full = checks["r1-b200"][4]
     prefill = day.computed / 8.0
     v3 = runs["v3-h100"]
     return {
@@ -97,6 +96,10 @@ def numbers() -> dict[str, Any]:
         },
         "errors": {
             "gpt_oss": share(max(abs(c.itl_error or 0.0) for c in checks["gpt-oss-b200"]), 0),
+            "r1_now": share(max(abs(c.itl_error or 0.0) for c in checks["r1-b200"]), 0),
+            "minimax_now": share(
+                max(abs(c.itl_error or 0.0) for r in ("", "-again") for c in checks[f"minimax-b200-0.19.0{r}"]), 0
+            ),
             "left_within": share(left.within, 0),
             "left_mean": share(left.mape, 0),
             "mi_low": share(min(mi), 0),
@@ -131,7 +134,5 @@ def numbers() -> dict[str, Any]:
         "breaks": {
             "h100_users": f"{v3[0].concurrency} to {v3[-1].concurrency}",
             "h100_devices": str(v3[0].devices),
-            "queue": units.format(full.ttft, "s", 2),
-            "waited": units.format(full.point.ttft or 0.0, "s", 2),
         },
     }

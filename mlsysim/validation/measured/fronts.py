@@ -181,10 +181,10 @@ def loop_at(
             f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
         )
     pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
-    pace = constants_of("serving_ttft")["pace"]
+    latency, pace = serving.begun_by(made.work, "", constants_of("serving_ttft"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
-        pace=pace["any"] * (pace["experts"] if m.is_moe else 1.0), drafted=drafted, accepted=accepted,
+        latency=latency, pace=pace, drafted=drafted, accepted=accepted,
     )  # fmt: skip
 
 
