@@ -85,8 +85,8 @@ def numbers() -> dict[str, Any]:
         "pools": {
             "gb200_decode": _tokens(service.both_pools("sglang-gb200", 1024)[0]),
             "gb200": _tokens(service.both_pools("sglang-gb200", 1024)[1]),
-            "h100_above": share(above["sglang-h100"], 0),
-            "gb200_above": share(above["sglang-gb200"], 0),
+            "h100_above": units.percent(above["sglang-h100"], 0),
+            "gb200_above": units.percent(above["sglang-gb200"], 0),
         },
         "fronts": {
             "tried": _tokens(r1["GB200 NVL72"].tried),
