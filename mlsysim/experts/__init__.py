@@ -7,6 +7,7 @@ from mlsysim.experts.equations import moe_crossover as moe_crossover
 from mlsysim.experts.equations import shared_expert_share as shared_expert_share
 from mlsysim.experts.equations import tokens_per_expert as tokens_per_expert
 from mlsysim.experts.equations import two_batch_time as two_batch_time
+from mlsysim.experts.popular import uneven_experts_hit as uneven_experts_hit
 
 __all__ = [
     "exchange_ratio",
@@ -16,6 +17,7 @@ __all__ = [
     "shared_expert_share",
     "tokens_per_expert",
     "two_batch_time",
+    "uneven_experts_hit",
 ]
 
 

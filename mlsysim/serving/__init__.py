@@ -14,6 +14,7 @@ from mlsysim.serving.equations import (
     sample_quantile,
     saturation_rate,
 )
+from mlsysim.serving.loops import loop_rate, pools_rate, prompt_wait, shared_itl
 from mlsysim.serving.requests import Request, number, read_trace, rows
 from mlsysim.serving.saturation import Saturation, saturation
 from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
@@ -45,11 +46,14 @@ __all__ = [
     "lengths",
     "limits",
     "load",
+    "loop_rate",
     "number",
     "overload_wait",
     "poisson",
+    "pools_rate",
     "prompt_computed",
     "prompt_steps",
+    "prompt_wait",
     "quantile",
     "read_trace",
     "rows",
@@ -58,6 +62,7 @@ __all__ = [
     "saturation_rate",
     "served",
     "served_by",
+    "shared_itl",
     "simulate",
     "summarise",
 ]

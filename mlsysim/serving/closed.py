@@ -13,6 +13,7 @@ from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import Listed
+from mlsysim.serving.loops import loop_rate, prompt_wait, shared_itl
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
@@ -20,6 +21,7 @@ ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools s
 # Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
 CAPTURED = ("vLLM",)
 _MORE = 3.0  # prompts that join another in a pass, where many wait
+_IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
 
@@ -243,7 +245,7 @@ def closed_loop(
         step = drafting * bare
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
-        answer = steps * step + where(apart > 0, 0.0, others * decoding * added)
+        answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
         # pool falls behind
         each = where(apart > 0, minimum(own, more), pace * prompt)
@@ -251,7 +253,7 @@ def closed_loop(
         busy = maximum(0.0, busy)
         # together, prompts hold up answers, and so those who come next, for as long as they take
         load = busy / where(apart > 0, 1.0, pace) / (answer + prompt)
-        queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
+        queue = prompt_wait(busy, maximum(load, _IDLE), pace * prompt, 1.0 / waves)
         # half of the step under way, and the answers of the step that it shares; alone there are none
         joined = where(
             apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own
@@ -260,5 +262,5 @@ def closed_loop(
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
     ttft = first + (full - cached) / cached * (answer + first)
-    rate = decode.ranks * cached / (answer + first)
+    rate = decode.ranks * loop_rate(cached, first, answer / steps, steps + 1.0)
     return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)

@@ -52,6 +52,7 @@ CHAPTER_OF = {
     "mlsysim.experts.equations": "16-mixture-of-experts",
     **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
     "mlsysim.hlo.losses": "23-limits",
+    **dict.fromkeys(("mlsysim.serving.loops", "mlsysim.experts.popular"), "24-throughput-patience"),
     **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "25-forgetful-attention"),
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",

@@ -78,7 +78,7 @@ from mlsysim.serving_steps.claims.measured import kernel_tables
 from mlsysim.serving_steps.expert_layer import expert_layer
 from mlsysim.validation import reality, scoring
 from mlsysim.validation.cases import CLASSES
-from mlsysim.validation.measured import collective_checks, memory_checks, network_checks
+from mlsysim.validation.measured import collective_checks, fronts, memory_checks, network_checks, service
 from mlsysim.validation.reality.leave_one_out import HonestScore
 from mlsysim.validation.reality.published import case_file
 from mlsysim.validation.scoring import baselines, conformal, scores
@@ -253,6 +253,11 @@ def of_validation() -> Iterator[Any]:
     yield memory_checks.server_start("gemma-2-9b")
     yield collective_checks.check_collective("azure-a100-8g")
     yield collective_checks.check_nodes("bekman-b200-4-nodes-16g")
+    point = fronts.front_runs()["r1-b200"][0]
+    yield point
+    yield fronts.check_front(point)
+    yield service.decode_step()
+    yield service.day()
     yield network_checks.compared()
     yield network_checks.compared().collectives[0]
     yield network_checks.compared().steps[0]

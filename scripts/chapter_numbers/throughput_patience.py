@@ -1,0 +1,138 @@
+"""Chapter 24, throughput against patience."""
+
+import statistics
+from typing import Any
+
+from chapter_numbers import share
+from mlsysim import experts, explore, inference, serving, units
+from mlsysim.efficiencies import shipped
+from mlsysim.serving_steps.claims import expert_claims
+from mlsysim.validation.measured import fronts, service
+from mlsysim.validation.scoring.scores import shipped_scores
+
+
+def _tokens(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _accepted(points: tuple[fronts.FrontPoint, ...]) -> float:
+    """Tokens per step at which the predicted throughput of the speculating points is the measured one, on average."""
+    low, high = 1.0, 1.0 + points[0].drafted
+    for _ in range(30):
+        middle = (low + high) / 2.0
+        error = statistics.mean(fronts.check_front(p, middle).rate_error for p in points)
+        low, high = (middle, high) if error < 0 else (low, middle)
+    return low
+
+
+def _below(found: explore.Frontier, run: str) -> list[float]:
+    """How many times a published point's throughput the front has for users as impatient."""
+    times = []
+    for p in fronts.front_runs()[run]:
+        best = max((q.device_rate for q in found.points if q.user_rate >= p.user_rate), default=0.0)
+        times.append(best / p.device_rate)
+    return times
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 24."""
+    one, many = (
+        fronts.loop_at("gpt-oss-120B", "B200", tp=1, concurrency=n, input_len=1024, output_len=1024) for n in (1, 128)
+    )
+    uneven = shipped("serving_tpot")["experts"]["uneven"]
+    day, step, published = service.day(), service.decode_step(), fronts.services()
+    runs = fronts.front_runs()
+    checks = {run: fronts.check_run(run) for run in runs}
+    r1 = {d: explore.frontier("DeepSeek-R1", d) for d in ("B200", "GB200 NVL72")}
+    at_50 = {d: max(p.device_rate for p in f.points if p.user_rate >= 50.0) for d, f in r1.items()}
+    below = _below(r1["B200"], "r1-b200")
+    above = {}
+    for device, name in (("H100", "sglang-h100"), ("GB200 NVL72", "sglang-gb200")):
+        front = explore.frontier("DeepSeek-R1", device, input_len=2000, output_len=1024)
+        above[name] = front.points[-1].device_rate / service.both_pools(name, 1024)[1] - 1.0
+    spec = runs["r1-mi355x"]
+    mi = [c.rate_error for c in checks["gpt-oss-mi355x"]]
+    left = shipped_scores("serving_tpot").leave_one_group_out
+    rebuilt = {n: published[f"rebuilt-{n}"].value for n in ("roofline", "messages")}
+    prefill = day.computed / 8.0
+    v3 = runs["v3-h100"]
+    return {
+        "predict": {
+            "one": _tokens(1.0 / one.tpot),
+            "user": _tokens(1.0 / many.tpot),
+            "device": f"{many.tokens_per_s / 1e3:.0f} thousand",
+        },
+        "toy": {
+            "stay": units.format(1.0 + 100 * 0.01, "s"),
+            "rate": f"{serving.loop_rate(10.0, ttft=1.0, itl=0.01, output_len=101.0):g}",
+            "share": units.format(serving.shared_itl(0.0, 0.1, 10.0, 10.0, 100.0), "s"),
+            "pools": f"{serving.pools_rate(2000.0, 8000.0, 4000.0, 1000.0):,.0f}",
+        },
+        "uneven": {
+            "v": f"{uneven:.2g}",
+            "hit": f"{experts.uneven_experts_hit(256, 8, 64, uneven):.0f}",
+            "even": f"{inference.experts_hit(256, 8, 64):.0f}",
+        },
+        "day": {
+            "by_pools": _tokens(day.by_pools),
+            "counted": _tokens(day.counted),
+            "gap": units.percent(abs(day.by_pools / day.counted - 1.0), 2, signed=False),
+            "dollars": f"{day.dollars:.2f}",
+            "decode_dollars": f"{day.decode_dollars:.2f}",
+            "computed": f"{day.computed / 1e3:.0f} thousand",
+            "share": share(day.by_pools / published["deepseek-decode"].value, 0),
+        },
+        "pools": {
+            "gb200_decode": _tokens(service.both_pools("sglang-gb200", 1024)[0]),
+            "gb200": _tokens(service.both_pools("sglang-gb200", 1024)[1]),
+            "h100_above": units.percent(above["sglang-h100"], 0),
+            "gb200_above": units.percent(above["sglang-gb200"], 0),
+        },
+        "fronts": {
+            "tried": _tokens(r1["GB200 NVL72"].tried),
+            "gb200_ratio": f"{at_50['GB200 NVL72'] / at_50['B200']:.1f}",
+            "below_low": f"{min(below):.1f}",
+            "below_high": f"{max(below):.1f}",
+        },
+        "errors": {
+            "gpt_oss": share(max(abs(c.itl_error or 0.0) for c in checks["gpt-oss-b200"]), 0),
+            "r1_now": share(max(abs(c.itl_error or 0.0) for c in checks["r1-b200"]), 0),
+            "minimax_now": share(
+                max(abs(c.itl_error or 0.0) for r in ("", "-again") for c in checks[f"minimax-b200-0.19.0{r}"]), 0
+            ),
+            "left_within": share(left.within, 0),
+            "left_mean": share(left.mape, 0),
+            "mi_low": share(min(mi), 0),
+            "mi_high": share(max(mi), 0),
+            "none": units.percent(statistics.mean(c.rate_error for c in checks["r1-mi355x"]), 0),
+            "all": units.percent(statistics.mean(fronts.check_front(p, 4.0).rate_error for p in spec), 0),
+            "accepted": f"{_accepted(spec):.1f}",
+        },
+        "step": {
+            "device": _tokens(published["deepseek-decode"].value / 8),
+            "batch": str(step.batch),
+            "measured": units.format(step.measured, "s", 2),
+            "roofline": units.format(rebuilt["roofline"], "s", 2),
+            "their_messages": units.format(rebuilt["messages"], "s", 2),
+            "theirs": units.format(sum(rebuilt.values()), "s", 2),
+            "messages": units.format(step.messages, "s", 2),
+            "kernels": units.format(step.kernels, "s", 2),
+            "row": units.format(step.kernels + step.messages, "s", 2),
+            "overlapped": units.format(step.overlapped, "s", 2),
+            "error": units.percent(step.overlapped / step.measured - 1.0, 0),
+        },
+        "prefill": {
+            "profile": f"{expert_claims.PUBLISHED['prefill'][1] / prefill:.1f}",
+            "bound": f"{expert_claims.own_rate('prefill')[0] / prefill:.1f}",
+            "rtp": f"{published['rtp-prefill'].value / day.computed:.1f}",
+        },
+        "drift": {
+            "r1": f"{max(1.0 / (1.0 + (c.itl_error or 0.0)) for c in checks['r1-b200-before']):.1f}",
+            "before": share(1.0 / (1.0 + (checks["minimax-b200-0.17.0"][-1].itl_error or 0.0)) - 1.0, 0),
+            "after": share(1.0 / (1.0 + (checks["minimax-b200-0.19.0"][-1].itl_error or 0.0)) - 1.0, 0),
+        },
+        "breaks": {
+            "h100_users": f"{v3[0].concurrency} to {v3[-1].concurrency}",
+            "h100_devices": str(v3[0].devices),
+        },
+    }

@@ -1,0 +1,135 @@
+"""Fronts beside measurements: the equations of chapter 24, the chosen points, a service rebuilt."""
+
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+
+from mlsysim import explore, inference, serving
+from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.experts import uneven_experts_hit
+from mlsysim.inference.work import _met
+from mlsysim.validation.measured import fronts, service
+
+
+@pytest.mark.independent
+def test_the_loop_in_numbers_done_by_hand() -> None:
+    """Ten users; a token every 10 ms, 101 tokens, 1 s to the first: each asks anew every 2 s. Then prompts of 0.1 s among them."""
+    assert serving.loop_rate(10.0, ttft=1.0, itl=0.01, output_len=101.0) == pytest.approx(5.0)
+    assert serving.shared_itl(0.01, 0.1, concurrency=10.0, decoding=10.0, steps=100.0) == pytest.approx(0.019)
+    assert serving.shared_itl(0.01, 0.1, concurrency=1.0, decoding=1.0, steps=100.0) == 0.01
+    assert serving.prompt_wait(8.0, load=4.0, prompt_time=0.2) == pytest.approx(8 * 0.75 + 0.1)
+    assert serving.prompt_wait(8.0, load=0.5, prompt_time=0.2) == pytest.approx(0.05)
+    assert serving.pools_rate(100.0, 300.0, input_len=3.0, output_len=1.0) == pytest.approx(50.0)
+
+
+@pytest.mark.independent
+def test_a_wave_at_the_start_played_prompt_by_prompt() -> None:
+    """Everybody comes at once, prompts run one by one, and later requests find nobody: the mean wait over all of the run."""
+    users, prompt, waves = 41, 0.05, 10
+    waits = [i * prompt for i in range(users)] + [0.0] * users * (waves - 1)
+    found = serving.prompt_wait((users - 1) * prompt, load=1e-9, prompt_time=prompt, start=1.0 / waves)
+    assert found == pytest.approx(statistics.mean(waits), rel=1e-6)
+
+
+@pytest.mark.independent
+def test_experts_with_popularities_drawn_one_by_one() -> None:
+    """A gamma distribution of popularities, and the chance that nobody chooses an expert, averaged over draws."""
+    rng = random.Random(24)
+    experts, top_k, tokens, uneven = 256.0, 8.0, 64.0, 0.4
+    rate = -tokens * math.log(1 - top_k / experts)
+    draws = [math.exp(-rate * rng.gammavariate(1 / uneven, uneven)) for _ in range(100_000)]
+    found = uneven_experts_hit(experts, top_k, tokens, uneven)
+    assert found == pytest.approx(experts * (1 - statistics.mean(draws)), rel=0.005)
+    even = inference.experts_hit(experts, top_k, tokens)
+    assert uneven_experts_hit(experts, top_k, tokens, 1e-7) == pytest.approx(even, rel=1e-5)
+    assert found < even
+
+
+def test_the_step_of_a_server_meets_as_many_experts_as_the_equation() -> None:
+    """The vectorised step has its own copy, with the even choice as a limit: both say the same."""
+    tokens = np.array([4.0, 64.0, 512.0])
+    found = _met(256.0, 8.0, tokens, np.full(3, 0.4))
+    assert found == pytest.approx([max(8.0, uneven_experts_hit(256.0, 8.0, t, 0.4)) for t in tokens])
+
+
+@pytest.mark.published
+def test_the_day_of_deepseek_agrees_with_itself() -> None:
+    """deepseek2025infra: two rates of nodes, and tokens and nodes of a day, printed apart; 87,072 USD a day."""
+    day = service.day()
+    assert day.by_pools == pytest.approx(168e9 / (226.75 * 86400), rel=0.002)
+    assert day.dollars == pytest.approx(87072 / 168e3, rel=1e-4)
+    assert day.computed == pytest.approx(32.2e3, rel=0.005)  # as rtpllm2025replay works it out
+
+
+@pytest.mark.published
+def test_the_decode_step_lies_near_what_users_saw() -> None:
+    """deepseek2025infra: 20 to 22 tokens/s of a user; deeb2026scaling: 22 ms of messages for the same batch."""
+    step = service.decode_step()
+    assert step.batch == 88
+    assert step.messages == pytest.approx(0.022, rel=0.03)
+    assert step.overlapped == pytest.approx(1 / 21, rel=0.10)
+    assert step.kernels + step.messages > step.slowest
+
+
+@pytest.mark.published
+def test_points_that_a_source_prints_as_a_rate_are_counted_as_it_counts() -> None:
+    """inferencex2026mi355xr1 prints 1,210.53 tokens/s a device, prompts of 8,192 included: 134.5 of answers, as many a user."""
+    first = fronts.front_runs()["r1-mi355x"][0]
+    assert first.device_rate == pytest.approx(1210.53 / 9)
+    assert first.user_rate == pytest.approx(first.device_rate)
+    assert first.itl is None and fronts.check_front(first).itl_error is None
+    assert service.both_pools("rtp", 2048)[0] == 14700 / 8
+
+
+def test_two_thirds_of_what_stands_beside_tensor_parallelism_lies_within_a_quarter() -> None:
+    """The known part: servers of 2026 whose prompts and answers share devices cut by tensor parallelism."""
+    checks = [c for run in ("gpt-oss-b200", "r1-b200", "minimax-b200-0.19.0") for c in fronts.check_run(run)]
+    near = [abs(c.itl_error or 0.0) <= 0.25 for c in checks]
+    assert sum(near) / len(near) >= 0.66
+
+
+def test_an_older_release_is_slower_than_the_same_prediction() -> None:
+    older, newer = (
+        statistics.mean(c.itl_error or 0.0 for c in fronts.check_run(f"minimax-b200-{release}"))
+        for release in ("0.17.0", "0.19.0")
+    )
+    assert older < newer - 0.1
+
+
+def test_speculation_brackets_what_was_measured_with_it() -> None:
+    """No token accepted, and all: the source does not say how many were."""
+    none, every = fronts.check_run("r1-mi355x", 1.0), fronts.check_run("r1-mi355x", 4.0)
+    assert all(a.rate_error < 0 < b.rate_error for a, b in zip(none, every, strict=True))
+
+
+def test_what_is_not_there_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="run"):
+        fronts.check_run("gpt-oss-b2000")
+    with pytest.raises(InputError, match="counted"):
+        fronts._run("x", {"counted": "rack", "rows": []}, "fronts.toml")
+    with pytest.raises(InputError):
+        fronts.loop_at("Llama-3.1-8B", "H100", tp=3, concurrency=4.0, input_len=100, output_len=10, precision="fp8")
+
+
+@pytest.mark.parametrize(
+    ("model", "device"),
+    [
+        ("DeepSeek-R1", "H100"),
+        *(
+            pytest.param(model, device, marks=pytest.mark.nightly)
+            for model in ("DeepSeek-R1", "gpt-oss-120B")
+            for device in ("H100", "B200", "GB200 NVL72", "MI355X")
+            if (model, device) != ("DeepSeek-R1", "H100")
+        ),
+    ],
+)
+def test_fronts_of_the_chapter_fall_and_rise(model: str, device: str) -> None:
+    """Whoever reads faster leaves less for the device: eight fronts, each in a second or so."""
+    found = explore.frontier(model, device)
+    users, rates = ([getattr(p, name) for p in found.points] for name in ("user_rate", "device_rate"))
+    assert len(users) > 20
+    assert users == sorted(users, reverse=True)
+    assert rates == sorted(rates)
