@@ -72,18 +72,27 @@ def high(seconds: list[float]) -> float:
 
 def report(found: dict[str, tuple[float, float, dict[str, list[float]]]]) -> str:
     """First numbers by chapter, all moves together, and the slowest views."""
-    lines = [f"{slug:26s} first number cold {cold:5.2f} s, warm {warm:5.2f} s" for slug, (cold, warm, _) in found.items()]
+    lines = [
+        f"{slug:26s} first number cold {cold:5.2f} s, warm {warm:5.2f} s" for slug, (cold, warm, _) in found.items()
+    ]
     views = {f"{slug} {view}": s for slug, (_, _, moved) in found.items() for view, s in moved.items()}
     every = [second for s in views.values() for second in s]
     over = [name for name, s in views.items() if high(s) > MOVE_S]
-    for what, times, limit in (("cold", [v[0] for v in found.values()], COLD_S), ("warm", [v[1] for v in found.values()], WARM_S)):
-        lines.append(f"first number, {what}: median {statistics.median(times):.2f}, most {max(times):.2f} s (limit {limit:g})")
+    for what, times, limit in (
+        ("cold", [v[0] for v in found.values()], COLD_S),
+        ("warm", [v[1] for v in found.values()], WARM_S),
+    ):
+        lines.append(
+            f"first number, {what}: median {statistics.median(times):.2f}, most {max(times):.2f} s (limit {limit:g})"
+        )
     lines.append(
         f"{len(every)} moves of {len(views)} views: median {1e3 * statistics.median(every):.1f}, "
         f"95th percentile {1e3 * high(every):.1f} ms; {len(over)} views above {1e3 * MOVE_S:.0f} ms in theirs"
     )
     for name, s in sorted(views.items(), key=lambda item: -high(item[1]))[:15]:
-        lines.append(f"{name:60s} median {1e3 * statistics.median(s):7.1f}  95th {1e3 * high(s):7.1f}  most {1e3 * max(s):7.1f} ms")
+        lines.append(
+            f"{name:60s} median {1e3 * statistics.median(s):7.1f}  95th {1e3 * high(s):7.1f}  most {1e3 * max(s):7.1f} ms"
+        )
     return "\n".join(lines)
 
 
@@ -109,4 +118,10 @@ def measure(site: Path, slugs: list[str]) -> dict[str, Any]:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    print(report(measure(Path(sys.argv[1]), sys.argv[2:] or sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb")))))
+    print(
+        report(
+            measure(
+                Path(sys.argv[1]), sys.argv[2:] or sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+            )
+        )
+    )

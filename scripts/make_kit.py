@@ -337,7 +337,10 @@ def main() -> int:
             path = args.out / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        if not args.no_slides and subprocess.run([sys.executable, str(ROOT / "scripts" / "slides"), str(args.out / "slides")]).returncode:
+        if (
+            not args.no_slides
+            and subprocess.run([sys.executable, str(ROOT / "scripts" / "slides"), str(args.out / "slides")]).returncode
+        ):
             return 1
         print(f"wrote the kit into {args.out}")
     return 0

@@ -269,7 +269,14 @@ def slides(blocks: Sequence[Node], slug: str, picture: Callable[[str, str], Node
             shown.append({"t": "Div", "c": [["", ["formula", *long], []], [_para([formula])]]})
             put(Slide(section, shown + ([_para(rest)] if rest else []), kind="equation"))
         elif block["t"] == "Para" and not answered and any(s.kind == "predict" for s in made) and _answers(block):
-            put(Slide("The answer", [_para(s) for s in _answer(block)], [_text(f"The book answers in the section “{section}”.")], "answer"))
+            put(
+                Slide(
+                    "The answer",
+                    [_para(s) for s in _answer(block)],
+                    [_text(f"The book answers in the section “{section}”.")],
+                    "answer",
+                )
+            )
             answered = True
         elif block["t"] == "Para":
             notes += [s for s in sentences(block["c"])[:2] if len(words(s)) > 20]

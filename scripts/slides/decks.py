@@ -24,7 +24,7 @@ from live.engine import Missing, modules
 from printing.stills import Folder, formulas, still
 
 from book._preview.__main__ import read_chapters
-from slides.deck import NoDeck, Node, slides, tree, words
+from slides.deck import Node, NoDeck, slides, tree, words
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -32,7 +32,14 @@ OUT = ROOT / "_slides"
 SIZE = (1280, 720)
 UPRIGHT = (720, 1240)  # on a phone, where slides stand below each other
 # What a deck asks for: pandoc's page names these, and nothing else of reveal.js is copied.
-PARTS = ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "plugin/search/search.js", "plugin/zoom/zoom.js")
+PARTS = (
+    "dist/reset.css",
+    "dist/reveal.css",
+    "dist/reveal.js",
+    "plugin/notes/notes.js",
+    "plugin/search/search.js",
+    "plugin/zoom/zoom.js",
+)
 _MARKDOWN = "markdown-implicit_figures-smart-raw_attribute"
 
 
@@ -105,7 +112,16 @@ def write(folder: Path, slug: str, url: str, body: str, files: dict[str, bytes],
     source = "---\n" + "\n".join(front) + "\n---\n\n" + text
     (folder / f"{slug}.qmd").write_text(source, encoding="utf-8")
     if show:
-        variables = {"revealjs-url": "reveal", "theme": "look", "width": str(SIZE[0]), "height": str(SIZE[1]), "slideNumber": "true", "transition": "none", "hash": "true", "center": "false"}
+        variables = {
+            "revealjs-url": "reveal",
+            "theme": "look",
+            "width": str(SIZE[0]),
+            "height": str(SIZE[1]),
+            "slideNumber": "true",
+            "transition": "none",
+            "hash": "true",
+            "center": "false",
+        }
         options = [o for pair in variables.items() for o in ("-V", "=".join(pair))]
         html = _pandoc(folder, source, "-f", _MARKDOWN, "-t", "revealjs", "-s", "--mathml", "--slide-level=2", *options)
         (folder / f"{slug}.html").write_text(_mended(html), encoding="utf-8")
@@ -124,7 +140,11 @@ def _mended(html: str) -> str:
     html = html.replace(", maximum-scale=1.0, user-scalable=no, minimal-ui", "")
     for side, wide, upright in zip(("width", "height"), SIZE, UPRIGHT, strict=True):
         html = html.replace(f"{side}: {wide},", f"{side}: innerWidth < 500 ? {upright} : {wide},")
-    html = html.replace("Reveal.initialize({", "Reveal.initialize({\n scrollActivationWidth: 500, scrollLayout: 'compact', scrollSnap: false,", 1)
+    html = html.replace(
+        "Reveal.initialize({",
+        "Reveal.initialize({\n scrollActivationWidth: 500, scrollLayout: 'compact', scrollSnap: false,",
+        1,
+    )
     return re.sub(r"^ *//.*\n", "", html, flags=re.M)
 
 
@@ -207,5 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"slides: {error}", file=sys.stderr)
         return 1
     size = sum(p.stat().st_size for p in given.out.rglob("*") if p.is_file()) / 1e6
-    print(f"{len(made)} decks of {sum(made.values())} slides in {given.out}, {size:.1f} MB, {time.perf_counter() - start:.0f} s")
+    print(
+        f"{len(made)} decks of {sum(made.values())} slides in {given.out}, {size:.1f} MB, {time.perf_counter() - start:.0f} s"
+    )
     return 0

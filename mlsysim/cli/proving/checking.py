@@ -34,6 +34,9 @@ def _grade(args: argparse.Namespace) -> None:
     )
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
+    sheet = Path(args.output).with_suffix(".reasons.csv")
+    if sheet.exists():
+        print(f"reasons to read, with their rubrics: {sheet}")
     if alike:
         print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
 
