@@ -265,7 +265,8 @@ def slides(blocks: Sequence[Node], slug: str, picture: Callable[[str, str], Node
             lead, rest = _lead(before), _follows(after)
             notes = [n for n in notes if words(n) != words(lead)]
             shown = [_para(lead)] if lead else []
-            long = ["long"] if len(formula["c"][1]) > LONG_FORMULA else []
+            size = len(formula["c"][1])
+            long = ["longer"] if size > 1.5 * LONG_FORMULA else ["long"] if size > LONG_FORMULA else []
             shown.append({"t": "Div", "c": [["", ["formula", *long], []], [_para([formula])]]})
             put(Slide(section, shown + ([_para(rest)] if rest else []), kind="equation"))
         elif block["t"] == "Para" and not answered and any(s.kind == "predict" for s in made) and _answers(block):

@@ -488,3 +488,23 @@ def test_a_notebook_that_crashes_keeps_its_reason(tmp_path: Path) -> None:
     sheet = (tmp_path / "grades.reasons.csv").read_text(encoding="utf-8")
     assert "ada,03.12,0,The memory binds.,crashed" in sheet
     assert "The memory binds." in (tmp_path / "pages" / "ada.html").read_text(encoding="utf-8")
+
+
+def test_what_canvas_names_is_a_student_s_file_whatever_its_ending(tmp_path: Path) -> None:
+    (tmp_path / "doejane_123_456_answers.txt").write_text("I could not open it", encoding="utf-8")
+    (found,) = collect(tmp_path)
+    assert (found.system, found.student, found.name) == ("canvas", "123", "doejane")
+
+
+def test_graded_again_keeps_what_was_said(tmp_path: Path) -> None:
+    said = {"01.1": Remark(False, "half", "You have half of it."), "01.2": Remark(True, "", "Correct.")}
+    before = [Row("ada", 2.0, 4, {"01.1": 0.0, "01.2": 2.0}, "ok", "", remarks=said)]
+    write_json(before, tmp_path / "g.json")
+    nothing = Row("ada", 0.0, 4, {"01.1": 0.0, "01.2": 0.0}, "missing", "handed nothing in")
+    (kept,) = merged(read_rows(tmp_path / "g.json"), [nothing])
+    assert kept.remarks == said
+    better = Row(
+        "ada", 2.0, 4, {"01.1": 2.0, "01.2": 0.0}, "ok", "", remarks={"01.1": said["01.2"], "01.2": said["01.1"]}
+    )
+    (kept,) = merged(read_rows(tmp_path / "g.json"), [better])
+    assert {id: m.correct for id, m in kept.remarks.items()} == {"01.1": True, "01.2": True}

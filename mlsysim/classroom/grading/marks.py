@@ -277,7 +277,11 @@ def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
         status = earlier.status if row.status == "missing" else row.status
         why = {id: row.reasons.get(id) or earlier.reasons.get(id, "") for id in {**earlier.reasons, **row.reasons}}
         message = "; ".join(filter(None, (row.message, note)))
-        done.append(replace(row, score=kept, points=points, status=status, message=message, reasons=why))
+        said = {id: m for id, m in row.remarks.items() if earlier.points.get(id, 0.0) <= row.points.get(id, 0.0)}
+        remarks = {id: said.get(id) or earlier.remarks[id] for id in points if id in said or id in earlier.remarks}
+        done.append(
+            replace(row, score=kept, points=points, status=status, message=message, remarks=remarks, reasons=why)
+        )
     here = {r.student for r in now}
     return done + [r for r in old.values() if r.student not in here]
 
@@ -339,6 +343,10 @@ def read_rows(path: str | Path) -> list[Row]:
                 str(r["message"]),
                 str(r.get("file", "")),
                 int(r.get("late_days", 0)),
+                remarks={
+                    str(k): Remark(bool(m["correct"]), str(m["slip"]), str(m["text"]))
+                    for k, m in r.get("remarks", {}).items()
+                },
                 reasons={str(k): str(v) for k, v in r.get("reasons", {}).items()},
             )
             for r in kept["rows"]

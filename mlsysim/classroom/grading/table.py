@@ -18,6 +18,8 @@ from mlsysim.errors import InputError
 
 # Learning platforms whose tables of marks can be written.
 SYSTEMS = ("canvas", "moodle", "gradescope")
+# Rows whose score goes into an import file; about the others a person decides first.
+IMPORTED = ("ok", "missing", "timeout", "crashed", "too-large", "not-a-notebook")
 
 
 def cell(text: object, most: int = 200) -> str:
@@ -100,9 +102,7 @@ def write_import(rows: Sequence[Row], roster: Sequence[Student], path: str | Pat
     """
     if system not in SYSTEMS:
         raise InputError(f"system = {system!r} is unknown; use one of {', '.join(SYSTEMS)}")
-    counted = {
-        r.student: r for r in rows if r.status in ("ok", "missing", "timeout", "crashed", "too-large", "not-a-notebook")
-    }
+    counted = {r.student: r for r in rows if r.status in IMPORTED}
     known = [(s, counted[s.id]) for s in roster if s.id in counted]
     if not known:
         raise InputError("import: no row is a student of the roster; give the roster that the course system exported")
