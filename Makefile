@@ -35,33 +35,39 @@ slides: setup ## slides of every chapter into _slides (pandoc from .venv; the sa
 serve: ## serve _site on http://localhost:8000 (PORT=...)
 	$(PY) -m http.server --directory _site --bind 127.0.0.1 $(PORT)
 
-# One session for tests and examples of docstrings, on all processors, long tests first. Without nbval, which loads Jupyter
-# into every process; the tests start it where they need it. The types are checked beside it.
-PYTEST := $(PY) -m pytest -p no:nbval -n logical --dist worksteal --doctest-modules
+# Without nbval, which loads Jupyter into every process; the tests start it where they need it. The types are checked beside it.
+PYTEST := $(PY) -m pytest -p no:nbval
 BESIDE_TYPES = mkdir -p .cache; $(BIN)/mypy > .cache/mypy.txt 2>&1 & types=$$!; $(1); code=$$?; \
   wait $$types || code=1; cat .cache/mypy.txt; exit $$code
-# Thousands of short tests: two plain sessions beside each other, since handing out each test would cost as much as running it.
+# A few hundred long tests, handed out one by one to all processors, the longest first.
+LONG := slow or browser or sandbox or colab
+LONG_TESTS = $(PYTEST) -n logical --dist worksteal --durations=20 -m "$(LONG)" \
+  $$(grep -lrE 'mark\.($(subst $() or $(),|,$(LONG)))' tests --include='test_*.py')
+# Thousands of short ones, and examples of docstrings: two plain sessions beside each other, since handing out each test would
+# cost as much as running it.
 FIRST := mlsysim $(addprefix tests/,house catalog hlo network physics serving)
 SECOND := $(filter-out $(FIRST),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
-HALVES = (mkdir -p .cache; $(1) $(FIRST) > .cache/first.txt 2>&1 & first=$$!; $(1) $(SECOND); code=$$?; wait $$first || code=1; cat .cache/first.txt; exit $$code)
+SHORT := $(PYTEST) --doctest-modules -q -m "not ($(LONG))"
+SHORT_TESTS = (mkdir -p .cache; $(SHORT) $(FIRST) > .cache/first.txt 2>&1 & first=$$!; $(SHORT) $(SECOND); code=$$?; \
+  wait $$first || code=1; cat .cache/first.txt; exit $$code)
 
 test: setup ## all tests: library, book, notebooks, exercises, browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(call BESIDE_TYPES,$(PYTEST) --durations=20 mlsysim tests)
+	@$(call BESIDE_TYPES,($(LONG_TESTS); long=$$?; $(SHORT_TESTS) && exit $$long))
 
 check: setup ## the fast subset, for between two edits: about a minute
 	$(BIN)/ruff check .
-	@$(call BESIDE_TYPES,$(call HALVES,$(PY) -m pytest -p no:nbval --doctest-modules -q -m "not slow and not browser and not sandbox and not colab"))
+	@$(call BESIDE_TYPES,$(SHORT_TESTS))
 
 validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate
 
-mutations: setup ## plant every mistake of tests/mutations.toml (make test plants as many as half a minute allows)
-	MLSYSIM_NIGHTLY=1 $(PY) -m pytest -q -p no:nbval -m nightly tests/house/test_mutations.py
+mutations: setup ## plant every mistake of tests/mutations.toml (make test plants as many as twenty seconds allow)
+	MLSYSIM_NIGHTLY=1 $(PYTEST) -q -m nightly tests/house/test_mutations.py
 
 nightly: mutations ## and all that make test samples, in full
-	MLSYSIM_NIGHTLY=1 $(PYTEST) --durations=20 mlsysim tests --ignore tests/house/test_mutations.py
+	MLSYSIM_NIGHTLY=1 $(PYTEST) -n logical --dist worksteal --doctest-modules --durations=20 mlsysim tests --ignore tests/house/test_mutations.py
 
 notebooks: setup ## re-execute every notebook and write it back in canonical form
 	$(PY) scripts/run_notebooks.py

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import POSITIVE, equation, remembered
 from mlsysim.results import Report, Result, labelled, largest, share
 from mlsysim.tables import table
 
@@ -343,7 +343,11 @@ def matrix_count(model: Model | str) -> ParameterCount:
     >>> matrix_count("Qwen2.5-7B").attention < parameter_count("Qwen2.5-7B").attention
     True
     """
-    m = catalog.model(model)
+    return _matrix_count(catalog.model(model))
+
+
+@remembered
+def _matrix_count(m: Model) -> ParameterCount:
     bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
     indexers = m.n_indexers or m.n_indexed_layers
     return replace(
@@ -355,7 +359,12 @@ def matrix_count(model: Model | str) -> ParameterCount:
 
 def parameter_count(model: Model | str) -> ParameterCount:
     """Exact parameters by part, from the shape alone; towers and modules that predict further tokens stand beside it."""
-    m = catalog.model(model)
+    return _parameter_count(catalog.model(model))
+
+
+@remembered
+def _parameter_count(m: Model) -> ParameterCount:
+    """Counted once a shape: sliders, searches and fits ask again and again."""
     shared = m.n_shared_experts * mlp_parameters(m, m.shared_ffn or m.moe_ffn) + m.shared_gate * m.hidden
     width = m.embedding_width or m.hidden
     shared += 2 * m.moe_hidden * m.hidden  # the way to narrower experts and back

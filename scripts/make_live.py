@@ -29,10 +29,18 @@ def imports() -> list[str]:
     return sorted(lines)
 
 
+LARGE = ("20-estimators", "22-case-studies")  # their programs take tens of megabytes, which every page would carry
+
+
+def programs() -> list[str]:
+    """The views that move once before the engine's memory is kept, so that a reader's first move finds all warm."""
+    return [f.code for slug in pages.slugs() if slug not in LARGE for f in read(ROOT / "notebooks" / f"{slug}.ipynb")]
+
+
 def make_engine() -> str | None:
     """The engine's digest, or None with a line that says what is missing."""
     try:
-        return engine.make(imports())
+        return engine.make(imports(), programs())
     except engine.Missing as reason:
         print(f"live: no engine, so pages stay as they are printed: {reason}", file=sys.stderr)
         return None
@@ -49,10 +57,9 @@ def main() -> None:
         made = make_engine()
         print(f"live: engine {made} in {time.perf_counter() - start:.0f} s")
         return
-    made_file = asked.site / "book" / "assets" / "vendor" / "engine" / "made"
     counts = pages.put(
         asked.site.resolve(),
-        made_file.read_text() if made_file.is_file() else None,
+        pages.engine_of(asked.site),
         [asked.only] if asked.only else None,
     )
     print(f"live: {', '.join(f'{n} {kind}' for kind, n in counts.items())} in {time.perf_counter() - start:.0f} s")

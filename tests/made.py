@@ -85,16 +85,32 @@ def executed(path: Path, shared: Path) -> Executed:
 
 
 def left_out(shared: Path, *cases: Path) -> Any:
-    """The calibrated score of case files with each group left out of the fit once: every group is one fit."""
+    """The scores of case files with each group, and each domain, left out of the fit once: every one of them is a fit."""
 
     def make(file: Path) -> None:
-        from mlsysim.validation import scoring
         from mlsysim.validation.cases import read_cases
+        from mlsysim.validation.scoring.leaving import leave_out
 
-        report = scoring.score(read_cases(cases), "calibrated", leave_one_group_out=True)
-        file.write_bytes(pickle.dumps(report))
+        file.write_bytes(pickle.dumps(leave_out(read_cases(cases))))
 
     return pickle.loads(once(shared, f"left-out-{len(cases)}-{cases[0].name}", make).read_bytes())
+
+
+def this_machine(shared: Path) -> tuple[list[str], Any, Path]:
+    """The quick ``bench-device`` of this processor: the command's words, the JSON it printed, and the profile it wrote."""
+
+    def make(folder: Path) -> None:
+        import calls  # of scripts
+
+        folder.mkdir()
+        words = ["bench-device", "--quick", "--platform", "cpu", "--json", "-o", str(folder / "profile.json")]
+        code, printed, error = calls.run(words)
+        assert code == 0, error
+        (folder / "printed.json").write_text(json.dumps([words, printed]), encoding="utf-8")
+
+    folder = once(shared, "this-machine", make)
+    words, printed = json.loads((folder / "printed.json").read_text(encoding="utf-8"))
+    return words, printed, folder / "profile.json"
 
 
 class Book(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from . import memo
 from .check_site import ELSEWHERE, check_site
 from .config import Problems, read_book
 from .page import ACCESS, ASSETS, HERE, frame
@@ -44,6 +45,7 @@ def read_chapters(root: Path, only: Sequence[str] = (), without: str = "") -> tu
 def build_site(root: Path, out: Path) -> Build:
     """Build the book at ``root`` into ``out``. With any problem ``out`` stays as it was."""
     build, _ = read_chapters(root)
+    memo.forget()
     problems = build.problems
     if not problems:  # half a site would only repeat what is known
         out.parent.mkdir(parents=True, exist_ok=True)

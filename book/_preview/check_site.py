@@ -100,13 +100,14 @@ def check_site(site: Path, skip: Sequence[str] = ELSEWHERE) -> list[str]:
         if path.relative_to(site).parts[0] not in skip
     }
     problems = [] if pages else [f"{site.name}: no HTML page"]
+    root = site.resolve()
     for path, page in pages.items():
-        name = path.relative_to(site.resolve()).as_posix()
+        name = path.relative_to(root).as_posix()
         problems += [f"{name}:{line}: {message}" for line, message in page.found]
         twice = [i for i, n in Counter(page.ids).items() if n > 1 and LABEL.match(i)]
         problems += [f"{name}: label {i} is given twice" for i in twice]
         for line, target, loads in page.targets:
-            if message := _broken(site.resolve(), path, target, loads, pages):
+            if message := _broken(root, path, target, loads, pages):
                 problems.append(f"{name}:{line}: {message}")
     return problems
 
@@ -116,18 +117,24 @@ def _broken(site: Path, path: Path, target: str, loads: bool, pages: dict[Path, 
     if parts.scheme or parts.netloc:
         return f"loads {target[:80]} from another host" if loads and parts.scheme not in ("data", "blob") else ""
     base = site / parts.path.lstrip("/") if parts.path.startswith("/") else path.parent / unquote(parts.path)
-    file = (base if parts.path else path).resolve()
-    if file.is_dir():
-        file /= "index.html"
+    file, exists = _file(base if parts.path else path)
     if not file.is_relative_to(site):
         return f"link {target} leaves the site"
-    if not file.is_file():
+    if not exists:
         folder = site / file.relative_to(site).parts[0]
         return f"broken link {target}" if folder.exists() or folder.name not in ELSEWHERE else ""
     anchor = unquote(parts.fragment)
     if anchor and anchor != "top" and file in pages and anchor not in pages[file].ids and not anchor.startswith(":~:"):
         return f"no anchor for {target}"
     return ""
+
+
+def _file(path: Path) -> tuple[Path, bool]:
+    """The file that an address means, and whether it is there."""
+    file = path.resolve()
+    if file.is_dir():
+        file /= "index.html"
+    return file, file.is_file()
 
 
 def strip_notebook_paths(site: Path) -> int:

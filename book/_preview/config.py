@@ -1,6 +1,7 @@
 """What ``_quarto.yml`` says about the book, read strictly: a key that is not on the list below is a mistake."""
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ class Page:
     body: str = ""
     headings: list[tuple[int, str, str]] = field(default_factory=list)  # level, id, title
 
-    @property
+    @functools.cached_property
     def url(self) -> str:
         return str(Path(self.source).with_suffix(".html").as_posix())
 

@@ -3,7 +3,6 @@
 import json
 import os.path
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -12,6 +11,7 @@ from typing import Any
 
 import pypandoc
 
+from . import memo
 from .check_site import ELSEWHERE
 from .config import Page, did_you_mean, inside
 from .source import Build, Source
@@ -27,6 +27,7 @@ KINDS = {
 }  # fmt: skip
 BOXES = ("thm", "lem", "cor", "prp", "cnj", "def", "exm", "exr")
 CALLOUTS = {f"callout-{KINDS[kind].lower()}": kind for kind in ("tip", "nte", "wrn", "imp", "cau")}
+LEAVES = frozenset(("Str", "Space", "SoftBreak", "LineBreak"))  # most of a tree; nothing is below them
 NUMBER_CELL = re.compile(r"<td((?: style=[^>]*)?)>([-+−]?\d[^<]{0,15})</td>")  # a number stays beside its unit
 EMPTY_HEAD = re.compile(r"<th((?: style=[^>]*)?)>\s*</th>")  # a cell that heads nothing is no head
 REFERENCE = re.compile(rf"({'|'.join(KINDS)})-", re.I)
@@ -56,13 +57,12 @@ class Chapter:
 
 def pandoc(build: Build, file: str, text: str, *arguments: str) -> str:
     """Run pandoc; every warning it prints becomes a problem of ``file``."""
-    command = [pypandoc.get_pandoc_path(), *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, encoding="utf-8", cwd=build.book.root)
-    for warning in re.split(r"^(?=\[WARNING\]|Error)", done.stderr, flags=re.M):
+    out, complaints = memo.remember(build.book.root, [pypandoc.get_pandoc_path(), *arguments], text)
+    for warning in re.split(r"^(?=\[WARNING\]|Error)", complaints, flags=re.M):
         # Citation keys are checked with their line below, and unclosed divs with theirs in source.py.
         if warning.strip() and "Citeproc: citation" not in warning and "unclosed" not in warning:
             build.problems.add(file, None, f"pandoc: {' '.join(warning.split())}")
-    return done.stdout
+    return out
 
 
 def parse(build: Build, source: Source) -> Chapter:
@@ -73,13 +73,16 @@ def parse(build: Build, source: Source) -> Chapter:
 
 
 def walk(node: Any, visit: Callable[[Node], list[Node] | None]) -> Any:
-    """Replace each element by what ``visit`` returns for it (None: itself), then go on inside the replacement."""
+    """Replace each element but words and spaces by what ``visit`` returns (None: itself), then go on inside the replacement."""
     if isinstance(node, dict):
         return {key: walk(value, visit) for key, value in node.items()}
     if not isinstance(node, list):
         return node
     out = []
     for child in node:
+        if isinstance(child, dict) and child.get("t") in LEAVES:
+            out.append(child)
+            continue
         new = visit(child) if isinstance(child, dict) and "t" in child else None
         out += [walk(n, visit) for n in ([child] if new is None else new)]
     return out

@@ -23,6 +23,7 @@ MATHS = re.compile(
 EQUATION_LABEL = re.compile(r" \{#eq-[\w-]+\}(?!\S*[{}])")
 MIME_ORDER = ("text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain")  # as Quarto
 MAX_DEPTH = 8
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
 
 
 @dataclass
@@ -51,6 +52,18 @@ class Build:
     files: dict[str, bytes] = field(default_factory=dict)  # path in the site to content
     copies: set[str] = field(default_factory=set)  # paths relative to the root, copied as they are
     used: set[str] = field(default_factory=set)
+    notebooks: dict[Path, list[tuple[Any, Any, str]]] = field(default_factory=dict)  # code cells: cell, options, text
+
+    def cells(self, path: Path) -> list[tuple[Any, Any, str]]:
+        """The code cells of a notebook with their ``#|`` options, read once however many of them are embedded."""
+        if path not in self.notebooks:
+            self.notebooks[path] = found = []
+            for cell in json.loads(path.read_text("utf-8"))["cells"]:
+                if cell["cell_type"] == "code":
+                    text = "".join(cell["source"])
+                    options = "\n".join(re.findall(r"^#\|\s?(.*)$", text, re.M))
+                    found.append((cell, yaml.load(options, LOADER) or {}, text))
+        return self.notebooks[path]
 
     def find(self, page: Page, target: str, where: tuple[str, int | None], what: str) -> Path | None:
         """The existing file that a page names, or None with the reason reported."""
@@ -137,13 +150,10 @@ def _embed(build: Build, page: Page, argument: str, where: tuple[str, int]) -> l
     if path is None:
         return []
     cells = {}
-    for cell in json.loads(path.read_text("utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            text = "".join(cell["source"])
-            settings = yaml.safe_load("\n".join(re.findall(r"^#\|\s?(.*)$", text, re.M))) or {}
-            if settings.get("label") in cells:
-                build.problems.add(*where, f"{name} has two cells labelled {settings['label']}")
-            cells[cell.get("id", "")] = cells[settings.get("label", "")] = (cell, settings, text)
+    for cell, settings, text in build.cells(path):
+        if settings.get("label") in cells:
+            build.problems.add(*where, f"{name} has two cells labelled {settings['label']}")
+        cells[cell.get("id", "")] = cells[settings.get("label", "")] = (cell, settings, text)
     if not label or label not in cells:
         known = [key for key in cells if key]
         build.problems.add(*where, f"{name} has no cell {label or '(no #label given)'}{did_you_mean(label, known)}")

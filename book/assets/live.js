@@ -3,7 +3,7 @@
 const tag = document.querySelector("script[data-live]");
 const assets = new URL("./", import.meta.url);
 const home = new URL(tag.dataset.live, document.baseURI); // this page's definitions
-const engineMade = tag.dataset.engine !== "none";
+const engineMade = tag.dataset.engine !== "none"; // else the digest of all that the engine holds
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 // ---- the engine
@@ -19,7 +19,7 @@ function engine() {
   if (location.protocol === "file:") return Promise.reject(new Error("a page opened as a file runs no Python: use `make serve`, or the site on the web"));
   times.touch = performance.now();
   readiness = new Promise((resolve, reject) => {
-    worker = new Worker(new URL("live-worker.js", assets), { type: "module" });
+    worker = new Worker(new URL(`live-worker.js?${tag.dataset.engine}`, assets), { type: "module" });
     worker.onerror = (event) => reject(new Error(event.message || "the engine did not start"));
     worker.onmessage = ({ data }) => {
       if (data.ready) { times.ready = performance.now(); resolve(); }
@@ -84,9 +84,15 @@ class View {
     for (const input of this.inputs) {
       input.disabled = !engineMade || Boolean(root.dataset.needs);
       input.addEventListener("input", () => { this.readouts(); this.move(); });
-      input.addEventListener("pointerdown", () => engine().catch(() => {}), { once: true });
     }
     if (root.dataset.needs) { root.querySelector(".live-bar").hidden = true; return; }
+    if (engineMade) { // a hand that rests on the sliders is a touch: Python starts while it makes up its mind
+      const controls = root.querySelector(".live-controls"), start = () => engine().catch(() => {});
+      let resting;
+      for (const touch of ["pointerdown", "focusin"]) controls.addEventListener(touch, start, { once: true });
+      controls.addEventListener("pointerenter", () => { if (!navigator.connection?.saveData) resting = setTimeout(start, 150); });
+      controls.addEventListener("pointerleave", () => clearTimeout(resting));
+    }
     for (const item of root.querySelectorAll("[data-preset]")) item.addEventListener("click", () => this.set(JSON.parse(item.dataset.preset)));
     root.querySelector(".live-reset")?.addEventListener("click", () => { this.set({}); history.replaceState(null, "", location.pathname + location.search); });
     root.querySelector(".live-share")?.addEventListener("click", async () => {
@@ -130,6 +136,7 @@ class View {
       if (!this.opened) {
         state(this.root, "loading");
         said(this.root, "Starting Python …");
+        engine().catch(() => {}); // while the definitions come
         const known = await definitions();
         this.opened = ask("open", this.name, known.views[this.name]);
         const spec = await this.opened;
@@ -140,16 +147,27 @@ class View {
         const wanted = this.wanted, before = performance.now();
         this.wanted = undefined;
         this.show(await ask("move", this.name, wanted));
-        times.moves.push(performance.now() - before);
+        const took = performance.now() - before;
+        times.moves.push(took);
+        this.slow ||= took > 100; // something was read for the first time, and other choices have more to read
       }
       state(this.root, "ready");
       this.address();
+      if (this.slow) this.prepare();
     } catch (error) {
       this.opened = undefined;
       state(this.root, "error");
       said(this.root, error.message, true);
     }
     this.moving = false;
+  }
+
+  prepare() { // while the reader looks, Python gets ready for the other choices, one at a time
+    clearTimeout(this.resting);
+    this.resting = setTimeout(async () => {
+      if (!this.opened) return;
+      if (waiting.size || (await ask("prepare", this.name).catch(() => false)) === true) this.prepare();
+    }, 300);
   }
 
   show(found) {
@@ -251,7 +269,7 @@ class Listing {
 
   async edit() {
     if (this.editor) { this.editor.focus(); return; }
-    const { open } = await import(new URL("vendor/engine/editor.js", assets));
+    const { open } = await import(new URL(`vendor/engine-${tag.dataset.engine}/editor.js`, assets));
     const place = make("div", { className: "live-editor" });
     this.root.prepend(place);
     this.editor = open(place, this.source, "Listing, to be changed; Control and Enter run it, Tab moves on", () => this.run());
@@ -465,4 +483,14 @@ function follow() {
 }
 addEventListener("hashchange", follow);
 follow();
+// What was read stays readable without a network; the engine is fetched once.
+if (isSecureContext && "serviceWorker" in navigator && location.protocol !== "file:") {
+  const parts = () => [location.href.split("#")[0], ...performance.getEntriesByType("resource").map((e) => e.name)];
+  addEventListener("load", () => setTimeout(async () => {
+    try {
+      await navigator.serviceWorker.register(new URL("../../sw.js", assets));
+      (await navigator.serviceWorker.ready).active.postMessage({ keep: [...parts(), home.href] });
+    } catch { /* not allowed here: the page works, and needs its server */ }
+  }));
+}
 window.mlsysimLive = { views, listings, questions, ask, stopEngine }; // for a test, or a teacher's script

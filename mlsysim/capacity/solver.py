@@ -290,6 +290,8 @@ def _chain(rate: Num, rates: Iterable[float], watched: int) -> Mapping[str, Num]
         mean = mean * (1 - blocking) + n * blocking
         if n > watched:
             below = below * (1 - blocking)
+        if all_true(blocking == 0):  # below the smallest float: what follows changes nothing
+            break
     return {"blocking": blocking, "mean": mean, "below": below}
 
 

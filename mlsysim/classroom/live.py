@@ -101,6 +101,13 @@ class View:
         check_presets(presets or {}, sliders)
         self.function, self.presets, self.sliders = function, presets or {}, sliders
         self.values = {name: slider.values() for name, slider in sliders.items()}
+        self.to_prepare = [
+            {name: at}
+            for name, slider in sliders.items()
+            if isinstance(slider, Choice)
+            for at in range(len(self.values[name]))
+            if at != slider.position
+        ]
 
     def start(self) -> dict[str, int]:
         """The positions of the sliders at the beginning."""
@@ -367,6 +374,15 @@ class Page:
         """Move a view's sliders; what it shows."""
         return self.views[name].move(positions)
 
+    def prepare(self, name: str) -> bool:
+        """Move a view, unseen, to a choice that it has not been prepared for; whether more are left.
+
+        A choice may need a program or a table that is read once. A page asks for it while the reader looks at something.
+        """
+        if left := self.views[name].to_prepare:
+            self.views[name].move(left.pop(0))
+        return bool(left)
+
     def run(self, code: str) -> dict[str, Any]:
         """Run a listing."""
         return run(code, self.space)
@@ -407,7 +423,7 @@ class Page:
 
 
 _page = Page()
-_DOORS = ("open", "move", "run", "ask", "check", "hint", "hand_in", "size", "more", "export", "command")
+_DOORS = ("open", "move", "prepare", "run", "ask", "check", "hint", "hand_in", "size", "more", "export", "command")
 
 
 def answer(request: str) -> str:
@@ -417,5 +433,7 @@ def answer(request: str) -> str:
         return json.dumps({"error": f"{asked.get('do')!r} is none of {', '.join(_DOORS)}"})
     try:
         return json.dumps(getattr(_page, asked["do"])(*asked["with"]))
+    except ModuleNotFoundError as error:  # a search among thousands of plans needs NumPy
+        return json.dumps({"error": _problem(error)})
     except Exception as error:
         return json.dumps({"error": _sentence(error)})

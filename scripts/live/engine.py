@@ -70,24 +70,29 @@ def packed(wheel: Path) -> bytes:
     return gzip.compress(struct.pack("<I", len(head)) + head + b"".join(parts), 9, mtime=0)
 
 
-def prelude(imports: list[str]) -> str:
-    """What runs before the snapshot: the imports of every view, and what every page reads."""
+def prelude(imports: list[str], programs: list[str]) -> str:
+    """What runs before the snapshot: the imports of every view, what every page reads, and the first move of these programs."""
     lines = [f"import sys\nsys.path.insert(0, {SITE!r})", "from mlsysim.classroom.live import answer"]
     for line in imports:  # what needs NumPy is not there in a page
         lines.append(f"try:\n    {line}\nexcept ImportError:\n    pass")
     lines += [
         "from mlsysim import catalog",
-        "catalog.devices(); catalog.models(); catalog.nodes()",
-        "import gc; gc.collect()",
+        "catalog.nodes()",
+        "for name in catalog.devices(): catalog.device(name)",
+        "for name in catalog.models(): catalog.model(name)",
+        "from mlsysim.classroom.live import open_view",
+        f"for code in {programs!r}:",
+        "    try:\n        open_view(code).move({})\n    except ImportError:\n        pass",
+        "import gc; gc.collect(); gc.freeze()",  # what is there from the start is never looked through again
     ]
     return "\n".join(lines) + "\n"
 
 
-def make(imports: list[str]) -> str:
+def make(imports: list[str], programs: list[str]) -> str:
     """Make the engine, or raise Missing; returns a short digest of all that it holds."""
     source, wheel = modules(), build_wheel()
     unpacker = ROOT / "book" / "assets" / "live-unpack.js"
-    before = prelude(imports)
+    before = prelude(imports, programs)
     editor, snapshot = HERE / "editor.mjs", HERE / "snapshot.mjs"
     parts = [GROWN, str(source.parent), wheel.parent.name, before, *LEFT_OUT]
     parts += [p.read_text(encoding="utf-8") for p in (editor, snapshot, unpacker)]

@@ -26,8 +26,9 @@ class Module:
 
     def __init__(self, name: str) -> None:
         self.path = FOLDER / f"{name}.py"
-        self.text = self.path.read_text(encoding="utf-8")
-        tree = ast.parse(self.text)
+        text = self.path.read_text(encoding="utf-8")
+        self.lines = text.encode().split(b"\n")  # a tree counts columns in bytes
+        tree = ast.parse(text)
         (numbers,) = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "numbers"]
         self.outer = _defined([n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))])
         self.inner = _defined(numbers.body)
@@ -35,11 +36,18 @@ class Module:
 
     def source(self, node: ast.AST) -> str:
         """The text of a node, its lines moved to the left."""
-        text = ast.get_source_segment(self.text, node, padded=True) or ""
-        lines = text.splitlines()
+        lines = self._segment(node)
         margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
         text = "\n".join(line[margin:] for line in lines)
         return text if len(text) <= MOST else text[:MOST] + " …"
+
+    def _segment(self, node: ast.AST) -> list[str]:
+        """The lines of a node. ``ast.get_source_segment`` splits the whole module at every call."""
+        first, last, start, end = node.lineno - 1, node.end_lineno, node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+        lines = self.lines[first:last]
+        lines[-1] = lines[-1][:end]
+        lines[0] = b" " * len(lines[0][:start].decode()) + lines[0][start:] if len(lines) > 1 else lines[0][start:]
+        return [line.decode() for line in lines]
 
     def expression(self, path: list[str]) -> ast.expr:
         """The expression at a path of keys, or the innermost one around it that is written down."""

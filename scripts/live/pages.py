@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -117,11 +118,29 @@ def put(site: Path, engine: str | None, only: list[str] | None = None) -> dict[s
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         chapters = dict(zip(chosen, pool.map(made, chosen), strict=True))
     counts = dict.fromkeys(("views", "listings", "questions", "numbers"), 0)
+    _named(site, engine)
     for page in [site / "index.html", *sorted((site / "book").glob("*.html"))]:
         if page.is_file():
             for kind, n in _page(site, page, chapters.get(page.stem), engine).items():
                 counts[kind] += n
     return counts
+
+
+def engine_of(site: Path) -> str | None:
+    """The digest of the engine in a rendered site, or None where there is none."""
+    made = sorted((site / "book/assets/vendor").glob("engine*/made"), key=lambda path: len(path.parent.name))
+    return (
+        made[0].read_text() if made else None
+    )  # one that was just rendered goes before the named one of an earlier build
+
+
+def _named(site: Path, engine: str | None) -> None:
+    """The engine's folder gets the digest of what it holds, so that a browser may keep it for good; the keeper lies on top."""
+    if engine and (new := site / "book/assets/vendor/engine").is_dir():
+        for old in new.parent.glob("engine-*"):
+            shutil.rmtree(old)
+        new.rename(new.parent / f"engine-{engine}")
+    shutil.copyfile(ROOT / "book/assets/live-sw.js", site / "sw.js")
 
 
 def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | None) -> dict[str, int]:
@@ -160,7 +179,7 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     (site / "book" / "live" / f"{page.stem}.json").write_text(data, encoding="utf-8")
     head = (
         f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
-        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{"made" if engine else "none"}"></script>\n</head>'
+        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{engine or "none"}"></script>\n</head>'
     )
     if sized:
         sizer = f'<link rel="stylesheet" href="{up}assets/size.css">\n<script type="module" src="{up}assets/size.js"></script>\n</head>'
@@ -226,7 +245,7 @@ def _listings(slug: str, text: str, outputs: list[str], counts: dict[str, int]) 
 
 def weigh(site: Path) -> str:
     """How heavy the engine is, once for the whole site."""
-    parts = {p.name: p.stat().st_size for p in (site / "book/assets/vendor/engine").glob("*") if p.is_file()}
+    parts = {p.name: p.stat().st_size for p in (site / "book/assets/vendor").glob("engine*/*") if p.is_file()}
     return f"{sum(parts.values()) / 1e6:.1f} MB"
 
 

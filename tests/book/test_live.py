@@ -106,6 +106,16 @@ def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
     )
 
 
+def test_choices_are_prepared_one_at_a_time_and_each_once() -> None:
+    seen: list[tuple[int, str]] = []
+    page = live.Page()
+    page.views["view_x"] = live.View(
+        lambda x, k: seen.append((x, k)), x=Slider(1, 0, 5, 1), k=Choice("q", ["p", "q", "r"])
+    )
+    assert [page.prepare("view_x") for _ in range(3)] == [True, False, False]
+    assert seen == [(1, "p"), (1, "r")]
+
+
 def test_an_impossible_position_is_a_sentence() -> None:
     def view(kind: str) -> None:
         raise InputError("fp4: the device has none")

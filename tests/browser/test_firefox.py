@@ -1,6 +1,6 @@
 """The live pages in Firefox, driven by Puppeteer over WebDriver BiDi: one slider of every view moved by keyboard, offline.
 
-One chapter where Firefox is there; all of them where MLSYSIM_NIGHTLY=1.
+All chapters, by night: by day Chromium walks one (test_live_pages.py).
 """
 
 import json
@@ -22,9 +22,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from live import extract  # noqa: E402
 
-NIGHTLY = os.environ.get("MLSYSIM_NIGHTLY") == "1"
-SLUGS = sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb")) if NIGHTLY else ["01-iron-law"]
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+SLUGS = sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_views_answer_in_firefox(puppeteer: Path, shared: Path, needs, serve, mi
         pytest.skip("no Firefox on the PATH; on Debian: apt-get install firefox-esr")
     needs("pypandoc", "yaml", "build")
     rendered = os.environ.get("MLSYSIM_SITE")
-    folder = Path(rendered) if rendered else live_book(shared, "" if NIGHTLY else SLUGS[0])
+    folder = Path(rendered) if rendered else live_book(shared)
     with serve(folder) as base:
         command = ["node", "walk.mjs", firefox, base, *SLUGS]
         done = subprocess.run(command, cwd=puppeteer, capture_output=True, text=True, timeout=3000)

@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from live import extract  # noqa: E402
 
+FOLDERS: dict[str, Path] = {}
 NIGHTLY = os.environ.get("MLSYSIM_NIGHTLY") == "1"
 SLUGS = sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 BY_DAY = "01-iron-law"
@@ -43,7 +44,13 @@ def live_site(shared: Path, needs, serve, missing) -> Iterator[str]:
             missing("npm and Node are not installed, so there is no engine")
     folder = Path(rendered) if rendered else live_book(shared, "" if NIGHTLY else BY_DAY)
     with serve(folder) as base:
+        FOLDERS[base] = folder
         yield base
+
+
+def live_folder(address: str) -> Path:
+    """The folder behind the address."""
+    return FOLDERS[address]
 
 
 def close(page: str, here: str) -> bool:
@@ -125,7 +132,8 @@ def test_a_right_and_a_wrong_answer_in_the_page(live_site, page, watch, slug, tm
     page.get_by_label("Your name or student id").fill("Ada")
     page.get_by_role("button", name="Give me my numbers").click()
     page.get_by_text("These are the numbers of Ada.").wait_for()
-    id_ = next(e.id for e in exercises.assignment(slug) if not e.answers)
+    searched = ("13.1", "13.2")  # their check is a search among thousands of plans, with NumPy, which a page has not
+    id_ = next(e.id for e in exercises.assignment(slug) if not e.answers and e.id not in searched)
     exercise = exercises.exercise(id_)
     item = page.locator(f'[data-question="{id_}"]')
     prompt = item.locator(".live-prompt").inner_text()
@@ -261,6 +269,51 @@ def test_a_number_says_what_printed_it_and_can_be_challenged(live_site, page, wa
     assert box.is_visible()
     assert not seen.outside
     assert not seen.errors
+
+
+def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live_site, page, serve, tmp_path):
+    folder = tmp_path / "site"
+    source = live_folder(live_site)
+    for part in ("book", "site_libs", "site_preview", "figures"):
+        if (source / part).is_dir():
+            shutil.copytree(source / part, folder / part)
+    for part in ("sw.js", "index.html"):
+        shutil.copy(source / part, folder / part)
+    engine = "performance.getEntriesByType('resource').map((e) => e.name).filter((n) => n.includes('/engine-'))"
+    held = """async () => (await Promise.all((await caches.keys()).map(async (n) => (await (await caches.open(n)).keys()).map((r) => r.url)))).flat()"""
+    with serve(folder) as base:
+        address = f"{base}/book/{BY_DAY}.html"
+        page.goto(address)
+        page.wait_for_function("() => navigator.serviceWorker.controller")
+        root = page.locator("[data-live-view=view_roofline]")
+        root.locator("[data-slider=efficiency]").press("ArrowLeft")
+        assert page.evaluate(MOVED, "view_roofline") == "ready"
+        before = root.locator("dl").inner_text()
+        page.wait_for_function(
+            f"async () => {{ const all = await ({held})(); return all.some((u) => u.endsWith('start.raw')) && all.some((u) => u.endsWith('{BY_DAY}.html')); }}"
+        )
+        text = (folder / "book" / f"{BY_DAY}.html").read_text(encoding="utf-8")
+        (folder / "book" / f"{BY_DAY}.html").write_text(text.replace("<h1", "<p>rebuilt</p><h1", 1), encoding="utf-8")
+        page.reload()
+        assert page.get_by_text("rebuilt", exact=True).is_visible(), "the network has the first word"
+    page.goto(address)  # nobody answers there any more
+    assert page.get_by_text("rebuilt", exact=True).is_visible()
+    assert not page.evaluate(engine)
+    root.locator("[data-slider=efficiency]").press("ArrowLeft")
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    assert root.locator("dl").inner_text() == before
+
+
+@pytest.mark.nightly
+def test_without_its_memory_the_engine_starts_anew(live_site, browser):
+    context = browser.new_context(service_workers="block")
+    context.set_default_timeout(300_000)
+    context.route("**/start.bin", lambda route: route.fulfill(status=404))
+    page = context.new_page()
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    page.locator("[data-live-view=view_roofline] [data-slider=efficiency]").press("ArrowLeft")
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    context.close()
 
 
 def test_without_scripts_the_page_is_a_book(live_site, browser):

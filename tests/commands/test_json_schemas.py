@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from made import this_machine
 from support import NIGHTLY
 
 from mlsysim import cli
@@ -55,8 +56,14 @@ def test_what_a_command_prints_is_what_its_schema_says(command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["calibrate", "bench-device", "validate"])
-def test_commands_that_measure_or_score_print_what_their_schemas_say(command: str) -> None:
+def test_what_measures_this_machine_prints_what_its_schema_says(shared: Path) -> None:
+    words, printed, _ = this_machine(shared)
+    assert wrong(words, printed) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["calibrate", "validate"])
+def test_commands_that_score_print_what_their_schemas_say(command: str) -> None:
     for words in calls.fixed(command):
         code, printed, error = calls.run(words)
         assert code == 0, error

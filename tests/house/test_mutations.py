@@ -1,6 +1,6 @@
 """Plant mistakes of mutations.toml; the tests named there must notice.
 
-`make test` plants what a minute allows, from another place of the list each day. `make mutations`, and the nightly
+`make test` plants what twenty seconds allow, from another place of the list each day. `make mutations`, and the nightly
 workflow, plant all of them, and run every file without a mistake too, or a mistake would be "noticed" by a test that
 always fails there.
 """
@@ -17,8 +17,8 @@ from collections.abc import Callable
 import pytest
 from mutate import MUTATIONS, ROOT, targets
 
-SECONDS = 30  # after these, no further mistake of a sample is started
-A_DAY = 40  # about what fits into them, so the sample of the next day begins so much further on
+SECONDS = 20  # after these, no further mistake of a sample is started
+A_DAY = 27  # about what fits into them, so the sample of the next day begins so much further on
 BY_CHANCE = sorted(MUTATIONS, key=lambda name: zlib.crc32(name.encode()))
 FILES = sorted({t.partition("::")[0] for m in MUTATIONS.values() for t in targets(m)})
 RUNNER = "tests/house/test_units.py"  # without a mistake, a quick file passes: the runner works

@@ -468,6 +468,19 @@ def test_bounds_of_every_load(busy: float, replicas: int, target: float, pace: f
 
 
 @independent
+def test_among_thousands_of_idle_replicas_each_request_is_alone_and_few_states_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[float] = []
+    step = capacity.solver.erlang_b_step
+    monkeypatch.setattr(capacity.solver, "erlang_b_step", lambda *a: steps.append(step(*a)) or steps[-1])
+    found = load(REPLICA, rate=1.0, replicas=3000)
+    assert found.delayed == 0
+    assert found.running == pytest.approx(1.0 / REPLICA.throughput(1), rel=1e-6)
+    assert len(steps) < 1000 < 3000 * REPLICA.slots  # what follows the smallest float is nought
+
+
+@independent
 def test_a_lone_request_is_that_of_the_chapter_before() -> None:
     lone = load(REPLICA, 1e-9)
     assert lone.itl == pytest.approx(REPLICA.step_times[0], rel=1e-6)

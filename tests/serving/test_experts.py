@@ -1,6 +1,7 @@
 """A layer of experts: closed forms against limits, identities, a second derivation and measured kernels."""
 
 import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -382,6 +383,11 @@ def test_one_crossover_at_a_constant_share() -> None:
     work = 2 * 32 * (rows + 64) * layer.work.params
     assert work / (d.compute * 1979e12) == pytest.approx(reading)
     mine = expert_claims.own_crossover(8)
+    d = expert_claims.deployed(128)  # halving finds the first of all batches
+    one = expert_claims.expert_layer(d, tokens=1)
+    reads = [replace(one, tokens=b, work=expert_claims.expert_work(d, b)).reading_binds for b in range(1, 60)]
+    assert expert_claims.own_crossover(128) == 1 + reads.index(False)
+    assert not any(reads[reads.index(False) :])
     assert mine > padded  # activations are read too
     assert expert_layer(v3(8), tokens=mine - 1).reading_binds and not expert_layer(v3(8), tokens=mine).reading_binds
     assert TILE == 128 and catalog.model("DeepSeek-V3").n_experts == 256

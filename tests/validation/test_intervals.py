@@ -317,7 +317,7 @@ def test_later_rows_have_no_part_in_what_judges_them() -> None:
 def test_the_shipped_quantiles_are_those_of_the_open_cases(shared: Path) -> None:
     """Without refitting: the quick check that the file belongs to these cases and to this model."""
     paths = [OPEN / "training_step.open.csv", SECOND / "training_step.open.csv"]
-    report, cases = left_out(shared, *paths), read_cases(paths).cases
+    report, cases = left_out(shared, *paths).sources, read_cases(paths).cases
     errors: dict[str, list[float]] = {}
     for row, ground in zip(report.rows, domains.grounds("training_step", cases), strict=True):
         if ground == "known" and row.predicted:

@@ -95,7 +95,18 @@ def own_crossover(devices: int) -> int:
     """The batch from which the layer of our physics takes longer to compute than to read."""
     d = deployed(devices)
     one = expert_layer(d, tokens=1)
-    return next(b for b in range(1, 10_000) if not replace(one, tokens=b, work=expert_work(d, b)).reading_binds)
+
+    def reads_longer(b: int) -> bool:
+        return bool(replace(one, tokens=b, work=expert_work(d, b)).reading_binds)
+
+    # One more token adds more to computing than to reading, so there is one crossing, and halving finds it.
+    low, high = 0, 1
+    while reads_longer(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reads_longer(middle) else (low, middle)
+    return high
 
 
 def constant_crossover(devices: int, share: float) -> float:
