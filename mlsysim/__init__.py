@@ -36,6 +36,7 @@ _SUBMODULES = (
     "memory",
     "network",
     "parallelism",
+    "pipelines",
     "reliability",
     "roofline",
     "sensitivity",

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from mlsysim import catalog, collectives, flops, memory, roofline
-from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, where, whole
+from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, minimum, where, whole
 from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
@@ -19,8 +19,11 @@ from mlsysim.results import Listed
 
 __all__ = [
     "AXES",
+    "CP_BALANCES",
     "CP_COMM_TYPES",
+    "OFFLOADS",
     "RECOMPUTES",
+    "SCHEDULES",
     "SHARDINGS",
     "TP_PENALTY",
     "Placement",
@@ -28,11 +31,14 @@ __all__ = [
     "TensorParallelCost",
     "bubble_fraction",
     "bubble_ratio",
+    "causal_imbalance",
     "cp_exchange_bytes",
     "devices",
     "dp_gradient_bytes",
+    "dualpipe_bubble",
     "expert_replicas",
     "fsdp_bytes",
+    "limited_nodes",
     "micro_batches",
     "penalised_step",
     "pipeline_time",
@@ -44,6 +50,8 @@ __all__ = [
     "tensor_parallel_cost",
     "tp_allreduce_bytes",
     "tp_volume",
+    "ulysses_bytes",
+    "v_shape_bubble",
 ]
 
 
@@ -55,8 +63,14 @@ def __dir__() -> list[str]:
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 # Ways to keep or compute again what the backward pass needs.
 RECOMPUTES = ("none", "selective", "full")
-# How context-parallel ranks pass keys and values on.
-CP_COMM_TYPES = ("p2p", "all_gather")
+# How context-parallel ranks pass keys and values on; with a2a (Ulysses) they swap tokens for heads instead.
+CP_COMM_TYPES = ("p2p", "all_gather", "a2a")
+# Which tokens a context-parallel rank has: an early and a late piece, or one piece in a row.
+CP_BALANCES = ("zigzag", "contiguous")
+# Orders of a pipeline's work; 1f1b is interleaved where virtual_stages is above 1.
+SCHEDULES = ("1f1b", "zb-h1", "zb-v", "dualpipe")
+# What waits in the host's memory until it is needed.
+OFFLOADS = ("none", "optimizer", "activations", "both")
 # Ways to split a model, from the innermost ranks outwards.
 AXES = ("tp", "cp", "dp", "pp")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
@@ -90,8 +104,16 @@ class Plan:
     reshard_after_forward: bool | None = None
     sequence_parallel: bool = True
     recompute: str = "none"
-    cp_comm_type: str = "p2p"  # keys and values go round a ring, block by block; or all_gather: all of them at once
+    cp_comm_type: str = "p2p"  # keys and values go round a ring, block by block; or all_gather, a2a
     order: str = "tp-cp-ep-dp-pp"
+    schedule: str = "1f1b"  # of the pipeline: zb-h1, zb-v and dualpipe put the gradients of weights off
+    recompute_layers: int | None = None  # only with full: so many layers of each stage, as Megatron's block method
+    recompute_modules: tuple[str, ...] = ()  # only with selective: parts of a layer, of memory.MODULES
+    cp_balance: str = "zigzag"
+    node_limit: int | None = None  # nodes that a token's experts may lie on
+    dispatch: str = "bf16"  # format in which tokens travel to experts; combined results stay 16-bit
+    optimizer: str = "adamw"  # one of memory.OPTIMIZERS
+    offload: str = "none"  # what lies in the host's memory
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group"):
@@ -109,9 +131,11 @@ class Plan:
             raise InputError(
                 "plan: tp x pp x cp x dp x micro_batch is above 2^53 somewhere in the arrays; use smaller degrees"
             )
-        for name, allowed in (("sharding", SHARDINGS), ("recompute", RECOMPUTES), ("cp_comm_type", CP_COMM_TYPES)):
+        for name, allowed in _WORDS:
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
+        if self._plain != _PLAIN:
+            self._check_words()
         reshard = self.reshard_after_forward
         if reshard is not None and not isinstance(reshard, bool):
             raise InputError(f"plan: reshard_after_forward = {reshard!r} must be True, False or None (by the rule)")
@@ -130,8 +154,56 @@ class Plan:
             raise InputError(f"plan: order = {self.order!r} puts ep outside dp, which it is part of; put it before dp")
 
     @property
+    def _plain(self) -> tuple[Any, ...]:
+        """What few plans change, for a quick look."""
+        return self.schedule, self.recompute_layers, self.recompute_modules, self.node_limit, self.offload
+
+    def _check_words(self) -> None:
+        """Words that ask for others."""
+        if self.schedule != "1f1b":
+            if self.sharding in ("fsdp", "hsdp"):
+                raise InputError(
+                    f"plan: schedule = {self.schedule!r} needs whole weights, which {self.sharding!r} frees before their "
+                    "gradients are due; use sharding none, zero1 or zero2"
+                )
+            if not all_true(self.virtual_stages == 1):
+                raise InputError(
+                    f"plan: virtual_stages = {shown(self.virtual_stages, 60)} belongs to schedule '1f1b'; {self.schedule!r} "
+                    "cuts the layers by its own rule, so use 1"
+                )
+        for name, least in (("recompute_layers", 1), ("node_limit", 1)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise InputError(f"plan: {name} = {value!r} must be a whole number of at least {least}, or None")
+        if self.recompute_layers is not None and self.recompute != "full":
+            raise InputError(
+                f"plan: recompute_layers = {self.recompute_layers} belongs to recompute 'full', not {self.recompute!r}"
+            )
+        modules: Any = self.recompute_modules
+        if isinstance(modules, str) or not set(modules) <= set(memory.MODULES):
+            raise InputError(
+                f"plan: recompute_modules = {self.recompute_modules!r} must be a tuple of {', '.join(memory.MODULES)}"
+            )
+        if self.recompute_modules and (self.recompute != "selective" or self.sharding in ("fsdp", "hsdp")):
+            raise InputError(
+                f"plan: recompute_modules = {self.recompute_modules!r} belong to recompute 'selective' with whole weights, "
+                f"not to {self.recompute!r} with {self.sharding!r}"
+            )
+        object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
+
+    @property
     def devices(self) -> Num:
         return self.tp * self.pp * self.cp * self.dp
+
+    @property
+    def stage_copies(self) -> int:
+        """Stages whose weights a device holds: two with DualPipe, which feeds micro-batches from both ends."""
+        return 2 if self.schedule == "dualpipe" else 1
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """Parts of a layer that are computed again, by name: selective without further words is the attention core."""
+        return (self.recompute_modules or ("core_attn",)) if self.recompute == "selective" else ()
 
     @property
     def data_parallel(self) -> Num:
@@ -220,6 +292,8 @@ class Plan:
             need(m.n_experts % self.ep == 0, "ep", f"must divide the {m.n_experts} experts of {m.name}")
         else:
             need(self.ep == 1, "ep", f"needs experts, and {m.name} has none; use 1")
+        if self._plain != _PLAIN or self.dispatch != "bf16" or self.cp_comm_type == "a2a":
+            self._check_schedule(m, need)
         need(
             (self.dp * self.cp) % self.ep == 0,
             "ep",
@@ -246,6 +320,11 @@ class Plan:
                     "change the batch, dp or micro_batch"
                 )
             count = global_batch // group
+            if self.schedule == "dualpipe" and (count % 2 or count < 2 * self.pp):
+                raise InputError(
+                    f"plan: schedule = 'dualpipe' feeds half of the micro-batches from each end and needs an even number of at "
+                    f"least 2 x pp = {2 * self.pp}; there are {count}: change the batch, dp or micro_batch"
+                )
             need(
                 self.virtual_stages == 1 or count <= self.pp or count % self.pp == 0,
                 "virtual_stages",
@@ -253,6 +332,43 @@ class Plan:
                 f"{self.pp}; make them a multiple of it by the batch, dp or micro_batch, or use 1",
             )
         return self
+
+    def _check_schedule(self, m: Model, need: Any) -> None:
+        """What schedule, cut of the context and limit of nodes ask of degrees and model."""
+        if self.schedule != "1f1b":
+            need(self.pp > 1, "schedule", "needs a pipeline; use '1f1b' when pp is 1")
+            need(self.schedule != "dualpipe" or self.pp % 2 == 0, "pp", "must be even with schedule 'dualpipe'")
+            need(
+                self.schedule != "zb-v" or 2 * self.pp <= m.layers + _EMPTY_CHUNKS,
+                "pp",
+                f"must be at most {(m.layers + _EMPTY_CHUNKS) // 2} with schedule 'zb-v', which gives every device two "
+                f"chunks of the {m.layers} layers",
+            )
+        if self.cp_comm_type == "a2a" and self.cp > 1:
+            need(
+                m.heads % (self.tp * self.cp) == 0,
+                "cp",
+                f"must divide the {m.heads // self.tp} heads of {m.name} that a tensor-parallel rank has, since with "
+                "cp_comm_type 'a2a' each rank takes some of them; use fewer ranks, or p2p",
+            )
+        need(m.is_moe or self.node_limit is None, "node_limit", f"limits experts, and {m.name} has none; leave it out")
+        need(
+            m.is_moe or self.dispatch == "bf16", "dispatch", f"is of tokens to experts, and {m.name} has none; use bf16"
+        )
+
+
+# Words of a plan and what each may be.
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("sharding", SHARDINGS),
+    ("recompute", RECOMPUTES),
+    ("cp_comm_type", CP_COMM_TYPES),
+    ("schedule", SCHEDULES),
+    ("cp_balance", CP_BALANCES),
+    ("dispatch", ("bf16", "fp8")),
+    ("optimizer", tuple(memory.OPTIMIZERS)),
+    ("offload", OFFLOADS),
+)
+_PLAIN = ("1f1b", None, (), None, "none")
 
 
 @dataclass(frozen=True)
@@ -554,6 +670,80 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
     return (pp - 1) * maximum(0 * forward, forward + backward_input - backward_weight)
 
 
+@equation(
+    "eq-zb-v",
+    formula="(pp - 1) * (forward / 2 + max(0 * forward, backward_input - backward_weight))",
+    domain={"pp": COUNT},
+)
+def v_shape_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: Num) -> Num:
+    """Waiting time when every device has two chunks along a V and weight gradients fill what is left (schedule ZB-V).
+
+    Formula: (P - 1) (t_F / 2 + max(0, t_B - t_W)).
+
+    Parameters
+    ----------
+    pp : float or array, 1
+        Pipeline stages: devices, with two half-stage chunks each.
+    forward : float or array, s
+        Forward time of one micro-batch on one stage, both chunks together.
+    backward_input : float or array, s
+        Time of the gradient of the stage's input.
+    backward_weight : float or array, s
+        Time of the gradient of the weights.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: enough micro-batches and the memory of 1F1B. No device waits in the middle when the three times are equal, as
+    the source says; what remains is that all begin after one another and end together, before a common update. With unequal
+    times an order that runs (``pipelines.timed``) waits about as long, and up to twice where input gradients take twice as
+    long as those of weights.
+
+    >>> v_shape_bubble(pp=8, forward=1.0, backward_input=1.0, backward_weight=1.0)
+    3.5
+
+    Source: sail2024zerobubble, README, comparison of schedules; for no bubble inside; the rest is derived in the chapter.
+    """
+    return (pp - 1) * (forward / 2 + maximum(0 * forward, backward_input - backward_weight))
+
+
+@equation(
+    "eq-dualpipe",
+    formula="(pp / 2 - 1) * max(0 * pair, pair + backward_input - 2 * backward_weight)",
+    domain={"pp": "[2, inf)"},
+)
+def dualpipe_bubble(pp: Num, pair: Num, backward_input: Num, backward_weight: Num) -> Num:
+    """Waiting time when micro-batches enter from both ends and a forward pass runs beside a backward pass (DualPipe).
+
+    Formula: (P/2 - 1) max(0, t_FB + t_B - 2 t_W).
+
+    Parameters
+    ----------
+    pp : float or array, 1
+        Pipeline stages, an even number.
+    pair : float or array, s
+        Forward pass of one micro-batch and whole backward pass of another on one stage, run side by side.
+    backward_input : float or array, s
+        Time of the gradient of the stage's input alone. The source's B is the whole backward pass, this and the next.
+    backward_weight : float or array, s
+        Time of the gradient of the weights.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: at least twice as many micro-batches as stages; transfers hidden; exact where t_B = t_W. Of every m pairs,
+    P + 1 do not run side by side: their messages stay in sight.
+
+    >>> dualpipe_bubble(pp=8, pair=3.0, backward_input=1.0, backward_weight=1.0)
+    6.0
+
+    Source: deepseek2024v3report, table 2, DualPipe.
+    """
+    return (pp / 2 - 1) * maximum(0 * pair, pair + backward_input - 2 * backward_weight)
+
+
 @equation("eq-tp-message", formula="all_reduces * layers * seq * micro_batch * hidden * element_bytes")
 def tp_allreduce_bytes(
     seq: Num, micro_batch: Num, hidden: Num, layers: Num, all_reduces: Num = 4, element_bytes: Num = 2
@@ -675,6 +865,127 @@ def cp_exchange_bytes(
     Source: liu2023ring, sec. 3.
     """
     return passes * tensors * layers * seq * micro_batch * kv_heads * head_dim * element_bytes * (cp - 1) / cp
+
+
+@equation(
+    "eq-causal-imbalance",
+    formula="(2 * pieces - 1) / pieces",
+    domain={"pieces": AT_LEAST_ONE},
+)
+def causal_imbalance(pieces: Num) -> Num:
+    """How much longer the device with the last tokens works than the mean, when each has one piece in a row.
+
+    Formula: (2 CP - 1) / CP.
+
+    Parameters
+    ----------
+    pieces : float or array, 1
+        Pieces of the sequence, one a device.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: a causal mask and a long sequence; attention alone. With an early and a late piece for each device (zig-zag)
+    the work is equal and the factor 1.
+
+    >>> causal_imbalance(4)
+    1.75
+
+    Source: megatron2026cp, context_parallel package; for the balance; the factor is counted in the chapter.
+    """
+    return (2 * pieces - 1) / pieces
+
+
+@equation(
+    "eq-ulysses",
+    formula="layers * seq * micro_batch * (heads * (qk_dim + v_dim) + max(kv_heads, cp) * (qk_dim + v_dim)) * element_bytes "
+    "* (cp - 1) / cp**2",
+    domain={"cp": AT_LEAST_ONE},
+)
+def ulysses_bytes(
+    seq: Num,
+    micro_batch: Num,
+    heads: Num,
+    kv_heads: Num,
+    qk_dim: Num,
+    v_dim: Num,
+    layers: Num,
+    cp: Num,
+    element_bytes: Num = 2,
+) -> Num:
+    """What a device sends in a forward pass to swap tokens for heads before attention, and back after it (Ulysses).
+
+    Formula: L s b (H (d_qk + d_v) + max(H_kv, CP) (d_qk + d_v)) e (CP - 1) / CP^2.
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens of the whole sequence, before it is cut.
+    micro_batch : float or array, 1
+        Sequences per micro-batch.
+    heads, kv_heads : float or array, 1
+        Query heads and key-value heads on the device before the swap (after tensor parallelism). With fewer key-value heads
+        than devices they are copied, so that everyone has one.
+    qk_dim, v_dim : float or array, 1
+        Size of a query or key, and of a value or result, of one head.
+    layers : float or array, 1
+        Layers on the device.
+    cp : float or array, 1
+        Context-parallel degree, which divides the heads.
+    element_bytes : float or array, byte
+        Size of an element: 2 in BF16.
+
+    Returns
+    -------
+    float or array, byte
+
+    Assumptions: queries, keys, values and results each once; a backward pass sends as much. For equal heads the four tensors
+    of the source, 4 N h / P, less the part that stays.
+
+    >>> ulysses_bytes(seq=8192, micro_batch=1, heads=32, kv_heads=32, qk_dim=128, v_dim=128, layers=1, cp=8)
+    29360128.0
+
+    Source: jacobs2023ulysses, sec. 3.2 (communication analysis).
+    """
+    each = (heads + maximum(kv_heads, cp)) * (qk_dim + v_dim)
+    return layers * seq * micro_batch * each * element_bytes * (cp - 1) / cp**2
+
+
+@equation(
+    "eq-node-limit",
+    formula="min(limit, nodes) * (1 - (1 - 1 / min(limit, nodes))**top_k) * (nodes - 1) / nodes",
+    domain={"nodes": AT_LEAST_ONE, "limit": AT_LEAST_ONE},
+)
+def limited_nodes(top_k: Num, nodes: Num, limit: Num) -> Num:
+    """Other nodes that a token travels to on average, when the router may choose experts on so many nodes only.
+
+    Formula: M (1 - (1 - 1/M)^k) (n - 1) / n, with M = min(limit, n).
+
+    Parameters
+    ----------
+    top_k : float or array, 1
+        Experts of a token.
+    nodes : float or array, 1
+        Nodes that the experts lie on.
+    limit : float or array, 1
+        Nodes that a token's experts may lie on.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: the allowed nodes are chosen evenly among all, and the experts evenly among those; a token travels once to a
+    node, however many of its experts are there, and not at all to its own. Without a limit it is
+    ``collectives.nodes_reached``.
+
+    >>> round(limited_nodes(top_k=8, nodes=8, limit=4), 2), round(limited_nodes(8, 8, 8), 2)
+    (3.15, 4.59)
+
+    Source: deepseek2024v3report, sec. 2.1.2 and 3.2.2; for the rule; the mean is derived in the chapter.
+    """
+    among = minimum(limit, nodes)
+    return among * (1 - (1 - 1 / among) ** top_k) * (nodes - 1) / nodes
 
 
 @equation(

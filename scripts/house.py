@@ -25,7 +25,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("bytes, messages", {"memory", "collectives"}),
     ("collectives on a machine", {"communication"}),
     ("topologies, congestion", {"network"}),
-    ("splitting a model", {"parallelism"}),
+    ("splitting a model", {"parallelism", "pipelines"}),
     ("one step, one answer", {"training", "inference"}),
     ("joules, replicas", {"energy", "capacity"}),
     ("dollars, failures", {"cost", "reliability"}),

@@ -16,7 +16,7 @@ from mlsysim.training import Efficiencies
 
 OPTIONS = (
     *("micro_batch", "sharding", "recompute", "only", "most", "sequence_parallel", "capacity"),
-    *("price_per_device_second", "store", "client", "chunk"),
+    *("price_per_device_second", "store", "client", "chunk", "schedule", "base", "host_bandwidth"),
 )
 
 
@@ -81,7 +81,7 @@ def plan(
     precision, efficiencies : optional
         As in :func:`mlsysim.train`.
     **options
-        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``only``, ``most``, ``sequence_parallel``,
+        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``schedule``, ``base``, ``host_bandwidth``, ``only``, ``most``, ``sequence_parallel``,
         ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
 
     Returns

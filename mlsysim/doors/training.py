@@ -159,7 +159,8 @@ class Trained(Result):
                 | {
                     "time_to_train_s": self.time_to_train,
                     "plan": {
-                        n: getattr(p, n) for n in (*DEGREES, "micro_batch", "sharding", "hsdp_group", "recompute")
+                        n: getattr(p, n)
+                        for n in (*DEGREES, "micro_batch", "sharding", "hsdp_group", "recompute", "schedule")
                     },
                     "plans_compared": None if self.search is None else len(self.search.rows),
                     "global_batch": self.question.global_batch,
@@ -188,7 +189,20 @@ def described(plan: Plan) -> str:
     degrees = " ".join(f"{n.upper()}{getattr(plan, n)}" for n in ("tp", "pp", "cp", "dp", "ep") if getattr(plan, n) > 1)
     chunks = f" V{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     sharing = f"{plan.sharding}" + (f" in groups of {plan.hsdp_group}" if plan.sharding == "hsdp" else "")
-    return f"{degrees or 'one device'}{chunks}, micro-batch {plan.micro_batch}, {sharing}, recompute {plan.recompute}"
+    order = f" {plan.schedule}" if plan.schedule != "1f1b" else ""
+    asked = {
+        "optimizer": "adamw",
+        "offload": "none",
+        "node_limit": None,
+        "recompute_layers": None,
+        "recompute_modules": (),
+    }
+    words = {name: getattr(plan, name) for name, usual in asked.items() if getattr(plan, name) != usual}
+    more = "".join(
+        f", {name.replace('_', ' ')} {' '.join(value) if isinstance(value, tuple) else value}"
+        for name, value in words.items()
+    )
+    return f"{degrees or 'one device'}{chunks}{order}, micro-batch {plan.micro_batch}, {sharing}, recompute {plan.recompute}{more}"
 
 
 def _step(q: Question, plan: Plan) -> TrainingStep:
@@ -392,8 +406,8 @@ def train(
     pue : float, 1
         Energy of the building over that of the devices.
     **options
-        Of ``training_step``: ``inter_bandwidth``, ``intra_bandwidth``, ``domain``, ``attn_len``, ``task``, ``variation``; with a
-        given plan.
+        Of ``training_step``: ``inter_bandwidth``, ``intra_bandwidth``, ``domain``, ``attn_len``, ``task``, ``variation``,
+        ``host_bandwidth``; with a given plan.
 
     Returns
     -------

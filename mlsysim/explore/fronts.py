@@ -437,6 +437,7 @@ def _loops(
     by: Served = serving.served_by(first.work, fused, steps)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "apart")
+    latency, pace = serving.begun_by(first.work, "", begin)
 
     def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
         splits, machines = (
@@ -458,8 +459,8 @@ def _loops(
         input_len=float(input_len),
         output_len=float(output_len),
         apart=apart,
-        latency=begin["latency"]["apart"] * apart,
-        pace=begin["pace"]["any"] * (begin["pace"]["experts"] if model.is_moe else 1.0),
+        latency=latency,
+        pace=pace,
         transfer=apart * cache / serving.ADAPTER,
         drafted=drafted,
         accepted=accepted,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.explore.sweeping import CHUNK, sweep
 from mlsysim.intervals import Interval
-from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
+from mlsysim.parallelism import RECOMPUTES, SCHEDULES, SHARDINGS, Plan
 from mlsysim.results import Result, labelled, plain
 from mlsysim.tables import Table, table
 from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
-CHOICES = ("sharding", "recompute")
+CHOICES = ("sharding", "recompute", "schedule")
+# Words of a plan that a search takes from its base, as they are, for every plan it tries.
+SHARED = (
+    *("sequence_parallel", "reshard_after_forward", "cp_comm_type", "cp_balance", "node_limit", "dispatch"),
+    *("recompute_layers", "recompute_modules", "optimizer", "offload"),
+)
 TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
 KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
@@ -175,6 +180,7 @@ class PlanSearch(Result):
     sequence_parallel: bool = True
     efficiencies: Efficiencies = BOUND
     precision: str = "bf16"
+    base: Plan = field(default_factory=Plan)
 
     def summary(self) -> list[str]:
         what = f"{self.model.name} on {catalog.where(self.cluster)}"
@@ -298,7 +304,7 @@ class PlanSearch(Result):
 
     def plan(self, rank: int = 1) -> Plan:
         """The plan of that rank, 1 being the fastest that fits."""
-        return plan_of(self.best(rank).row(rank - 1), self.sequence_parallel)
+        return plan_of(self.best(rank).row(rank - 1), self.sequence_parallel, self.base)
 
     def front(self, *by: str) -> Columns:
         """The plans that fit and that no other beats in time and memory (or in the columns named)."""
@@ -312,9 +318,14 @@ class PlanSearch(Result):
         InputError
             When the search did not try it.
         """
-        tried = wanted.cp == 1 or wanted.cp_comm_type == Plan.cp_comm_type  # every row passes keys round a ring
+        alone = ("cp_comm_type", "cp_balance") if wanted.cp == 1 else ()
+        alike = like(self.base, wanted.recompute, wanted.sharding)
+        tried = all(getattr(wanted, n) == getattr(alike, n) for n in SHARED[1:] if n not in alone)
         mask: Any = np.full(len(self.rows), tried and wanted.sequence_parallel == self.sequence_parallel)
         for name in (*DEGREES, *CHOICES):
+            if name == "schedule" and name not in self.rows:  # rows of one's own, all in the usual order
+                mask &= wanted.schedule == Plan.schedule
+                continue
             mask &= self.rows[name] == getattr(wanted, name)
         found = np.flatnonzero(mask)
         if not len(found):
@@ -443,12 +454,37 @@ def _ways(row: dict[str, Any]) -> str:
 def _describe(row: dict[str, Any]) -> str:
     degrees = " ".join(f"{name.upper()}{row[name]}" for name in ("tp", "pp", "cp", "dp", "ep") if row[name] > 1)
     chunks = f" V{row['virtual_stages']}" if row["virtual_stages"] > 1 else ""
-    return f"{degrees or 'one device'}{chunks}, micro-batch {row['micro_batch']}, {row['sharding']}, recompute {row['recompute']}"
+    order = f" {row['schedule']}" if row.get("schedule", "1f1b") != "1f1b" else ""
+    return (
+        f"{degrees or 'one device'}{chunks}{order}, micro-batch {row['micro_batch']}, {row['sharding']}, "
+        f"recompute {row['recompute']}"
+    )
 
 
-def plan_of(row: dict[str, Any], sequence_parallel: bool = True) -> Plan:
-    """A row of a search as a plan."""
-    return Plan(**{name: row[name] for name in (*DEGREES, *CHOICES)}, sequence_parallel=sequence_parallel)
+def like(base: Plan, recompute: str, sharding: str) -> Plan:
+    """What every plan of a search shares, as far as it goes with a way to recompute and to shard."""
+    whole = sharding not in ("fsdp", "hsdp")
+    return Plan(
+        sharding=sharding,
+        recompute=recompute,
+        sequence_parallel=base.sequence_parallel,
+        reshard_after_forward=None if whole else base.reshard_after_forward,
+        cp_comm_type=base.cp_comm_type,
+        cp_balance=base.cp_balance,
+        node_limit=base.node_limit,
+        dispatch=base.dispatch,
+        recompute_layers=base.recompute_layers if recompute == "full" else None,
+        recompute_modules=base.recompute_modules if recompute == "selective" and whole else (),
+        optimizer=base.optimizer,
+        offload=base.offload,
+    )
+
+
+def plan_of(row: dict[str, Any], sequence_parallel: bool = True, base: Plan | None = None) -> Plan:
+    """A row of a search as a plan; what all its plans share comes from the search's base."""
+    shared = like(Plan() if base is None else base, row["recompute"], row["sharding"])
+    words = {name: row[name] for name in (*DEGREES, *CHOICES) if name in row}
+    return replace(shared, **words, sequence_parallel=sequence_parallel)
 
 
 @renamed(micro_batches="micro_batch", shardings="sharding", recomputes="recompute")
@@ -463,11 +499,14 @@ def plan(
     micro_batch: int | Sequence[int] = (1, 2, 4, 8),
     sharding: str | Sequence[str] = ("zero1", "fsdp", "hsdp"),
     recompute: str | Sequence[str] = RECOMPUTES,
+    schedule: str | Sequence[str] = "1f1b",
+    base: Plan | None = None,
     only: Mapping[str, Sequence[int]] | None = None,
     most: Mapping[str, int] | None = None,
     sequence_parallel: bool = True,
     capacity: float | None = None,
     price_per_device_second: float | None = None,
+    host_bandwidth: float | None = None,
     store: str | Path | None = None,
     client: Any = None,
     chunk: int = CHUNK,
@@ -488,6 +527,12 @@ def plan(
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     micro_batch, sharding, recompute : one, or a sequence of them
         What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
+    schedule : one, or a sequence of them
+        Orders of a pipeline to try, of ``parallelism.SCHEDULES``. Those beside 1f1b are tried where they can run: with a
+        pipeline, without chunks of interleaving, and with whole weights.
+    base : Plan, optional
+        A plan whose other words all plans take: ``node_limit``, ``dispatch``, ``optimizer``, ``offload``, ``cp_comm_type``,
+        ``cp_balance``, ``recompute_layers`` (with full) and ``recompute_modules`` (with selective).
     only, most : mappings, optional
         Limits by name of the degree (tp, pp, cp, dp, ep, virtual_stages): the values it may take, as
         ``only={"tp": (1, 2, 4, 8)}``, or the largest, as ``most={"cp": 8}``. No limit when not given.
@@ -498,6 +543,8 @@ def plan(
         counted.
     price_per_device_second : float, USD/s, optional
         Adds a column ``cost``, USD per step.
+    host_bandwidth : float, byte/s, optional
+        Of the link to the host's memory, one way, where the base offloads; the catalogue's where it knows one.
     store, client, chunk : optional
         As in :func:`mlsysim.explore.sweep`: a folder that a search can go on from, a Dask cluster (``"local:4"``, an address),
         plans per array call.
@@ -519,7 +566,12 @@ def plan(
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
     shardings, recomputes = _several(sharding), _several(recompute)
-    for name, choices, known in (("sharding", shardings, SHARDINGS), ("recompute", recomputes, RECOMPUTES)):
+    schedules = _several(schedule)
+    for name, choices, known in (
+        ("sharding", shardings, SHARDINGS),
+        ("recompute", recomputes, RECOMPUTES),
+        ("schedule", schedules, SCHEDULES),
+    ):
         for choice in choices:
             if choice not in known:
                 raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
@@ -535,14 +587,30 @@ def plan(
         reached,
         sequence_parallel,
         price_per_device_second,
+        Plan() if base is None else base,
+        host_bandwidth,
     )
-    axes = {"sharding": list(shardings), "recompute": list(recomputes), "row": np.arange(len(degrees))}
+    axes = {
+        "sharding": list(shardings),
+        "recompute": list(recomputes),
+        "schedule": list(schedules),
+        "row": np.arange(len(degrees)),
+    }
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
     room = machines.device.usable_memory if capacity is None else capacity
     return PlanSearch(
-        m, machines.cluster or machines, global_batch, seq, rows, room, sequence_parallel, reached, precision
+        m,
+        machines.cluster or machines,
+        global_batch,
+        seq,
+        rows,
+        room,
+        sequence_parallel,
+        reached,
+        precision,
+        steps.base,
     )
 
 
@@ -559,16 +627,26 @@ class _Steps:
     efficiencies: Efficiencies
     sequence_parallel: bool
     price: float | None
+    base: Plan = field(default_factory=Plan)
+    host_bandwidth: float | None = None
 
-    def __call__(self, row: Any, sharding: str, recompute: str) -> dict[str, Any]:
+    def __call__(self, row: Any, sharding: str, recompute: str, schedule: str) -> dict[str, Any]:
         every = {name: column[row] for name, column in self.degrees.items()}
         every["hsdp_group"], useful = _groups(every, sharding, self.machines.domain)
+        useful = useful & _runs(every, schedule, sharding, self.model, self.global_batch) & self._swaps(every)
+        if self.base.recompute_layers is not None and recompute == "full":
+            useful = useful & (self.base.recompute_layers <= -(-self.model.layers // every["pp"]))
         found = every | {"useful": useful}
         if not useful.any():
             return found | dict.fromkeys(self._answers, np.nan)
         whole = bool(useful.all())
         degrees = every if whole else {name: column[useful] for name, column in every.items()}
-        chosen = Plan(**degrees, sharding=sharding, recompute=recompute, sequence_parallel=self.sequence_parallel)
+        chosen = replace(
+            like(self.base, recompute, sharding),
+            **degrees,
+            schedule=schedule,
+            sequence_parallel=self.sequence_parallel,
+        )
         step = training.training_step(
             self.model,
             chosen,
@@ -577,9 +655,15 @@ class _Steps:
             seq=self.seq,
             precision=self.precision,
             efficiencies=self.efficiencies,
+            host_bandwidth=self.host_bandwidth,
         )
         memory = training.training_memory(
-            self.model, chosen, self.machines.device, seq=self.seq, global_batch=self.global_batch
+            self.model,
+            chosen,
+            self.machines.device,
+            seq=self.seq,
+            global_batch=self.global_batch,
+            precision=self.precision,
         )
         answers = {"time": step.time, "mfu": step.mfu, "memory": memory.total}
         answers |= {name: getattr(step.terms, name) for name in TERMS}
@@ -591,6 +675,12 @@ class _Steps:
             found[name] = np.full(len(row), np.nan)
             found[name][useful] = answers[name]
         return found
+
+    def _swaps(self, every: Mapping[str, Any]) -> Any:
+        """Whether tokens can be swapped for heads, where the base asks for that."""
+        if self.base.cp_comm_type != "a2a":
+            return True
+        return (every["cp"] == 1) | (self.model.heads % (every["tp"] * every["cp"]) == 0)
 
     @property
     def _answers(self) -> tuple[str, ...]:
@@ -604,6 +694,22 @@ def _useful(columns: Columns) -> Columns:
     useful = columns["useful"]
     kept = columns if useful.all() else columns.take(useful)
     return Columns({name: column for name, column in kept.data.items() if name not in ("useful", "row")})
+
+
+def _runs(degrees: Mapping[str, Any], schedule: str, sharding: str, m: Model, global_batch: int) -> Any:
+    """Whether a schedule can run each row, as ``Plan.check`` has it."""
+    if schedule == "1f1b":
+        return True
+    if sharding in ("fsdp", "hsdp"):
+        return np.full(len(degrees["pp"]), False)
+    pp = degrees["pp"]
+    runs = (pp > 1) & (degrees["virtual_stages"] == 1)
+    if schedule == "zb-v":
+        runs &= 2 * pp <= m.layers + 2
+    if schedule == "dualpipe":
+        micro_batches = global_batch // (degrees["dp"] * degrees["micro_batch"])
+        runs &= (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)
+    return runs
 
 
 def _groups(degrees: Mapping[str, Any], sharding: str, domain: int) -> tuple[Any, Any]:

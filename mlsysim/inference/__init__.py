@@ -3,6 +3,13 @@
 :func:`deploy` puts a model on devices; :func:`prefill`, :func:`decode_step` and :func:`generate` say how long it takes.
 """
 
+from mlsysim.inference.context import (
+    chunk_work,
+    context_crossover,
+    context_reading,
+    context_work,
+    hybrid_gain,
+)
 from mlsysim.inference.deployment import FORMATS, Deployment, deploy, format_bytes
 from mlsysim.inference.equations import (
     cache_readings,
@@ -42,7 +49,11 @@ __all__ = [
     "Terms",
     "Work",
     "cache_readings",
+    "chunk_work",
     "chunked_prefill_bytes",
+    "context_crossover",
+    "context_reading",
+    "context_work",
     "decode_batch_crossover",
     "decode_bytes",
     "decode_step",
@@ -52,6 +63,7 @@ __all__ = [
     "format_bytes",
     "generate",
     "host_overhead",
+    "hybrid_gain",
     "inter_token_latency",
     "kv_transfer_time",
     "layer_starts",

@@ -11,6 +11,7 @@ from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
+from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
@@ -18,6 +19,9 @@ from mlsysim.transformer import matrix_count
 
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
+# Kernels of an indexer, counted in deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py, Indexer: projections of queries, keys and
+# weights, norm, rotation, two Hadamard transforms, two casts, weighting, write into the cache, scores, choice.
+_INDEXER = 13.0
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
 )
@@ -62,6 +66,8 @@ class Efficiencies:
     switch_time: Num = 0.0  # s per step of a message that the protocol of long ones takes more to start
     overlap: Num = 0.0  # share of the products' time that tensor-parallel messages hide behind
     spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
+    hop_share: Num = 1.0  # of a hop's latency that all-reduces inside a domain take, where one kernel adds and sends
+    prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
     uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
 
     def __post_init__(self) -> None:
@@ -94,6 +100,7 @@ class Work(Listed):
     index_reading: Num = 0.0  # what they read of the cache, as such a share
     state_bytes: Num = 0.0  # that recurrences keep of a sequence, whatever its length
     state_macs: Num = 0.0  # multiply-adds of a token with them
+    chunk_macs: Num = 0.0  # of a token of a prompt with those of its chunk, which recurrences take together
     expert_params: Num = 0.0  # one routed expert
     n_experts: Num = 0.0
     top_k: Num = 0.0
@@ -249,6 +256,17 @@ def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
     return where(uneven > 0, maximum(minimum(top_k, experts), experts * (1.0 - skewed)), even)
 
 
+def _busiest(devices: Num, experts: Num, uneven: Num) -> Num:
+    """Load of the busiest of the devices that share the experts, over the mean: the largest of so many normal draws.
+
+    A device's load is the mean popularity of its experts, whose squared variation is ``uneven`` over their number.
+    """
+    if not is_array(uneven) and not uneven:
+        return 1.0
+    shared = maximum(1.0, devices)
+    return 1.0 + (2.0 * log(shared) * uneven * minimum(1.0, shared / experts)) ** 0.5
+
+
 @dataclass(frozen=True)
 class _Rank:
     """What one micro-batch asks of one tensor-parallel rank: every kernel of a pass but attention, and the messages."""
@@ -291,23 +309,27 @@ class _Rank:
             m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
         )
 
-    def rest(self, tokens: Num, logits: Num, some: Num = 1.0) -> dict[str, Component]:
-        """All components but attention: products, experts, and the traffic between them. ``some``: 0 for an empty batch."""
+    def rest(self, tokens: Num, logits: Num, some: Num = 1.0, prompts: Num = 0.0) -> dict[str, Component]:
+        """All components but attention: products, experts, and the traffic between them.
+
+        ``some`` is 0 for an empty batch; ``prompts`` are those of the tokens that belong to prompts.
+        """
         w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool, e.uneven)
-        rows = maximum(1.0, pool * w.top_k / maximum(hit, 1.0))  # of a busy expert
+        busiest = _busiest(s.ep, maximum(1.0, w.n_experts), e.uneven)
+        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool * busiest, e.uneven)
+        rows = maximum(1.0, pool * busiest * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
         passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
-        state = n * 2.0 * w.state_macs * tokens / s.tp
+        state = n * 2.0 * (w.state_macs * tokens + w.chunk_macs * prompts) / s.tp
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
             "mlp": self.matrices(w.dense_params, tokens, s.weight_bytes, n, some),
             "experts": self.weights(
-                n * w.moe * 2.0 * pool * w.top_k * w.expert_params / shards,
+                n * w.moe * 2.0 * pool * busiest * w.top_k * w.expert_params / shards,
                 n * w.moe * hit * w.expert_params / shards,
                 s.expert_bytes,
                 e.grouped * filled,
@@ -353,7 +375,7 @@ def pass_cost(
     pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
     pairs = pairs + full * where(decode > 0, w.index_reading, w.indexing)
     seen = end + w.windowed * (minimum(end, window) - end) + w.index_reading * end
-    rest = rank.rest(tokens, where(decode > 0, tokens, b))
+    rest = rank.rest(tokens, where(decode > 0, tokens, b), prompts=where(decode > 0, 0.0 * tokens, tokens))
     core = rank.attention(b * pairs, b * seen, decode, b)
     components = {"projections": rest.pop("projections"), "attention": core, **rest}
     parts = {name: c.time for name, c in components.items()}
@@ -422,7 +444,7 @@ def mixed_cost(
     w, s, m, e = work, split, machine, eff
     rank = _Rank(w, s, m, e, w.layers)
     some, first, running = minimum(1.0, tokens), minimum(1.0, prompts), minimum(1.0, decodes)
-    components = rank.rest(tokens, sequences, some)
+    components = rank.rest(tokens, sequences, some, maximum(0.0, tokens - decodes))
     components["prefill_attention"] = rank.attention(pairs, read, 0.0, prompts)
     components["decode_attention"] = rank.attention(seen, seen, 1.0, decodes)
     busy = sum(c.time for c in components.values())
@@ -449,7 +471,8 @@ def _tensor_messages(
     count = some * w.all_reduces * n
     bytes = w.all_reduces * n * tokens * w.hidden * ACTIVATION_BYTES
     given = {"short_share": where(e.short_link > 0, e.short_link, e.link), "long_share": e.link}
-    given |= {"latency": count * e.link_latency, "switch_time": count * e.switch_time}
+    share = where(s.tp > m.tp_inside, 1.0, e.hop_share)
+    given |= {"latency": share * count * e.link_latency, "switch_time": share * count * e.switch_time}
     inside = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
     across = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
     if not is_array(s.tp) and s.tp == m.tp_inside:
@@ -497,6 +520,7 @@ def work_of(model: Model | str) -> Work:
     count = matrix_count(m)
     value = m.v_head_dim or m.head_dim
     attended, recurrent, mlps = (n / m.layers for n in (m.n_attention_layers, m.n_recurrent_layers, m.n_mlp_layers))
+    state, together = _recurrence_macs(m)
     query = m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim
     latent = m.kv_lora_rank + m.qk_rope_head_dim
     layers = max(m.n_attention_layers, 1)
@@ -532,7 +556,8 @@ def work_of(model: Model | str) -> Work:
         indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
         index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
         state_bytes=state_of(m) / m.layers,
-        state_macs=recurrent * m.state_elements * (3.0 if m.recurrence.endswith("-delta") else 2.0),
+        state_macs=recurrent * state,
+        chunk_macs=recurrent * together,
         expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
         n_experts=m.n_experts,
         top_k=m.top_k,
@@ -546,9 +571,21 @@ def work_of(model: Model | str) -> Work:
             attended=attended,
             recurrent=recurrent,
             mlps=mlps,
+            indexers=(m.n_indexers or m.n_indexed_layers) / m.layers,
         ),
         grouped=2.0 * m.n_moe_layers / m.layers,
     )
+
+
+def _recurrence_macs(m: Model) -> tuple[float, float]:
+    """Multiply-adds of a token in one layer with a recurrence: with the state, and in a prompt with those of its chunk."""
+    delta = m.recurrence.endswith("-delta")
+    shape: dict[str, float] = {"heads": m.recurrent_heads, "key_dim": m.recurrent_state}
+    shape |= {"value_dim": m.recurrent_head_dim, "touches": 3.0 if delta else 2.0}
+    shape["key_heads"] = m.recurrent_heads if delta else m.recurrent_key_heads
+    chunk, keys, values = CHUNKS.get(m.recurrence, (0, 1, 1))
+    state = chunk_work(0.0, **shape) / 2.0
+    return state, chunk_work(chunk, **shape, key_products=keys, value_products=values) / 2.0 - state
 
 
 def kernels_of(
@@ -560,12 +597,13 @@ def kernels_of(
     attended: float = 1.0,
     recurrent: float = 0.0,
     mlps: float = 1.0,
+    indexers: float = 0.0,
 ) -> float:
     """Kernels of a layer, averaged over unlike ones, without attention and grouped products.
 
     Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
     or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
-    A recurrence has two products, a convolution and a gated norm.
+    A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
 
     >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
     (9.0, 13.0)
@@ -573,4 +611,4 @@ def kernels_of(
     attention = (4.0 + query_rank) if latent else 2.0
     mixing = attended * (attention + 2.0) + 4.0 * recurrent
     norms = min(1.0, attended + recurrent) + mlps
-    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared)
+    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared) + indexers * _INDEXER

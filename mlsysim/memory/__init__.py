@@ -11,11 +11,13 @@ from mlsysim.memory.activations import (
     activation_memory_tp,
     block_activations,
     output_activations,
+    stored_activations,
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_paged, kv_cache_window
 from mlsysim.memory.fit import (
     GATHERED,
     LEFT_OUT,
+    MODULES,
     RECOMPUTE,
     SHARDINGS,
     ModelState,
@@ -27,6 +29,8 @@ from mlsysim.memory.fit import (
     state_of,
     training_memory,
 )
+from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
+from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
 from mlsysim.memory.serving import (
     ENGINES,
@@ -39,7 +43,9 @@ from mlsysim.memory.serving import (
     server_memory,
 )
 from mlsysim.memory.states import (
+    OPTIMIZERS,
     RECIPES,
+    Moments,
     Recipe,
     checkpoint_bytes,
     gathered_units,
@@ -56,12 +62,17 @@ __all__ = [
     "GATHERED",
     "LEFT_OUT",
     "LOGIT_BYTES",
+    "MODULES",
+    "OPTIMIZERS",
     "RECIPES",
     "RECOMPUTE",
     "RELEASE",
+    "SCALINGS",
     "SHARDINGS",
     "ModelState",
+    "Moments",
     "Recipe",
+    "Scaling",
     "ServerMemory",
     "ServerRelease",
     "TrainingMemory",
@@ -88,7 +99,9 @@ __all__ = [
     "output_activations",
     "peak_memory",
     "recipe",
+    "recurrent_state",
     "release",
+    "scaled_bytes",
     "server_limits",
     "server_memory",
     "server_pool",
@@ -96,6 +109,7 @@ __all__ = [
     "server_weights",
     "state_of",
     "static_workspace",
+    "stored_activations",
     "training_memory",
     "training_state",
     "zero_1",

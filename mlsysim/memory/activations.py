@@ -324,6 +324,67 @@ def block_activations(
 
 
 @equation(
+    "eq-activation-stored",
+    formula="layers * seq * micro_batch * ((whole_wide * element_bytes + whole_narrow * narrow_bytes) / sequence_shards + "
+    "(cut_wide * element_bytes + cut_narrow * narrow_bytes) / tp)",
+    domain={"tp": COUNT, "sequence_shards": COUNT},
+)
+def stored_activations(
+    seq: Num,
+    micro_batch: Num,
+    whole_wide: Num,
+    whole_narrow: Num,
+    cut_wide: Num,
+    cut_narrow: Num,
+    narrow_bytes: Num,
+    tp: Num = 1.0,
+    sequence_shards: Num = 1.0,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+) -> Num:
+    """Activations of a layer of which some are kept in 16 bits, some in a narrow format, and some not at all.
+
+    Formula: M = L s b ((W e + W_q e_q) / t_s + (w e + w_q e_q) / t).
+
+    Parameters
+    ----------
+    seq : float or array, 1
+        Tokens per sequence.
+    micro_batch : float or array, 1
+        Sequences that pass through together.
+    whole_wide, whole_narrow : float or array, 1
+        Numbers of a token that tensor parallelism leaves whole: inputs of norms in 16 bits, inputs of products narrow.
+    cut_wide, cut_narrow : float or array, 1
+        Numbers of a token that tensor parallelism cuts: heads and MLP, and the copies of a token that went to experts.
+    narrow_bytes : float or array, byte
+        Of a number in the narrow format, as from :func:`scaled_bytes`.
+    tp : float or array, 1
+        Tensor-parallel ranks, at least 1.
+    sequence_shards : float or array, 1
+        Ranks that split what tensor parallelism leaves whole, at least 1.
+    layers : float or array, 1
+        Layers.
+    element_bytes : float or array, byte
+        Size of the other numbers.
+
+    Returns
+    -------
+    float or array, byte
+
+    Assumptions: what is computed again is not kept; what only the gradient of the weights reads is kept as that product
+    reads it.
+
+    >>> stored_activations(1, 1, 2 * 4096, 2 * 4096, 0, 0, narrow_bytes=1.0)
+    24576.0
+
+    Source: deepseek2024v3report, sec. 3.2.3 and 3.3.3; which tensors; the sum is counted in the chapter.
+    """
+    whole = whole_wide * element_bytes + whole_narrow * narrow_bytes
+    cut = cut_wide * element_bytes + cut_narrow * narrow_bytes
+    return layers * seq * micro_batch * (whole / sequence_shards + cut / tp)
+
+
+@equation(
     "eq-activation-matmuls",
     formula="layers * seq * micro_batch * (hidden * (1 + 2 * kept_share) / sequence_shards + (query_width + "
     "kept_share * (query_width + 2 * kv_width + mlp_inputs * mlp_width)) / tp) * element_bytes",
@@ -393,11 +454,17 @@ def activation_memory_matmuls(
 @equation(
     "eq-activation-pipeline",
     formula="layer_bytes * layers * min(micro_batches * virtual_stages, pp * virtual_stages - position * (pp - 1) "
-    "+ (1 - position) * (pp - 1) * min(1, virtual_stages - 1)) / (pp * virtual_stages)",
+    "+ (1 - position) * (pp - 1) * min(1, virtual_stages - 1) + extra) / (pp * virtual_stages)",
     domain={"pp": COUNT, "virtual_stages": COUNT, "micro_batches": COUNT, "position": "[0, 1]"},
 )
 def activation_memory_pipeline(
-    layer_bytes: Num, layers: Num, pp: Num, virtual_stages: Num, micro_batches: Num, position: Num = 0.0
+    layer_bytes: Num,
+    layers: Num,
+    pp: Num,
+    virtual_stages: Num,
+    micro_batches: Num,
+    position: Num = 0.0,
+    extra: Num = 0.0,
 ) -> Num:
     """Activations on a pipeline stage; the first waits longest for its micro-batches to come back (1F1B).
 
@@ -418,6 +485,8 @@ def activation_memory_pipeline(
         Micro-batches per step, at least 1.
     position : float or array, 1
         Of the stage in the pipeline: 0 for the first, 1 for the last, i / (pp - 1) for the one with i before it.
+    extra : float or array, 1
+        Chunks in flight beyond these: 1 with DualPipe, on every device, which is asked at position 0.
 
     Returns
     -------
@@ -435,7 +504,7 @@ def activation_memory_pipeline(
     # Chunks of layers / (pp v) that are in flight: p of them in plain 1F1B, p v + p - 1 when interleaved; each stage
     # further down the pipeline has one fewer in plain 1F1B, and two fewer when interleaved.
     before, behind = position * (pp - 1), (1 - position) * (pp - 1)
-    warm_up = pp * virtual_stages - before + behind * minimum(1, virtual_stages - 1)
+    warm_up = pp * virtual_stages - before + behind * minimum(1, virtual_stages - 1) + extra
     in_flight = minimum(micro_batches * virtual_stages, warm_up)
     return layer_bytes * layers * in_flight / (pp * virtual_stages)
 

@@ -16,9 +16,12 @@ from mlsysim.memory.activations import (
     activation_memory_pipeline,
     block_activations,
     output_activations,
+    stored_activations,
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
-from mlsysim.memory.states import Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
+from mlsysim.memory.formats import SCALINGS
+from mlsysim.memory.recurrent import recurrent_state
+from mlsysim.memory.states import OPTIMIZERS, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
 
@@ -30,6 +33,9 @@ SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 GATHERED = ("zero3", "fsdp", "hsdp")  # those that divide the weights, which are gathered to compute with
 # Ways to keep or compute again what the backward pass needs.
 RECOMPUTE = ("none", "selective", "matmuls", "full")
+# Parts of a layer that selective recomputation can compute again, as Megatron names them: the scores of attention, both norms,
+# the up-projections of latent attention, and the activation function of the MLP or of the experts.
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act")
 # What the account of memory leaves out, in a sentence.
 LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
@@ -273,7 +279,8 @@ def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Nu
     """
     m = catalog.model(model)
     state = m.state_bits / 8 if m.state_bits else element_bytes
-    return m.n_recurrent_layers * batch * (m.state_elements * state + m.conv_elements * element_bytes)
+    shape = (m.recurrent_heads, m.recurrent_head_dim, m.recurrent_state)
+    return recurrent_state(m.n_recurrent_layers, batch, *shape, state, m.conv_elements, element_bytes)
 
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")
@@ -295,7 +302,7 @@ class TrainingMemory(Result):
     recipe: Recipe
     sharding: str
     recompute: str
-    stage: Any  # "first" or "last" pipeline stage; an array of them for an array
+    stage: Any  # "first" or "last" pipeline stage ("ends" or "middle" with DualPipe); an array of them for an array
     terms: tuple[Term, ...]
     total: Num
     capacity: float
@@ -459,6 +466,20 @@ def _resharding(sharding: str, kept: Num, alone: Num) -> tuple[str, ...]:
     )
 
 
+def _beside(schedule: str, optimizer: str, offload: str) -> tuple[str, ...]:
+    """What few plans ask for, in words, for ``explain()``."""
+    said = []
+    if schedule != "1f1b":
+        said.append(
+            f"Schedule {schedule}{': two stages on a device, one of each direction' * (schedule == 'dualpipe')}."
+        )
+    if optimizer != "adamw":
+        said.append(f"Optimizer {optimizer}: {OPTIMIZERS[optimizer].source}, {OPTIMIZERS[optimizer].where}.")
+    if offload != "none":
+        said.append(f"In the host's memory: {'optimizer and activations' if offload == 'both' else offload}.")
+    return tuple(said)
+
+
 @dataclass(frozen=True)
 class _Widths:
     """The widths of a model's tensors that activations are counted with; averages over unlike layers."""
@@ -478,6 +499,43 @@ class _Widths:
             both = m.heads * (m.head_dim + m.qk_rope_head_dim + (m.v_head_dim or m.head_dim)) / 2
             return cls(both, both, mlp, inputs)
         return cls(m.heads * m.head_dim, m.kv_heads * m.head_dim, mlp, inputs)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Numbers of a token that a layer keeps, by what cuts them and how they are kept; and those that it computes again."""
+
+    whole_wide: float
+    whole_narrow: float
+    cut_wide: float
+    cut_narrow: float
+    again: float  # of those that are cut, computed once more for the backward pass
+
+    @classmethod
+    def of(cls, m: Model, w: _Widths, modules: tuple[str, ...], narrow: bool, fused_mlp: bool) -> "_Kept":
+        moe = m.n_moe_layers / m.layers
+        gates = w.mlp_inputs if fused_mlp or not m.gated_mlp else w.mlp_inputs + 1
+        norms = 0.0 if "layernorm" in modules else 2.0 * m.hidden
+        cut_wide, cut_narrow, again = 2.0 * (w.query + w.kv), moe * m.top_k * m.hidden, 0.0
+        if "mla_up_proj" in modules:
+            if not m.is_mla:
+                raise InputError(
+                    f"recompute_modules: 'mla_up_proj' needs latent attention; {m.name} has none, leave it out"
+                )
+            again = m.heads * (2.0 * (m.head_dim + m.qk_rope_head_dim) + (m.v_head_dim or m.head_dim))
+            cut_wide += m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim - again
+        act = "moe_act" in modules
+        if act:
+            again += w.mlp
+        # With its activation function computed again, an MLP keeps what goes into that, as narrow as other inputs
+        wide_gates = 0.0 if act and narrow else gates * w.mlp
+        return cls(
+            whole_wide=2.0 * m.hidden,
+            whole_narrow=norms,
+            cut_wide=cut_wide + wide_gates,
+            cut_narrow=cut_narrow + gates * w.mlp - wide_gates + (0.0 if act else w.mlp),
+            again=again,
+        )
 
 
 @dataclass(frozen=True)
@@ -524,6 +582,12 @@ def training_memory(
     logit_bytes: Num = 4.0,
     units_in_flight: Num = 2,
     reshard_after_forward: bool | None = None,
+    schedule: str = "1f1b",
+    recompute_layers: int | None = None,
+    recompute_modules: tuple[str, ...] = (),
+    precision: str = "bf16",
+    optimizer: str = "adamw",
+    offload: str = "none",
     capacity: float | None = None,
 ) -> TrainingMemory:
     """Memory that training needs on the device that holds most, and whether the device has it.
@@ -568,6 +632,20 @@ def training_memory(
         device holds the whole weights of all its layers until the backward pass, and in a pipeline, where gradients are
         sent once a step, the whole gradients too. When not given: as torchtitan does it, freed without a pipeline and
         kept in one, where each micro-batch would gather again.
+    schedule : str
+        Order of the pipeline: 1f1b; zb-h1, zb-v (as many micro-batches in flight on every device as there are stages);
+        dualpipe (one more, and two stages on every device).
+    recompute_layers : int, optional
+        Only with full: so many layers of a stage; all of them when not given.
+    recompute_modules : tuple of str
+        Only with selective: parts of a layer, of MODULES. The attention core alone when not given.
+    precision : str
+        Of the products. With a word of SCALINGS (fp8-blockwise, mxfp8, ...) inputs of products are kept in that format; with
+        any other in 16 bits.
+    optimizer : str
+        One of OPTIMIZERS: what it keeps beside the recipe's master weight.
+    offload : str
+        none; optimizer (its states lie in the host's memory); activations (all but those of one micro-batch do); both.
     capacity : float, byte, optional
         What has to suffice; the device's usable memory when not given.
 
@@ -590,7 +668,9 @@ def training_memory(
 
     Source: rajbhandari2020zero, korthikanti2022recompute, zhao2023fsdp.
     """
-    m, d, r, w = catalog.model(model), catalog.where(device).device, _recipe(recipe), _Widths.of(catalog.model(model))
+    m, d, w = catalog.model(model), catalog.where(device).device, _Widths.of(catalog.model(model))
+    _check_choice("optimizer", optimizer, tuple(OPTIMIZERS))
+    r = OPTIMIZERS[optimizer].of(_recipe(recipe))
     _check_choice("sharding", sharding, SHARDINGS)
     _check_choice("recompute", recompute, RECOMPUTE)
     if reshard_after_forward not in (None, True, False):
@@ -636,12 +716,37 @@ def training_memory(
         layer = activation_memory_full(tokens / shards, micro_batch, m.hidden)
     else:
         layer = whole + (scores if recompute == "none" else 0.0)
+    stage_layers = -(-m.layers // pp)
     block["layers"] = 1 if recompute in ("matmuls", "full") else 0  # how many are computed again at a time
     again = block_activations(**block) + (0.0 if recompute == "none" else scores)
+    again_term: tuple[str, Mapping[str, Any]] = ("eq-activation-block", block)
+    counted = m.is_moe or bool(recompute_modules) or precision in SCALINGS  # tensor by tensor, and in which format
+    if counted and (recompute in ("none", "selective") or recompute_layers is not None):
+        format_ = SCALINGS.get(precision)
+        parts = _Kept.of(m, w, recompute_modules, format_ is not None, fused_mlp)
+        cut = {"tp": tp, "sequence_shards": shards, "narrow_bytes": 2.0 if format_ is None else format_.stored_bytes}
+        numbers = {name: getattr(parts, name) for name in ("whole_wide", "whole_narrow", "cut_wide", "cut_narrow")}
+        masks = 2.0 * dropout * tokens * micro_batch * m.hidden / shards
+        whole = stored_activations(tokens, micro_batch, **numbers, **cut) + masks
+        if recompute_layers is None:
+            layer = whole + (scores if recompute == "none" else 0.0)
+            numbers = dict.fromkeys(numbers, 0.0) | {"cut_wide": parts.again}
+            again = stored_activations(tokens, micro_batch, **numbers, **cut) + (0.0 if recompute == "none" else scores)
+            again_term = ("eq-activation-stored", {"seq": tokens, "micro_batch": micro_batch, **numbers, **cut})
+    if recompute_layers is not None:
+        if not all_true(recompute_layers <= stage_layers):
+            raise InputError(
+                f"recompute_layers = {recompute_layers} must not exceed the {stage_layers} layers of a stage"
+            )
+        layer = (recompute_layers * layer + (stage_layers - recompute_layers) * (whole + scores)) / stage_layers
 
     # Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss.
-    stage_layers = -(-m.layers // pp)
     p, ranks = _Weights.of(m), dp * cp
+    both_ends = (
+        schedule == "dualpipe"
+    )  # a device has a stage of each direction; the ends' devices may have fewer layers
+    held = 2 if both_ends else 1
+    spare = minimum(2, stage_layers * pp - m.layers) if both_ends else 0
     enough = 2 * pp if micro_batches is None else micro_batches
     alone = where(pp == 1, 1, 0)
     kept = keeps_gathered(pp, reshard_after_forward) if sharding in GATHERED else 0
@@ -651,36 +756,44 @@ def training_memory(
     for stage in ("first", "last"):
         last = stage == "last"
         ends = p.first + alone * p.last if not last else p.last + alone * p.first + (1 - alone) * p.tied
-        dense, experts = (stage_layers * p.layer + ends) / tp, stage_layers * p.layer_experts / (tp * ep)
+        own_layers = stage_layers * held
+        if both_ends:  # the device of both ends, then one in the middle
+            ends, own_layers = (0, own_layers) if last else (p.first + p.last, own_layers - spare)
+        dense, experts = (own_layers * p.layer + ends) / tp, own_layers * p.layer_experts / (tp * ep)
         pipeline = {
             "layer_bytes": layer,
-            "layers": stage_layers * pp,
+            "layers": own_layers / held * pp,
             "pp": pp,
             "virtual_stages": virtual_stages,
             "micro_batches": enough,
-            "position": 1 if last else 0,
+            "position": 1 if last and schedule == "1f1b" else 0,
+            "extra": 1 if both_ends else 0,
         }
-        states = [model_state_memory(dense, r, sharding, ranks, replicas)]
+        states = [model_state_memory(dense, r, sharding, ranks * held if sharding != "none" else ranks, replicas)]
         gradients = [model_state_memory(dense, r, sharding, **of_gradients)]
         if m.is_moe:
-            copies = ranks / ep  # of an expert, before any sharding: there cannot be more whole ones than that
+            copies = ranks * held / ep  # of an expert, before any sharding: there cannot be more whole ones than that
             states.append(model_state_memory(experts, r, sharding, copies, minimum(replicas, copies)))
             of_experts = {k: where(unsent > 0, 1, minimum(v, copies)) for k, v in of_gradients.items()}
             gradients.append(model_state_memory(experts, r, sharding, **of_experts))
         state = {t.name: t for t in (*states[0].terms, gradients[0].terms[1])}
         sums = {name: sum(s._value(name) for s in (gradients if name == "gradients" else states)) for name in state}
         output = {**shape, "vocab": m.vocab, "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
-        output["seq"] = tokens * (1 if last else alone)  # only the last stage computes the loss
+        output["seq"] = tokens * (1 if last != both_ends else alone)  # only the last stage computes the loss
         unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)
         flying = where(kept > 0, 1, units_in_flight) if sharding in GATHERED else 0
         unit = where(kept > 0, dense + experts, unit)  # all that the device has is one unit, gathered once
         gather = {"unit_parameters": unit, "compute_bytes": r.compute, "units_in_flight": flying}
+        if offload in ("optimizer", "both"):
+            sums["optimizer"] = 0 * sums["optimizer"]
+        if offload in ("activations", "both"):  # those of one micro-batch at a time
+            pipeline |= {"micro_batches": virtual_stages * 0 + 1, "extra": 0}
         found = (
             *(Term(t.name, sums[t.name], t.label, t.arguments) for t in state.values()),
             Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),
             Term("activations", activation_memory_pipeline(**pipeline), "eq-activation-pipeline", pipeline),
             Term("output", output_activations(**output), "eq-activation-output", output),
-            Term("recomputed", again, "eq-activation-block", block),
+            Term("recomputed", again, *again_term),
         )
         stages[stage] = found, peak_memory(**{t.name: t.value for t in found})
     (first_terms, first), (last_terms, last_total) = stages["first"], stages["last"]
@@ -695,7 +808,7 @@ def training_memory(
         recipe=r,
         sharding=sharding,
         recompute=recompute,
-        stage=where(heavier, "last", "first"),
+        stage=where(heavier, "middle" if both_ends else "last", "ends" if both_ends else "first"),
         terms=terms,
         total=maximum(first, last_total),
         capacity=d.usable_memory if capacity is None else capacity,
@@ -705,6 +818,7 @@ def training_memory(
             "Attention scores stay on chip." if fused_attention else "Attention scores are written to memory.",
             "The sequence is split among tensor-parallel ranks." if seq_parallel else "No sequence parallelism.",
             "Dropout masks are kept." if dropout else "No dropout.",
+            *_beside(schedule, optimizer, offload),
             *_resharding(sharding, kept, alone),
         ),
     )

@@ -4,7 +4,7 @@ The bytes per parameter are never one constant: they are a sum of named componen
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from mlsysim._numeric import Num
@@ -312,6 +312,45 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             Recipe("megatron-bf16", 2, 4, 4, 0, 4, 4, 2, "megatron2024readme", "Distributed Optimizer, row bf16, fp32"),
             Recipe("ultrascale-bf16", 2, 4, 2, 4, 4, 4, 2, "tazi2025ultrascale", "memory for weights, last column"),
             Recipe("fsdp-mixed", 4, 0, 4, 0, 4, 4, 2, "zhao2023fsdp", "sec. 4.4", "secondary"),
+        )
+    }
+)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What an optimizer keeps for every parameter beside the master weight, in bytes, and who describes it."""
+
+    name: str
+    momentum: float | None  # None: as the recipe of number formats has it
+    variance: float | None
+    source: str
+    where: str
+
+    def of(self, r: Recipe) -> Recipe:
+        """The recipe with these states."""
+        momentum = r.momentum if self.momentum is None else self.momentum
+        variance = r.variance if self.variance is None else self.variance
+        return (
+            r if (momentum, variance) == (r.momentum, r.variance) else replace(r, momentum=momentum, variance=variance)
+        )
+
+    @property
+    def saved(self) -> float:
+        """Bytes fewer than the eight of Adam's moments in FP32; below zero never."""
+        return sum(0.0 if kept is None else 4.0 - kept for kept in (self.momentum, self.variance))
+
+
+# Optimizers by name. Factors of 8-bit moments are left out. Muon keeps one moment; embedding and head stay with AdamW, whose
+# second moment there is left out.
+OPTIMIZERS: Mapping[str, Moments] = MappingProxyType(
+    {
+        m.name: m
+        for m in (
+            Moments("adamw", None, None, "rajbhandari2020zero", "sec. 3.1"),
+            Moments("adamw-bf16", 2.0, 2.0, "deepseek2024v3report", "sec. 3.3.3"),
+            Moments("adamw-8bit", 1.0, 1.0, "dettmers20228bit", "abstract"),
+            Moments("muon", 4.0, 0.0, "jordan2024muon", "Runtime analysis"),
         )
     }
 )

@@ -5,7 +5,7 @@
 
 from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
-from mlsysim.serving.closed import ADAPTER, DRAWN, WAVES, Loop, Pool, Served, closed_loop, served, served_by
+from mlsysim.serving.closed import ADAPTER, DRAWN, WAVES, Loop, Pool, Served, begun_by, closed_loop, served, served_by
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
 from mlsysim.serving.equations import (
     overload_wait,
@@ -36,6 +36,7 @@ __all__ = [
     "Step",
     "StepTimes",
     "activation_reserve",
+    "begun_by",
     "closed_loop",
     "constant",
     "device_memory",

@@ -7,7 +7,7 @@ who waits or is being prefilled does not decode.
 
 from dataclasses import dataclass, replace
 
-from mlsysim._numeric import Num, maximum, minimum, where
+from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.efficiencies import Constants
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
@@ -17,6 +17,8 @@ from mlsysim.results import Listed
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
+# Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
+CAPTURED = ("vLLM",)
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
@@ -66,12 +68,15 @@ class Served(Listed):
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
     a layer does around the grouped products of its experts (routing, sorting, quantising); ``uneven`` the squared variation of
-    how popular experts are.
+    how popular experts are; ``hops`` the share of a hop's latency that is left inside a domain, where one kernel reduces,
+    adds and normalises; ``prompts`` what a pass with prompts takes, over its kernels alone.
     """
 
     starts: Num = 1.0
     grouped: Num = 1.0
     uneven: Num = 0.0
+    hops: Num = 1.0
+    prompts: Num = 1.0
 
 
 def served_by(work: Work, fused: Num, constants: Constants) -> Served:
@@ -88,10 +93,29 @@ def served_by(work: Work, fused: Num, constants: Constants) -> Served:
     """
     if not constants:
         return Served()
-    kernels, experts = constants["kernels"], constants["experts"]
-    latent = work.absorbed_macs > work.key_value_macs  # DeepSeek's layers: experts in groups, some of them shared
-    grouped = experts["starts_4" if fused else "starts"] * (experts["latent"] if latent else 1.0)
-    return Served(kernels["starts"], grouped, experts["uneven"])
+    experts = constants["experts"]
+    prompts = experts["prompts"] if not is_array(work.moe) and work.moe > 0 else 1.0
+    grouped = experts["starts_4" if fused else "starts"]
+    return Served(1.0, grouped, experts["uneven"], constants["messages"]["hops"], prompts)
+
+
+def begun_by(work: Work, server: str, constants: Constants) -> tuple[Num, Num]:
+    """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
+
+    Parameters
+    ----------
+    work : Work
+        What the model asks for.
+    server : str
+        As the table of servers names it; nothing for one that it does not have.
+    constants : Constants
+        Of class ``serving_ttft``; none changes nothing.
+    """
+    if not constants:
+        return 0.0, 1.0
+    pace, latency = constants["pace"], constants["latency"]
+    launched = 0.0 if server in CAPTURED else latency["layer"]
+    return launched * work.layers, pace["any"] * pace.get(server, 1.0)
 
 
 def served(eff: Efficiencies, by: Served) -> Efficiencies:
@@ -105,6 +129,8 @@ def served(eff: Efficiencies, by: Served) -> Efficiencies:
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
         uneven=by.uneven + 0.0 * eff.memory,
+        hop_share=by.hops + 0.0 * eff.memory,
+        prompt_pace=by.prompts + 0.0 * eff.memory,
     )
 
 
@@ -203,8 +229,9 @@ def closed_loop(
     steps = maximum(1.0, output_len - 1.0) / accepted
     rows, drafting = 1.0 + drafted, 1.0 + drafted / work.layers  # a module for further tokens is as one more layer
     one = 1.0 + 0.0 * full
-    own = pass_of(work, prefill, 0.0 * full, context, one, input_len).time
-    more = pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
+    slow, mixed = prefill.efficiencies.prompt_pace, decode.efficiencies.prompt_pace
+    own = slow * pass_of(work, prefill, 0.0 * full, context, one, input_len).time
+    more = slow * pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
     more = (more - own) / _MORE  # of one that joins a pass
     decoding = cached
     # the share of others in the prompts that come during an answer, and in the steps under way when a prompt comes
@@ -212,7 +239,7 @@ def closed_loop(
     for _ in range(_ROUNDS):
         batch = maximum(1.0, decoding)
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
-        added = pass_of(work, decode, batch, context, one, input_len, rows).time - bare
+        added = mixed * (pass_of(work, decode, batch, context, one, input_len, rows).time - bare)
         step = drafting * bare
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
@@ -222,7 +249,8 @@ def closed_loop(
         each = where(apart > 0, minimum(own, more), pace * prompt)
         busy = (where(apart > 0, concurrency / prefill.ranks, cached) - 1.0) * each
         busy = maximum(0.0, busy)
-        load = busy / (answer + pace * prompt)
+        # together, prompts hold up answers, and so those who come next, for as long as they take
+        load = busy / where(apart > 0, 1.0, pace) / (answer + prompt)
         queue = busy * maximum(0.5 / waves, 1.0 - 1.0 / maximum(load, 1e-9)) + minimum(load, 1.0) / 2.0 * pace * prompt
         # half of the step under way, and the answers of the step that it shares; alone there are none
         joined = where(

@@ -7,6 +7,7 @@ from mlsysim.training.equations import exposed_time as exposed_time
 from mlsysim.training.equations import hfu as hfu
 from mlsysim.training.equations import launching_time as launching_time
 from mlsysim.training.equations import mfu as mfu
+from mlsysim.training.equations import muon_flops as muon_flops
 from mlsysim.training.equations import optimizer_time as optimizer_time
 from mlsysim.training.equations import pipelined_step as pipelined_step
 from mlsysim.training.equations import recomputed_share as recomputed_share
@@ -18,6 +19,7 @@ from mlsysim.training.equations import time_to_train as time_to_train
 from mlsysim.training.fit import TASKS as TASKS
 from mlsysim.training.fit import training_memory as training_memory
 from mlsysim.training.parts import BOUND as BOUND
+from mlsysim.training.parts import SHARED_FIELDS as SHARED_FIELDS
 from mlsysim.training.parts import Efficiencies as Efficiencies
 from mlsysim.training.parts import Layout as Layout
 from mlsysim.training.parts import Machine as Machine
@@ -45,6 +47,7 @@ __all__ = [
     "GRADIENT_BYTES",
     "MFU_CONVENTION",
     "PEAK_FORMAT",
+    "SHARED_FIELDS",
     "TASKS",
     "Efficiencies",
     "Layout",
@@ -64,6 +67,7 @@ __all__ = [
     "layout_of",
     "mean_context",
     "mfu",
+    "muon_flops",
     "optimizer_time",
     "pipelined_step",
     "recomputed_share",

@@ -261,6 +261,42 @@ def optimizer_time(parameters: Num, bandwidth: Num, bytes_per_parameter: Num = 3
 
 
 @equation(
+    "eq-muon",
+    formula="iterations * flops_per_mac * (2 * short**2 * long + short**3)",
+    relations=("short <= long",),
+)
+def muon_flops(short: Num, long: Num, iterations: Num = 5.0, flops_per_mac: Num = 2.0) -> Num:
+    """Arithmetic by which Muon makes the update of one matrix orthogonal: products of the matrix with itself.
+
+    Formula: F = 2 T (2 n^2 m + n^3), n <= m.
+
+    Parameters
+    ----------
+    short, long : float or array, 1
+        The shorter and the longer side of the matrix.
+    iterations : float or array, 1
+        Newton-Schulz iterations; 5 is usual.
+    flops_per_mac : float or array, FLOP
+        A multiplication and an addition.
+    flops_per_mac : float or array, FLOP
+        A multiplication and an addition.
+
+    Returns
+    -------
+    float or array, FLOP
+
+    Assumptions: once per step, on whole matrices: where a matrix lies on several devices, its parts are gathered first. Three
+    products an iteration; the symmetry of two of them is not used.
+
+    >>> muon_flops(short=1024, long=4096) / 1e9
+    96.63676416
+
+    Source: jordan2024muon, Runtime analysis.
+    """
+    return iterations * flops_per_mac * (2 * short**2 * long + short**3)
+
+
+@equation(
     "eq-pipelined-step",
     formula="micro_batches * stage + (pp - 1 + (virtual_stages - 1) * max(0, pp - micro_batches)) / virtual_stages * stage "
     "+ gradients + optimizer",

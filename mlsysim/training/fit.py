@@ -53,7 +53,7 @@ def training_memory(
     task : str
         ``lora`` keeps weights without gradients and optimizer state.
     **options
-        Of ``memory.training_memory``: ``recipe``, ``fused_attention``, ``fused_mlp``, ``dropout``, ``logit_bytes``,
+        Of ``memory.training_memory``: ``recipe``, ``precision``, ``fused_attention``, ``fused_mlp``, ``dropout``, ``logit_bytes``,
         ``units_in_flight``, ``capacity``.
 
     Returns
@@ -90,5 +90,10 @@ def training_memory(
         virtual_stages=plan.virtual_stages,
         micro_batches=micro_batches,
         reshard_after_forward=plan.reshard_after_forward,
+        schedule=plan.schedule,
+        recompute_layers=plan.recompute_layers,
+        recompute_modules=plan.recompute_modules,
+        optimizer=plan.optimizer,
+        offload=plan.offload,
         **options,
     )

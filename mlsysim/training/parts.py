@@ -44,6 +44,9 @@ class Efficiencies:
         0.0  # share of the time that hidden gatherings keep the device busy by which arithmetic gets longer
     )
     network: Num = 0.0  # of the bandwidth between domains; 0: the same share as of other links
+    messengers: Num = (
+        0.0  # share of a device's multiprocessors that messages take from products they run beside (DualPipe)
+    )
 
     def __post_init__(self) -> None:
         own(self)
@@ -74,6 +77,8 @@ class Work(Listed):
     inputs: Num = 0.0  # numbers that the products of a token read
     outputs: Num = 0.0  # numbers that they write
     experts: Num = 0.0  # routed experts of a layer, on average over the layers; 0 where they are not counted
+    muon_flops: Num = 0.0  # of an iteration of Muon on all matrices of a layer but its routed experts
+    muon_expert_flops: Num = 0.0  # and on those of its routed experts
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,23 @@ class Layout(Listed):
     cp_gather: Num = 0.0  # keys and values are gathered at once, not passed round a ring
     weight_gradients: Num = 1.0  # 0 with frozen weights (LoRA)
     order: str = "tp-cp-ep-dp-pp"  # axes from neighbouring ranks outwards, as in Plan
+    schedule: str = "1f1b"  # as in Plan, for all plans of an array alike, and so for the flags and the limit below
+    cp_swap: bool = False  # tokens are swapped for heads (Ulysses)
+    cp_contiguous: bool = False  # a context-parallel rank has one piece in a row
+    node_limit: float = 0.0  # nodes that a token's experts may lie on; 0: any
+    dispatch_bytes: Num = 2.0  # of a number on its way to an expert
+    repeated_products: Num = 0.0  # share of a layer's products that modules do again
+    repeated_numbers: Num = 0.0  # of a token and layer, written and read again by modules
+    moment_bytes: Num = 8.0  # of both moments of a parameter
+    muon: bool = False
+    offload_states: bool = False  # the optimizer's states lie in the host's memory
+    offload_activations: Num = 0.0  # bytes of a layer and micro-batch that go to the host's memory and come back
+
+
+# Fields of a layout that all plans of an array have in common.
+SHARED_FIELDS = frozenset(
+    ("order", "schedule", "cp_swap", "cp_contiguous", "node_limit", "muon", "offload_states"),
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,7 @@ class Machine(Listed):
     intra_bandwidth: Num
     inter_bandwidth: Num
     domain: Num  # devices that intra_bandwidth joins
+    host_bandwidth: Num = 0.0  # to the host's memory; 0: not known
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,15 @@
 """Models of the catalogue and plans, in the terms of a training step."""
 
+from dataclasses import replace
+from typing import Any
+
 from mlsysim import catalog, flops
 from mlsysim._numeric import Num
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import remembered
+from mlsysim.memory import OPTIMIZERS, SCALINGS
 from mlsysim.parallelism import Plan
+from mlsysim.training.equations import muon_flops
 from mlsysim.training.parts import Layout, Work
 from mlsysim.transformer import matrix_count
 
@@ -53,8 +58,62 @@ def _work(m: Model) -> Work:
         top_k=m.top_k * m.n_moe_layers / m.layers,
         last_params=(m.n_mlp_layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
         experts=mixed * m.n_experts,
+        muon_flops=_muon(m, False) / m.layers,
+        muon_expert_flops=_muon(m, True) / m.layers,
         **moved,
     )
+
+
+def _muon(m: Model, experts: bool) -> float:
+    """Arithmetic of an iteration of Muon on the matrices of all layers: those of routed experts, or all others.
+
+    Attention without latent vectors and MLPs are counted matrix by matrix; recurrences and indexers, which few models have, are
+    left to AdamW.
+    """
+    gates = 2.0 if m.gated_mlp else 1.0
+
+    def of(rows: float, columns: float) -> float:
+        return muon_flops(min(rows, columns), max(rows, columns), 1.0) if rows and columns else 0.0
+
+    def mlp(width: float) -> float:
+        return (gates + 1.0) * of(m.hidden, width)
+
+    if experts:
+        return m.n_moe_layers * m.n_experts * mlp(m.moe_ffn) if m.is_moe else 0.0
+    values = m.heads * (m.v_head_dim or m.head_dim)
+    if m.is_mla:
+        queries = m.heads * (m.head_dim + m.qk_rope_head_dim)
+        attention = of(m.hidden, m.q_lora_rank) + of(m.q_lora_rank or m.hidden, queries)
+        attention += of(m.hidden, m.kv_lora_rank + m.qk_rope_head_dim)
+        attention += of(m.kv_lora_rank, m.heads * (m.head_dim + (m.v_head_dim or m.head_dim))) + of(values, m.hidden)
+    else:
+        attention = (
+            of(m.hidden, m.heads * m.head_dim) + 2.0 * of(m.hidden, m.kv_heads * m.head_dim) + of(values, m.hidden)
+        )
+    shared = m.n_moe_layers * m.n_shared_experts * mlp(m.shared_ffn or m.moe_ffn) if m.is_moe else 0.0
+    return m.n_attention_layers * attention + (m.n_mlp_layers - m.n_moe_layers) * mlp(m.ffn) + shared
+
+
+def repeated(m: Model, modules: tuple[str, ...], work: Work) -> tuple[float, float]:
+    """What modules of a layer cost when they are computed again: their share of its products, and numbers written and read.
+
+    Norms read and write their stream, an activation function reads what goes into it and writes what comes out.
+    """
+    products = numbers = 0.0
+    if "layernorm" in modules:
+        numbers += 4.0 * m.hidden
+    if "mla_up_proj" in modules and m.is_mla:
+        queries = m.heads * (m.head_dim + m.qk_rope_head_dim)
+        values = m.heads * (m.head_dim + (m.v_head_dim or m.head_dim))
+        products = (m.q_lora_rank * queries + m.kv_lora_rank * values) / float(
+            work.dense_params + work.active_expert_params
+        )
+    if "moe_act" in modules:
+        moe = m.n_moe_layers / m.layers
+        width = (m.n_mlp_layers / m.layers - moe) * m.ffn
+        width += moe * (m.top_k * m.moe_ffn + m.n_shared_experts * (m.shared_ffn or m.moe_ffn))
+        numbers += (3.0 if m.gated_mlp else 2.0) * width
+    return products, numbers
 
 
 def activations(
@@ -117,6 +176,39 @@ def layout_of(
     The model is needed for sliding windows only.
     """
     length = seq if attn_len is None else attn_len
+    return _further(plan, _usual(plan, global_batch, seq, length, task, model), model)
+
+
+def _further(plan: Plan, layout: Layout, model: Model | str | None) -> Layout:
+    """What few plans ask for, in the terms of a layout."""
+    asked: dict[str, Any] = {}
+    if plan.schedule != "1f1b":
+        asked["schedule"] = plan.schedule
+    if plan.cp_comm_type == "a2a":
+        asked["cp_swap"] = True
+    elif plan.cp_balance == "contiguous":
+        asked["cp_contiguous"] = True
+    if plan.node_limit is not None:
+        asked["node_limit"] = plan.node_limit
+    if plan.dispatch != "bf16":
+        asked["dispatch_bytes"] = SCALINGS["fp8-blockwise"].stored_bytes
+    if plan.optimizer != "adamw":
+        kept = OPTIMIZERS[plan.optimizer]
+        asked |= {"moment_bytes": 8.0 - kept.saved, "muon": plan.optimizer == "muon"}
+    if plan.offload in ("optimizer", "both"):
+        asked["offload_states"] = True
+    if model is not None and (plan.recompute_layers is not None or plan.recompute_modules):
+        m = catalog.model(model)
+        if plan.recompute_layers is not None:
+            asked["recompute_full"] = plan.recompute_layers / plan.slowest_stage_layers(m.layers)
+        else:
+            products, numbers = repeated(m, plan.recompute_modules, work_of(m))
+            asked |= {"repeated_products": products, "repeated_numbers": numbers}
+            asked["recompute_selective"] = 1.0 if "core_attn" in plan.recompute_modules else 0.0
+    return replace(layout, **asked) if asked else layout
+
+
+def _usual(plan: Plan, global_batch: Num, seq: Num, length: Num, task: str, model: Model | str | None) -> Layout:
     return Layout(
         global_batch=global_batch,
         seq=seq,

@@ -23,6 +23,7 @@ from mlsysim.efficiencies import (
     pooled,
     shipped,
 )
+from mlsysim.memory import SCALINGS
 from mlsysim.training.parts import BOUND as ALL_PRINTED
 from mlsysim.training.parts import Efficiencies
 
@@ -34,6 +35,9 @@ COUNTED_PASSES = 34.0
 LOSS_PASSES = 10.0
 CONTENTION = 1.0  # as long as the bytes of a hidden gathering take on the fast link, no arithmetic advances
 TILE = 128.0  # rows of a tile of grouped products: nvidia2023matmul, sec. 3.1
+# Of the multiprocessors, those that all-to-all kernels hold while products run beside them: 20 of the 132 of an H800
+# (deepseek2024v3report, sec. 3.2.2).
+MESSENGERS = 20.0 / 132.0
 NARROW_BYTES = {  # of one number in the formats below 16 bits, scale factors left out
     "fp8": 1.0,
     "mxfp8": 1.0,
@@ -46,7 +50,9 @@ NARROW_BYTES = {  # of one number in the formats below 16 bits, scale factors le
     "int4": 0.5,
 }
 # Formats with scale factors per block run at the printed rate of their elements.
-PEAK_FORMAT = {"mxfp8": "fp8", "mxfp6": "fp6", "mxfp4": "fp4", "nvfp4": "fp4"}
+PEAK_FORMAT = {"mxfp8": "fp8", "mxfp6": "fp6", "mxfp4": "fp4", "nvfp4": "fp4"} | {
+    name: scaling.peak for name, scaling in SCALINGS.items()
+}
 _16_BIT = 2.0
 FUSED = "fused kernels"  # whose constants those of a maker's own library of attention are
 # Devices that every framework has such kernels for; others of _OWN_LIBRARY only where its library runs the whole step.
@@ -57,11 +63,14 @@ _OWN_LIBRARY = "NVIDIA gpu"
 def cast_bytes(precision: str) -> float:
     """Bytes to bring one number from 16 bits to the format of the products, as it lies and transposed; 0 in 16 bits.
 
-    The backward pass reads a matrix the other way, and tensor cores want the numbers of one sum side by side.
+    The backward pass reads a matrix the other way, and tensor cores want the numbers of one sum side by side. A recipe of
+    ``memory.SCALINGS`` adds its scale factors, and a second reading where the largest number must be known first.
 
-    >>> cast_bytes("bf16"), cast_bytes("fp8"), cast_bytes("nvfp4")
-    (0.0, 4.0, 3.0)
+    >>> cast_bytes("bf16"), cast_bytes("fp8"), cast_bytes("fp8-blockwise"), cast_bytes("nvfp4")
+    (0.0, 4.0, 4.0625, 3.0)
     """
+    if precision in SCALINGS and precision not in NARROW_BYTES:
+        return SCALINGS[precision].cast_bytes
     return _16_BIT + 2.0 * NARROW_BYTES[precision] if precision in NARROW_BYTES else 0.0
 
 
@@ -102,6 +111,7 @@ def from_constants(
         "cast_bytes": cast_bytes(precision),
         "loss_passes": LOSS_PASSES,
         "tile": TILE,
+        "messengers": MESSENGERS,
         **cp_times(),
     }
     found = pooled(constants, line)

@@ -48,6 +48,7 @@ class _Asked(NamedTuple):
     precision: str
     attn_len: Num | None
     variation: Num | None
+    host_bandwidth: Num | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class TrainingStep(Result):
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """What the step was worked out from, and where each number comes from: found when somebody looks."""
-        machines, intra, inter, domain, precision, attn_len, variation = self.asked
+        machines, intra, inter, domain, precision, attn_len, variation, _ = self.asked
         _, _, links = _machine(machines, intra, inter, domain, precision, self.plan)
         layout, e = self.layout, self.efficiencies
         attended = layout.seq if attn_len is None else attn_len
@@ -85,7 +86,12 @@ class TrainingStep(Result):
             ),
             *links(),
             *(
-                Input(f.name, getattr(e, f.name), _UNITS.get(f.name, "1"), _origin(f.name, e, variation))
+                Input(
+                    _SHOWN_AS.get(f.name, f.name),
+                    getattr(e, f.name),
+                    _UNITS.get(f.name, "1"),
+                    _origin(f.name, e, variation),
+                )
                 for f in fields(e)
                 if f.name not in ("name", "source")
             ),
@@ -137,6 +143,7 @@ class TrainingStep(Result):
             seq=self.layout.seq,
             global_batch=self.layout.global_batch,
             task=self.task,
+            precision=self.asked.precision,
         )
 
     @property
@@ -413,6 +420,7 @@ def training_step(
     attn_len: Num | None = None,
     task: str = "pretrain",
     variation: Num | None = None,
+    host_bandwidth: Num | None = None,
 ) -> TrainingStep:
     """One optimizer step of a model, split by a plan, on a cluster.
 
@@ -438,7 +446,8 @@ def training_step(
     domain : int, optional
         Devices that the scale-up link joins, in place of the catalogue's.
     precision : str
-        Of the linear layers; attention, logits and messages stay 16-bit.
+        Of the linear layers; attention, logits and messages stay 16-bit. A word of ``memory.SCALINGS`` (``fp8-blockwise``,
+        ``mxfp8``, ...) says how the numbers are scaled as well; ``fp8`` leaves that open.
     efficiencies : Efficiencies or str
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     attn_len : float or array, 1, optional
@@ -448,6 +457,8 @@ def training_step(
     variation : float or array, 1, optional
         Standard deviation over mean of the time that a device takes: the step waits for the slowest. In place of the
         efficiencies' own.
+    host_bandwidth : float or array, byte/s, optional
+        Of the link to the host's memory, one way, for a plan that offloads; the catalogue's where it knows one.
 
     Returns
     -------
@@ -482,6 +493,8 @@ def training_step(
     machines = catalog.where(cluster)
     d, machine, _ = _machine(machines, intra_bandwidth, inter_bandwidth, domain, precision, plan)
     work, layout = work_of(m), layout_of(plan, global_batch, seq, attn_len, task, m)
+    if plan.offload != "none":
+        machine, layout = _offloading(m, d, plan, machine, layout, precision, host_bandwidth)
     chosen = efficiencies_of(d, precision, efficiencies)
     if variation is not None:
         chosen = replace(chosen, variation=variation)
@@ -512,8 +525,33 @@ def training_step(
         model_flops=tokens * counted,
         repeated_flops=tokens * again,
         task=task,
-        asked=_Asked(machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation),
+        asked=_Asked(
+            machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation, host_bandwidth
+        ),
     )
+
+
+def _offloading(
+    m: Model, d: Device, plan: Plan, machine: Machine, layout: Layout, precision: str, host_bandwidth: Num | None
+) -> tuple[Machine, Layout]:
+    """The link to the host's memory, and what goes over it."""
+    if host_bandwidth is None:
+        if not d.has("host_bandwidth"):
+            raise InputError(
+                f"training_step: plan.offload = {plan.offload!r} needs the link to the host, which the catalogue does not know "
+                f"of {d.name}; pass host_bandwidth in byte/s, one way"
+            )
+        host_bandwidth = d.host_bandwidth
+    check_argument("training_step", "host_bandwidth", host_bandwidth, "byte/s", _POSITIVE)
+    machine = replace(machine, host_bandwidth=host_bandwidth)
+    if plan.offload == "optimizer":
+        return machine, layout
+    one = training_memory(
+        m, replace(plan, offload="none"), d, seq=layout.seq, global_batch=layout.global_batch, precision=precision
+    )
+    layer = next(t for t in one.terms if t.name == "activations").arguments["layer_bytes"]
+    tokens = layout.micro_batch * layout.seq / layout.cp
+    return machine, replace(layout, offload_activations=layer / tokens)
 
 
 def _origin(name: str, efficiencies: Efficiencies, variation: Num | None) -> str:
@@ -527,6 +565,8 @@ _RATES: dict[str, tuple[str, ...]] = {
     "scale_up_link": ("intra_bandwidth",),
     "network": ("inter_bandwidth",),
 }
+# Shares of a rate whose own name is that of the rate.
+_SHOWN_AS = {"network": "network share", "link": "link share", "memory": "memory share"}
 _UNITS = {
     "layer_overhead": "s",
     "expert_overhead": "s",

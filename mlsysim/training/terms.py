@@ -92,7 +92,7 @@ def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:
     sharded = layout.weight_shards > 1
     skipped = where(sharded, work.last_params / (work.dense_params + work.active_expert_params), 0.0)
     some = where(sharded, eff.selective_recompute, 0.0)
-    return layout.recompute_full * (1.0 - skipped) + layout.recompute_selective * some
+    return layout.recompute_full * (1.0 - skipped) + layout.recompute_selective * some + layout.repeated_products
 
 
 class _Links:
@@ -132,6 +132,31 @@ def _context_parallel(
     if call.lacks(p.cp - 1):
         return (0.0, 0.0), (0.0, 0.0)
     again = p.recompute_full + p.recompute_selective
+    if p.cp_swap:
+        swapped = call(
+            "CP swap of tokens and heads, one pass",
+            parallelism.ulysses_bytes,
+            seq=p.seq,
+            micro_batch=p.micro_batch,
+            heads=w.heads / p.tp,
+            kv_heads=maximum(1.0, w.kv_heads / p.tp),
+            qk_dim=w.qk_dim,
+            v_dim=w.v_dim,
+            layers=1.0,
+            cp=p.cp,
+            element_bytes=ELEMENT_BYTES,
+        )
+        # Each pass has one swap before the attention and one after it; a partner in the same domain has the fast link
+        near = links.place.inside["cp"]
+        far = (p.cp - near) / maximum(1.0, p.cp - 1.0)
+        passed = call(
+            "CP swap",
+            collectives.transfer_time,
+            bytes=swapped,
+            bandwidth=where(far > 0, minimum(links.network / where(far > 0, far, 1.0), links.node), links.node),
+            latency=where(p.cp > 1, 2.0 * e.cp_start, 0.0),
+        )
+        return (passed, passed * (1.0 + again)), (0.0, 0.0)
     keys = call(
         "CP keys and values, one pass",
         parallelism.cp_exchange_bytes,
@@ -220,6 +245,31 @@ def _routed(w: Work, p: Layout, m: Machine, e: Efficiencies, tokens: Num, local:
     )
 
 
+def _orthogonal(
+    w: Work,
+    p: Layout,
+    m: Machine,
+    e: Efficiencies,
+    owners: Num,
+    dense: Num,
+    routed: Num,
+    link: Num,
+    call: _Ledger,
+) -> Num:
+    """Muon beside its pass through memory: whole matrices gathered where they are shared, and their products."""
+    iterations = 5.0
+    share = p.tp * p.pp * owners
+    work = iterations * w.layers * (w.muon_flops / share + w.muon_expert_flops / (p.tp * p.pp * maximum(owners, p.ep)))
+    products = call(
+        "Muon's products", roofline.compute_time, flops=work, peak_flops=m.half_peak_flops, efficiency=e.gemm
+    )
+    moments = ELEMENT_BYTES * (dense + routed) / (p.tp * p.pp)
+    gathered = call(
+        "gathering Muon's matrices", collectives.ring_all_gather, bytes=moments, ranks=owners, bandwidth=link
+    )
+    return products + gathered
+
+
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> StepTerms:
     """:func:`step_terms` on one block."""
     links = _Links(p, m, e)
@@ -287,6 +337,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         peak_flops=m.half_peak_flops,
         efficiency=where(sharded & (e.attention_sharded > 0), e.attention_sharded, e.attention),
     )
+    if p.cp_contiguous:
+        attend = attend * call("causal imbalance", parallelism.causal_imbalance, pieces=p.cp)
     attention = attend * (1.0 + FLASH_BACKWARD + again)
     split = where(p.sequence_parallel > 0, 1.0 / p.tp, UNSPLIT_TRAFFIC + (1.0 - UNSPLIT_TRAFFIC) / p.tp)
     touch = call(
@@ -299,6 +351,16 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         element_bytes=ELEMENT_BYTES,
     )
     elementwise = touch * (2.0 + again)
+    if not call.lacks(p.repeated_numbers):
+        elementwise = elementwise + call(
+            "modules again",
+            equations.elementwise_time,
+            tokens=tokens,
+            hidden=p.repeated_numbers * split,
+            passes=1.0,
+            bandwidth=bandwidth,
+            element_bytes=ELEMENT_BYTES,
+        )
     overhead = call(
         "launches",
         equations.launching_time,
@@ -339,13 +401,23 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             collectives.moe_dispatch,
             tokens=tokens,
             token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
-            remote_nodes=collectives.nodes_reached(w.top_k, p.ep / near_experts),
+            remote_nodes=call(
+                "other nodes of a token",
+                parallelism.limited_nodes,
+                top_k=w.top_k,
+                nodes=p.ep / near_experts,
+                limit=p.node_limit,
+            )
+            if p.node_limit
+            else collectives.nodes_reached(w.top_k, p.ep / near_experts),
             local_copies=w.top_k * (near_experts - 1.0) / near_experts,
             network_bandwidth=links.network,
             node_bandwidth=links.node,
         )
     # They get the share of the others inside a layer: a share of their own does not predict sources left out any better.
-    expert = dispatch * (4.0 + 2.0 * p.recompute_full) * (1.0 - e.tp_overlap)
+    # Out in the format of the plan, back in 16 bits; forward, backward, and forward again.
+    there_and_back = 1.0 + p.dispatch_bytes / ELEMENT_BYTES
+    expert = dispatch * (2.0 + p.recompute_full) * there_and_back * (1.0 - e.tp_overlap)
 
     # Weights gathered layer by layer (twice, or once when they stay) and gradients scattered, behind the arithmetic of
     # that layer. A pipeline that keeps the weights gathers them for one of its micro-batches; its gradients wait for the tail
@@ -429,7 +501,42 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             bandwidth=bandwidth,
             element_bytes=ELEMENT_BYTES,
         )
-    layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed
+    unpaired: Num = 1.0
+    pair_gemm, pair_attention, pair_expert = gemm, attention, expert
+    if p.schedule == "dualpipe":
+        # Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
+        # last P + 1 passes have no partner: their messages stay in sight.
+        unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
+        left = 1.0 - e.messengers
+        pair_gemm, pair_attention = gemm / left, attention / left
+        pair_expert = call(
+            "exposed expert messages of a pair",
+            equations.exposed_time,
+            communication=expert,
+            behind=pair_gemm + pair_attention + elementwise + overhead,
+        )
+        gemm, attention, expert = (
+            unpaired * single + (1.0 - unpaired) * pair
+            for single, pair in ((gemm, pair_gemm), (attention, pair_attention), (expert, pair_expert))
+        )
+    host: Num = 0.0
+    if not call.lacks(p.offload_activations):
+        # Out behind the forward pass, and in again behind the backward pass, each way on its own lanes
+        moved = call(
+            "activations to the host",
+            collectives.transfer_time,
+            bytes=p.offload_activations * tokens,
+            bandwidth=where(m.host_bandwidth > 0, m.host_bandwidth, m.memory_bandwidth),
+        )
+        host = call(
+            "exposed offloading, forward", equations.exposed_time, communication=moved, behind=forward + attend + touch
+        ) + call(
+            "exposed offloading, backward",
+            equations.exposed_time,
+            communication=moved,
+            behind=gemm + attention + elementwise - forward - attend - touch,
+        )
+    layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed + host
     hop: Num = 0.0
     wait: Num = 0.0
     if not call.lacks(p.pp - 1):
@@ -446,14 +553,45 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             element_bytes=ELEMENT_BYTES,
         )
         pp_link = where(links.place.leaves["pp"], links.network, links.node)
-        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
-        wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
+        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link) * unpaired
+        if p.schedule == "1f1b":
+            wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
     # Where layers do not divide evenly, the last stage, which has the head, has one less
     spare = where(p.pp > 1, stage_layers - w.layers // p.pp, 0.0)
+    if p.schedule == "dualpipe":  # the device of both ends has its two stages in turn
+        spare = where(p.pp > 1, minimum(2.0, stage_layers * p.pp - w.layers), 0.0) / 2.0
+        head = head / 2.0
     head = maximum(0.0, head - spare * layer)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
 
+    idle: Num = 0.0
+    if p.schedule != "1f1b":
+        ready = stage_layers * (forward + attend + touch + overhead / 2.0)
+        weights = stage_layers * forward * p.weight_gradients
+        if p.schedule == "dualpipe":
+            pair = stage_layers * (
+                pair_gemm + pair_attention + elementwise + overhead + tensor + context + pair_expert + host
+            )
+            idle = call(
+                "bubble",
+                parallelism.dualpipe_bubble,
+                pp=p.pp,
+                pair=pair,
+                backward_input=maximum(0.0, pair - ready - weights),
+                backward_weight=weights,
+            )
+        else:
+            idle = call(
+                "bubble",
+                parallelism.split_backward_bubble if p.schedule == "zb-h1" else parallelism.v_shape_bubble,
+                pp=p.pp,
+                forward=ready,
+                backward_input=maximum(0.0, stage - ready - weights),
+                backward_weight=weights,
+            )
+
     # The tail: gradients that the last backward does not hide, then the optimizer
+    both = 2.0 if p.schedule == "dualpipe" else 1.0  # stages of a device, and copies of a stage
     dense = (w.layers * w.dense_params + w.embedding_params) * p.weight_gradients
     routed = w.layers * w.expert_params / p.ep * p.weight_gradients
     group = p.dp * p.cp
@@ -465,8 +603,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients
     sent: Num = 0.0
     for kind, parameters, ranks, link in (
-        ("DP", dense / shards, copies, tail),
-        ("expert DP", routed / expert_shards, expert_copies, expert_tail),
+        ("DP", both * dense / shards, both * copies, tail),
+        ("expert DP", both * routed / expert_shards, both * expert_copies, expert_tail),
     ):
         if call.lacks(parameters) or call.lacks(ranks - 1):
             continue
@@ -510,16 +648,26 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         equations.optimizer_time,
         parameters=owned,
         bandwidth=bandwidth,
-        bytes_per_parameter=e.optimizer_bytes,
+        bytes_per_parameter=e.optimizer_bytes - 2.0 * (8.0 - p.moment_bytes),
     )
+    if p.muon:
+        update = update + _orthogonal(w, p, m, e, owners, dense, routed, tail, call)
+    if p.offload_states:
+        states = call(
+            "states from the host",
+            collectives.transfer_time,
+            bytes=owned * (4.0 + p.moment_bytes),
+            bandwidth=where(m.host_bandwidth > 0, m.host_bandwidth, m.memory_bandwidth),
+        )
+        update = maximum(update, 2.0 * states)  # in and out in turn, behind the update of what has come
     step = call(
         "step",
         equations.pipelined_step,
         stage=stage,
         micro_batches=micro_batches,
-        pp=p.pp,
-        virtual_stages=chunks,
-        gradients=gradients,
+        pp=p.pp if p.schedule == "1f1b" else 1,
+        virtual_stages=chunks if p.schedule == "1f1b" else 1,
+        gradients=gradients + idle,
         optimizer=update,
     )
     slowest = call(
@@ -536,13 +684,13 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
         attention=n * attention,
         elementwise=n * elementwise,
         head=micro_batches * head,
-        overhead=n * overhead,
+        overhead=n * (overhead + host),
         tensor_parallel=n * tensor,
         context_parallel=n * context,
         expert_parallel=n * expert,
         weight_gather=n * exposed,
         pipeline_transfer=micro_batches * hop,
-        bubble=wait * micro_batches * stage,
+        bubble=wait * micro_batches * stage + idle,
         data_parallel=gradients,
         optimizer=update,
         straggler=slowest - step,

@@ -181,9 +181,28 @@ def _checkpoints() -> dict[str, str]:
     }
 
 
+def _stored() -> dict[str, str]:
+    """A layer of DeepSeek-V3, kept whole, without what modules compute again, and narrow."""
+    v3 = catalog.model("DeepSeek-V3")
+    again: dict[str, Any] = {"recompute": "selective", "recompute_modules": ("layernorm", "mla_up_proj", "moe_act")}
+
+    def layer(**words: Any) -> str:
+        kept = memory.training_memory(v3, "H800", seq=4096, dp=64, ep=64, **words).activations
+        return units.format(kept / v3.layers, "byte", 3)
+
+    return {
+        "blockwise": f"{memory.SCALINGS['fp8-blockwise'].stored_bytes:.3f}",
+        "nvfp4": f"{memory.SCALINGS['nvfp4'].stored_bytes:.4g}",
+        "all": layer(),
+        "modules": layer(**again),
+        "narrow": layer(**again, precision="fp8-blockwise"),
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 3."""
     return {
+        "stored": _stored(),
         "state": _state(),
         "toy": _toy(),
         "zero": {

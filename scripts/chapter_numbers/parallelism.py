@@ -3,7 +3,7 @@
 from typing import Any
 
 from chapter_numbers import share
-from mlsysim import catalog, collectives, parallelism, training, transformer, units, validation
+from mlsysim import catalog, collectives, parallelism, pipelines, training, transformer, units, validation
 from mlsysim.catalog import Model
 
 THREE_B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
@@ -48,6 +48,27 @@ def _context() -> dict[str, str]:
         "gather_16": time(gathered["exposed CP gathering"].value),
         "gather_long": time(big["exposed CP gathering"].value),
         "attention_long": time(big["attention"].value),
+    }
+
+
+def _schedules() -> dict[str, str]:
+    """Waits and micro-batches kept of 16 stages, a unit for each part, from the orders as they run."""
+    ran = {kind: pipelines.timed(kind, 16, 32) for kind in ("1f1b", "zb-h1", "zb-v", "dualpipe")}
+    named = dict(zip(("plain", "h1", "v", "dual"), ran.values(), strict=True))
+    waits = {name: f"{t.wait:g}" for name, t in named.items()}
+    return waits | {f"kept_{name}": f"{max(t.in_flight):g}" for name, t in named.items()}
+
+
+def _cuts() -> dict[str, str]:
+    seq, cp = 131072, 8
+    ring = parallelism.cp_exchange_bytes(seq, 1, 8, 128, 1, cp, passes=1)
+    swap = parallelism.ulysses_bytes(seq, 1, 64, 8, 128, 128, 1, cp)
+    return {
+        "seq": f"{seq:,}",
+        "ring": units.format(ring, "byte", 3),
+        "swap": units.format(swap, "byte", 3),
+        "free": f"{collectives.nodes_reached(8, 8):.1f}",
+        "limited": f"{parallelism.limited_nodes(8, 8, 4):.1f}",
     }
 
 
@@ -102,6 +123,8 @@ def numbers() -> dict[str, Any]:
             "uneven": share(parallelism.pipeline_time(slow, others, llama.micro_batches) / even - 1),
             "beat": share(8 / (126 / 16) - 1),
         },
+        "schedules": _schedules(),
+        "cuts": _cuts(),
         "toy": {
             "work": "18",
             "wait": f"{parallelism.pipeline_time(3.0, 9.0, 6) - 18:g}",

@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, tuple] = {
     "experts_read": (8,),
     "first_in_a_mean": (0.272, 0.013, 23),
     "halving": (25e9, 800e9, 165e9),
+    "layers_that_forget": ([catalog.model("Gemma-3-27b"), catalog.model("Qwen3-Next-80B-A3B")],),
     "held_weights": (4, 4, 5, 6),
     "honesty_ladder": ({"steps": [("in the fit", 0.12), ("unseen", 0.22)]},),
     "hours_paid": (8 * 3.4 / 3600, 21000.0),
@@ -499,7 +500,7 @@ def test_the_slowest_sets_a_drawn_step() -> None:
 
 def test_schedules_refuse_what_a_drawing_cannot_show() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: pipeline_tasks("dualpipe", 4, 4), "use one of"),
+        (lambda: pipeline_tasks("chimera", 4, 4), "use one of"),
         (lambda: pipeline_tasks("1f1b", 9, 4), "at most 6"),
         (lambda: pipeline_tasks("1f1b", 4, 4, 2), "belongs to an interleaved"),
         (lambda: pictures.four_cuts(5), "2 or 3"),

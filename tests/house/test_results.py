@@ -35,6 +35,7 @@ from mlsysim import (
     memory,
     network,
     parallelism,
+    pipelines,
     reliability,
     roofline,
     serving,
@@ -277,6 +278,7 @@ def of_solvers() -> Iterator[Any]:
         yield memory.model_state_memory(7.5e9, "zero-fp16", "zero2", ranks=ranks)
     for tp in (2, A([1, 2, 4, 8])):
         yield memory.training_memory("Llama-2-7B", "H100", seq=4096, tp=tp, dp=4)
+    yield pipelines.timed("zb-h1", 4, 8)
     yield memory.server_memory("Llama-3.1-8B", "H100")
     yield memory.server_memory("Llama-3.1-70B", "H100", pp=2)
     yield memory.release("vllm", "0.17.0")
@@ -349,7 +351,7 @@ ROOMS = (
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
-    "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Rungs", "Slider", "Subject", "Swings",
+    "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "Rungs", "Scaling", "Slider", "Subject", "Swings",
     "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.

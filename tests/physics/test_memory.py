@@ -383,7 +383,9 @@ def test_experts_are_divided_once_more() -> None:
         if sharding == "zero3":
             assert one.state == pytest.approx(many.state)  # everything was divided by eight already
         assert many.total <= one.total
-        assert one.activations == many.activations == pytest.approx(4 * 32 * 2 * (4 * 64 + 4 * 64 + 3 * 2 * 96))
+        assert (
+            one.activations == many.activations == pytest.approx(4 * 32 * 2 * (4 * 64 + 4 * 64 + 3 * 2 * 96 + 2 * 64))
+        )  # with two copies
 
 
 @pytest.mark.independent
@@ -713,3 +715,72 @@ def test_the_catalogue_counts_what_the_open_cases_print(root: Path) -> None:
             assert 2 * count == pytest.approx(float(row["measured_bytes"]), rel=float(row["tolerance"])), row["model"]
             seen += 1
     assert seen >= 3
+
+
+@pytest.mark.independent
+def test_scale_factors_take_what_their_blocks_say() -> None:
+    """1 x 128 and 128 x 128 with FP32 factors, MXFP8 with a byte for 32, NVFP4 with a byte for 16: counted on a matrix."""
+    rows, columns = 256, 512
+    numbers = rows * columns
+    assert memory.scaled_bytes(1.0, 4.0, 128) * numbers == numbers + 4 * rows * (columns // 128)
+    assert memory.scaled_bytes(1.0, 4.0, 128 * 128) * numbers == numbers + 4 * (rows // 128) * (columns // 128)
+    assert memory.scaled_bytes(1.0, 1.0, 32) * numbers == numbers + rows * (columns // 32)
+    assert memory.scaled_bytes(0.5, 1.0, 16) * numbers == numbers // 2 + rows * (columns // 16)
+    assert memory.SCALINGS["nvfp4"].stored_bytes == 0.5625 and memory.SCALINGS["mxfp8"].stored_bytes == 1.03125
+    # a tensor whose largest number must be known before is read twice
+    delayed, current = (memory.SCALINGS[name].cast_bytes for name in ("fp8-delayed", "fp8-tensorwise"))
+    assert current - delayed == 2.0 and delayed == pytest.approx(4.0, abs=1e-5)
+
+
+@pytest.mark.independent
+def test_what_is_computed_again_is_not_kept() -> None:
+    """DeepSeek-V3's layer, tensor by tensor, in bytes of a token: the report's sec. 3.2.3 and 3.3.3."""
+    m = catalog.model("DeepSeek-V3")
+    common = {"seq": 4096, "micro_batch": 1, "dp": 8, "ep": 8}
+
+    def layer(**words: object) -> float:
+        r = memory.training_memory(m, "H800", **common, **words)  # type: ignore[arg-type]
+        return float(r.activations / 4096 / 61)
+
+    moe, h = 58 / 61, 7168
+    mlp = moe * 9 * 2048 + 3 / 61 * 18432
+    everything = 2 * (4 * h + 128 * (192 + 192 + 128 + 128) + 3 * mlp + moe * 8 * h)
+    assert layer() == pytest.approx(everything)
+    modules = ("layernorm", "mla_up_proj", "moe_act")
+    kept = layer(recompute="selective", recompute_modules=modules)
+    latent = 1536 + 512 + 64
+    assert everything - kept == pytest.approx(2 * (2 * h + 128 * (192 + 192 + 128) - latent + mlp))
+    narrow = layer(recompute="selective", recompute_modules=modules, precision="fp8-blockwise")
+    assert narrow == pytest.approx(2 * (2 * h + latent + 128 * 128) + (1 + 4 / 128) * (2 * mlp + moe * 8 * h))
+    with pytest.raises(InputError, match="needs latent attention"):
+        memory.training_memory("Llama-3.1-8B", "H100", seq=8, recompute="selective", recompute_modules=("mla_up_proj",))
+    for n, full in ((0.5, 31), (1, 61)):
+        part = memory.training_memory(m, "H800", **common, recompute="full", recompute_layers=full)
+        whole = memory.training_memory(m, "H800", **common, recompute="full")
+        assert part.activations == pytest.approx(whole.activations * full / 61 + (61 - full) * everything * 4096), n
+    with pytest.raises(InputError, match="must not exceed the 61 layers"):
+        memory.training_memory(m, "H800", **common, recompute="full", recompute_layers=62)
+
+
+@pytest.mark.independent
+def test_schedules_optimizers_and_the_host_change_what_a_device_holds() -> None:
+    common = {"seq": 4096, "pp": 8, "dp": 4, "sharding": "zero1", "micro_batches": 32}
+
+    def of(**words: object) -> memory.TrainingMemory:
+        return memory.training_memory("Llama-2-70B", "H100", **common, **words)  # type: ignore[arg-type]
+
+    plain, h1, dual = (of(schedule=s) for s in ("1f1b", "zb-h1", "dualpipe"))
+    assert h1.activations == plain.activations  # the first stage keeps eight either way
+    assert dual.weights > 1.9 * plain.weights and dual.activations == pytest.approx(plain.activations * 9 / 8)
+    assert dual.stage == "ends" and "two stages on a device" in str(dual.explain())
+    assert of(optimizer="adamw-bf16").optimizer == pytest.approx(plain.optimizer * 8 / 12)
+    assert of(optimizer="adamw-8bit").optimizer == pytest.approx(plain.optimizer * 6 / 12)
+    assert of(optimizer="muon").optimizer == pytest.approx(plain.optimizer * 8 / 12)
+    away = of(offload="both")
+    assert (
+        away.optimizer == 0
+        and away.activations == pytest.approx(plain.activations / 8)
+        and "host's" in str(away.explain())
+    )
+    one, two = (memory.activation_memory_pipeline(8.0, 16, 8, 1, 64, extra=x) for x in (0, 1))
+    assert (one, two) == (128.0, 144.0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, collectives, parallelism, validation
+from mlsysim import catalog, collectives, parallelism, pipelines, validation
 from mlsysim.catalog import Model
 from mlsysim.classroom.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
@@ -730,6 +730,7 @@ BY_HAND = {
     "05.9": 5 * 7e9 * 6 * 7 / 8,
     "05.10": (3 * 2 * 7 * 131072 * 8 * 128 * 15 / 16) / (2 * 131072 / 16 * 8192),
     "05.11": 6.0 / (1.4 * (6.0 + 0.3 + 0.6 + 6.0 * 7 / 32)),
+    "05.14": 3 * (32e-3 + 13e-3 - 2 * 9e-3),
 }
 
 
@@ -749,3 +750,121 @@ def test_chapters_four_and_five_agree_on_tensor_parallelism(tp: int, layers: int
     message = parallelism.tp_allreduce_bytes(2048, 2, 4096, layers)
     assert collectives.ring_all_reduce(message, tp, bandwidth) == pytest.approx(time, rel=1e-12)
     assert parallelism.tp_volume(message, tp) / bandwidth == pytest.approx(time, rel=1e-12)
+
+
+# Schedules that split the backward pass, run in time.
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("pp", [2, 4, 8])
+def test_timed_schedules_wait_and_keep_what_is_published(pp: int) -> None:
+    """DeepSeek-V3, table 2, with F = 1 and B = 2, of which W = 1: bubbles, and activations in stages."""
+    plain, h1, v, dual = (pipelines.timed(kind, pp, 2 * pp) for kind in ("1f1b", "zb-h1", "zb-v", "dualpipe"))
+    assert plain.wait == pytest.approx((pp - 1) * 3) and max(plain.in_flight) == pp
+    assert h1.wait == pytest.approx((pp - 1) * (1 + 2 - 2 * 1)) and set(h1.in_flight) == {pp}
+    assert dual.wait == pytest.approx((pp / 2 - 1) * (3 + 2 - 3 * 1)) and set(dual.in_flight) == {pp + 1}
+    assert max(v.in_flight) <= pp and (pp - 1) / 2 <= v.wait + 1e-9 <= (pp - 1) / 2 + 1.5
+    assert parallelism.v_shape_bubble(pp, 1.0, 1.0, 1.0) == (pp - 1) / 2
+    assert parallelism.v_shape_bubble(pp, 2.0, 3.0, 1.0) == 3 * (pp - 1)
+    assert parallelism.v_shape_bubble(pp, 2.0, 1.0, 3.0) == pp - 1
+    assert parallelism.dualpipe_bubble(pp, 3.0, 1.0, 1.0) == pytest.approx(dual.wait)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("pp", "m"), [(4, 8), (4, 12), (8, 16)])
+@pytest.mark.parametrize("pair", [3.0, 2.5, 4.0])
+def test_dualpipe_leaves_one_pass_more_than_stages_without_a_partner(pp: int, m: int, pair: float) -> None:
+    alone = pp + 1
+    expected = (m - alone) * pair + alone * 3.0 + parallelism.dualpipe_bubble(pp, pair, 1.0, 1.0)
+    ran = pipelines.timed("dualpipe", pp, m, pair=pair)
+    assert ran.time == pytest.approx(expected) if pair <= 3.0 else ran.time >= m * 3.0
+    with pytest.raises(InputError, match="even number of at least"):
+        pipelines.timed("dualpipe", pp, 2 * pp - 2)
+    with pytest.raises(InputError, match="is not one of gpipe, 1f1b"):
+        pipelines.timed("chimera", pp, m)
+
+
+@pytest.mark.independent
+def test_every_schedule_does_all_the_work_once_and_nobody_starts_too_early() -> None:
+    for kind in pipelines.ORDERS:
+        made = pipelines.tasks(kind, 4, 8)
+        jobs = [job for task in made for job in task.name.split("+")]
+        assert len(jobs) == len(set(jobs)) and sum(job[0] == "F" for job in jobs) == 8 * 4 * (
+            2 if kind == "zb-v" else 1
+        )
+        assert sum(r for r in pipelines.timed(kind, 4, 8).busy) == pytest.approx(3 * 8 * 4)
+
+
+@pytest.mark.independent
+def test_ulysses_sends_what_its_authors_count() -> None:
+    """Four tensors of N h / P each (jacobs2023ulysses), less the P-th that stays; fewer key-value heads send less."""
+    tokens, hidden = 65536, 4096
+    for cp in (1, 2, 4, 8):
+        sent = parallelism.ulysses_bytes(tokens, 1, 32, 32, 128, 128, 1, cp, element_bytes=1)
+        assert sent == pytest.approx(4 * tokens * hidden / cp * (cp - 1) / cp)
+    assert parallelism.ulysses_bytes(tokens, 2, 32, 8, 128, 128, 3, 8) == pytest.approx(
+        2 * 3 * 2 * tokens * (2 * 32 + 2 * 8) * 128 * 7 / 64
+    )
+    # copies: nobody goes without a key-value head
+    assert parallelism.ulysses_bytes(1, 1, 32, 2, 128, 128, 1, 16) == parallelism.ulysses_bytes(
+        1, 1, 32, 16, 128, 128, 1, 16
+    )
+    Plan(tp=4, cp=4, cp_comm_type="a2a").check(TOY)
+    with pytest.raises(InputError, match="must divide the 4 heads of toy that a tensor-parallel rank has"):
+        Plan(tp=4, cp=8, cp_comm_type="a2a").check(TOY)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("cp", [1, 2, 4, 8])
+def test_zig_zag_balances_a_causal_mask(cp: int) -> None:
+    """Queries and keys counted one by one: a piece in a row, and an early and a late one."""
+    seq = 64 * cp
+    seen = [i + 1 for i in range(seq)]
+    pieces = 2 * cp
+    long, half = seq // cp, seq // pieces
+    in_a_row = [sum(seen[r * long : (r + 1) * long]) for r in range(cp)]
+    zigzag = [
+        sum(seen[r * half : (r + 1) * half]) + sum(seen[(pieces - 1 - r) * half : (pieces - r) * half])
+        for r in range(cp)
+    ]
+    mean = sum(seen) / cp
+    assert max(zigzag) == pytest.approx(mean)
+    assert max(in_a_row) / mean == pytest.approx(parallelism.causal_imbalance(cp), rel=0.02)
+
+
+@pytest.mark.independent
+def test_a_limit_of_nodes_drawn_by_chance() -> None:
+    """DeepSeek's rule played out: four of eight nodes, then eight experts among them; the own node needs no network."""
+    random = np.random.default_rng(3)
+    reached = []
+    for _ in range(4000):
+        nodes = set(random.choice(random.choice(8, size=4, replace=False), size=8))
+        reached.append(len(nodes - {0}))
+    assert parallelism.limited_nodes(8, 8, 4) == pytest.approx(np.mean(reached), rel=0.02)
+    assert parallelism.limited_nodes(8, 8, 99) == pytest.approx(collectives.nodes_reached(8, 8))
+    assert parallelism.limited_nodes(8, 8, 1) == pytest.approx(7 / 8)
+    assert parallelism.limited_nodes(8, 1, 4) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"schedule": "dualpipe", "pp": 4, "sharding": "fsdp"}, "needs whole weights"),
+        ({"schedule": "zb-h1", "pp": 4, "virtual_stages": 2}, "belongs to schedule '1f1b'"),
+        ({"schedule": "zb-h1"}, "needs a pipeline"),
+        ({"schedule": "dualpipe", "pp": 3}, "must be even"),
+        ({"schedule": "zb-v", "pp": 24}, "must be at most 13"),
+        ({"schedule": "dualpipe", "pp": 4}, "there are 4"),
+        ({"recompute_layers": 2}, "belongs to recompute 'full'"),
+        ({"recompute": "full", "recompute_layers": 0}, "must be a whole number of at least 1"),
+        ({"recompute": "selective", "recompute_modules": ("mla",)}, "must be a tuple of core_attn"),
+        ({"recompute": "full", "recompute_modules": ("layernorm",)}, "belong to recompute 'selective'"),
+        ({"node_limit": 4}, "limits experts, and toy has none"),
+        ({"dispatch": "fp8"}, "is of tokens to experts"),
+        ({"optimizer": "sgd"}, "is not one of adamw"),
+        ({"offload": "gradients"}, "is not one of none, optimizer"),
+    ],
+)
+def test_words_that_do_not_go_together_are_named(words: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Plan(**words).check(TOY, global_batch=4)  # type: ignore[arg-type]

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from mlsysim import catalog, flops, memory, serving_steps
+from mlsysim import catalog, flops, inference, memory, serving_steps
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
-from mlsysim.inference import BOUND, deploy, pass_cost, work_of
+from mlsysim.inference import BOUND, Work, deploy, pass_cost, work_of
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_block, state_page
 from mlsysim.serving_steps import Batch, step_model
 from mlsysim.serving_steps.products import layer_products
 from mlsysim.transformer import matrix_count, parameter_count, recurrence_matrices, recurrence_parameters
+from mlsysim.validation.measured.context_checks import context_checks
 
 NEXT, PLAIN = catalog.model("Qwen3-Next-80B-A3B"), catalog.model("Llama-3.1-8B")
 SPARSE, DENSE = catalog.model("DeepSeek-V3.2"), catalog.model("DeepSeek-V3")
@@ -166,3 +167,85 @@ def test_no_recurrence_has_no_parameters() -> None:
     assert recurrence_matrices(PLAIN) == recurrence_parameters(PLAIN) == 0
     assert parameter_count(PLAIN).recurrence == parameter_count(PLAIN).indexer == 0
     assert recurrence_parameters(NEXT) - recurrence_matrices(NEXT) == 2 * 32 + 128  # decay and rate of a head, a norm
+
+
+# What the cost of a context is made of
+
+
+@pytest.mark.independent
+def test_bytes_of_a_context_by_hand() -> None:
+    assert inference.context_reading(100, 10.0, 100) == 1000.0  # all of it
+    assert inference.context_reading(100, 10.0, 30) == 300.0  # a window
+    assert inference.context_reading(20, 10.0, 30) == 200.0  # one that is not full
+    assert inference.context_reading(100, 10.0, 30, index_bytes=2.0) == 300.0 + 200.0
+    assert inference.context_reading(10**6, 0.0, 1, state_bytes=7.0) == 14.0  # read and written
+    assert inference.context_work(100, 8, 100) == 1600.0
+    assert inference.context_work(100, 8, 30, index_macs=3, state_macs=5) == 2 * (240 + 300 + 5)
+
+
+@pytest.mark.independent
+def test_at_the_crossover_both_pay_the_same() -> None:
+    token, index, picked = 1152.0, 132.0, 2048
+    cross = inference.context_crossover(picked * token, token, index)
+    full, sparse = (inference.context_reading(cross, token, *r) for r in ((cross,), (picked, index)))
+    assert full == pytest.approx(sparse) and cross > picked
+    assert inference.context_crossover(4096 * token, token) == 4096  # a window crosses where it is full
+    assert inference.context_crossover(1.0, 5.0, 5.0) == inference.context_crossover(1.0, 5.0, 6.0) == float("inf")
+
+
+@pytest.mark.independent
+def test_a_hybrid_gains_at_most_what_its_full_layers_leave() -> None:
+    for layers, full_layers in ((48, 12), (62, 10), (7, 7)):
+        full, near = 1000.0, 30.0
+        whole = layers * full / (full_layers * full + (layers - full_layers) * near)
+        assert inference.hybrid_gain(full, near, full_layers / layers) == pytest.approx(whole)
+        assert inference.hybrid_gain(full, 0.0, full_layers / layers) == pytest.approx(layers / full_layers)
+    assert inference.hybrid_gain(10.0, 10.0, 0.3) == pytest.approx(1.0) and inference.hybrid_gain(
+        1.0, 0.0, 0.0
+    ) == float("inf")
+
+
+@pytest.mark.independent
+def test_work_of_a_chunk_is_that_of_its_products() -> None:
+    """The products of one chunk as shapes (rows, depth, columns), counted one by one."""
+    chunk, key, value, heads = 64, 128, 96, 5
+    plain = [(chunk, key, chunk), (chunk, chunk, value), (chunk, key, value), (key, chunk, value)]
+    delta = [(chunk, key, chunk), (chunk, chunk, value), (chunk, chunk, key), *plain, (chunk, key, value)]
+    for products, kinds in ((plain, {}), (delta, {"key_products": 3, "value_products": 2, "touches": 3})):
+        flops_of_all = heads * sum(2 * a * b * c for a, b, c in products)
+        got = inference.chunk_work(chunk, heads, heads, key, value, **kinds)
+        assert got * chunk == pytest.approx(flops_of_all)
+    shared = inference.chunk_work(chunk, heads, 1, key, value)  # keys that the heads share are multiplied once
+    assert inference.chunk_work(chunk, heads, heads, key, value) - shared == 2 * chunk * (heads - 1) * key
+
+
+@pytest.mark.independent
+def test_a_prompt_works_in_chunks_and_a_decode_step_does_not() -> None:
+    work = work_of(NEXT)
+    assert work.chunk_macs * 48 == 36 * 32 * 64 * (3 * 128 + 2 * 128)
+    mamba = work_of("Mamba-2-2.7B")  # one group of keys for all heads
+    assert mamba.chunk_macs == 256 * (128 + 80 * 64) and mamba.state_macs == 2 * 80 * 64 * 128
+    assert work_of(PLAIN).chunk_macs == 0.0
+    d = deploy(NEXT, "H200", tp=4, efficiencies=BOUND)
+
+    def flops_of(work: Work, decode: float) -> float:
+        cost = pass_cost(work, d.split, d.machine, BOUND, 1.0, 256.0, 0.0, decode)
+        return float(cost.components["elementwise"].flops)
+
+    bare = replace(work, chunk_macs=0.0)
+    assert flops_of(work, 0.0) - flops_of(bare, 0.0) == pytest.approx(2 * 48 * work.chunk_macs * 256 / 4)
+    assert flops_of(work, 1.0) == flops_of(bare, 1.0)
+
+
+@pytest.mark.published
+def test_printed_figures_of_models_that_forget() -> None:
+    found = {c.measurement.name: c for c in context_checks()}
+    assert len(found) == 12 and all(c.measurement.sourced.source for c in found.values())
+    assert sum(c.predicted == c.printed for c in found.values()) == 6  # three logs, a state in tokens, Mistral, Jamba
+    # by hand: 7 of 27 layers keep 1,152 B a token, the others 2.17 MB, at 2^20 tokens
+    kept = (7 * 1152 * 2**20 + 20 * 2_170_880) / (27 * 1152 * 2**20)
+    assert found["kimi-linear-cache"].predicted == pytest.approx(1 - kept)
+    assert found["kimi-linear-decode"].error == pytest.approx(27 / (7 + 20 * 2 * 2_170_880 / (1152 * 2**20)) / 6 - 1)
+    one = 91.8e9 + 10 * 2 * 16_384 * 50_000 + 70 * 2 * 2_097_152
+    assert found["minimax-m1-flops"].predicted == pytest.approx(one / (74e9 + 61 * 2 * 40_960 * 50_000))
+    assert found["flashmla-token"].predicted == 576

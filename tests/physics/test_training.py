@@ -1017,3 +1017,91 @@ def test_narrow_products_are_faster_than_16_bits_and_slower_than_their_ratio(pre
 
     ratio = 6.0 if precision == "nvfp4" else 2.0
     assert time("bf16") / ratio < time(precision) < time("bf16")
+
+
+# DeepSeek-V3's published plan: words of its report, with nothing fitted to its time.
+V3 = Plan(
+    pp=16,
+    dp=128,
+    ep=64,
+    schedule="dualpipe",
+    recompute="selective",
+    recompute_modules=("layernorm", "mla_up_proj", "moe_act"),
+    node_limit=4,
+    dispatch="fp8",
+    optimizer="adamw-bf16",
+)
+V3_JOB: dict[str, Any] = {"global_batch": 15_360, "seq": 4096, "precision": "fp8-blockwise"}
+
+
+@pytest.mark.published
+def test_deepseek_v3_fits_its_cluster_and_comes_near_its_time() -> None:
+    """deepseek2024v3report, table 1 and sec. 1: 180K H800 hours per trillion tokens, on 2,048 of them."""
+    step = training.training_step("DeepSeek-V3", V3, "256 x H800-node", **V3_JOB)
+    hours = step.devices * step.time / 3600 / step.tokens * 1e12
+    assert step.fits and hours == pytest.approx(180e3, rel=0.15)
+    names = [i.name for i in step.inputs]
+    assert len(names) == len(set(names))  # a rate and its share have names of their own
+
+
+@pytest.mark.independent
+def test_what_a_plan_adds_is_seen_in_its_term() -> None:
+    def terms(**words: Any) -> StepTerms:
+        options = {name: words.pop(name) for name in ("host_bandwidth",) if name in words}
+        return training.training_step("DeepSeek-V3", replace(V3, **words), "256 x H800-node", **V3_JOB, **options).terms
+
+    own = terms()
+    eff = training.efficiencies_of("H800", "fp8-blockwise")
+    plain = terms(schedule="1f1b")
+    left, alone = 1 - eff.messengers, 17 / 120
+    assert own.gemm == pytest.approx(plain.gemm * (alone + (1 - alone) / left))
+    assert own.expert_parallel == pytest.approx(plain.expert_parallel * alone)  # the others hide
+    assert own.pipeline_transfer == pytest.approx(plain.pipeline_transfer * alone)
+    stage = (plain.time - plain.bubble - plain.straggler - plain.data_parallel - plain.optimizer) / 120
+    h1, v = terms(schedule="zb-h1"), terms(schedule="zb-v")
+    assert 0 < v.bubble < h1.bubble < plain.bubble == pytest.approx(15 * stage)
+    reached = collectives.nodes_reached(8 * 58 / 61, 8)
+    assert terms(schedule="1f1b", node_limit=None).expert_parallel / plain.expert_parallel == pytest.approx(
+        reached / (4 * (1 - 0.75 ** (8 * 58 / 61)) * 7 / 8)
+    )
+    bf16 = terms(schedule="1f1b", dispatch="bf16")  # two bytes out and two back, for one and a factor out and two back
+    assert bf16.expert_parallel / plain.expert_parallel == pytest.approx((2 + 2) / (1 + 4 / 128 + 2))
+    adamw, muon = terms(optimizer="adamw"), terms(optimizer="muon")
+    assert own.optimizer == pytest.approx(adamw.optimizer * 22 / 30) and muon.optimizer > 5 * adamw.optimizer
+    host = terms(offload="both", host_bandwidth=25e9)
+    assert host.overhead > own.overhead and host.optimizer > own.optimizer
+    assert terms(offload="both", host_bandwidth=1e15).overhead == pytest.approx(own.overhead)
+    with pytest.raises(InputError, match="pass host_bandwidth"):
+        terms(offload="optimizer")
+    some, all_ = (
+        terms(recompute="full", recompute_modules=(), recompute_layers=1),
+        terms(recompute="full", recompute_modules=()),
+    )
+    none = terms(recompute="none", recompute_modules=())
+    assert some.attention - none.attention == pytest.approx((all_.attention - none.attention) / 4)
+    assert own.elementwise > none.elementwise and own.gemm > none.gemm and own.attention == none.attention
+
+
+@pytest.mark.independent
+def test_a_cut_context_is_swapped_or_passed_round() -> None:
+    def terms(**words: Any) -> StepTerms:
+        plan = Plan(tp=2, cp=4, dp=2, **words)
+        return training.training_step("Llama-3.1-8B", plan, "2 x DGX-H100", global_batch=16, seq=131_072).terms
+
+    ring, row, swap = terms(), terms(cp_balance="contiguous"), terms(cp_comm_type="a2a")
+    assert row.attention == pytest.approx(ring.attention * 7 / 4) and swap.attention == ring.attention
+    eff = training.efficiencies_of("H100")
+    sent = 131_072 * (16 + 4) * 256 * 2 * 3 / 16  # of a layer, in one direction
+    passed = sent / (eff.link * 450e9) + 2 * eff.cp_start
+    assert swap.context_parallel == pytest.approx(32 * 8 * 2 * passed)
+
+
+def test_recipes_of_narrow_products_are_words() -> None:
+    times = {
+        word: training.training_step(
+            "Llama-3.1-8B", Plan(dp=8), "DGX-H100", global_batch=64, seq=8192, precision=word
+        ).time
+        for word in ("bf16", "fp8", "fp8-delayed", "fp8-tensorwise", "fp8-rowwise", "fp8-blockwise")
+    }
+    assert times["fp8"] == pytest.approx(times["fp8-delayed"], rel=1e-6)
+    assert times["fp8"] < times["fp8-blockwise"] < times["fp8-tensorwise"] < times["bf16"]

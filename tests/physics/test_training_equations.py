@@ -279,3 +279,12 @@ def test_arrays_are_floats_side_by_side() -> None:
     assert training.step_time(2.0, 1.0, 0.5, overlap).tolist() == [
         training.step_time(2.0, 1.0, 0.5, float(o)) for o in overlap
     ]
+
+
+@pytest.mark.independent
+def test_muon_multiplies_what_its_iteration_says() -> None:
+    """X X^T, its square, and that times X: 2 n n m, 2 n n n, 2 n n m; five times. At most Tm/B of a step (jordan2024muon)."""
+    n, m = 3.0, 7.0
+    assert training.muon_flops(n, m) == 5 * (2 * n * n * m + 2 * n**3 + 2 * n * n * m)
+    tokens = 524_288
+    assert training.muon_flops(768, 768) / (6 * 768 * 768 * tokens) == pytest.approx(5 * 768 / tokens)

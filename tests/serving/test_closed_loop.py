@@ -107,7 +107,65 @@ def test_served_changes_only_what_it_says() -> None:
     assert found.grouped_start == 3.0 * pool.efficiencies.grouped_start
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
     assert serving.served_by(d.work, 0.0, {}) == serving.Served()
+    assert serving.begun_by(d.work, "SGLang", {}) == (0.0, 1.0)
+    fitted = {"pace": {"any": 2.0, "SGLang": 1.5}, "latency": {"layer": 1e-3}}
+    layers = d.work.layers
+    assert serving.begun_by(d.work, "SGLang", fitted) == (pytest.approx(1e-3 * layers), 3.0)
+    assert serving.begun_by(d.work, "vLLM", fitted) == (0.0, 2.0)  # its prompts are captured
     assert mixed_cost.__name__ == "mixed_cost"
+
+
+@pytest.mark.independent
+def test_reduced_hops_take_less_inside_a_domain_and_as_much_across() -> None:
+    """With a tenth of a hop left, the step loses nine tenths of its latency; a group that leaves its domain loses nothing."""
+    d, pool = pool_of(tp=8)
+    plain = dataclasses.replace(pool.efficiencies, link_latency=1e-5, switch_time=0.0, short_link=0.0)
+    less = serving.served(plain, serving.Served(hops=0.1))
+
+    def step(eff: inference.Efficiencies, inside: float) -> float:
+        machine = dataclasses.replace(pool.machine, tp_inside=inside)
+        return float(
+            pass_of(d.work, dataclasses.replace(pool, efficiencies=eff, machine=machine), 4.0, 500.0, 0.0, 1.0).time
+        )
+
+    starts = 2.0 * d.work.all_reduces * d.work.layers * 1e-5  # an all-reduce is two hops
+    assert step(plain, 8.0) - step(less, 8.0) == pytest.approx(0.9 * starts, rel=1e-6)
+    assert step(less, 4.0) == step(plain, 4.0)
+
+
+@pytest.mark.independent
+def test_slow_prompts_slow_only_prompts() -> None:
+    d, pool = pool_of(tp=8)
+    slow = dataclasses.replace(pool, efficiencies=serving.served(pool.efficiencies, serving.Served(prompts=2.0)))
+    asked = {"concurrency": 16.0, "input_len": 2000.0, "output_len": 300.0}
+    one, two = closed_loop(d.work, pool, **asked), closed_loop(d.work, slow, **asked)
+    assert two.added == pytest.approx(2.0 * one.added, rel=0.02) and two.step == pytest.approx(one.step, rel=0.02)
+    assert two.tpot > one.tpot and two.ttft > one.ttft
+
+
+@pytest.mark.independent
+def test_a_layer_with_an_indexer_starts_thirteen_kernels_more() -> None:
+    """Projections of queries, keys and weights, norm, rotation, two transforms, two casts, weighting, cache, scores, choice."""
+    plain, sparse = (inference.work_of(name).kernels for name in ("DeepSeek-V3", "DeepSeek-V3.2"))
+    assert sparse - plain == pytest.approx(13.0)
+
+
+@pytest.mark.independent
+def test_the_busiest_device_waits_for_nobody() -> None:
+    """Experts that are alike load all devices alike; on one device there is no busiest; uneven ones give one of 32 more work."""
+    d = inference.deploy("DeepSeek-V3", "H200", tp=1, dp=32, ep=32, precision="fp8", inter_bandwidth=50e9)
+
+    def work(ep: float, uneven: float) -> float:
+        eff = dataclasses.replace(d.efficiencies, uneven=uneven)
+        split, machine = (
+            dataclasses.replace(d.split, ep=ep, dp=ep),
+            dataclasses.replace(d.machine, ep_inside=min(ep, 8.0)),
+        )
+        return float(pass_of(d.work, Pool(split, machine, eff), 2000.0, 1000.0, 0.0, 1.0).components["experts"].flops)
+
+    # the largest of 32 normal draws, each with the variance of the mean of eight experts
+    assert work(32.0, 1.0) / work(32.0, 0.0) == pytest.approx(1.0 + math.sqrt(2.0 * math.log(32.0) / 8.0), rel=1e-9)
+    assert work(1.0, 1.0) == pytest.approx(work(1.0, 0.0), rel=1e-9)
 
 
 @pytest.mark.independent

@@ -155,7 +155,9 @@ def test_a_class_without_scores_is_refused() -> None:
 def test_the_shipped_scores_are_those_of_the_open_cases(shared: Path) -> None:
     file = read_cases([OPEN, SECOND])
     shipped = shipped_scores("training_step")
-    again = measure(left_out(shared, OPEN, SECOND), fit_constants.baseline_errors(file), datetime.date.fromisoformat(shipped.date))
+    again = measure(
+        left_out(shared, OPEN, SECOND), fit_constants.baseline_errors(file), datetime.date.fromisoformat(shipped.date)
+    )
     assert (again.cases, again.rows, again.constants) == (shipped.cases, shipped.rows, shipped.constants)
     for ours, printed in (
         (again.datasheet, shipped.datasheet),

@@ -9,6 +9,7 @@ from mlsysim import catalog, units
 from mlsysim.cli.arguments import (
     NO_ANSWER,
     Commands,
+    bandwidth,
     efficiencies_option,
     json_option,
     pick_efficiencies,
@@ -17,8 +18,9 @@ from mlsysim.cli.arguments import (
     quantity,
     scale_options,
 )
+from mlsysim.cli.plans import plan_word_options, plan_words
 from mlsysim.errors import InputError
-from mlsysim.parallelism import RECOMPUTES, SHARDINGS
+from mlsysim.parallelism import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, SHARDINGS, Plan
 from mlsysim.training import StepTerms
 
 _DEGREES = {
@@ -67,6 +69,16 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     return plan | {"time_s": row["time"], "memory_bytes": row["memory"], "terms_s": terms}
 
 
+def _base(args: argparse.Namespace) -> Plan:
+    """What every plan of the search shares."""
+    words = plan_words(args)
+    if "recompute_modules" in words:
+        words |= {"recompute": "selective"}
+    if "recompute_layers" in words:
+        words |= {"recompute": "full"}
+    return Plan(cp_comm_type=args.cp_comm_type or Plan.cp_comm_type, **words)
+
+
 def _plan(args: argparse.Namespace) -> int:
     try:
         from mlsysim.doors.planning import plan as search
@@ -92,6 +104,9 @@ def _plan(args: argparse.Namespace) -> int:
         micro_batch=_flat(args.micro_batch, (1, 2, 4, 8)),
         sharding=_flat(args.sharding, ("zero1", "fsdp", "hsdp")),
         recompute=_flat(args.recompute, RECOMPUTES),
+        schedule=_flat(args.schedule, ("1f1b",)),
+        base=_base(args),
+        host_bandwidth=args.host_bandwidth,
         only=only,
         most=most,
         capacity=args.capacity,
@@ -185,6 +200,7 @@ def add(commands: Commands) -> None:
     for name, known, default in (
         ("sharding", SHARDINGS, "zero1,fsdp,hsdp"),
         ("recompute", RECOMPUTES, ",".join(RECOMPUTES)),
+        ("schedule", SCHEDULES, "1f1b"),
     ):
         p.add_argument(
             f"--{name}",
@@ -193,6 +209,15 @@ def add(commands: Commands) -> None:
             metavar="NAME,NAME",
             help=f"to try, of {', '.join(known)} (default: {default})",
         )
+    p.add_argument(
+        "--cp-comm-type",
+        choices=CP_COMM_TYPES,
+        help="how context-parallel ranks exchange keys and values (default: p2p)",
+    )
+    plan_word_options(p)
+    p.add_argument(
+        "--host-bandwidth", type=bandwidth, help='link to the host\'s memory, one way, for --offload, as in "50 GB/s"'
+    )
     p.add_argument("--capacity", type=quantity("byte"), help="memory that a plan may take (default: the device's)")
     p.add_argument("--count", type=int, default=5, help="plans to print (default: 5)")
     p.set_defaults(run=_plan)

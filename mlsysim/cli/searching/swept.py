@@ -243,7 +243,10 @@ SOLVERS: Mapping[str, Swept] = {
         _train,
         {"seq": "1", "intra_bandwidth": "byte/s", "inter_bandwidth": "byte/s", "attn_len": "1", "variation": "1"},
         ("dp", "time_s", *_RANGE, "tokens_per_s", "mfu", "memory_bytes", "fits"),
-        words=("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
+        words=(
+            *("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
+            *("schedule", "cp_balance", "dispatch", "optimizer"),
+        ),
         whole=(
             "nodes",
             "tp",
@@ -254,6 +257,8 @@ SOLVERS: Mapping[str, Swept] = {
             "micro_batch",
             "hsdp_group",
             "global_batch",
+            "node_limit",
+            "recompute_layers",
         ),
         required=("model", "node", "global_batch", "seq"),
         unknown=_RANGE[1:],

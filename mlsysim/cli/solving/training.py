@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 from mlsysim import catalog, memory, parallelism, training, units
 from mlsysim.catalog import Machines, Model
@@ -22,19 +23,26 @@ from mlsysim.cli.arguments import (
     print_json,
     quantity,
 )
+from mlsysim.cli.plans import PLAN_WORDS, plan_word_options, plan_words
 from mlsysim.doors.training import SEQ, train
 from mlsysim.errors import InputError
 from mlsysim.memory.serving import FORMATS as WEIGHT_FORMATS
 from mlsysim.parallelism import Plan
 
 _DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")  # 1 unless given
-_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "order")
-_ASKED = ("inter_bandwidth", "attn_len", "variation", "task")  # what the search of plans has no room for
+_OTHERS = ("sharding", "recompute", "reshard_after_forward", "cp_comm_type", "order", "schedule", *PLAN_WORDS)
+_ASKED = (
+    "inter_bandwidth",
+    "host_bandwidth",
+    "attn_len",
+    "variation",
+    "task",
+)  # what the search of plans has no room for
 
 
 def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
     """The plan of the options: data parallelism takes the devices that the other degrees leave."""
-    degrees = {name: getattr(args, name) or 1 for name in _DEGREES}
+    degrees: dict[str, Any] = {name: getattr(args, name) or 1 for name in _DEGREES}
     group = degrees["tp"] * degrees["pp"] * degrees["cp"]
     devices = next((n for n in (args.devices, devices) if n is not None), group)
     plan = Plan(
@@ -45,7 +53,9 @@ def _plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
         sequence_parallel=args.sequence_parallel,
         recompute=args.recompute or Plan.recompute,
         cp_comm_type=args.cp_comm_type or Plan.cp_comm_type,
+        schedule=args.schedule or Plan.schedule,
         order=args.order or Plan.order,
+        **plan_words(args),
     )
     return plan.check(model, devices, args.global_batch)
 
@@ -120,6 +130,9 @@ _TRAINED = (
     "micro_batch",
     "cp",
     "task",
+    "schedule",
+    "precision",
+    *PLAN_WORDS,
 )
 
 
@@ -171,6 +184,7 @@ def _memory(args: argparse.Namespace) -> int:
         fused_attention=args.fused_attention,
         dropout=args.dropout,
         capacity=args.capacity,
+        precision=args.precision or "bf16",
     )
     if args.json:
         print_json(result.to_dict())
@@ -220,6 +234,8 @@ def _plan_options(required: bool = True) -> Parser:
         default=True,
         help="TP ranks share the sequences between products (default), or each keeps them whole",
     )
+    p.add_argument("--schedule", choices=parallelism.SCHEDULES, help="order of a pipeline's work (default: 1f1b)")
+    plan_word_options(p)
     p.add_argument("--order", help=f"axes from neighbouring ranks outwards (default: {Plan.order})")
     p.add_argument("--task", choices=training.TASKS, help="lora has no gradients of frozen weights (default: pretrain)")
     return p
@@ -245,11 +261,16 @@ def add(commands: Commands) -> None:
     p.add_argument("--seq", type=count, help=f"tokens per sequence (default: {SEQ})")
     p.add_argument("--global-batch", type=count, help="sequences per step (default: four million tokens)")
     p.add_argument("--attn-len", type=quantity("1"), help="tokens that attend to each other in packed data")
-    p.add_argument("--precision", help="of the linear layers (default: bf16)")
+    p.add_argument(
+        "--precision", help=f"of the linear layers: bf16 (default), fp8, or a recipe: {', '.join(memory.SCALINGS)}"
+    )
     p.add_argument(
         "--inter-bandwidth",
         type=bandwidth,
         help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
+    )
+    p.add_argument(
+        "--host-bandwidth", type=bandwidth, help='link to the host\'s memory, one way, for --offload, as in "50 GB/s"'
     )
     efficiencies_option(p, "--mode")
     p.add_argument("--variation", type=quantity("1"), help="of a device's time, standard deviation over mean")
@@ -268,6 +289,10 @@ def add(commands: Commands) -> None:
         "stage (the heavier pipeline stage), recipe, and the plan.",
     )
     p.add_argument("--device", required=True, help="name or alias, as in H100")
+    p.add_argument(
+        "--precision",
+        help=f"of the products; with {', '.join(memory.SCALINGS)} their inputs are kept in that format (default: bf16)",
+    )
     p.add_argument("--config", metavar="FILE.json", help="a model's config.json, in place of --model")
     p.add_argument("--seq", type=count, help="tokens per sequence; training needs it")
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: dp = 1)")

@@ -93,6 +93,16 @@ def cache_budgets() -> Mapping[str, Measurement]:
 
 
 @cache
+def contexts() -> Mapping[str, Measurement]:
+    """All shipped figures of models that forget: caches, states, and what they save, by name.
+
+    >>> contexts()["vllm-qwen35-27b-block"].value
+    784.0
+    """
+    return _load("contexts.toml")
+
+
+@cache
 def failures() -> Mapping[str, Measurement]:
     """All shipped figures of failures, restarts and checkpoints, by name.
 

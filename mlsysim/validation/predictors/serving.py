@@ -1,23 +1,23 @@
 """Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
 
 The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
-servers of 2025 and 2026 change of these: starts of kernels, those around the grouped products of experts (one for four bits, where
-one launch does it all; more in layers like DeepSeek's), how unevenly experts are chosen. Four are for the first token: the pace of
-prompt passes, of SGLang's apart, of mixtures apart, and the latency of a second pool. None belongs to a model or a device.
+servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
+its experts (another factor in four bits, where one launch does it all), how unevenly experts are chosen, and how much longer
+prompts of mixtures take than their kernels. Three are for the first token: the pace of prompt passes, of SGLang's apart, and
+what a layer adds where a host launches the kernels of prompts. None belongs to a model or a device.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from mlsysim import catalog, memory
 from mlsysim.catalog import Device, Model
-from mlsysim.efficiencies import MIDDLE, known_server, lineage, server_of, shipped
+from mlsysim.efficiencies import known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
-from mlsysim.inference.shares import from_constants, half_peak, shares_memory, vector_rate
-from mlsysim.serving.closed import ADAPTER, DRAWN, Loop, Pool, Served, closed_loop, served, served_by
+from mlsysim.inference.shares import efficiencies_of, half_peak
+from mlsysim.serving.closed import ADAPTER, DRAWN, Loop, Pool, Served, begun_by, closed_loop, served, served_by
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import gauss_newton
@@ -40,17 +40,16 @@ _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
 _FEW = 15  # rows that make a whole vote: a group of one row is one deployment
 _RANGES = {
-    ("kernels", "starts"): (0.1, 3.0, 0.85),
+    ("messages", "hops"): (0.05, 3.0, 0.7),
     ("experts", "starts"): (0.3, 6.0, 2.0),
     ("experts", "starts_4"): (0.02, 3.0, 0.5),
-    ("experts", "latent"): (0.3, 4.0, 1.3),
     ("experts", "uneven"): (1e-3, 5.0, 0.4),
+    ("experts", "prompts"): (0.3, 8.0, 2.0),
 }
 _FIRST = {
     ("pace", "any"): (0.3, 6.0, 1.2),
     ("pace", "SGLang"): (0.3, 6.0, 1.5),
-    ("pace", "experts"): (0.3, 6.0, 1.5),
-    ("latency", "apart"): (1e-3, 2.0, 0.2),
+    ("latency", "layer"): (1e-5, 1e-2, 1e-3),
 }
 _ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
 
@@ -163,7 +162,7 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
         weight = 2.0  # four-bit mixtures keep attention and what all tokens share in 16 bits
     if not device.has(f"peak_flops.{products}"):
         products = "bf16"
-    kv = 1.0 if name in ("fp8", "fp8_block", "nvfp4", "mxfp4") else 2.0
+    kv = _cached(row, name, device)
     ep = (
         max(d.ep, d.dp) if model.is_moe and d.dp > 1 else 1.0
     )  # within tp all hold all tokens: placing or cutting is one
@@ -187,7 +186,23 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     room = max(_LEAST * device.usable_memory, _FULL * device.usable_memory - _weights(model, split, weight, experts))
     w = work_of(model)
     held = memory.kv_cache_of(model, 1.0, tokens, kv) / min(d.tp, float(w.kv_shards)) + memory.state_of(model) / d.tp
-    return _Side(split, machine, _alone(device, products), replicas, max(1.0, room / max(float(held), 1.0)))
+    return _Side(split, machine, efficiencies_of(device, products), replicas, max(1.0, room / max(float(held), 1.0)))
+
+
+def _cached(row: Row, products: str, device: Device) -> float:
+    """Bytes of a cached number. Checkpoints for TensorRT-LLM say 8 bits; vLLM and SGLang keep 16 unless told otherwise.
+
+    The recipes of InferenceX (benchmarks/single_node/fixed_seq_len) tell them so on Blackwell, and hardly ever on Hopper.
+    """
+    narrow = products in ("fp8", "fp8_block", "nvfp4", "mxfp4")
+    told = _table_name(row) == "TensorRT-LLM" or "Blackwell" in lineage(device)
+    return 1.0 if narrow and told else 2.0
+
+
+def _table_name(row: Row) -> str:
+    """The server of the table, without its release; nothing for one that it does not have."""
+    name = str(row.inputs.get("backend") or "")
+    return server_of(name).name if known_server(name) else ""
 
 
 def _weights(model: Model, split: Split, weight: float, experts: float) -> float:
@@ -197,28 +212,6 @@ def _weights(model: Model, split: Split, weight: float, experts: float) -> float
     ranks = split.tp * split.dp if model.is_moe else split.tp
     tables = (count.embedding + count.lm_head) * split.head_bytes
     return float(rest * weight / split.tp + count.experts * experts / ranks + tables / split.tp)
-
-
-@cache
-def _efficiencies(name: str, products: str) -> Efficiencies:
-    device = catalog.device(name)
-    half, line = half_peak(device, "bf16"), lineage(device)
-    return from_constants(
-        device.peak_flops[products],
-        half,
-        device.memory_bandwidth,
-        line=line,
-        server=MIDDLE,
-        shared_memory=shares_memory(device, device.memory_bandwidth),
-        sharded=device.kind == "tpu",
-        vector_flops=float(vector_rate(device, half, line)),
-        constants=shipped("inference"),
-    )
-
-
-def _alone(device: Device, products: str) -> Efficiencies:
-    """What kernels and older servers reach, by the constants of class inference."""
-    return _efficiencies(device.name, products)
 
 
 def _case(row: Row) -> _Case:
@@ -276,13 +269,13 @@ def _read(row: Row) -> _Case:
 
 
 def _server(row: Row) -> str:
-    """The server of the table, without its release; nothing for one that it does not have."""
+    """The same, and what it means that there is none is written down."""
     name = str(row.or_assume("backend", ""))
-    if name and known_server(name):
-        return server_of(name).name
-    server_of(name)  # warns
-    row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
-    return ""
+    found = _table_name(row)
+    if not found:
+        server_of(name)  # warns
+        row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,9 +291,8 @@ def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
     found = _Fitted(served_by(case.work, case.fused, steps))
     if not first:
         return found
-    pace = first["pace"]
-    own = pace.get(case.server, pace["any"]) * (pace["experts"] if case.experts else 1.0)
-    return dataclasses.replace(found, latency=first["latency"]["apart"] * case.apart, pace=own)
+    latency, pace = begun_by(case.work, case.server, first)
+    return dataclasses.replace(found, latency=float(latency), pace=float(pace))
 
 
 def _loop(c: Any, fitted: Any) -> Loop:
@@ -346,6 +338,17 @@ def _stack(parts: Sequence[Any]) -> Any:
     )
 
 
+def _at(stacked: Any, which: Any) -> Any:
+    """Some of the rows of what :func:`_stack` made, in an order, with repetition."""
+    fields = {f.name: getattr(stacked, f.name) for f in dataclasses.fields(stacked)}
+    return type(stacked)(**{n: _at(v, which) if dataclasses.is_dataclass(v) else v[which] for n, v in fields.items()})
+
+
+def _kind(case: _Case) -> tuple[Any, ...]:
+    """All that :func:`_fitted` reads of a case."""
+    return case.server, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
+
+
 def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for (group, name), value in zip(names, values, strict=True):
@@ -362,13 +365,16 @@ def _fit(
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
     stacked = _stack(cases)
+    alike: dict[Any, int] = {}  # rows whose fitted numbers are the same
+    which = np.array([alike.setdefault(_kind(c), len(alike)) for c in cases])
+    kinds = [cases[int(np.argmax(which == i))] for i in range(len(alike))]
 
     def log_errors(values: Any) -> Any:
         constants = _nested(list(ranges), values)
         steps = constants if what == "tpot" else shipped("serving_tpot")
         first = constants if what == "ttft" else {}
-        found = _loop(stacked, _stack([_fitted(c, steps, first) for c in cases]))
-        return np.log(getattr(found, what) / measured)
+        fitted = _at(_stack([_fitted(c, steps, first) for c in kinds]), which)
+        return np.log(getattr(_loop(stacked, fitted), what) / measured)
 
     groups = [g for _, _, g in rows]
     return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
@@ -386,5 +392,5 @@ def _predictor(
     return Predictor(predict, lambda rows: _fit(rows, ranges, what, soft), method)
 
 
-TPOT = _predictor(predict_tpot, _RANGES, "tpot", 0.1)
+TPOT = _predictor(predict_tpot, _RANGES, "tpot", 0.05)
 TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.2)

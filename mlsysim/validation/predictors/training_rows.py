@@ -19,6 +19,7 @@ _ELEMENT = training.ELEMENT_BYTES
 _NODE = 8.0  # devices of a domain where a row names none
 _ZERO3 = ("zero3/fsdp", "zero3", "fsdp")
 _GATHERED = (*_ZERO3, "hsdp")
+_CP_WAYS = CP_COMM_TYPES[:2]  # no row swaps tokens for heads
 _SHARDINGS = ("none", "zero1", "zero2", *_GATHERED)
 
 
@@ -248,7 +249,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         optimizer_shards=1.0 if sharding == "none" else group,
         keeps_gathered=float(memory.keeps_gathered(pp)) if sharding in _GATHERED else 0.0,
         attended=keys,
-        cp_gather=float(_word(row, "cp_comm_type", "p2p", CP_COMM_TYPES) == "all_gather") if degrees["cp"] > 1 else 0.0,
+        cp_gather=float(_word(row, "cp_comm_type", "p2p", _CP_WAYS) == "all_gather") if degrees["cp"] > 1 else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
     )
     if recompute:

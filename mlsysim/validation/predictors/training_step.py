@@ -54,7 +54,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
 def _stack(parts: Sequence[Any]) -> Any:
     import numpy as np
 
-    numbers = [f.name for f in dataclasses.fields(parts[0]) if f.name != "order"]
+    numbers = [f.name for f in dataclasses.fields(parts[0]) if f.name not in training.SHARED_FIELDS]
     return dataclasses.replace(parts[0], **{n: np.array([getattr(p, n) for p in parts]) for n in numbers})
 
 

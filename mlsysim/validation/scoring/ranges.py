@@ -214,11 +214,19 @@ def held_sources(lefts: Sequence[Left]) -> dict[str, float]:
 
 
 def held_domains(lefts: Sequence[Left]) -> dict[str, float]:
-    """Of every domain of the first class, the share of its rows in the new range that other domains make without them."""
+    """Of every domain of the first class, the share of its rows in the new range that other domains make without them.
+
+    Where too few other domains are left for one, in the range that the rows of left-out sources make without the domain.
+    """
     own, held = lefts[0], {}
     for label, errors in own.domains.items():
         found = levels(lefts, without_domain=(own.class_name, label))
-        held[label] = mean([float(found.holds(NEW, e.error)) for e in errors])
+        ends = found.new
+        if ends is None:
+            gone = {e.id for e in errors}
+            left = _by((e.source, e.error) for e in own.sources if e.id not in gone)
+            ends = left.quantiles(NOMINAL) if len(left.groups) >= MIN_GROUPS else None
+        held[label] = mean([float(ends is not None and ends[0] <= e.error <= ends[1]) for e in errors])
     return held
 
 

@@ -176,8 +176,18 @@ def fit(class_name: str, cases: Sequence[Case]) -> Constants:
     predictor = PREDICTORS.get(class_name)
     if predictor is None or predictor.fit is None:
         return {}
-    usable = [c for c in cases if predict(class_name, c.inputs, {}).predicted is not None]
-    return predictor.fit([(c.inputs, c.measured, c.group) for c in usable])
+    return predictor.fit([(c.inputs, c.measured, c.group) for c in cases if _usable(class_name, c)])
+
+
+def _usable(class_name: str, case: Case) -> bool:
+    """Whether the class predicts a row at all; asked once a row, since leaving out fits the same rows again and again."""
+    seen = _ASKED.get((class_name, case.id))
+    if seen is None or seen[0] is not case.inputs:
+        seen = _ASKED[class_name, case.id] = (case.inputs, predict(class_name, case.inputs, {}).predicted is not None)
+    return seen[1]
+
+
+_ASKED: dict[tuple[str, str], tuple[Mapping[str, Any], bool]] = {}
 
 
 def score(file: CaseFile, mode: str = "calibrated", leave_one_group_out: bool = False) -> Report:

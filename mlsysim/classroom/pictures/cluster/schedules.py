@@ -1,39 +1,17 @@
 """Who waits for whom in training: orders of a pipeline, cuts of a model, messages behind arithmetic, and the slowest of many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import NormalDist
 
-from mlsysim import parallelism
+from mlsysim import parallelism, pipelines
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 from mlsysim.network.streams import StreamSchedule, Task, schedule
 from mlsysim.parallelism import Plan
 
 _KINDS = ("compute", "memory", "network", "other", "extra", "waiting")
-ORDERS = ("gpipe", "1f1b", "interleaved", "zero-bubble")
-Job = tuple[str, int, int]  # kind (F, B, W), micro-batch, chunk
-
-
-def _order(kind: str, pp: int, m: int, virtual: int, stage: int) -> list[Job]:
-    """What a stage does, in order. Its chunks are stage, stage + pp, ..."""
-    chunks = [stage + v * pp for v in range(virtual)]
-    if kind in ("gpipe", "interleaved"):  # all forward passes, round by round, then all backward passes
-        return [("F", i, c) for c in chunks for i in range(m)] + [
-            ("B", i, c) for c in reversed(chunks) for i in range(m)
-        ]
-    ahead = min(pp - stage, m)
-    order: list[Job] = [("F", i, stage) for i in range(ahead)]
-    late = stage if kind == "zero-bubble" else 0
-    for i in range(m):
-        order.append(("B", i, stage))
-        if kind == "zero-bubble" and i >= late:
-            order.append(("W", i - late, stage))
-        if i + ahead < m:
-            order.append(("F", i + ahead, stage))
-    if kind == "zero-bubble":
-        order += [("W", i, stage) for i in range(max(0, m - late), m)]
-    return order
+ORDERS = ("gpipe", "1f1b", "interleaved", "zero-bubble", "zb-v", "dualpipe")
 
 
 def pipeline_tasks(kind: str, pp: int, micro_batches: int, virtual_stages: int = 1) -> list[Task]:
@@ -45,36 +23,31 @@ def pipeline_tasks(kind: str, pp: int, micro_batches: int, virtual_stages: int =
     """
     if kind not in ORDERS:
         raise InputError(f"kind = {kind!r}; use one of {', '.join(ORDERS)}")
-    if not 2 <= pp <= 6 or not 1 <= micro_batches <= 8 or not 1 <= virtual_stages <= 4:
+    if not 2 <= pp <= 6 or not 1 <= micro_batches <= 12 or not 1 <= virtual_stages <= 4:
         raise InputError(
-            f"pp = {pp}, micro_batches = {micro_batches}, virtual_stages = {virtual_stages}; a drawing shows at most 6, 8 and 4"
+            f"pp = {pp}, micro_batches = {micro_batches}, virtual_stages = {virtual_stages}; a drawing shows at most 6, 12 and 4"
         )
-    if virtual_stages > 1 and kind != "interleaved":
-        raise InputError(f"virtual_stages = {virtual_stages} belongs to an interleaved pipeline, not to {kind!r}")
-    chunks = pp * virtual_stages
-    one = 1.0 / virtual_stages
-    lasts = {"F": one, "B": one if kind == "zero-bubble" else 2 * one, "W": one}
-    tasks: list[Task] = []
-    for stage in range(pp):
-        before = ""
-        for what, i, c in _order(kind, pp, micro_batches, virtual_stages, stage):
-            after = [before] if before else []
-            if what == "F" and c:
-                after.append(f"F{i}.{c - 1}")
-            if what == "B":
-                after.append(f"B{i}.{c + 1}" if c < chunks - 1 else f"F{i}.{c}")
-            before = f"{what}{i}.{c}"
-            tasks.append(Task(before, "compute", lasts[what], tuple(after), (stage,)))
-    return tasks
+    return pipelines.tasks("zb-h1" if kind == "zero-bubble" else kind, pp, micro_batches, virtual_stages)
 
 
-def _rows(found: StreamSchedule, tasks: Sequence[Task], pp: int) -> list[tuple[str, list[Stretch]]]:
+def _rows(
+    found: StreamSchedule, tasks: Sequence[Task], pp: int, turned: Callable[[int], bool] = lambda i: False
+) -> list[tuple[str, list[Stretch]]]:
+    """A row per device. Micro-batches that are ``turned`` come from the other end, and are drawn light like second chunks."""
     rows: list[tuple[str, list[Stretch]]] = [(f"device {s}", []) for s in range(pp)]
+    kinds = {"F": "compute", "B": "other", "W": "memory"}
     for task in tasks:
-        what, (i, c) = task.name[0], task.name[1:].split(".")
-        kind = {"F": "compute", "B": "other", "W": "memory"}[what]
-        full = what == "F" and (int(c) // pp) % 2 == 0
-        rows[task.ranks[0]][1].append(Stretch(found.starts[task.name], found.ends[task.name], i, kind, full))
+        jobs = task.name.split("+")
+        if {"B", "W"} <= {job[0] for job in jobs}:  # a whole backward pass is drawn as one
+            jobs = [job for job in jobs if job[0] != "W"]
+        at, end = found.starts[task.name], found.ends[task.name]
+        each = (end - at) / (1 if len(jobs) == 1 else 3)
+        for k, job in enumerate(jobs):
+            what, (i, c) = job[0], job[1:].split(".")
+            until = end if k == len(jobs) - 1 else at + each
+            full = what == "F" and (int(c) // pp) % 2 == 0 and not turned(int(i))
+            rows[task.ranks[0]][1].append(Stretch(at, until, i, kinds[what], full))
+            at = until
     return rows
 
 
@@ -89,17 +62,22 @@ def pipeline_orders(
         made.append((kind, tasks, schedule(tasks)))
     last = max(found.time for *_, found in made)
     y = 14.0
-    for (_, tasks, found), name in zip(made, names or (first, second), strict=True):
+    for (kind, tasks, found), name in zip(made, names or (first, second), strict=True):
         idle = 1 - 3 * micro_batches / found.time
         shapes.append(Words(4, y, f"{name}: {found.time:g} units, idle {idle:.0%}", "start", 12, bold=True))
-        shapes += tracks(4, y + 14, 392, _rows(found, tasks, pp), until=last, names=58, height=20, size=11)
+        other = (lambda i: i >= micro_batches // 2) if kind == "dualpipe" else (lambda i: False)
+        shapes += tracks(4, y + 14, 392, _rows(found, tasks, pp, other), until=last, names=58, height=20, size=11)
         y += 14 + 26.0 * pp + 18
     said = "blue: forward, purple: backward"
-    if "zero-bubble" in (first, second):
+    if {"zero-bubble", "zb-v", "dualpipe"} & {first, second}:
         said += ", green: weights' gradient"
     if "interleaved" in (first, second):
         said += " (light: second chunk)"
+    elif "zb-v" in (first, second):
+        shapes.append(Words(4, y + 12, "light: second chunk", "start", 12))
     shapes.append(Words(4, y - 4, said, "start", 12))
+    if "dualpipe" in (first, second):
+        shapes.append(Words(4, y + 12, "light: enters at the other end; a pair runs side by side", "start", 12))
     times = " and ".join(
         f"{name} {found.time:g}" for (*_, found), name in zip(made, names or (first, second), strict=True)
     )

@@ -1,0 +1,336 @@
+"""Orders of a pipeline's work, run in time: who waits for whom, and how many micro-batches a device keeps meanwhile.
+
+The closed forms of ``mlsysim.parallelism`` say how long a schedule waits; here the order itself is written down, task by task,
+and ``mlsysim.network.schedule`` runs it. The drawings of chapter 5 are made from the same tasks.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlsysim.errors import InputError
+from mlsysim.network.streams import Task, schedule
+from mlsysim.results import Listed
+
+__all__ = ["ORDERS", "TimedPipeline", "order", "tasks", "timed"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+# Orders that can be run. Interleaved is 1f1b's bubble with all forward passes first; the last three split the backward pass.
+ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
+_SPLIT = ("zb-h1", "zb-v", "dualpipe")
+_MOST = {"pp": 64, "micro_batches": 1024, "virtual_stages": 32}
+Job = tuple[
+    str, int, int
+]  # F forward, B backward (of the input alone where W is apart), W of weights; micro-batch, chunk
+
+
+@dataclass(frozen=True)
+class TimedPipeline(Listed):
+    """What :func:`timed` returns; times in the unit of the durations that went in."""
+
+    time: float
+    busy: tuple[float, ...]  # of each device
+    in_flight: tuple[float, ...]  # the most micro-batches whose activations a device keeps, in stages
+
+    @property
+    def wait(self) -> float:
+        """Time in which the busiest device has nothing to do."""
+        return self.time - max(self.busy)
+
+
+def _device(kind: str, pp: int, micro_batches: int, job: Job) -> int:
+    _, i, chunk = job
+    if kind == "zb-v":
+        return chunk if chunk < pp else 2 * pp - 1 - chunk
+    if kind == "dualpipe":
+        return chunk if i < micro_batches // 2 else pp - 1 - chunk
+    return chunk % pp
+
+
+def _one_way(kind: str, pp: int, m: int, virtual: int, stage: int) -> list[tuple[Job, ...]]:
+    """What a device does, in order, where micro-batches enter at one end. Its chunks are stage, stage + pp, ..."""
+    chunks = [stage + v * pp for v in range(virtual)]
+    done: list[Job] = []
+    if kind in ("gpipe", "interleaved"):  # all forward passes, round by round, then all backward passes
+        done += [("F", i, c) for c in chunks for i in range(m)]
+        done += [("B", i, c) for c in reversed(chunks) for i in range(m)]
+    else:
+        ahead = min(pp - stage, m)
+        done += [("F", i, stage) for i in range(ahead)]
+        late = stage if kind == "zb-h1" else 0
+        for i in range(m):
+            done.append(("B", i, stage))
+            if kind == "zb-h1" and i >= late:
+                done.append(("W", i - late, stage))
+            if i + ahead < m:
+                done.append(("F", i + ahead, stage))
+        if kind == "zb-h1":
+            done += [("W", i, stage) for i in range(max(0, m - late), m)]
+    return [(job,) for job in done]
+
+
+def _both_ways(pp: int, m: int, device: int) -> list[tuple[Job, ...]]:
+    """DualPipe's eight steps on one device (deepseek2025dualpipe, dualpipe.py, step). Jobs in one tuple run side by side."""
+    half, each = pp // 2, m // 2
+    turned = device >= half
+    from_middle = half - 1 - min(device, pp - 1 - device)
+    from_edge = half - from_middle
+    next_of = {"F": [0, 0], "B": [0, 0]}
+    due: list[Job] = []  # gradients of weights that were put off
+    done: list[tuple[Job, ...]] = []
+
+    def job(what: str, phase: int) -> Job:
+        way = phase ^ turned
+        i = next_of[what][way]
+        next_of[what][way] += 1
+        return (what, i + way * each, pp - 1 - device if way else device)
+
+    def backward(phase: int, later: bool = False) -> tuple[Job, ...]:
+        b = job("B", phase)
+        w: Job = ("W", *b[1:])
+        if later:
+            due.append(w)
+            return (b,)
+        return (b, w)
+
+    def weights() -> None:
+        done.append((due.pop(0),))
+
+    done += [(job("F", 0),) for _ in range(2 * from_middle)]
+    for _ in range(from_edge):
+        done += [(job("F", 0),), (job("F", 1),)]
+    for _ in range(from_middle):
+        done.append(backward(1, later=True))
+        weights()
+        done.append((job("F", 1),))
+    for i in range(each - pp + from_edge):
+        if i == 0 and not from_middle:  # the two in the middle do not pair their first
+            done += [(job("F", 0),), backward(1)]
+        else:
+            done.append((job("F", 0), *backward(1)))
+        done.append((job("F", 1), *backward(0)))
+    for _ in range(from_middle):
+        done.append(backward(1))
+        done.append((job("F", 1), *backward(0)))
+    # From the middle of this step on, gradients of weights are put off
+    for i in range(2 * from_edge):
+        done.append(backward(1 - i % 2, later=i >= from_edge))
+    for _ in range(from_middle):
+        weights()
+        done.append(backward(0, later=True))
+    for _ in range(from_edge):
+        weights()
+    return done
+
+
+def _along_a_v(
+    pp: int, m: int, lasts: dict[str, float], first_chunk_first: bool
+) -> tuple[float, list[list[tuple[Job, ...]]]]:
+    """Two chunks a device, down and up again: backward before forward before weights, at the memory of 1F1B."""
+    chunks = 2 * pp
+    ended: dict[Job, float] = {}
+    kept, free, left = [0] * pp, [0.0] * pp, [6 * m] * pp
+    nexts = {"F": [0] * chunks, "B": [0] * chunks}
+    due: list[list[Job]] = [[] for _ in range(pp)]
+    done: list[list[tuple[Job, ...]]] = [[] for _ in range(pp)]
+    clock = [0.0]
+
+    def ready(job: Job | None, now: float) -> bool:
+        return job is None or ended.get(job, float("inf")) <= now + 1e-9
+
+    while any(left):
+        now = heapq.heappop(clock)
+        while clock and clock[0] <= now + 1e-9:
+            heapq.heappop(clock)
+        for d in range(pp):
+            if free[d] > now + 1e-9 or not left[d]:
+                continue
+            own = (2 * pp - 1 - d, d)
+            found: Job | None = None
+            for c in reversed(own) if first_chunk_first else own:
+                i = nexts["B"][c]
+                if i < m and ready(("F", i, c), now) and ready(("B", i, c + 1) if c < chunks - 1 else None, now):
+                    found = ("B", i, c)
+                    break
+            for c in own if found is None else ():
+                i = nexts["F"][c]
+                room = 2 * pp - (c < pp)  # a first chunk leaves a place for its second
+                if i < m and kept[d] < room and ready(("F", i, c - 1) if c else None, now):
+                    found = ("F", i, c)
+                    break
+            if found is None and due[d]:
+                found = due[d].pop(0)
+            if found is None:
+                continue
+            what, i, c = found
+            kept[d] += {"F": 1, "B": 0, "W": -1}[what]
+            if what == "B":
+                due[d].append(("W", i, c))
+            if what != "W":
+                nexts[what][c] += 1
+            free[d] = ended[found] = now + lasts[what] / 2
+            left[d] -= 1
+            done[d].append((found,))
+            heapq.heappush(clock, free[d])
+    return max(free), done
+
+
+def order(
+    kind: str,
+    pp: int,
+    micro_batches: int,
+    virtual_stages: int = 1,
+    lasts: dict[str, float] | None = None,
+) -> list[list[tuple[Job, ...]]]:
+    """What every device does, in its order; jobs of one tuple run side by side.
+
+    >>> order("zb-h1", 2, 1)
+    [[(('F', 0, 0),), (('B', 0, 0),), (('W', 0, 0),)], [(('F', 0, 1),), (('B', 0, 1),), (('W', 0, 1),)]]
+    """
+    if kind not in ORDERS:
+        raise InputError(f"pipeline: schedule = {kind!r} is not one of {', '.join(ORDERS)}")
+    for name, value in (("pp", pp), ("micro_batches", micro_batches), ("virtual_stages", virtual_stages)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST[name]:
+            raise InputError(f"pipeline: {name} = {value!r} must be a whole number in [1, {_MOST[name]}]")
+    if virtual_stages > 1 and kind != "interleaved":
+        raise InputError(f"virtual_stages = {virtual_stages} belongs to an interleaved pipeline, not to {kind!r}")
+    if kind == "dualpipe":
+        if pp % 2 or micro_batches % 2 or micro_batches < 2 * pp:
+            raise InputError(
+                f"pipeline: schedule 'dualpipe' needs an even pp and an even number of at least 2 x pp micro-batches; pp = {pp}, "
+                f"micro_batches = {micro_batches}"
+            )
+        return [_both_ways(pp, micro_batches, d) for d in range(pp)]
+    if kind == "zb-v":
+        given = lasts or {"F": 1.0, "B": 1.0, "W": 1.0}
+        return min(
+            (_along_a_v(pp, micro_batches, given, first) for first in (False, True)), key=lambda found: found[0]
+        )[1]
+    return [_one_way(kind, pp, micro_batches, virtual_stages, d) for d in range(pp)]
+
+
+def _name(job: Job) -> str:
+    return f"{job[0]}{job[1]}.{job[2]}"
+
+
+def tasks(
+    kind: str,
+    pp: int,
+    micro_batches: int,
+    virtual_stages: int = 1,
+    *,
+    forward: float = 1.0,
+    backward_input: float = 1.0,
+    backward_weight: float = 1.0,
+    pair: float | None = None,
+) -> list[Task]:
+    """Tasks of a pipeline for :func:`mlsysim.network.schedule`: a stage takes a unit for each of its three parts.
+
+    A task is named by its jobs, as ``F3.0`` (micro-batch 3, chunk 0); those that run side by side are joined by ``+``. ``B``
+    stands for the whole backward pass where no ``W`` follows it apart.
+
+    >>> from mlsysim.network.streams import schedule
+    >>> schedule(tasks("gpipe", 4, 4)).time
+    21.0
+    """
+    lasts = {"F": forward, "B": backward_input, "W": backward_weight}
+    for name, value in (*lasts.items(), ("pair", 0.0 if pair is None else pair)):
+        if not 0 <= value < float("inf"):
+            raise InputError(f"pipeline: the time of {name} = {value!r} must be zero or more")
+    orders = order(kind, pp, micro_batches, virtual_stages, lasts)
+    parts = 2 if kind == "zb-v" else virtual_stages
+    chunks = pp * parts
+    named = {job: "+".join(map(_name, group)) for device in orders for group in device for job in group}
+    found: list[Task] = []
+    for device, groups in enumerate(orders):
+        before = ""
+        for group in groups:
+            after = [before] if before else []
+            for what, i, c in group:
+                if what == "F" and c:
+                    after.append(named["F", i, c - 1])
+                if what == "B":
+                    after.append(named["B", i, c + 1] if c < chunks - 1 else named["F", i, c])
+            together = "".join(what for what, _, _ in group)
+            whole = sum(lasts[what] for what in together)
+            if kind not in _SPLIT and together == "B":
+                whole += lasts["W"]
+            if together == "FBW" and pair is not None:
+                whole = pair
+            before = named[group[0]]
+            found.append(Task(before, "compute", whole / parts, tuple(dict.fromkeys(after)), (device,)))
+    return found
+
+
+def timed(
+    kind: str,
+    pp: int,
+    micro_batches: int,
+    virtual_stages: int = 1,
+    *,
+    forward: float = 1.0,
+    backward_input: float = 1.0,
+    backward_weight: float = 1.0,
+    pair: float | None = None,
+) -> TimedPipeline:
+    """Run a schedule of a pipeline: how long it takes, how long a device waits, and what it keeps meanwhile.
+
+    Parameters
+    ----------
+    kind : str
+        One of ORDERS.
+    pp, micro_batches, virtual_stages : int
+        Devices; micro-batches; chunks per device, with ``interleaved``.
+    forward, backward_input, backward_weight : float
+        Times of one micro-batch on one stage, in any unit: forward, gradient of the input, gradient of the weights.
+    pair : float, optional
+        With ``dualpipe``: a forward and a whole backward pass side by side; their sum when not given.
+
+    Returns
+    -------
+    TimedPipeline
+
+    Raises
+    ------
+    InputError
+        An unknown schedule; counts that it cannot run.
+
+    Assumptions: equal stages; transfers hidden. Activations are freed with the gradient of the weights.
+
+    >>> timed("1f1b", 4, 8).wait, timed("zb-h1", 4, 8).wait, timed("dualpipe", 4, 8).wait
+    (9.0, 3.0, 2.0)
+    """
+    made = tasks(
+        kind,
+        pp,
+        micro_batches,
+        virtual_stages,
+        forward=forward,
+        backward_input=backward_input,
+        backward_weight=backward_weight,
+        pair=pair,
+    )
+    ran = schedule(made)
+    freed_by = "W" if kind in _SPLIT else "B"
+    parts = 2 if kind == "zb-v" else virtual_stages
+    return TimedPipeline(
+        time=ran.time,
+        busy=tuple(r.compute for r in ran.ranks),
+        in_flight=tuple(_most(made, device, freed_by) / parts for device in range(pp)),
+    )
+
+
+def _most(made: Sequence[Task], device: int, freed_by: str) -> int:
+    """The most chunks that a device keeps at a time; of two side by side, the new one comes before the old one goes."""
+    kept = most = 0
+    for task in made:
+        if task.ranks == (device,):
+            jobs = [name[0] for name in task.name.split("+")]
+            kept += jobs.count("F")
+            most = max(most, kept)
+            kept -= jobs.count(freed_by)
+    return most

@@ -1,0 +1,147 @@
+"""Chapter 26, attention that forgets."""
+
+from typing import Any
+
+from chapter_numbers import whole_share as share
+from mlsysim import catalog, inference, memory, units
+from mlsysim.flops import forward_flops
+from mlsysim.inference import deploy
+from mlsysim.memory.serving import layer_cache_bytes
+from mlsysim.validation.measured.context_checks import context_check
+
+LONG = 131_072  # the running context: 128 Ki tokens
+TOKEN = memory.kv_cache(1, 1, 1, 8, 128)  # the running layer: eight key-value heads of 128, 16-bit
+PAIR = 32 * (128 + 128)  # and 32 query heads
+BANDWIDTH = 3.35e12  # H100
+
+
+def times(value: float, digits: int = 1) -> str:
+    """A ratio as text."""
+    return f"{value:.{digits}f}"
+
+
+def _sparse(tokens: float) -> tuple[float, float]:
+    """Bytes of a layer of DeepSeek-V3.2, with the indexer and with all keys."""
+    m = catalog.model("DeepSeek-V3.2")
+    token = layer_cache_bytes(catalog.model("DeepSeek-V3"), 1, 2.0)
+    index = layer_cache_bytes(m, 1, 2.0) - token
+    return (
+        float(inference.context_reading(tokens, token, m.index_top_k, index)),
+        float(inference.context_reading(tokens, token, tokens)),
+    )
+
+
+def numbers() -> dict[str, Any]:
+    """Every number in the prose of chapter 26."""
+    v32, v3, nxt, gemma = (
+        catalog.model(n) for n in ("DeepSeek-V3.2", "DeepSeek-V3", "Qwen3-Next-80B-A3B", "Gemma-3-27b")
+    )
+    token, index = layer_cache_bytes(v3, 1, 2.0), layer_cache_bytes(v32, 1, 2.0) - layer_cache_bytes(v3, 1, 2.0)
+    sparse, all_keys = _sparse(LONG)
+    latent = v32.heads * (2 * v32.kv_lora_rank + v32.qk_rope_head_dim)
+    expanded = v32.heads * (v32.head_dim + v32.qk_rope_head_dim + v32.v_head_dim)
+    indexing = v32.index_heads * v32.index_head_dim
+    full = float(inference.context_reading(LONG, TOKEN, LONG))
+    window = float(inference.context_reading(LONG, TOKEN, 1024))
+    state = float(memory.state_of(nxt)) / nxt.n_recurrent_layers
+    near = layer_cache_bytes(nxt, 1, 2.0)
+    held = [
+        float(memory.kv_cache_of(gemma, 1, LONG)),
+        float(memory.kv_cache(gemma.layers, 1, LONG, gemma.kv_heads, 128)),
+    ]
+    delta = {"heads": 32, "key_heads": 32, "key_dim": 128, "value_dim": 128}
+    kinds = {"key_products": 3, "value_products": 2, "touches": 3}
+    one, chunked = (float(inference.chunk_work(c, **delta, **kinds)) for c in (0, 64))
+    attention = float(inference.context_work(LONG / 2, PAIR, LONG))
+    servers = {
+        "llama": deploy("Llama-3.3-70B", "H200", tp=8),
+        "gemma": deploy("Gemma-3-27b", "H200", tp=8),
+        "next": deploy("Qwen3-Next-80B-A3B", "H200", tp=8),
+        "sparse": deploy("DeepSeek-V3.2", "H200", tp=8, precision="fp8"),
+        "dense": deploy("DeepSeek-V3", "H200", tp=8, precision="fp8"),
+    }
+    users = {f"users_{n}": f"{float(d.max_batch(LONG)):.0f}" for n, d in servers.items()}
+    steps = {
+        n: [float(inference.decode_step(servers[n], context=s, batch=8).time) for s in (4096, LONG)]
+        for n in ("llama", "next", "sparse", "dense")
+    }
+    prompts = {n: float(inference.prefill(servers[n], input_len=LONG).time) for n in ("sparse", "dense")}
+    checks = {
+        n: context_check(n)
+        for n in (
+            "flashmla-token",
+            "kimi-linear-cache",
+            "kimi-linear-decode",
+            "minimax-m1-flops",
+            "minimax-m1-flops-latent",
+        )
+    }
+    mean = float(forward_flops("Llama-3.1-8B", LONG, True)) / float(forward_flops("Llama-3.1-8B", 1, True))
+    return {
+        "layer": {
+            "token": units.format(TOKEN, "byte", 2),
+            "full": units.format(full, "byte", 2),
+            "time": units.format(full / BANDWIDTH, "s", 2),
+            "all": units.format(32 * full / BANDWIDTH, "s", 2),
+            "work": units.format(float(inference.context_work(LONG, PAIR, LONG)), "FLOP", 2),
+            "mean": times(mean),
+            "bandwidth": units.format(BANDWIDTH, "byte/s", 3),
+        },
+        "window": {
+            "reads": units.format(window, "byte", 2),
+            "gain": f"{full / window:.0f}",
+            "held": units.format(held[0], "byte", 2),
+            "unwindowed": units.format(held[1], "byte", 2),
+            "saved": times(held[1] / held[0]),
+            "bound": times(gemma.layers / (gemma.layers - gemma.n_windowed_layers)),
+        },
+        "sparse": {
+            "token": units.format(token, "byte"),
+            "index": units.format(index, "byte"),
+            "reads": units.format(sparse, "byte", 2),
+            "full": units.format(all_keys, "byte", 3),
+            "picked": units.format(token * v32.index_top_k, "byte", 2),
+            "indexed": units.format(index * LONG, "byte", 2),
+            "gain": times(all_keys / sparse),
+            "promised": f"{LONG / v32.index_top_k:.0f}",
+            "cross": f"{float(inference.context_crossover(token * v32.index_top_k, token, index)):,.0f}",
+            "share": share(index / token),
+            "work_latent": share(indexing / latent),
+            "work_expanded": share(indexing / expanded),
+            "bound": times(token / index),
+            "work_of_index": share(indexing * LONG / (indexing * LONG + latent * v32.index_top_k)),
+        },
+        "state": {
+            "bytes": units.format(state, "byte", 2),
+            "near": units.format(near, "byte"),
+            "held": f"{float(inference.context_crossover(state, near)):.0f}",
+            "read": f"{float(inference.context_crossover(2 * state, near)):,.0f}",
+            "gain": f"{float(inference.context_reading(LONG, near, LONG)) / (2 * state):.0f}",
+            "mamba": units.format(float(memory.state_of("Mamba-2-2.7B")), "byte", 2),
+        },
+        "chunk": {
+            "one": units.format(one, "FLOP", 2),
+            "chunked": units.format(chunked, "FLOP", 2),
+            "more": times(chunked / one),
+            "attention": units.format(attention, "FLOP", 2),
+            "gain": f"{attention / chunked:.0f}",
+        },
+        "hybrid": {
+            "next": times(float(inference.hybrid_gain(LONG * near, state, 0.25)), 2),
+            "next_short": times(float(inference.hybrid_gain(2048 * near, state, 0.25)), 2),
+            "kimi": times(27 / 7, 2),
+        },
+        "serve": {
+            **users,
+            **{f"{n}_short": units.format(t[0], "s", 2) for n, t in steps.items()},
+            **{f"{n}_long": units.format(t[1], "s", 2) for n, t in steps.items()},
+            **{f"prompt_{n}": units.format(t, "s", 2) for n, t in prompts.items()},
+        },
+        "checks": {
+            "mla": units.percent(checks["flashmla-token"].error, 0),
+            "kimi_cache": share(checks["kimi-linear-cache"].predicted),
+            "kimi_decode": times(checks["kimi-linear-decode"].predicted),
+            "m1_expanded": share(checks["minimax-m1-flops"].predicted),
+            "m1_latent": share(checks["minimax-m1-flops-latent"].predicted),
+        },
+    }
