@@ -15,7 +15,7 @@ from mlsysim.classroom.exercises import assignment
 
 Node = dict[str, Any]
 PREDICT = "Predict before you read on"
-ANSWER = re.compile(r"\b(answer\w*|and|redo|to)\b[^.?!]{0,60}\bprediction|prediction.s answer", re.I)
+ANSWER = re.compile(r"\b(answer\w*|and|redo|to)\b[^.?!]{0,60}\bprediction|\bprediction\b[^.?!]{0,40}\banswer", re.I)
 LEFT_OUT = ("objectives", "assumptions", "exercises", "further reading", "references", "explore")
 LISTED = ("where it breaks",)
 MOST_NOTES = 6  # sentences under one slide
