@@ -8,7 +8,7 @@ PORT ?= 8000
 export MLSYSIM_STATIC := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book pdf epub serve test check validate mutations nightly notebooks exercises lab bench format clean
+.PHONY: help setup book pdf epub slides serve test check validate mutations nightly notebooks exercises lab bench format clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ pdf: setup ## set the whole book as _print/mlsysim-book.pdf (pandoc and typst fr
 
 epub: setup ## the whole book as _print/mlsysim-book.epub
 	$(PY) scripts/build_print.py epub --parts
+
+slides: setup ## slides of every chapter into _slides (pandoc from .venv; the same files render with Quarto); make book links them
+	$(PY) scripts/slides --parts
 
 serve: ## serve _site on http://localhost:8000 (PORT=...)
 	$(PY) -m http.server --directory _site --bind 127.0.0.1 $(PORT)
@@ -83,4 +86,4 @@ format: setup ## format the code
 	$(BIN)/ruff format .
 
 clean: ## remove what was built (not .venv)
-	rm -rf _site _lab _print build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _site _lab _print _slides build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

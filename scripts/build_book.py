@@ -20,8 +20,9 @@ from access import mend
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
 HARMLESS = re.compile(
-    r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?(lab|print)/", re.I
+    r"\[\s*\d+/\d+\]|Output created|link target: (\.\./)?(lab|print|slides)/", re.I
 )  # both are put in after the pages
+TO_SHOW = re.compile(r'<a [^>]*href="(?:\.\./)?slides/index\.html"[^>]*>(.*?)</a>', re.S)
 TO_HOLD = re.compile(r"<li>(?:(?!</li>).)*print/mlsysim-book(?:(?!</li>).)*</li>\n?", re.S)
 # Quarto adds these to every page that embeds an HTML table, in case a widget needs them; none of ours does.
 UNASKED = re.compile(
@@ -74,6 +75,17 @@ def put_print(out: Path) -> None:
         home.write_text(TO_HOLD.sub("", text), encoding="utf-8")
 
 
+def put_slides(out: Path) -> None:
+    """The slides beside the pages, if ``make slides`` has made them; without them no link says they are there."""
+    made = ROOT / "_slides"
+    shutil.rmtree(out / "slides", ignore_errors=True)
+    if (made / "index.html").is_file():
+        shutil.copytree(made, out / "slides")
+        return
+    page = out / "book" / "teaching.html"
+    page.write_text(TO_SHOW.sub(r"\1", page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "_site")
@@ -93,6 +105,7 @@ def main() -> int:
         step("-m", "book._preview", "--out", str(out))
     step("scripts/make_live.py", str(out))
     put_print(out)
+    put_slides(out)
     if not args.no_lab:
         step("scripts/build_lab.py", "--out", str(out / "lab"))
     step("-m", "book._preview.check_site", str(out), "--strip")

@@ -2,10 +2,11 @@
 
     python scripts/make_kit.py OUT                     all of it, for the seeds demo, 1, 2 and 3
     python scripts/make_kit.py OUT --seeds ada bob     for these students
+    python scripts/make_kit.py OUT --no-slides         without the slides, which take half a minute
     python scripts/make_kit.py --book                  book/_solutions.qmd: the worked solutions of the public seed, folded
 
 OUT gets ``keys/SEED.csv`` and ``solutions/SEED.md`` (not for students), ``bank-moodle.xml``, ``bank-qti21.zip``, ``prairielearn/``,
-and ``tests/``: twelve questions made of named mistakes, before and after the course, with the key and how to score them.
+``slides/`` of every chapter, and ``tests/``: twelve questions made of named mistakes, before and after the course, with the key and how to score them.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import csv
 import hashlib
 import io
 import json
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -323,6 +325,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, nargs="?", help="folder of the kit; keep it from students")
     parser.add_argument("--seeds", nargs="+", default=["demo", "1", "2", "3"], help="student ids")
     parser.add_argument("--book", action="store_true", help="write book/_solutions.qmd")
+    parser.add_argument("--no-slides", action="store_true", help="leave the slides out")
     args = parser.parse_args()
     if not args.book and args.out is None:
         parser.error("give a folder, or --book")
@@ -334,6 +337,11 @@ def main() -> int:
             path = args.out / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        if (
+            not args.no_slides
+            and subprocess.run([sys.executable, str(ROOT / "scripts" / "slides"), str(args.out / "slides")]).returncode
+        ):
+            return 1
         print(f"wrote the kit into {args.out}")
     return 0
 

@@ -33,6 +33,7 @@ VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "met
 ELSEWHERE = (
     "lab",
     "print",
+    "slides",
 )  # folders of the site that other commands fill, perhaps later; their own pages are not ours to check
 
 

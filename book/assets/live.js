@@ -318,11 +318,14 @@ class Questions {
   bind(item) {
     const id = item.dataset.question, form = item.querySelector("form"), field = form.elements.answer;
     field.value = this.answers[id]?.text ?? "";
+    const stop = button("Stop", () => stopEngine(), { hidden: true }); // code may hold a loop without an end
+    if (field.tagName === "TEXTAREA") form.append(stop);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (!field.value.trim()) { said(item, "Write an answer first."); return; }
       state(item, "loading");
       said(item, readiness ? "Checking …" : "Starting Python …");
+      stop.hidden = false;
       try {
         const found = await ask("check", id, field.value, this.seed, (this.answers[id]?.wrong ?? 0) + 1);
         if (found.error) throw new Error(found.error);
@@ -335,7 +338,12 @@ class Questions {
         stored(`answers.${this.chapter}`, this.answers);
         state(item, "ready");
         this.progress();
-      } catch (error) { state(item, "error"); said(item, error.message, true); }
+      } catch (error) {
+        const stopped = error.message === "stopped";
+        state(item, stopped ? "static" : "error");
+        said(item, stopped ? "Stopped; this try does not count. Is there a loop that does not end?" : error.message, !stopped);
+      }
+      stop.hidden = true;
     });
     const more = item.querySelector(".live-hint"), place = item.querySelector(".live-hints");
     more.addEventListener("click", async () => {

@@ -234,7 +234,7 @@ def question(id: str, seed: str = "") -> dict[str, Any]:
         "answers": list(exercise.answers),
         "form": exercise.form,
         "kind": exercise.kind,
-        "starter": exercise.starter,
+        "starter": exercise.starter + ('\nreason = "Why? A few sentences, with numbers."' if exercise.rubric else ""),
         "unit": exercise.unit,
     }
 
@@ -324,10 +324,28 @@ def handed_in(notebook: str, seed: str, answers: Mapping[str, str]) -> str:
                     text = (
                         f"{answer}\n{name} = answer" if "answer =" in answer else f"{answer}\n{name} = {_last(answer)}"
                     )
+                elif f"{name.replace('answer', 'reason')} = " in text and (why := _reason(answer)):
+                    text = f"{name.replace('answer', 'reason')} = {why!r}"
             else:
                 text = text.replace(f"{name} = ...", f"{name} = {literal(answer)!r}")
         cell["source"] = text.splitlines(keepends=True)
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _reason(code: str) -> str:
+    """What was written beside a design, as in ``reason = "..."``; it is read, not run."""
+    try:
+        nodes = ast.parse(code).body
+    except SyntaxError:
+        return ""
+    said = [
+        n.value.value
+        for n in nodes
+        if isinstance(n, ast.Assign)
+        and isinstance(n.value, ast.Constant)
+        and any(isinstance(t, ast.Name) and t.id == "reason" for t in n.targets)
+    ]
+    return str(said[-1]).strip() if said else ""
 
 
 def _last(code: str) -> str:

@@ -41,9 +41,9 @@ def _run(*command: str | Path, cwd: Path) -> None:
         raise Missing(f"{' '.join(map(str, command[:3]))}: {(done.stdout + done.stderr)[-600:]}")
 
 
-def modules() -> Path:
-    """The packages that package-lock.json pins, checked by their digests, fetched once."""
-    lock = (HERE / "package-lock.json").read_bytes() + (HERE / "package.json").read_bytes()
+def modules(pinned: Path = HERE) -> Path:
+    """The packages that a folder's package-lock.json pins, checked by their digests, fetched once."""
+    lock = (pinned / "package-lock.json").read_bytes() + (pinned / "package.json").read_bytes()
     folder = CACHE / f"npm-{sha256(lock).hexdigest()[:12]}"
     if not (folder / "done").exists():
         if not shutil.which("npm") or not shutil.which("node"):
@@ -51,7 +51,7 @@ def modules() -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, folder)
+            shutil.copy(pinned / name, folder)
         quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1")
         _run("npm", "ci", *quiet, cwd=folder)
         (folder / "done").touch()

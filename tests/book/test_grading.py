@@ -395,3 +395,116 @@ def test_a_moodle_folder_through_the_command(tmp_path: Path, capsys: pytest.Capt
     assert "01.1" in (tmp_path / "pages" / "jdoe.html").read_text(encoding="utf-8")
     again = ["--before", str(tmp_path / "grades.json")]
     assert main(["grade", SLUG, str(folder), "-o", str(tmp_path / "again.csv"), *options, *again]) == 0
+
+
+# Reasons
+
+DESIGN = "03-memory"
+
+
+def reasoned(student: str, *cells: str) -> str:
+    code = [f'STUDENT = "{student}"', *cells]
+    return json.dumps(
+        {"nbformat": 4, "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "source": c} for c in code]}
+    )
+
+
+def test_a_reason_is_read_from_the_text_and_never_lost() -> None:
+    from mlsysim.classroom.exercises import assignment
+    from mlsysim.classroom.grading import reasons
+
+    exercises = assignment(DESIGN)
+    assert reasons.asked(exercises) == {"03.12": "reason_12"}
+
+    def read(*cells: str) -> str:
+        return reasons.written(cells, exercises)["03.12"]
+
+    assert read('reason_12 = """Why? A few sentences, with numbers."""') == ""
+    assert read('%matplotlib inline\nreason_12 = """The memory binds:\n80 GB."""') == "The memory binds:\n80 GB."
+    assert read("reason_12 = 'first'", "reason_12 = 'second'") == "second"
+    assert read('reason_12 = f"it is {x} GB"') == "f'it is {x} GB'"  # put together: the code is shown
+    assert read('answer_12 = (\nreason_12 = "a broken cell, kept"') == "a broken cell, kept"
+    assert read("reason_12 = ...", "reason_12 = None", "raise SystemExit") == ""
+    assert len(read(f"reason_12 = {'x' * 9000!r}")) == reasons.MOST_LETTERS
+
+
+def test_reasons_stand_on_a_sheet_with_their_rubric_and_on_the_page(tmp_path: Path) -> None:
+    from mlsysim.classroom.exercises import assignment
+    from mlsysim.classroom.grading import read_marks, write_reasons
+
+    rubric = next(e for e in assignment(DESIGN) if e.id == "03.12").rubric
+    points = {"03.12": 4.0}
+
+    def row(student: str, why: str, status: str = "ok") -> Row:
+        return Row(student, 4.0, 28, points, status, "", reasons={"03.12": why})
+
+    sheet = tmp_path / "g.reasons.csv"
+    first = [row("ada", "Memory <binds>."), row("bob", "", "crashed"), row("cy", "=1+1"), row("dee", "", "missing")]
+    assert write_reasons(first, sheet) == {}
+    table = list(csv.reader(sheet.open(encoding="utf-8")))
+    assert table[1][:2] == ["(rubric)", "03.12"]
+    assert tuple(table[1][5:]) == rubric
+    assert [(r[0], r[3], r[4]) for r in table[2:]] == [
+        ("ada", "Memory <binds>.", ""),
+        ("bob", "", "crashed; no reason"),
+        ("cy", "'=1+1", ""),
+    ]
+    table[2] += ["1", "0.5"]  # a person has read ada's, and cy's
+    table[4] += ["0"]
+    with sheet.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(table)
+    given = write_reasons([row("ada", "Messages bind."), row("bob", "Now it runs.")], sheet)
+    assert given["ada", "03.12"] == ["1", "0.5"]
+    again = {r[0]: r for r in csv.reader(sheet.open(encoding="utf-8"))}
+    assert again["ada"][3:] == ["Messages bind.", "written anew since it was marked", "1", "0.5"]
+    assert again["cy"][4:] == ["not in this download", "0"]  # a mark is not thrown away with its row
+    assert read_marks(sheet)[0]["cy", "03.12"] == ["0"]
+    page = feedback_page(row("ada", "Memory <binds>."), DESIGN, given)
+    assert "Memory &lt;binds&gt;." in page
+    assert "<b>(0.5)</b>" in page
+    assert "A person reads it." in feedback_page(row("bob", ""), DESIGN)
+    sheet.write_text("other,file\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no sheet of reasons"):
+        write_reasons(first, sheet)
+    write_json(first, tmp_path / "g.json")
+    kept = merged(read_rows(tmp_path / "g.json"), [row("ada", ""), row("bob", "Late, but here.")])
+    assert {r.student: r.reasons["03.12"] for r in kept if r.student in ("ada", "bob")} == {
+        "ada": "Memory <binds>.",
+        "bob": "Late, but here.",
+    }
+
+
+@pytest.mark.slow
+def test_a_notebook_that_crashes_keeps_its_reason(tmp_path: Path) -> None:
+    from mlsysim.cli import main
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = reasoned("ada", 'reason_12 = "The memory binds."', "import os; os._exit(1)")
+    (folder / "ada.ipynb").write_text(text, encoding="utf-8")
+    out = tmp_path / "grades.csv"
+    options = ["--insecure", "--timeout", "300 s", "--feedback", str(tmp_path / "pages")]
+    assert main(["grade", DESIGN, str(folder), "-o", str(out), *options]) == 0
+    sheet = (tmp_path / "grades.reasons.csv").read_text(encoding="utf-8")
+    assert "ada,03.12,0,The memory binds.,crashed" in sheet
+    assert "The memory binds." in (tmp_path / "pages" / "ada.html").read_text(encoding="utf-8")
+
+
+def test_what_canvas_names_is_a_student_s_file_whatever_its_ending(tmp_path: Path) -> None:
+    (tmp_path / "doejane_123_456_answers.txt").write_text("I could not open it", encoding="utf-8")
+    (found,) = collect(tmp_path)
+    assert (found.system, found.student, found.name) == ("canvas", "123", "doejane")
+
+
+def test_graded_again_keeps_what_was_said(tmp_path: Path) -> None:
+    said = {"01.1": Remark(False, "half", "You have half of it."), "01.2": Remark(True, "", "Correct.")}
+    before = [Row("ada", 2.0, 4, {"01.1": 0.0, "01.2": 2.0}, "ok", "", remarks=said)]
+    write_json(before, tmp_path / "g.json")
+    nothing = Row("ada", 0.0, 4, {"01.1": 0.0, "01.2": 0.0}, "missing", "handed nothing in")
+    (kept,) = merged(read_rows(tmp_path / "g.json"), [nothing])
+    assert kept.remarks == said
+    better = Row(
+        "ada", 2.0, 4, {"01.1": 2.0, "01.2": 0.0}, "ok", "", remarks={"01.1": said["01.2"], "01.2": said["01.1"]}
+    )
+    (kept,) = merged(read_rows(tmp_path / "g.json"), [better])
+    assert {id: m.correct for id, m in kept.remarks.items()} == {"01.1": True, "01.2": True}

@@ -3,12 +3,16 @@
 import csv
 import io
 import json
+import re
 import zipfile
+from pathlib import Path
 from xml.etree import ElementTree
 
 import make_exercises  # scripts, not packages
 import make_kit
 import pytest
+from slides import decks
+from slides.deck import NoDeck
 from support import ROOT
 
 from mlsysim.classroom import check, question
@@ -129,3 +133,56 @@ def test_capstones_have_a_brief_a_rubric_a_sample_and_a_page() -> None:
             assert ("capstones.sample(" in text) == (who == "master")
         assert len(capstones.PAGES[name]) > 500
     assert len(capstones.RUBRIC) >= 5
+
+
+# Slides
+
+PAGE = """<h1 id="sec-x"><span class="chapter-number">3</span> Will it fit? Memory</h1>
+<h2 id="objectives">Objectives</h2><ol><li>Count the bytes of a state. (<code>03.1</code>)</li></ol>
+<div class="callout callout-tip"><div class="callout-title">Predict before you read on</div><div class="callout-body"><p>How many?</p></div></div>
+<h2 id="intuition"><span class="header-section-number">3.1</span> Intuition</h2>
+<p>A model must lie somewhere, e.g. in memory. What else does? Much more.</p>
+<figure id="fig-x"><p><img src="../figures/x.svg" alt="Two bars."></p><figcaption><span class="float-number">Figure 3.1</span>: Two bars of bytes. The second is longer.</figcaption></figure>
+<p>Here we answer the prediction. It takes <strong>sixteen</strong>.</p>
+<h2 id="derivation">Derivation</h2><p>With two bytes a weight we get</p>
+<p><span id="eq-x" class="equation"><math display="block"><semantics><mi>M</mi><annotation encoding="application/x-tex">M = 2 N</annotation></semantics></math><span class="equation-number">(3.1)</span></span></p>
+<h2 id="where">Where it breaks</h2><p><strong>Padding.</strong> Blocks are whole.</p>
+<h2 id="takeaway">Takeaway</h2><div class="takeaway"><p>State is most of it.</p></div>
+<h2 id="exercises">Exercises</h2><p>Not on a slide.</p>"""
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><title>Two bars.</title></svg>'
+
+
+def deck(folder: Path, page: str = PAGE) -> tuple[str, str]:
+    """The source and the HTML of a small deck."""
+    decks.write(folder, "03-memory", "book/03-memory.html", page, {"figures/x.svg": SVG})
+    return tuple((folder / f"03-memory.{end}").read_text(encoding="utf-8") for end in ("qmd", "html"))  # type: ignore[return-value]
+
+
+def test_slides_come_from_the_chapter(tmp_path: Path) -> None:
+    source, html = deck(tmp_path)
+    assert re.findall(r"^## (.*)", source, re.M) == [
+        "After this you can",
+        "Predict",
+        "Two bars of bytes",
+        "The answer",
+        "Derivation",
+        "Where it breaks",
+        "Take away",
+        "Now you",
+    ]
+    assert 'title: "Will it fit?"' in source
+    assert "Memory, chapter 3 of" in source
+    assert "Here we answer the prediction." in source.partition("## The answer")[2]
+    notes = re.findall(r"::: notes\n(.*?)\n:::", source, re.S)
+    assert "A model must lie somewhere, e.g. in memory." in notes[1]
+    assert "Not on a slide" not in source
+    assert "03.12 Which stage, which batch? (design" in source
+    assert html.count("<section") == 9
+    assert "<math" in html
+    assert 'alt="Two bars."' in html
+    assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)  # nothing is fetched
+    assert [p.suffix for p in (tmp_path / "figures").iterdir()] == [".svg"]
+    assert deck(tmp_path) == (source, html)
+    for gone, what in (("answer the prediction", "answer"), ("Predict before", "predict"), ("fig-x", "picture")):
+        with pytest.raises(NoDeck, match=what):
+            deck(tmp_path, PAGE.replace(gone, "nothing"))

@@ -130,3 +130,10 @@ def test_every_worked_route_ends_at_the_right_answer(e: "object") -> None:
         without = routes.route(e, e.draw(seed), whole=False)
         assert len(without.steps) == len(found.steps) - 1
         assert not without.answer
+
+
+def test_a_desk_says_whose_numbers_it_uses_and_shows_hints_as_they_read() -> None:
+    assert "still 'your-id'" in Desk("your-id").check("01.7", "33 s").message
+    made = Desk("ada")
+    assert "your-id" not in made.check("01.7", "33 s").message
+    assert repr(made.hint("01.7")) == made.hint("01.7") == EXERCISES["01.7"].ask

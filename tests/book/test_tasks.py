@@ -322,6 +322,24 @@ def test_a_page_takes_code_and_hands_it_in() -> None:
     assert check("01.12", space["answer_12"], "ada", cases="hidden")
 
 
+def test_a_reason_written_in_a_page_is_handed_in() -> None:
+    from mlsysim.classroom.grading.reasons import UNTOUCHED, written
+    from mlsysim.classroom.live import question as shown
+
+    assert UNTOUCHED in shown("03.12")["starter"]
+    notebook = (ROOT / "exercises" / "03-memory" / "student.ipynb").read_text(encoding="utf-8")
+    plan = 'answer = {"stage": 1, "micro_batch": 2, "recompute": True}'
+    for said, kept in (
+        ('reason = "Memory binds."', "Memory binds."),
+        ("reason = 1 /", ""),
+        (f"reason = {UNTOUCHED!r}", ""),
+    ):
+        made = json.loads(handed_in(notebook, "ada", {"03.12": f"{plan}\n{said}"}))
+        code = ["".join(c["source"]) for c in made["cells"] if c["cell_type"] == "code"]
+        assert written(code, assignment("03-memory")) == {"03.12": kept}
+        assert any(plan in c and "answer_12 = answer" in c for c in code)
+
+
 def test_what_was_made_is_graded_outside_of_the_process_that_ran_it(tmp_path: Path) -> None:
     from mlsysim.classroom.grading.marks import grade_one
     from mlsysim.classroom.grading.submissions import Submission

@@ -199,6 +199,56 @@ def test_a_listing_runs_is_changed_says_errors_and_can_be_stopped(live_site, pag
     assert not seen.errors
 
 
+KERNEL = """def kernel_time(flops, bytes):
+    return max(flops / (PEAK * EFFICIENCY), bytes / (BANDWIDTH * SHARE), LEAST)"""
+
+
+def test_a_task_is_answered_with_code_in_the_page(live_site, page, watch, tmp_path):
+    """Right, wrong with the hint of that mistake, no Python, and a loop that never ends, which Stop ends."""
+    seen = watch(page, live_site)
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    item = page.locator('[data-question="01.12"]')
+    box, line = item.locator("textarea"), item.locator(":scope > .live-said")
+    g = exercises.inputs("01.12")
+    code = KERNEL
+    for name, key in (
+        ("PEAK", "peak"),
+        ("EFFICIENCY", "efficiency"),
+        ("BANDWIDTH", "bandwidth"),
+        ("SHARE", "memory_efficiency"),
+        ("LEAST", "least"),
+    ):
+        code = code.replace(name, repr(g[key]))
+    no_least = code.replace(f", {g['least']!r})", ")")
+
+    def check(text: str) -> None:
+        box.fill(text)
+        item.get_by_role("button", name="Check").click()
+
+    assert "def kernel_time" in (box.get_attribute("placeholder") or "")
+    for text, correct in ((no_least, "false"), ("def kernel_time(:", "false"), (code, "true")):
+        check(text)
+        page.wait_for_function(
+            "([text, correct]) => { const i = document.querySelector('[data-question=\"01.12\"]');"
+            " return i.dataset.state === 'ready' && i.dataset.correct === correct"
+            " && window.mlsysimLive.questions[0].answers['01.12'].text === text; }",
+            arg=[text, correct],
+        )
+        assert line.inner_text() == re.sub("<.*?>", "", live.checked("01.12", text)["message"])
+    assert not item.get_by_role("button", name="Stop").is_visible()
+    check("def kernel_time(flops, bytes):\n    while True:\n        pass")
+    item.get_by_role("button", name="Stop").click()
+    item.get_by_text("Stopped; this try does not count.").wait_for()
+    check(code)
+    item.get_by_text("Correct: right in all").wait_for()
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download my answers").click()
+    coming.value.save_as(tmp_path / "mine.ipynb")
+    assert f"{g['least']!r})" in (tmp_path / "mine.ipynb").read_text(encoding="utf-8")
+    assert not seen.outside
+    assert not seen.errors
+
+
 def test_a_number_says_what_printed_it_and_can_be_challenged(live_site, page, watch):
     seen = watch(page, live_site)
     page.goto(f"{live_site}/book/{BY_DAY}.html")

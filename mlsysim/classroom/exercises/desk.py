@@ -7,6 +7,7 @@ the log is a record, each line sealed with the one before, so that a line which 
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,19 @@ from mlsysim.classroom.exercises.engine import Feedback
 from mlsysim.errors import InputError
 
 STAGES = 3
+UNNAMED = "your-id"  # what stands in a notebook before a student has written an id there
+_NAME_YOURSELF = (
+    "STUDENT is still 'your-id': write your own id above and run the notebook from there, since it draws your numbers."
+)
+
+
+class Hint(str):
+    """A hint: text everywhere, which a notebook shows as it reads and not in quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _now() -> datetime:
@@ -89,6 +103,8 @@ class Desk:
         said = answers.said(answer) if isinstance(answer, (str, int, float)) else type(answer).__name__
         again = said in wrong
         feedback = check(id, answer, self.student if seed is None else seed, attempt=len(wrong) + (not again))  # type: ignore[arg-type]
+        if self.student == UNNAMED and not self.graded:
+            feedback = replace(feedback, message=f"{feedback.message} ({_NAME_YOURSELF})")
         counts = not feedback.correct and feedback.mistake not in ("no-answer", "not-read") and not again
         if counts:
             wrong.append(said)
@@ -104,14 +120,15 @@ class Desk:
         g = e.draw(self.student)
         stage = self.stage(id)
         if stage == 0:
-            return "Try first: a hint comes after an answer."
+            return Hint("Try first: a hint comes after an answer.")
         if stage == 1:
-            return e.ask.format_map(g.texts())
+            return Hint(e.ask.format_map(g.texts()))
         if stage == 2:
-            return e.nudge.format_map(g.texts())
+            return Hint(e.nudge.format_map(g.texts()))
         if self.graded and self.due is not None and self.now() < self.due:
-            return f"{e.nudge.format_map(g.texts())} The worked route comes after {self.due.isoformat(timespec='minutes')}."
-        return str(route(e, g))
+            later = f"The worked route comes after {self.due.isoformat(timespec='minutes')}."
+            return Hint(f"{e.nudge.format_map(g.texts())} {later}")
+        return Hint(route(e, g))
 
     def _write(self, id: str, said: str, feedback: Feedback, counts: bool) -> None:
         if self.log is None:

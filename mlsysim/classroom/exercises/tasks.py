@@ -147,8 +147,9 @@ def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str
     try:
         share, why, said = judged(data, exercise.solve(g))
     except Exception as error:  # a judge takes what it needs; what is not there is the answer's fault
-        what = f"{type(error).__name__}: {error}"[:120]
-        return 0.0, "not-read", f"The answer has not the shape that the question asks for ({what}). {_WANTED['data']}"
+        missing = isinstance(error, KeyError)
+        what = f"{error} is missing"[:120] if missing else f"{type(error).__name__}: {error}"[:120]
+        return 0.0, "not-read", f"The answer has not the shape that the question asks for ({what}): {_WANTED['data']}"
     if share < 1.0:
         for mistake in exercise.mistakes:
             for way in mistake.ways:

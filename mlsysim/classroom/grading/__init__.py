@@ -2,6 +2,7 @@
 
 from mlsysim.classroom.grading.download import grade
 from mlsysim.classroom.grading.marks import Late, Likeness, Row, copies, grade_folder, merged, read_rows
+from mlsysim.classroom.grading.sheet import read_marks, write_reasons
 from mlsysim.classroom.grading.submissions import Student, Submission, collect, read_roster
 from mlsysim.classroom.grading.table import (
     SYSTEMS,
@@ -27,6 +28,7 @@ __all__ = [
     "grade",
     "grade_folder",
     "merged",
+    "read_marks",
     "read_roster",
     "read_rows",
     "statistics",
@@ -34,6 +36,7 @@ __all__ = [
     "write_feedback",
     "write_import",
     "write_json",
+    "write_reasons",
     "write_statistics",
 ]
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mlsysim.classroom.grading.marks import Late, Likeness, Row, copies, grade_folder, read_rows
+from mlsysim.classroom.grading.sheet import read_marks, write_reasons
 from mlsysim.classroom.grading.submissions import read_roster
 from mlsysim.classroom.grading.table import write_csv, write_feedback, write_import, write_json, write_statistics
 from mlsysim.errors import InputError
@@ -27,6 +28,9 @@ def grade(
     feedback: str | Path | None = None,
 ) -> tuple[list[Row], list[Likeness]]:
     """Grade a download and write the table, all that is known (JSON), the statistics of mistakes, and what else is asked for.
+
+    Where a question asks for a reason, a sheet of reasons with their rubric lies beside the table; marks that a person wrote
+    into it stay there when the same is graded again, and stand on the pages of the students.
 
     Parameters
     ----------
@@ -56,6 +60,7 @@ def grade(
         raise InputError("import_to needs a roster: the list of the course as the system exported it")
     out = Path(output)
     check_writable(out, "output")
+    read_marks(out.with_suffix(".reasons.csv"))  # another file of that name is told now, not after an hour
     late = Late(due, late_per_day, late_days) if due else None
     earlier = read_rows(before) if before else ()
     rows = grade_folder(assignment, submissions, timeout, jobs, insecure, roster, late, earlier)
@@ -63,8 +68,9 @@ def grade(
     write_csv(rows, out)
     write_json(rows, out.with_suffix(".json"))
     write_statistics(rows, alike, out.with_suffix(".mistakes.csv"))
+    given = write_reasons(rows, out.with_suffix(".reasons.csv"))
     if import_to and roster:
         write_import(rows, read_roster(roster), out.with_suffix(f".{import_to}.csv"), import_to, assignment)
     if feedback:
-        write_feedback(rows, feedback, assignment)
+        write_feedback(rows, feedback, assignment, given)
     return rows, alike

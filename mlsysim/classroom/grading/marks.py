@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from mlsysim.classroom.exercises import Exercise, assignment, check, normalise_seed, tasks
+from mlsysim.classroom.grading import reasons
 from mlsysim.classroom.grading.sandbox import Failure, check_sandbox, clean, execute
 from mlsysim.classroom.grading.submissions import (
     Student,
@@ -80,6 +81,7 @@ class Row:
     late_days: int = 0
     remarks: Mapping[str, Remark] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # code of the cells with the answers
+    reasons: Mapping[str, str] = field(default_factory=dict, repr=False)  # by question, for a person to read
 
 
 def _answers(exercises: Sequence[Exercise]) -> dict[str, str]:
@@ -113,12 +115,14 @@ def grade_one(
         for e in exercises
         if e.form in ("function", "data")
     }
+    why: dict[str, str] = {}
     try:
         code = read_submission(submission.path)
+        why = reasons.written(code, exercises)
         plain = [name for id, name in answers.items() if id not in made]
         found = execute(code, ["STUDENT", *plain], timeout, sandboxed, {answers[id]: c for id, c in made.items()})
     except Failure as failure:
-        return Row(student, 0.0, full, nothing, failure.status, failure.message, submission.path.name)
+        return Row(student, 0.0, full, nothing, failure.status, failure.message, submission.path.name, reasons=why)
     values, notes, points, remarks = found["values"], [], {}, {}
     try:
         seed = normalise_seed(values.get("STUDENT"))
@@ -148,7 +152,7 @@ def grade_one(
     notes += [clean(e) for e in found.get("errors", [])[:3]] if isinstance(found.get("errors"), list) else []
     score = sum(points.values())
     texts = _texts(code, answers)
-    return Row(student, score, full, points, status, "; ".join(notes), submission.path.name, 0, remarks, texts)
+    return Row(student, score, full, points, status, "; ".join(notes), submission.path.name, 0, remarks, texts, why)
 
 
 def grade_folder(
@@ -256,7 +260,10 @@ def _one_each(rows: Sequence[Row]) -> list[Row]:
 
 
 def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
-    """Grades of two times: the better points, question by question; who handed nothing in keeps the old ones."""
+    """Grades of two times: the better points, question by question, and the reason that was written last.
+
+    Who handed nothing in keeps the old ones.
+    """
     old = {r.student: r for r in before if r.status not in ("replaced", "missing")}
     done = []
     for row in now:
@@ -268,8 +275,12 @@ def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
         kept = sum(points.values())
         note = f"{kept - row.score:g} points kept from before" if kept > row.score else ""
         status = earlier.status if row.status == "missing" else row.status
+        why = {id: row.reasons.get(id) or earlier.reasons.get(id, "") for id in {**earlier.reasons, **row.reasons}}
+        message = "; ".join(filter(None, (row.message, note)))
+        said = {id: m for id, m in row.remarks.items() if earlier.points.get(id, 0.0) <= row.points.get(id, 0.0)}
+        remarks = {id: said.get(id) or earlier.remarks[id] for id in points if id in said or id in earlier.remarks}
         done.append(
-            replace(row, score=kept, points=points, status=status, message="; ".join(filter(None, (row.message, note))))
+            replace(row, score=kept, points=points, status=status, message=message, remarks=remarks, reasons=why)
         )
     here = {r.student for r in now}
     return done + [r for r in old.values() if r.student not in here]
@@ -332,6 +343,11 @@ def read_rows(path: str | Path) -> list[Row]:
                 str(r["message"]),
                 str(r.get("file", "")),
                 int(r.get("late_days", 0)),
+                remarks={
+                    str(k): Remark(bool(m["correct"]), str(m["slip"]), str(m["text"]))
+                    for k, m in r.get("remarks", {}).items()
+                },
+                reasons={str(k): str(v) for k, v in r.get("reasons", {}).items()},
             )
             for r in kept["rows"]
         ]

@@ -18,7 +18,7 @@ MAX_ROSTER_BYTES = 5_000_000
 # Canvas: doejane_LATE_123_456_student-1.ipynb, with the family name first; Moodle: one folder "Jane Doe_1234_assignsubmission_file_";
 # Gradescope: one folder "submission_123456789".
 _CANVAS = re.compile(
-    r"^(?P<who>[^_]+)_(?P<late>LATE_)?(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+?)(?:-(?P<again>\d+))?\.ipynb$"
+    r"^(?P<who>[^_]+)_(?P<late>LATE_)?(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+?)(?:-(?P<again>\d+))?\.\w{1,10}$"
 )
 _MOODLE = re.compile(r"^(?P<who>.+)_(?P<user>\d+)_assignsubmission_file_?$")
 _GRADESCOPE = re.compile(r"^submission_(?P<user>\d+)$")

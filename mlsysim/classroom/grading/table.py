@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from mlsysim.classroom.exercises import EXERCISES
+from mlsysim.classroom.exercises import EXERCISES, Exercise
 from mlsysim.classroom.grading.marks import Likeness, Row
 from mlsysim.classroom.grading.sandbox import clean
 from mlsysim.classroom.grading.submissions import Student
@@ -18,6 +18,8 @@ from mlsysim.errors import InputError
 
 # Learning platforms whose tables of marks can be written.
 SYSTEMS = ("canvas", "moodle", "gradescope")
+# Rows whose score goes into an import file; about the others a person decides first.
+IMPORTED = ("ok", "missing", "timeout", "crashed", "too-large", "not-a-notebook")
 
 
 def cell(text: object, most: int = 200) -> str:
@@ -35,7 +37,8 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _write(path: str | Path, table: Sequence[Sequence[str]]) -> None:
+def write_table(path: str | Path, table: Sequence[Sequence[str]]) -> None:
+    """Write rows as a CSV file."""
     try:
         with open(path, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(table)
@@ -60,7 +63,7 @@ def write_csv(rows: Sequence[Row], path: str | Path) -> None:
         ]
         for r in rows
     ]
-    _write(path, [head, *table])
+    write_table(path, [head, *table])
 
 
 def write_json(rows: Sequence[Row], path: str | Path) -> None:
@@ -99,9 +102,7 @@ def write_import(rows: Sequence[Row], roster: Sequence[Student], path: str | Pat
     """
     if system not in SYSTEMS:
         raise InputError(f"system = {system!r} is unknown; use one of {', '.join(SYSTEMS)}")
-    counted = {
-        r.student: r for r in rows if r.status in ("ok", "missing", "timeout", "crashed", "too-large", "not-a-notebook")
-    }
+    counted = {r.student: r for r in rows if r.status in IMPORTED}
     known = [(s, counted[s.id]) for s in roster if s.id in counted]
     if not known:
         raise InputError("import: no row is a student of the roster; give the roster that the course system exported")
@@ -109,12 +110,14 @@ def write_import(rows: Sequence[Row], roster: Sequence[Student], path: str | Pat
         head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", cell(title)]
         full = ["    Points Possible", "", "", "", "", str(known[0][1].max_score)]
         body = [[cell(s.name), cell(next(iter(s.numbers), "")), "", cell(s.id), "", number(r.score)] for s, r in known]
-        _write(path, [head, full, *body])
+        write_table(path, [head, full, *body])
     elif system == "moodle":
         head = ["ID number", "Email address", cell(title), "Feedback comments"]
-        _write(path, [head, *[[cell(s.id), cell(s.email), number(r.score), cell(r.message, 1000)] for s, r in known]])
+        write_table(
+            path, [head, *[[cell(s.id), cell(s.email), number(r.score), cell(r.message, 1000)] for s, r in known]]
+        )
     else:
-        _write(
+        write_table(
             path,
             [
                 ["SID", "Name", "Total Score", "Max Points"],
@@ -127,14 +130,14 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}}
-h2{{font-size:1.1rem;margin:1.5rem 0 .25rem}}.right{{color:#00634a}}.wrong{{color:#a33c00}}</style></head>
+h2{{font-size:1.1rem;margin:1.5rem 0 .25rem}}h3{{font-size:1rem;margin:.75rem 0 .25rem}}blockquote{{white-space:pre-wrap;margin:0 1rem}}.right{{color:#00634a}}.wrong{{color:#a33c00}}</style></head>
 <body><main><h1>{title}</h1><p>{score} of {full} points. {message}</p>
 {body}</main></body></html>
 """
 
 
-def feedback_page(row: Row, slug: str) -> str:
-    """What a student gets back: each question, right or wrong, and the hint in full."""
+def feedback_page(row: Row, slug: str, given: Mapping[tuple[str, str], Sequence[str]] | None = None) -> str:
+    """What a student gets back: each question, right or wrong, with the hint in full; a reason with its rubric and marks."""
     parts = []
     for id, p in row.points.items():
         remark = row.remarks.get(id)
@@ -142,6 +145,8 @@ def feedback_page(row: Row, slug: str) -> str:
         word = "right" if remark and remark.correct else "wrong"
         text = escape(remark.text) if remark else "not graded"
         parts.append(f'<h2>{escape(id)}: <span class="{word}">{number(p)} of {number(full)}</span></h2>\n<p>{text}</p>')
+        if id in EXERCISES and EXERCISES[id].rubric:
+            parts.append(_reason(row, EXERCISES[id], (given or {}).get((cell(row.student), id), ())))
     title = f"{escape(slug)}: {escape(clean(row.student))}"
     return _PAGE.format(
         title=title,
@@ -152,7 +157,23 @@ def feedback_page(row: Row, slug: str) -> str:
     )
 
 
-def write_feedback(rows: Sequence[Row], folder: str | Path, slug: str) -> list[Path]:
+def _reason(row: Row, exercise: Exercise, given: Sequence[str]) -> str:
+    """A student's reason, what a person looks for in it, and what that person gave."""
+    said = escape(row.reasons.get(exercise.id, "")) or "You wrote no reason."
+    marks = [*given, *[""] * len(exercise.rubric)]
+    lines = [
+        f"<li>{escape(line)}{f' <b>({escape(clean(m))})</b>' if m.strip() else ''}</li>"
+        for line, m in zip(exercise.rubric, marks, strict=False)
+    ]
+    read = (
+        "Somebody has read it; the marks stand in brackets." if any(m.strip() for m in given) else "A person reads it."
+    )
+    return f"<h3>Your reason</h3>\n<blockquote>{said}</blockquote>\n<p>{read} It is looked at for this:</p><ul>{''.join(lines)}</ul>"
+
+
+def write_feedback(
+    rows: Sequence[Row], folder: str | Path, slug: str, given: Mapping[tuple[str, str], Sequence[str]] | None = None
+) -> list[Path]:
     """One page per student, named by the id; what an id may not say in a file's name becomes a line."""
     where = Path(folder)
     written: list[Path] = []
@@ -167,7 +188,7 @@ def write_feedback(rows: Sequence[Row], folder: str | Path, slug: str) -> list[P
             while path in written:
                 path = where / f"{stem}-{number}.html"
                 number += 1
-            path.write_text(feedback_page(row, slug), encoding="utf-8")
+            path.write_text(feedback_page(row, slug, given), encoding="utf-8")
             written.append(path)
     except OSError as error:
         raise InputError(
@@ -204,4 +225,4 @@ def write_statistics(rows: Sequence[Row], alike: Sequence[Likeness], path: str |
     if alike:
         table += [[], ["first", "second", "alike", "why"]]
         table += [[cell(a.first), cell(a.second), f"{a.share:.2f}", a.why] for a in alike]
-    _write(path, table)
+    write_table(path, table)

@@ -1,0 +1,1 @@
+"""Slides of the chapters, from the book's own text, drawings and equations."""
