@@ -19,7 +19,11 @@ def value(number: float, unit: str) -> str:
 def cell(q: tools.Question, tool: str) -> str:
     """An answer with its error, or a dash."""
     error = q.error(tool)
-    return "–" if error is None else f"{value(q.answers[tool].value, q.unit)} ({units.percent(error, 1 if abs(error) < 0.0095 else 0, signed=True)})"
+    return (
+        "–"
+        if error is None
+        else f"{value(q.answers[tool].value, q.unit)} ({units.percent(error, 1 if abs(error) < 0.0095 else 0, signed=True)})"
+    )
 
 
 def answered(names: Iterable[str], caption: str, label: str) -> str:
