@@ -1,4 +1,4 @@
-"""What scripts/maintain/compare_peers.py found: a package of the same name beside this one, on the same questions and the same machine."""
+"""What scripts/maintain/peers/compare_peers.py found: a package of the same name beside this one, on the same questions and the same machine."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""What scripts/maintain/compare_tools.py found: ten questions to the page that sizes and to what others use, beside what was published."""
+"""What scripts/maintain/peers/compare_tools.py found: ten questions to the page that sizes and to what others use, beside what was published."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Run by hand, never by the tests. Each package stands in an environment of its own, whose interpreter is named here:
 
-    python scripts/maintain/compare_tools.py --llm-analysis PYTHON --genz-llm PYTHON --mlsysim PYTHON
+    python scripts/maintain/peers/compare_tools.py --llm-analysis PYTHON --genz-llm PYTHON --mlsysim PYTHON
 
 What a package is asked is the function below that bears its name and the question's; its lines are counted, since they are what
 somebody has to write. The two pages were asked by hand (``PAGES``): what was typed stands beside what they print.
@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "mlsysim" / "validation" / "studies" / "tools.toml"
 SEQUENCE = 1024  # tokens of a sequence, for those that count sequences
 MEMORY = {"max_num_seqs": "1024", "max_num_batched_tokens": "8192", "gpu_memory_utilization": "0.95"}
@@ -362,9 +362,9 @@ class MlsysimHarvard:
 
 PACKAGES: dict[str, Any] = {"llm-analysis": LlmAnalysis, "genz-llm": GenzLlm, "mlsysim-harvard": MlsysimHarvard}
 ABOUT = {
-    "llm-analysis": ("llm-analysis", "pypi.org/project/llm-analysis", "defaults (efficiencies of 1); 0.5 for training, which its source names"),
-    "genz-llm": ("GenZ", "pypi.org/project/genz-llm", "defaults (system_eff 1)"),
-    "mlsysim-harvard": ("Harvard's mlsysim", "pypi.org/project/mlsysim", "defaults (efficiency 0.5)"),
+    "llm-analysis": ("llm-analysis", "the package index, llm-analysis", "defaults (efficiencies of 1); 0.5 for training, which its source names"),
+    "genz-llm": ("GenZ", "the package index, genz-llm", "defaults (system_eff 1)"),
+    "mlsysim-harvard": ("Harvard's mlsysim", "the package index, mlsysim", "defaults (efficiency 0.5)"),
 }  # fmt: skip
 
 
@@ -492,7 +492,7 @@ def main() -> None:
     own, known = ours(), truths()
     about = {"date": date.today().isoformat(), "python": platform.python_version(), "sequence": SEQUENCE}
     about |= {"machine": f"{os.cpu_count()} cores ({platform.machine()}), shared with other work", "times": "processor time of a second call; import: median of three"}  # fmt: skip
-    out = ["# Written by scripts/maintain/compare_tools.py. Do not edit.", "[conditions]"]
+    out = ["# Written by scripts/maintain/peers/compare_tools.py. Do not edit.", "[conditions]"]
     out += [f"{k} = {toml(v)}" for k, v in about.items()]
     tools: dict[str, dict[str, Any]] = {
         "size-it": {"name": "Size it", "is": "ours", "version": "of the date", "where": "this book", "asked": "its form", "import_time": import_time(sys.executable, "mlsysim", PYTHONPATH=str(ROOT))}

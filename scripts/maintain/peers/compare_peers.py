@@ -5,7 +5,7 @@ Both packages run in that environment's Python, ours from a copy of this tree. W
 from a rule on inputs (``measured_cases``); which function answers stands beside each question, so that it can be looked up
 in the installed package.
 
-    python scripts/maintain/compare_peers.py [--python python3.12]
+    python scripts/maintain/peers/compare_peers.py [--python python3.12]
 """
 
 import argparse
@@ -25,7 +25,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "mlsysim" / "validation" / "studies" / "peers.toml"
 PEER = "mlsysim==0.3.0"
 REPEATS = 5  # processes per import time; the median counts
@@ -495,7 +495,7 @@ def write(cases: list[dict[str, Any]], speeds: list[dict[str, Any]], conditions:
     def table(head: str, entry: dict[str, Any]) -> str:
         return "\n".join([head, *(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in entry.items())])
 
-    parts = ["# Written by scripts/maintain/compare_peers.py. Do not edit.", table("[conditions]", conditions)]
+    parts = ["# Written by scripts/maintain/peers/compare_peers.py. Do not edit.", table("[conditions]", conditions)]
     parts += [table("[[speed]]", s) for s in speeds] + [table("[[case]]", c) for c in cases]
     OUT.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
