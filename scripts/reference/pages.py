@@ -258,7 +258,10 @@ def _short(value: Any) -> str:
         keys = ", ".join(repr(k) for k in sorted(value, key=str))
         text = f"{len(value)} entries: {keys}"
     else:
-        text = repr(dict(value)) if isinstance(value, MappingProxyType) else repr(value)
+        if isinstance(value, (set, frozenset)):  # whose order changes from run to run
+            text = "{" + ", ".join(sorted(map(repr, value))) + "}"
+        else:
+            text = repr(dict(value)) if isinstance(value, MappingProxyType) else repr(value)
     if " at 0x" in text:
         text = f"a {type(value).__name__.strip('_')}"
     return text if len(text) <= 4 * _LONGEST else text[: 4 * _LONGEST] + "…"
