@@ -257,11 +257,10 @@ def _short(value: Any) -> str:
     if isinstance(value, (dict, MappingProxyType)) and len(repr(dict(value))) > _LONGEST:
         keys = ", ".join(repr(k) for k in sorted(value, key=str))
         text = f"{len(value)} entries: {keys}"
+    elif isinstance(value, (set, frozenset)):  # whose order changes from run to run
+        text = "{" + ", ".join(sorted(map(repr, value))) + "}"
     else:
-        if isinstance(value, (set, frozenset)):  # whose order changes from run to run
-            text = "{" + ", ".join(sorted(map(repr, value))) + "}"
-        else:
-            text = repr(dict(value)) if isinstance(value, MappingProxyType) else repr(value)
+        text = repr(dict(value)) if isinstance(value, MappingProxyType) else repr(value)
     if " at 0x" in text:
         text = f"a {type(value).__name__.strip('_')}"
     return text if len(text) <= 4 * _LONGEST else text[: 4 * _LONGEST] + "…"
