@@ -178,9 +178,8 @@ def pipeline_in_time(pp: int = 4, micro_batches: int = 6) -> Frames:
         (float(pp), "The pipeline has filled: the last stage has its first micro-batch."),
         (
             float(pp) + 2.0,
-            "The last stage goes back at once, so that it can forget what it kept: one forward, one backward.",
+            "The last stage goes back at once, so that it can forget what it kept: one forward, one backward, and soon all stages work.",
         ),
-        (found.time - 3.0 * (pp - 1), "All stages work; nobody waits until forward passes run out."),
         (
             found.time,
             "It drains: stage 0 waits for the last gradients to come up. Blank places at both ends are the bubble.",
