@@ -43,7 +43,6 @@ ARGUMENTS: dict[str, tuple] = {
         deploy("Llama-2-7B", "H100"),
         Batch.of(catalog.model("Llama-2-7B"), prefills=[(500, 0)], decodes=[1000] * 32),
     ),
-    "conformal_range": ([-0.3, -0.1, 0.0, 0.1, 0.4], -0.2, 0.2),
     "constant_or_slope": (2.05e-4,),
     "counted_causes": ([("devices", 9), ("network", 3)], 4.7e6),
     "errors_that_cancel": (0.09, 0.04, -0.49, -0.52),
@@ -74,7 +73,6 @@ ARGUMENTS: dict[str, tuple] = {
     "pooled_on_a_line": (0.8, 0.6, 2.0),
     "printed_time": (0.04, 0.01, [("roofline", 0.0192), ("profile", 0.0433)]),
     "purchase_as_rate": (30e3, 9.5e7, 0.1),
-    "ranks_on_nodes": (Plan(tp=4, pp=2, dp=2),),
     "roofline_by_hand": ("H100",),
     "server_memory_bar": (server_memory("Llama-3.1-8B", "H100"),),
     "slower_decides": ([("a", 2.0, 1.0), ("b", 1.0, 2.0), ("c", 0.0, 2.0)],),
@@ -89,7 +87,6 @@ ARGUMENTS: dict[str, tuple] = {
     "streams_both_ways": tuple(
         hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), "A100-40GB", split=s) for s in ("linear", "dependency")
     ),
-    "systolic_frame": (4, 4, 5, 3),
     "training_memory_bar": (
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),
@@ -99,7 +96,6 @@ ARGUMENTS: dict[str, tuple] = {
     "two_losses": (60.0, 10800.0),
     "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
     "two_waters": (1.4, 0.36, 4.35),
-    "wiring": ("ring:8",),
 }
 
 
@@ -225,22 +221,6 @@ def test_a_drawn_pipeline_is_as_long_as_its_formula() -> None:
 
 
 @pytest.mark.independent
-def test_a_drawn_array_works_as_often_as_there_are_products() -> None:
-    frames = [pictures.systolic_frame(4, 3, 5, c) for c in range(5 + 4 + 3 - 2)]
-    busy = [sum(isinstance(s, Box) and s.full for s in scene.shapes) for scene in frames]
-    assert sum(busy) == 4 * 3 * 5
-    assert busy[0] == busy[-1] == 1
-
-
-@pytest.mark.independent
-def test_a_drawn_topology_has_the_cables_of_the_topology() -> None:
-    for text in ("ring:8", "mesh:6", "switch:8", "fullyconnected:6", "torus:4xtorus:4", "dragonfly:4/3"):
-        made = network.topology.parse(text)
-        cables = [s for s in pictures.wiring(text).shapes if isinstance(s, Arrow)]
-        assert 2 * len(cables) == made.links, text
-
-
-@pytest.mark.independent
 def test_drawn_shards_are_to_scale() -> None:
     scene = pictures.zero_stages(4)
     rows: dict[float, float] = {}
@@ -261,12 +241,6 @@ def test_zigzag_gives_every_device_the_same_number_of_pieces() -> None:
 
     assert set(counts(True).values()) == {9}
     assert sorted(counts(False).values()) == [3, 7, 11, 15]
-
-
-@pytest.mark.independent
-def test_ranks_stand_once_each_and_neighbours_share_the_tensor_group() -> None:
-    texts = [s.text for s in pictures.ranks_on_nodes(Plan(tp=4, pp=2, dp=2)).shapes if isinstance(s, Box) and s.text]
-    assert texts == [f"t{t}\nd{d}" for _ in range(2) for d in range(2) for t in range(4)]
 
 
 @pytest.mark.independent

@@ -5,7 +5,6 @@ import math
 from mlsysim.classroom.pictures.machines.devices import said
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Point, Scene, Shape, Words, around, bar
 from mlsysim.errors import InputError
-from mlsysim.network import topology
 from mlsysim.network.schedules import Phase, message_count
 from mlsysim.network.topology import Topology
 
@@ -189,31 +188,6 @@ def all_to_all(ranks: int = 4) -> Scene:
         shapes,
         f"Two tables of {ranks} by {ranks} pieces; rows are devices. After the all-to-all the table is transposed.",
     )
-
-
-def wiring(made: Topology | str, name: str = "") -> Scene:
-    """Who is wired to whom, from the links of a topology: a ring, a mesh, a switch, everyone to everyone, groups of groups."""
-    found = topology.parse(made)
-    if found.ranks > 40:
-        raise InputError(f"wiring: {found} has {found.ranks} ranks; a drawing shows at most 40")
-    places, extra = _places(found)
-    shapes: list[Shape] = []
-    side = 26.0 if found.ranks > 20 else 32.0
-    drawn: set[tuple[Point, Point]] = set()
-    for a, b in _cables(found):
-        p, q = (places[v] if v >= 0 else extra[v] for v in (a, b))
-        if (p, q) not in drawn:
-            drawn.add((p, q))
-            way = _bow(p, q, found)
-            shapes.append(Arrow(way, kind="network", width=1.6, head=False))
-    for v, (x, y) in extra.items():
-        shapes.append(Box(x - 34, y - 13, 68, 26, "switch", "network", size=12)) if v else None
-    for rank, (x, y) in places.items():
-        shapes.append(Box(x - side / 2, y - side / 2, side, side, f"{rank}", rounded=True, size=12))
-    text = f"{found.ranks} devices, {found.links} links one way, at most {found.diameter} apart"
-    low = max(shape.room[3] for shape in shapes)
-    shapes.append(Words(200, low + 18, text, size=12))
-    return Scene(shapes, f"{name or found}: {text}.")
 
 
 def _places(made: Topology) -> tuple[dict[int, Point], dict[int, Point]]:

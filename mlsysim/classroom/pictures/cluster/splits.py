@@ -1,12 +1,11 @@
 """A model on many devices: which part each one holds, who talks to whom, and when each works."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mlsysim import parallelism
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Scene, Shape, Stretch, Words, tracks
 from mlsysim.errors import InputError
 from mlsysim.network.streams import StreamSchedule, Task, schedule
-from mlsysim.parallelism import Plan
 
 _KINDS = ("compute", "memory", "network", "other", "extra", "waiting")
 
@@ -54,26 +53,6 @@ def tensor_parallel(tp: int = 2) -> Scene:
     return Scene(
         shapes,
         f"Two products on {tp} devices: weights of the first are cut by columns, of the second by rows; at the end an all-reduce adds.",
-    )
-
-
-def pipeline_stages(pp: int = 4, layers: int = 32) -> Scene:
-    """Consecutive layers on consecutive devices; activations travel between them."""
-    if not 2 <= pp <= 5 or layers % pp:
-        raise InputError(f"pipeline_stages: pp = {pp}, layers = {layers}; a drawing shows 2 to 5 equal stages")
-    gap = 384 / pp
-    shapes: list[Shape] = []
-    for i in range(pp):
-        x = 8 + gap * i
-        first, last = i * layers // pp, (i + 1) * layers // pp - 1
-        shapes.append(Box(x, 30, gap - 28, 70, f"layers\n{first} to {last}", "memory", rounded=True, size=12))
-        if i < pp - 1:
-            shapes.append(Arrow([(x + gap - 28, 52), (x + gap, 52)], kind="network", width=2))
-            shapes.append(Arrow([(x + gap, 80), (x + gap - 28, 80)], kind="network", width=2, dashed=True))
-        shapes.append(Words(x + gap / 2 - 14, 14, f"device {i}", size=12))
-    shapes.append(Words(200, 120, "activations forward, their gradients back (dashed)", size=12))
-    return Scene(
-        shapes, f"{pp} devices with {layers // pp} layers each; activations go to the next, gradients come back."
     )
 
 
@@ -129,33 +108,6 @@ def context_parallel(cp: int = 4, zigzag: bool = True) -> Scene:
         shapes,
         f"The triangle of causal attention in {pieces} by {pieces} pieces, {name}; the number in each is the device that computes it.",
     )
-
-
-def ranks_on_nodes(plan: Plan, domain: int = 8) -> Scene:
-    """Which part of the model each rank holds, node by node: tensor-parallel ranks stand beside each other."""
-    count = int(plan.devices)
-    if count > 32 or not 2 <= domain <= 8:
-        raise InputError(
-            f"ranks_on_nodes: {count} devices in domains of {domain}; a drawing shows at most 32, in domains of 2 to 8"
-        )
-    tp, pp = int(plan.tp), int(plan.pp)
-    others = count // (tp * pp)
-    shapes: list[Shape] = []
-    per, side = domain, 300 / domain
-    for rank in range(count):
-        node, place = divmod(rank, per)
-        t, d, p = rank % tp, rank // tp % others, rank // (tp * others)
-        y = 14 + 62.0 * node
-        if place == 0:
-            shapes.append(Box(72, y, min(per, count - rank) * side + 12, 52, rounded=True))
-            shapes.append(Words(8, y + 26, f"node {node}", "start", 12))
-        lines = [f"t{t}"] if tp > 1 else []
-        lines += [f"d{d}"] if others > 1 else []
-        shapes.append(Box(78 + place * side, y + 7, side - 3, 38, "\n".join(lines), _KINDS[p % 6], size=12))
-    if pp > 1:
-        low = 14 + 62.0 * -(-count // per)
-        shapes.append(Words(72, low + 8, f"colour: pipeline stage, {pp} of them", "start", 12))
-    return Scene(shapes, f"{count} ranks of a plan with tp {tp}, pp {pp} and {others} replicas, on nodes of {domain}.")
 
 
 def _tasks(pp: int, micro_batches: int, backward: float) -> list[Task]:
@@ -237,53 +189,4 @@ def pipeline_in_time(pp: int = 4, micro_batches: int = 6) -> Frames:
     scenes = [pipeline_1f1b(pp, micro_batches, now=now) for now, _ in moments]
     return Frames(
         scenes, [says for _, says in moments], f"A pipeline of {pp} stages and {micro_batches} micro-batches as it runs"
-    )
-
-
-def overlap(compute: float = 6.0, communication: float = 4.0, start: float = 2.0) -> Scene:
-    """A message behind arithmetic: what is hidden and what is left over."""
-    tasks = [
-        Task("first", "compute", start),
-        Task("rest", "compute", compute - start, ("first",)),
-        Task("send", "communication", communication, ("first",)),
-    ]
-    found = schedule(tasks)
-    left = max(0.0, found.ends["send"] - found.ends["rest"])
-    rows = [
-        (
-            "compute",
-            [Stretch(0, start, "layer 2", "compute"), Stretch(start, compute, "layer 1 and before", "compute")],
-        ),
-        ("network", [Stretch(start, found.ends["rest"] if left else found.ends["send"], "hidden", "network")]),
-    ]
-    if left:
-        rows[1][1].append(Stretch(found.ends["rest"], found.ends["send"], "left", "network", True))
-    shapes = tracks(4, 20, 392, rows, until=found.time, names=64, height=34)
-    shapes.append(Arrow([(68, 108), (396, 108)], "time", width=1, beside=(0, 14)))
-    return Scene(
-        shapes,
-        f"Two tracks: arithmetic for {compute:g}, a message for {communication:g} that starts at {start:g}; {left:g} of it is not hidden.",
-    )
-
-
-def grid_of_ranks(tp: int = 2, pp: int = 2, dp: int = 2) -> Scene:
-    """Three ways of cutting at once: each rank has a place along every axis."""
-    if max(tp, pp, dp) > 4 or min(tp, pp, dp) < 1:
-        raise InputError(f"grid_of_ranks: tp = {tp}, pp = {pp}, dp = {dp}; a drawing shows at most 4 each")
-    Place = Callable[[int, int, int], tuple[float, float]]
-    place: Place = lambda t, p, d: (40 + 74.0 * t + 26.0 * d, 96 + 66.0 * p - 26.0 * d)  # noqa: E731
-    cells = [(t, p, d) for d in reversed(range(dp)) for p in range(pp) for t in range(tp)]
-    shapes: list[Shape] = [
-        Box(*place(t, p, d), 66, 40, f"t{t} p{p} d{d}", _KINDS[p], rounded=True, size=12) for t, p, d in cells
-    ]
-    right = 40 + 74.0 * tp + 26 * (dp - 1) + 8
-    shapes += [
-        Arrow([(40, 96 + 66.0 * pp), (106, 96 + 66.0 * pp)], "tensor", "network", 5, beside=(40, 2), anchor="start"),
-        Arrow([(22, 100), (22, 150)], "", "network", 1.5),
-        Words(4, 84, "pipeline", "start", 12, "network"),
-        Words(right, 60, "data: behind\neach other", "start", 12, "network"),
-    ]
-    return Scene(
-        shapes,
-        f"{tp * pp * dp} ranks in a block of {tp} by {pp} by {dp}: tensor ranks beside, stages below, replicas behind each other.",
     )

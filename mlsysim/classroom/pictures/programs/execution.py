@@ -2,7 +2,7 @@
 
 import math
 
-from mlsysim.drawing.scenes import Arrow, Box, Frames, Scene, Shape, Stretch, Words, tracks
+from mlsysim.drawing.scenes import Arrow, Box, Scene, Shape, Stretch, Words, tracks
 from mlsysim.errors import InputError
 from mlsysim.network.streams import Task, schedule
 
@@ -29,64 +29,6 @@ def program_to_time() -> Scene:
         shapes,
         "A program becomes regions, each region gets a time from an estimator, and a schedule of the regions gives one time.",
     )
-
-
-def systolic_frame(rows: int, columns: int, depth: int, cycle: int) -> Scene:
-    """One cycle of an array that holds its results: operands enter at the left and from above, one step later in each row and column."""
-    if not (2 <= rows <= 6 and 2 <= columns <= 6 and 1 <= depth <= 8):
-        raise InputError(
-            f"systolic_frame: {rows} by {columns}, depth {depth}; a drawing shows 2 to 6 by 2 to 6, depth up to 8"
-        )
-    side = 200 / max(rows, columns)
-    shapes: list[Shape] = []
-    busy = 0
-    for r in range(rows):
-        for c in range(columns):
-            k = cycle - r - c
-            works = 0 <= k < depth
-            busy += works
-            done = k >= depth
-            shapes.append(
-                Box(
-                    120 + c * side,
-                    46 + r * side,
-                    side - 3,
-                    side - 3,
-                    str(min(k + 1, depth)) if k >= 0 else "",
-                    "compute" if works else ("memory" if done else "plain"),
-                    full=works,
-                    size=12,
-                )
-            )
-    shapes += [
-        Arrow([(60, 46 + rows * side / 2), (114, 46 + rows * side / 2)], "rows of A", "memory", 3, beside=(-22, -14)),
-        Arrow(
-            [(120 + columns * side / 2, 14), (120 + columns * side / 2, 42)],
-            "columns of B",
-            "memory",
-            3,
-            beside=(12, 0),
-            anchor="start",
-        ),
-        Words(120, 60 + rows * side, f"cycle {cycle + 1}: {busy} of {rows * columns} work", "start", 12),
-    ]
-    return Scene(
-        shapes, f"Cycle {cycle + 1} of a {rows} by {columns} array: {busy} multipliers work.", tall=80 + rows * side
-    )
-
-
-def systolic_wave(rows: int = 4, columns: int = 4, depth: int = 5) -> Frames:
-    """The wave of work through a systolic array: it fills, works, and drains."""
-    last = depth + rows + columns - 3
-    cycles = sorted({0, 2, min(rows + columns - 2, last), depth, last - 1, last})
-    scenes = [systolic_frame(rows, columns, depth, c) for c in cycles]
-    says = []
-    for c in cycles:
-        busy = sum(0 <= c - r - k < depth for r in range(rows) for k in range(columns))
-        says.append(
-            f"Cycle {c + 1} of {last + 1}: {busy} of {rows * columns} multipliers work. The number in each is how many products it has added."
-        )
-    return Frames(scenes, says, f"A product on a systolic array of {rows} by {columns}, depth {depth}")
 
 
 def tiles_and_waves(rows: int = 5, columns: int = 5, processors: int = 8) -> Scene:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlsysim.classroom.pictures.machines.devices import said
-from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Scene, Shape, Stretch, Words, bar, tracks
+from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
 
 
@@ -59,72 +59,6 @@ def path_of_a_dollar(parts: Sequence[tuple[str, float]], total: str = "one devic
         shapes.append(Box(12, 92 + 24 * i, 14, 14, kind=kinds[i]))
         shapes.append(Words(34, 99 + 24 * i, f"{name}: {value / whole:.0%}", "start"))
     return Scene(shapes, f"A bar to scale of {total}: " + ", ".join(f"{n} {v / whole:.0%}" for n, v in known) + ".")
-
-
-def failure_and_rework(interval: float = 4.0, save: float = 0.5, fails_at: float = 11.0, restart: float = 1.5) -> Scene:
-    """A run that saves now and then, fails, goes back to the last checkpoint and does the lost part again."""
-    if min(interval, save, restart) <= 0 or not interval + save < fails_at < 40:
-        raise InputError(
-            f"failure_and_rework: interval = {interval:g}, fails_at = {fails_at:g}; the failure must come after a checkpoint"
-        )
-    done: list[Stretch] = []
-    now, saved = 0.0, 0.0
-    while now + interval + save <= fails_at:
-        done += [
-            Stretch(now, now + interval, "work", "compute"),
-            Stretch(now + interval, now + interval + save, "", "memory", True),
-        ]
-        now += interval + save
-        saved = now
-    lost = fails_at - saved
-    done.append(Stretch(saved, fails_at, "lost", "network"))
-    again = fails_at + restart
-    done += [
-        Stretch(fails_at, again, "restart", "waiting"),
-        Stretch(again, again + lost, "again", "network"),
-        Stretch(again + lost, again + interval, "work", "compute"),
-    ]
-    scale = 392 / (again + interval)
-    shapes = tracks(4, 46, 392, [("", done)], names=0.0, height=36)
-    x = 4 + fails_at * scale
-    back = 4 + saved * scale
-    shapes += [
-        Arrow([(x, 20), (x, 46)], "fails", "network", 2, beside=(0, -20)),
-        Arrow(
-            [(x, 82), (x, 104), (back, 104), (back, 84)], "back to the last checkpoint", "memory", 1.5, beside=(0, 14)
-        ),
-    ]
-    alt = f"A line of time: work, a checkpoint after every {interval:g}, a failure at {fails_at:g}. {lost:g} since the last checkpoint are lost and done again after a restart."
-    return Scene(shapes, alt)
-
-
-def conformal_range(errors: Sequence[float], low: float, high: float, share: float = 0.8) -> Scene:
-    """Past errors as points, and the range that holds so many of them: what a prediction inherits."""
-    if len(errors) < 5 or not low < high:
-        raise InputError(
-            f"conformal_range: {len(errors)} errors, {low:g} to {high:g}; give at least five, and low below high"
-        )
-    least, most = min(*errors, low), max(*errors, high)
-
-    def at(value: float) -> float:
-        return 24 + 352 * (value - least) / (most - least)
-
-    shapes: list[Shape] = [
-        Box(at(low), 30, at(high) - at(low), 60, kind="memory"),
-        Words((at(low) + at(high)) / 2, 16, f"{share:.0%} of what is to come", size=12, kind="memory"),
-        Arrow([(14, 90), (392, 90)], width=1),
-        Curve([(at(0.0), 26), (at(0.0), 94)], "plain", 1, True),
-        Words(at(0.0), 106, "no error", size=12),
-        Words(14, 124, "too low", "start", 12),
-        Words(392, 124, "too high", "end", 12),
-    ]
-    for i, error in enumerate(sorted(errors)):
-        inside = low <= error <= high
-        shapes.append(Box(at(error) - 3, 46 + 12 * (i % 3), 6, 6, kind="compute" if inside else "network", full=True))
-    out = sum(not low <= e <= high for e in errors)
-    return Scene(
-        shapes, f"{len(errors)} past errors on a line; a band from {low:g} to {high:g} holds all but {out} of them."
-    )
 
 
 def search_landscape() -> Scene:

@@ -220,57 +220,6 @@ def queue_and_server(waiting: int = 4, concurrency: int = 3) -> Scene:
     return Scene(shapes, f"Requests come, {waiting} wait in a queue, {concurrency} are served at a time, and go.")
 
 
-def speculation(guesses: int = 4, accepted: int = 2) -> Scene:
-    """A draft guesses some tokens one by one; the model checks them all in one pass and keeps the right beginning."""
-    if not 2 <= guesses <= 6 or not 0 <= accepted <= guesses:
-        raise InputError(
-            f"speculation: guesses = {guesses}, accepted = {accepted}; a drawing shows 2 to 6, of which that many are right"
-        )
-    side = 34.0
-    shapes: list[Shape] = [
-        Words(8, 36, "draft, small:\none by one", "start", 12),
-        Words(8, 98, "model, large:\none pass", "start", 12),
-        Words(8, 160, "kept", "start", 12),
-    ]
-    for i in range(guesses):
-        x = 130 + i * (side + 6)
-        good = i < accepted
-        shapes.append(Box(x, 20, side, 30, "abcdef"[i], "extra"))
-        shapes.append(Arrow([(x + side / 2, 50), (x + side / 2, 82)], width=1.2))
-        shapes.append(
-            Box(
-                x,
-                82,
-                side,
-                30,
-                "yes" if good else ("no" if i == accepted else "?"),
-                "memory" if good else "waiting",
-                size=12,
-            )
-        )
-        if i <= accepted:
-            shapes.append(
-                Box(
-                    x,
-                    144,
-                    side,
-                    30,
-                    "abcdef"[i] if good else "new",
-                    "memory" if good else "compute",
-                    True,
-                    good,
-                    size=12,
-                )
-            )
-    if accepted == guesses:
-        shapes.append(Box(130 + guesses * (side + 6), 144, side, 30, "new", "compute", size=12))
-    shapes.append(Words(130, 196, f"{accepted + 1} tokens for one pass of the large model", "start", 12))
-    return Scene(
-        shapes,
-        f"Speculative decoding: a draft guesses {guesses} tokens, the model accepts the first {accepted} in one pass and adds one of its own.",
-    )
-
-
 def disaggregated(prefill: int = 2, decode: int = 3) -> Scene:
     """Prompts on some devices, answers on others, and the cache that travels between."""
     if not (1 <= prefill <= 3 and 1 <= decode <= 4):
