@@ -31,7 +31,7 @@ def _sparse(tokens: float) -> tuple[float, float]:
 
 
 def numbers() -> dict[str, Any]:
-    """Every number in the prose of chapter 26."""
+    """Every number in the prose of chapter 25."""
     v32, v3, nxt, gemma = (
         catalog.model(n) for n in ("DeepSeek-V3.2", "DeepSeek-V3", "Qwen3-Next-80B-A3B", "Gemma-3-27b")
     )
