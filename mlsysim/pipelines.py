@@ -34,7 +34,7 @@ class TimedPipeline(Listed):
 
     time: float
     busy: tuple[float, ...]  # of each device
-    in_flight: tuple[float, ...]  # the most micro-batches whose activations a device keeps, in stages
+    kept: tuple[float, ...]  # the most micro-batches whose activations a device keeps, in stages
 
     @property
     def wait(self) -> float:
@@ -320,7 +320,7 @@ def timed(
     return TimedPipeline(
         time=ran.time,
         busy=tuple(r.compute for r in ran.ranks),
-        in_flight=tuple(_most(made, device, freed_by) / parts for device in range(pp)),
+        kept=tuple(_most(made, device, freed_by) / parts for device in range(pp)),
     )
 
 

@@ -3,16 +3,24 @@
 Heavy imports stand in the functions, since a child with a planted mistake imports this too.
 """
 
+import copyreg
 import json
 import pickle
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from support import ROOT, once
 
+
+def read_only(values: dict[str, Any]) -> Any:
+    return MappingProxyType(values)
+
+
+copyreg.pickle(MappingProxyType, lambda m: (read_only, (dict(m),)))  # fitted constants cannot be pickled otherwise
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # Runs in the notebook's kernel before its first cell. The recorders are set anew for each cell and never reset: a cell is a

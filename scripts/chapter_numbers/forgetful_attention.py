@@ -4,7 +4,6 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, inference, memory, units
-from mlsysim.flops import forward_flops
 from mlsysim.inference import deploy
 from mlsysim.memory.serving import layer_cache_bytes
 from mlsysim.validation.measured.context_checks import context_check
@@ -32,7 +31,7 @@ def _sparse(tokens: float) -> tuple[float, float]:
 
 
 def numbers() -> dict[str, Any]:
-    """Every number in the prose of chapter 26."""
+    """Every number in the prose of chapter 25."""
     v32, v3, nxt, gemma = (
         catalog.model(n) for n in ("DeepSeek-V3.2", "DeepSeek-V3", "Qwen3-Next-80B-A3B", "Gemma-3-27b")
     )
@@ -76,15 +75,12 @@ def numbers() -> dict[str, Any]:
             "minimax-m1-flops-latent",
         )
     }
-    mean = float(forward_flops("Llama-3.1-8B", LONG, True)) / float(forward_flops("Llama-3.1-8B", 1, True))
     return {
         "layer": {
             "token": units.format(TOKEN, "byte", 2),
             "full": units.format(full, "byte", 2),
             "time": units.format(full / BANDWIDTH, "s", 2),
             "all": units.format(32 * full / BANDWIDTH, "s", 2),
-            "work": units.format(float(inference.context_work(LONG, PAIR, LONG)), "FLOP", 2),
-            "mean": times(mean),
             "bandwidth": units.format(BANDWIDTH, "byte/s", 3),
         },
         "window": {
@@ -129,7 +125,6 @@ def numbers() -> dict[str, Any]:
         "hybrid": {
             "next": times(float(inference.hybrid_gain(LONG * near, state, 0.25)), 2),
             "next_short": times(float(inference.hybrid_gain(2048 * near, state, 0.25)), 2),
-            "kimi": times(27 / 7, 2),
         },
         "serve": {
             **users,

@@ -56,7 +56,7 @@ def _schedules() -> dict[str, str]:
     ran = {kind: pipelines.timed(kind, 16, 32) for kind in ("1f1b", "zb-h1", "zb-v", "dualpipe")}
     named = dict(zip(("plain", "h1", "v", "dual"), ran.values(), strict=True))
     waits = {name: f"{t.wait:g}" for name, t in named.items()}
-    return waits | {f"kept_{name}": f"{max(t.in_flight):g}" for name, t in named.items()}
+    return waits | {f"kept_{name}": f"{max(t.kept):g}" for name, t in named.items()}
 
 
 def _cuts() -> dict[str, str]:

@@ -46,6 +46,8 @@ def numbers() -> dict[str, Any]:
     r1 = {d: explore.frontier("DeepSeek-R1", d) for d in ("B200", "GB200 NVL72")}
     at_50 = {d: max(p.device_rate for p in f.points if p.user_rate >= 50.0) for d, f in r1.items()}
     below = _below(r1["B200"], "r1-b200")
+    gpt_oss = _below(explore.frontier("gpt-oss-120B", "B200"), "gpt-oss-b200")
+    beyond = [1.0 / x for x in gpt_oss if 0.0 < x < 1.0]
     above = {}
     for device, name in (("H100", "sglang-h100"), ("GB200 NVL72", "sglang-gb200")):
         front = explore.frontier("DeepSeek-R1", device, input_len=2000, output_len=1024)
@@ -93,10 +95,14 @@ def numbers() -> dict[str, Any]:
             "gb200_ratio": f"{at_50['GB200 NVL72'] / at_50['B200']:.1f}",
             "below_low": f"{min(below):.1f}",
             "below_high": f"{max(below):.1f}",
+            "gpt_oss_below": f"{max(gpt_oss):.1f}",
+            "gpt_oss_above": f"{max(beyond):.1f}",
         },
         "errors": {
             "gpt_oss": share(max(abs(c.itl_error or 0.0) for c in checks["gpt-oss-b200"]), 0),
             "r1_now": share(max(abs(c.itl_error or 0.0) for c in checks["r1-b200"]), 0),
+            "h100_low": f"{1.0 / (1.0 + max(c.itl_error or 0.0 for c in checks['gpt-oss-h100'])):.1f}",
+            "h100_high": f"{1.0 / (1.0 + min(c.itl_error or 0.0 for c in checks['gpt-oss-h100'])):.1f}",
             "minimax_now": share(
                 max(abs(c.itl_error or 0.0) for r in ("", "-again") for c in checks[f"minimax-b200-0.19.0{r}"]), 0
             ),

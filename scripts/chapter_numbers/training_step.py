@@ -129,9 +129,7 @@ def _mtnlg(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
 
 
 def _recipes() -> dict[str, str]:
-    return {
-        name.removeprefix("fp8-"): f"{s.cast_bytes:.3g}" for name, s in memory.SCALINGS.items() if name != "fp8-rowwise"
-    }
+    return {name: f"{memory.SCALINGS[f'fp8-{name}'].cast_bytes:.3g}" for name in ("delayed", "tensorwise", "blockwise")}
 
 
 def _plan() -> dict[str, str]:

@@ -39,3 +39,12 @@ def test_every_drawing_is_spoken_of_and_said_in_words(chapter: Path) -> None:
 def test_the_book_has_at_least_sixty_drawings() -> None:
     found = {label for p in CHAPTERS for _, label in EMBED.findall(p.read_text(encoding="utf-8"))}
     assert sum(label.startswith("fig-draw-") for label in found) >= 60
+
+
+def test_no_formula_has_lost_its_backslashes() -> None:
+    """A backslash that a program read as an escape leaves a tab, a form feed or a lone ``ight`` behind."""
+    for page in sorted((ROOT / "book").glob("*.qmd")):
+        text = page.read_bytes().decode("utf-8")
+        assert not re.search(r"[\x00-\x08\x09\x0b\x0c\r]", text), f"{page.name}: a control character"
+        for formula in re.findall(r"\$\$(.*?)\$\$", text, re.S):
+            assert not re.search(r"(?<![\\a-zA-Z])(rac\{|ight\b|ext\{)", formula), f"{page.name}: {formula}"

@@ -126,7 +126,7 @@ def test_a_device_of_your_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.slow
 def test_version_and_help_name_the_distribution() -> None:
-    assert run("--version").stdout.startswith("mlsysim 0.")
+    assert run("--version").stdout.startswith("mlsysim 1.")
     assert "mlsysim-book" in run("--version").stdout
     assert run("roofline", "--help").returncode == 0
 

@@ -78,11 +78,18 @@ from mlsysim.serving_steps.claims.measured import kernel_tables
 from mlsysim.serving_steps.expert_layer import expert_layer
 from mlsysim.validation import reality, scoring
 from mlsysim.validation.cases import CLASSES
-from mlsysim.validation.measured import collective_checks, fronts, memory_checks, network_checks, service
+from mlsysim.validation.measured import (
+    collective_checks,
+    context_checks,
+    fronts,
+    memory_checks,
+    network_checks,
+    service,
+)
 from mlsysim.validation.reality.leave_one_out import HonestScore
 from mlsysim.validation.reality.published import case_file
 from mlsysim.validation.scoring import baselines, conformal, scores
-from mlsysim.validation.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers
+from mlsysim.validation.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
 
 A = np.array
 YEAR = 365.25 * 86400
@@ -258,6 +265,10 @@ def of_validation() -> Iterator[Any]:
     yield fronts.check_front(point)
     yield service.decode_step()
     yield service.day()
+    yield context_checks.context_checks()[0]
+    yield tools.questions()["cache-dense"]
+    yield tools.questions()["cache-dense"].answers["size-it"]
+    yield tools.tools()["size-it"]
     yield network_checks.compared()
     yield network_checks.compared().collectives[0]
     yield network_checks.compared().steps[0]

@@ -68,6 +68,8 @@ def test_the_bound_measures_nothing(room: Any) -> None:
         "latent_cache",
         "grouped",
         "grouped_memory",
+        "hop_share",
+        "prompt_pace",
     )
     free = {"optimizer_bytes": 30.0}  # counted, not measured
     for f in fields(bound):

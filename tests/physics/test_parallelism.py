@@ -760,10 +760,10 @@ def test_chapters_four_and_five_agree_on_tensor_parallelism(tp: int, layers: int
 def test_timed_schedules_wait_and_keep_what_is_published(pp: int) -> None:
     """DeepSeek-V3, table 2, with F = 1 and B = 2, of which W = 1: bubbles, and activations in stages."""
     plain, h1, v, dual = (pipelines.timed(kind, pp, 2 * pp) for kind in ("1f1b", "zb-h1", "zb-v", "dualpipe"))
-    assert plain.wait == pytest.approx((pp - 1) * 3) and max(plain.in_flight) == pp
-    assert h1.wait == pytest.approx((pp - 1) * (1 + 2 - 2 * 1)) and set(h1.in_flight) == {pp}
-    assert dual.wait == pytest.approx((pp / 2 - 1) * (3 + 2 - 3 * 1)) and set(dual.in_flight) == {pp + 1}
-    assert max(v.in_flight) <= pp and (pp - 1) / 2 <= v.wait + 1e-9 <= (pp - 1) / 2 + 1.5
+    assert plain.wait == pytest.approx((pp - 1) * 3) and max(plain.kept) == pp
+    assert h1.wait == pytest.approx((pp - 1) * (1 + 2 - 2 * 1)) and set(h1.kept) == {pp}
+    assert dual.wait == pytest.approx((pp / 2 - 1) * (3 + 2 - 3 * 1)) and set(dual.kept) == {pp + 1}
+    assert max(v.kept) <= pp and (pp - 1) / 2 <= v.wait + 1e-9 <= (pp - 1) / 2 + 1.5
     assert parallelism.v_shape_bubble(pp, 1.0, 1.0, 1.0) == (pp - 1) / 2
     assert parallelism.v_shape_bubble(pp, 2.0, 3.0, 1.0) == 3 * (pp - 1)
     assert parallelism.v_shape_bubble(pp, 2.0, 1.0, 3.0) == pp - 1
