@@ -8,7 +8,7 @@ PORT ?= 8000
 export MLSYSIM_STATIC := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book pdf epub slides serve test check validate mutations nightly notebooks exercises lab bench format clean
+.PHONY: help setup book pdf epub print slides serve test check validate mutations nightly notebooks exercises lab bench format clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ pdf: setup ## set the whole book as _print/mlsysim-book.pdf (pandoc and typst fr
 
 epub: setup ## the whole book as _print/mlsysim-book.epub
 	$(PY) scripts/build_print.py epub --parts
+
+print: setup ## both, from one reading of the book
+	$(PY) scripts/build_print.py both --parts
 
 slides: setup ## slides of every chapter into _slides (pandoc from .venv; the same files render with Quarto); make book links them
 	$(PY) scripts/slides --parts
