@@ -357,7 +357,7 @@ def test_the_tree_is_a_list_of_blocks_with_the_least_recent_leaf_first_to_go(
             gone = held.pop(0)
             tree.unlock(*gone)
             naive.use(*gone, -1)
-        assert tree.blocks == len(naive.kept)
+        assert tree.blocks == len(naive.kept) == sum(held for _, _, held in tree.runs())
         assert tree.locked == sum(1 for n in naive.users.values() if n)
     for path, blocks in held:
         tree.unlock(path, blocks)
