@@ -44,6 +44,12 @@ def all_to_all(device: Device | str, ranks: int = GPUS, latency: float = LATENCY
 
 
 @cache
+def _wires(workload: str, bandwidth: float) -> hlo.Fabric:
+    """Links of that bandwidth between all, kept for a workload: a fabric remembers the messages that it has timed."""
+    return hlo.Fabric(f"fullyconnected:{GPUS}", bandwidth, LATENCY)
+
+
+@cache
 def program(name: str) -> hlo.Program:
     """A sample program, read once."""
     return hlo.sample(PROGRAMS.get(name, name))
@@ -60,7 +66,7 @@ def run(workload: str, device: Device | str, efficiency: float = 1.0, memory_eff
     return hlo.estimate(
         program(workload),
         device,
-        network=all_to_all(device),
+        network=_wires(workload, catalog.device(device).scale_up_bandwidth / (GPUS - 1)),
         efficiency=efficiency,
         memory_efficiency=memory_efficiency,
     )
