@@ -87,7 +87,10 @@ def maximum(*xs: Num) -> Num:
     >>> maximum(1.0, 3.0, 2.0)
     3.0
     """
-    return reduce(_numpy().maximum, xs) if any(map(is_array, xs)) else max(xs)
+    for x in xs:  # plain numbers are by far the most: a sweep of a slider asks this a hundred thousand times
+        if type(x) is not float and type(x) is not int and is_array(x):
+            return reduce(_numpy().maximum, xs)
+    return max(xs)
 
 
 def minimum(*xs: Num) -> Num:
@@ -96,7 +99,10 @@ def minimum(*xs: Num) -> Num:
     >>> minimum(1.0, 3.0)
     1.0
     """
-    return reduce(_numpy().minimum, xs) if any(map(is_array, xs)) else min(xs)
+    for x in xs:
+        if type(x) is not float and type(x) is not int and is_array(x):
+            return reduce(_numpy().minimum, xs)
+    return min(xs)
 
 
 def doublings(x: Num) -> Num:
@@ -164,6 +170,8 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     >>> where(True, "compute", "memory")
     'compute'
     """
+    if condition is True or condition is False:
+        return yes if condition else no
     return _numpy().where(condition, yes, no) if is_array(condition) else (yes if condition else no)
 
 
