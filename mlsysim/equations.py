@@ -354,7 +354,8 @@ def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[
 
 
 @cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of an equation, found once."""
     return inspect.signature(function)
 
 
@@ -410,7 +411,7 @@ def equation(
                 given = dict(zip(names, args, strict=False)) | kwargs
                 if given.keys() == inner.keys():
                     return given
-            found = _signature(function).bind(*args, **kwargs)
+            found = signature_of(function).bind(*args, **kwargs)
             found.apply_defaults()
             return found.arguments
 
