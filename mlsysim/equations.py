@@ -42,6 +42,8 @@ __all__ = [
     "recording",
     "remembered",
     "shown",
+    "signature_of",
+    "unchecked",
 ]
 
 
@@ -351,6 +353,17 @@ def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[
     lines = ("Raises", "------", "InputError", f"    A value that is not finite or not in its range: {ranges}{owed}.")
     margin = docstring.partition("Parameters\n")[0].rpartition("\n")[2]
     return "\n\n" + "".join(f"{margin}{line}\n" for line in lines)
+
+
+def unchecked(function: Callable[P, R]) -> Callable[P, R]:
+    """The bare formula of an equation: for the steps of a recurrence, of which the first was checked and recorded.
+
+    >>> import mlsysim.roofline
+    >>> unchecked(mlsysim.roofline.ridge_point)(300e12, 2e12)
+    150.0
+    """
+    found: Callable[P, R] = getattr(function, "__wrapped__", function)
+    return found
 
 
 @cache
