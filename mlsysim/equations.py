@@ -420,7 +420,9 @@ def equation(
             return check_argument(owner, name, value, registered.units[name], domains[name])
 
         def bound_to(*args: Any, **kwargs: Any) -> dict[str, Any]:
-            if len(args) + len(kwargs) == len(names):  # every argument is given: Python's own way takes ten times as long
+            if len(args) + len(kwargs) == len(
+                names
+            ):  # every argument is given: Python's own way takes ten times as long
                 given = dict(zip(names, args, strict=False)) | kwargs
                 if given.keys() == inner.keys():
                     return given

@@ -1,7 +1,7 @@
 """Exploring designs: every combination of some axes, the best plan for a model on a cluster, and questions asked backwards.
 
-Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan search need NumPy, which is imported with
-the first of them; the questions do without.
+Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan search take NumPy, which is imported with the
+first of them, and where it is not installed our own slower vectors; the frontier needs it, and the questions do without.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ __all__ = [
     "tornado",
 ]
 
-_NEED_NUMPY = {
+_ARRAYS = {
     "Columns": "columns",
     "Frontier": "fronts",
     "frontier": "fronts",
@@ -56,8 +56,8 @@ _NEED_NUMPY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NEED_NUMPY:
-        value = getattr(import_module(f"{__name__}.{_NEED_NUMPY[name]}"), name)
+    if name in _ARRAYS:
+        value = getattr(import_module(f"{__name__}.{_ARRAYS[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

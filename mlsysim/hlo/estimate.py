@@ -572,8 +572,7 @@ def _estimate(
     lowest = bound(made.least, inner.clock) if isinstance(inner, RooflineEstimator) else None
     timeline = made.order.run(region_time)
     messages = [
-        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
-        for c, n in made.calls
+        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c)) for c, n in made.calls
     ]
     compute = prices.total()
     comm = fsum(m.time_s * m.count for m in messages)

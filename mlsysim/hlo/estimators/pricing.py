@@ -87,9 +87,7 @@ class Prices:
     ``alike`` may give each region a number by its ``id``, equal for those that do the same; see :func:`numbered`.
     """
 
-    def __init__(
-        self, estimator: Estimator, regions: Sequence[Region], alike: Mapping[int, int] | None = None
-    ) -> None:
+    def __init__(self, estimator: Estimator, regions: Sequence[Region], alike: Mapping[int, int] | None = None) -> None:
         self.estimator = estimator
         before = getattr(estimator, "hits", 0)  # of an estimator with a cache
         known: dict[Any, RunTime] = {}
