@@ -152,7 +152,7 @@ class Vector:
         if isinstance(at, slice):
             return Vector(self.items[at])
         if isinstance(at, (Vector, list)):
-            return Vector([self.items[i] for i in _places(at)])
+            return Vector(list(map(self.items.__getitem__, _places(at))))
         return self.items[at]
 
     def __setitem__(self, at: Any, values: Any) -> None:
@@ -224,7 +224,7 @@ class Vector:
 
 def _places(at: "Vector | list[Any]") -> list[int]:
     """The positions that a mask or a list of positions chooses."""
-    listed = list(at)
+    listed = at.items if isinstance(at, Vector) else at
     return [i for i, wanted in enumerate(listed) if wanted] if listed and isinstance(listed[0], bool) else listed
 
 

@@ -1,5 +1,6 @@
 """Results as columns: named arrays of one length, sortable, filterable, and readable by pandas, Parquet and JSON."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import le
@@ -93,6 +94,10 @@ class Columns(Shown):
 
     def take(self, selection: Any) -> "Columns":
         """The rows of a mask or of a list of positions."""
+        if getattr(getattr(selection, "dtype", None), "kind", "") == "b":
+            if selection.all():
+                return self
+            selection = np.flatnonzero(selection)  # once for all columns
         return Columns({name: column[selection] for name, column in self.data.items()})
 
     def smallest(self, by: str, count: int = 1) -> "Columns":
@@ -161,10 +166,14 @@ def _front(points: Sequence[tuple[float, ...]]) -> list[int]:
     order = sorted(range(len(points)), key=points.__getitem__)
     front: list[tuple[float, ...]] = []
     found = []
+    least = math.inf  # of two columns, the second: the first only grows
     for i in order:  # sorted, so nothing that comes later beats what is on the front
         p = points[i]
-        if not any(q != p and all(map(le, q, p)) for q in front):
+        if len(p) == 2 and p[1] >= least and p != front[-1]:
+            continue
+        if len(p) == 2 or not any(q != p and all(map(le, q, p)) for q in front):
             found.append(i)
+            least = p[-1]
             if not front or front[-1] != p:
                 front.append(p)
     return found

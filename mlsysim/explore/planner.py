@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -38,6 +39,7 @@ SHARED = (
 TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
 KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
+_KEPT = 50_000  # rows of a search that keeps those that fit: more would be held twice
 TIE = 1e-3  # a thousandth of a step, far below any error of the model: plans closer than that are equally fast
 _MOST = {"devices": 10**7, "global_batch": 10**9, "seq": 10**9}  # beyond, columns of integers would not be exact
 
@@ -273,6 +275,10 @@ class PlanSearch(Result):
     @property
     def fitting(self) -> Columns:
         """The plans that fit into the devices' memory."""
+        return self._fitting if len(self.rows) <= _KEPT else self.rows.take(self.rows["memory"] <= self.capacity)
+
+    @cached_property
+    def _fitting(self) -> Columns:
         return self.rows.take(self.rows["memory"] <= self.capacity)
 
     @property
