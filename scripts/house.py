@@ -15,7 +15,7 @@ OUT = ROOT / "book" / "assets" / "house.svg"
 FLOORS: list[tuple[str, set[str]]] = [
     ("where NumPy is not", {"_vectors"}),
     ("errors, numbers, words", {"errors", "_numeric", "vocabulary"}),
-    ("old names", {"_renamed"}),
+    ("old names, late names", {"_lazy", "_renamed"}),
     ("units, files", {"units", "tables", "files", "digests"}),
     ("the registry, drawings", {"equations", "drawing"}),
     ("what results share", {"results", "quantities"}),

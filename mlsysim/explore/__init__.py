@@ -4,9 +4,9 @@ Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan
 first of them, and where it is not installed our own slower vectors; the frontier needs it, and the questions do without.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mlsysim._lazy import lazily
 from mlsysim.explore.inverse import solve_for as solve_for
 from mlsysim.explore.inverse import threshold as threshold
 from mlsysim.sensitivity import Tornado as Tornado
@@ -53,14 +53,7 @@ _ARRAYS = {
     "possible_degrees": "planner",
     "sweep": "sweeping",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ARRAYS:
-        value = getattr(import_module(f"{__name__}.{_ARRAYS[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _ARRAYS)
 
 
 def __dir__() -> list[str]:
