@@ -13,7 +13,6 @@ OUT = ROOT / "book" / "assets" / "house.svg"
 
 # From the ground up, each with what it is for.
 FLOORS: list[tuple[str, set[str]]] = [
-    ("where NumPy is not", {"_vectors"}),
     ("errors, numbers, words", {"errors", "_numeric", "vocabulary"}),
     ("old names, late names", {"_lazy", "_renamed"}),
     ("units, files", {"units", "tables", "files", "digests"}),

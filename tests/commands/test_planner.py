@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import _vectors, catalog, explore, training
+from mlsysim import catalog, explore, training
+from mlsysim._numeric import vectors
 from mlsysim.catalog import Cluster, Model
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
@@ -283,7 +284,7 @@ def both_ways(function: Any, *parts: list[Any]) -> tuple[list[Any], list[Any]]:
     """What NumPy and our own vectors make of the same numbers, as lists."""
     with np.errstate(all="ignore"):
         theirs = function(np, *(np.array(p) for p in parts))
-    ours = function(_vectors, *(_vectors.array(p) for p in parts))
+    ours = function(vectors, *(vectors.array(p) for p in parts))
     return [x.tolist() if hasattr(x, "tolist") else x for x in (theirs, ours)]  # type: ignore[return-value]
 
 

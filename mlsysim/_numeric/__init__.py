@@ -29,9 +29,9 @@ def arrays() -> Any:
     try:
         import numpy
     except ImportError:
-        from mlsysim import _vectors
+        from mlsysim._numeric import vectors
 
-        return _vectors
+        return vectors
     return numpy
 
 
