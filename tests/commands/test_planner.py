@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from mlsysim import catalog, explore, training
 from mlsysim._numeric import vectors
 from mlsysim.catalog import Cluster, Model
 from mlsysim.errors import InputError
+from mlsysim.explore.columns import Columns, _front
 from mlsysim.parallelism import Plan
 
 TOY = Model("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
@@ -347,6 +349,17 @@ def even_share_of(n: Any, x: Any, y: Any) -> Any:
     split = size > room
     share[split] = n.gcd(size[split], room[split])
     return share + 0 * y
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_front_of_plain_rows_is_that_of_arrays(columns: int) -> None:
+    draw = random.Random(columns)
+    for size in (1, 2, 30, 200):
+        points = [tuple(float(draw.randint(0, 8)) for _ in range(columns)) for _ in range(size)]
+        data = {str(k): np.array([p[k] for p in points]) for k in range(columns)}
+        found = Columns(data | {"row": np.arange(size)}).pareto(*data)
+        assert _front(points) == found["row"].tolist()
 
 
 @pytest.mark.independent
