@@ -1,9 +1,11 @@
 """What a reader waits for in a live page: the first number, cold and warm, and every move of every slider, by the clock.
 
-    python benchmarks/live_pages.py SITE [CHAPTER ...]
+    python benchmarks/live_pages.py SITE [--quick | CHAPTER ...]
 
 SITE is a built site (`make book`). Each chapter opens in a fresh headless Chromium context, so that nothing is cached (cold),
-and once more in the same one some seconds later (warm). A view is looked at for three seconds, then moved without a pause. A move is counted from the key to the drawn answer, the way to the worker and back included.
+and once more in the same one when the engine has kept its memory (warm). Every view of the page is then touched once; after
+three seconds, in which Python gets ready for their other choices, each is moved without a pause. A move is counted from the key
+to the drawn answer, the way to the worker and back included. `--quick` takes every fifth chapter. About ten seconds a chapter.
 """
 
 import functools
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 MOVES, MOVE_S, COLD_S, WARM_S = 20, 0.060, 3.0, 1.0
-KEPT_MS = 6000  # a page stays open that long before it is opened again: three seconds after its start the engine keeps its memory
-LOOK_MS = 3000  # a reader looks at a view that long before moving on; meanwhile Python gets ready for its other choices
+QUICK = 5  # one chapter of so many
+LOOK_MS = 3000  # a reader looks that long before moving on; meanwhile Python gets ready for other choices
+# Whether the engine's memory is kept, which a page does three seconds after its start.
+KEPT = """async () => (await Promise.all((await caches.keys()).map(async (n) => (await (await caches.open(n)).keys()).map((r) => r.url))))
+  .flat().some((u) => u.endsWith('start.raw'))"""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 # One move, by setting a slider as a hand does and waiting until its view has shown the answer and the browser has painted.
 MOVE = """async ([name, slider, at]) => {
@@ -57,14 +62,16 @@ def chapter(page: "Page", address: str) -> tuple[float, float, dict[str, list[fl
         return float(page.evaluate(MOVE, [view, name, n - 1]))
 
     cold, warm = first(), 0.0
-    page.wait_for_timeout(KEPT_MS)
+    page.wait_for_function(KEPT, polling=500)
     page.goto("about:blank")
     warm = first()
     moved: dict[str, list[float]] = {}
-    for view, sliders in page.evaluate(SLIDERS):
-        draw = random.Random(view)
+    views = page.evaluate(SLIDERS)
+    for view, sliders in views:
         page.evaluate(MOVE, [view, sliders[0][0], 0])  # what opens a view is not a move
-        page.wait_for_timeout(LOOK_MS)
+    page.wait_for_timeout(LOOK_MS)
+    for view, sliders in views:
+        draw = random.Random(view)
         moved[view] = []
         for _ in range(MOVES):
             name, n = draw.choice(sliders)
@@ -103,6 +110,11 @@ def report(found: dict[str, tuple[float, float, dict[str, list[float]]]]) -> str
     return "\n".join(lines)
 
 
+def chapters(step: int = 1) -> list[str]:
+    """Every chapter, or one of so many, the last among them."""
+    return sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))[::-step][::-1]
+
+
 def measure(site: Path, slugs: list[str]) -> dict[str, Any]:
     """Every chapter of a built site, one after another."""
     from playwright.sync_api import sync_playwright
@@ -125,10 +137,5 @@ def measure(site: Path, slugs: list[str]) -> dict[str, Any]:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    print(
-        report(
-            measure(
-                Path(sys.argv[1]), sys.argv[2:] or sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
-            )
-        )
-    )
+    asked = sys.argv[2:] or chapters()
+    print(report(measure(Path(sys.argv[1]), chapters(QUICK) if asked == ["--quick"] else asked)))

@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import live_pages
 import numpy as np
 import pytest
 import slider_views
@@ -232,6 +234,18 @@ def test_every_slider_view(benchmark: Any) -> None:
     found = benchmark.pedantic(lambda: slider_views.everything(notebooks), rounds=1)
     print("\n" + slider_views.report(found))
     benchmark.extra_info["over"] = [name for name, s in found if slider_views.high(s) > slider_views.LIMIT_S]
+
+
+@pytest.mark.benchmark(group="documents")
+def test_the_pages(benchmark: Any) -> None:
+    """First numbers and slider moves in headless Chromium, by the clock, in one chapter of five of the built site."""
+    site, chromium = ROOT / "_site", shutil.which("chromium")
+    if chromium is None or not any((site / "book/assets/vendor").glob("engine-*")):
+        pytest.skip("no Chromium on the PATH, or no site with its engine; make book builds one")
+    found = benchmark.pedantic(lambda: live_pages.measure(site, live_pages.chapters(live_pages.QUICK)), rounds=1)
+    print("\n" + live_pages.report(found))
+    moves = [s for _, _, moved in found.values() for view in moved.values() for s in view]
+    benchmark.extra_info["move_95th_ms"] = 1e3 * live_pages.high(moves)
 
 
 @pytest.mark.benchmark(group="serving")

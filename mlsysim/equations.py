@@ -42,6 +42,8 @@ __all__ = [
     "recording",
     "remembered",
     "shown",
+    "signature_of",
+    "unchecked",
 ]
 
 
@@ -353,8 +355,20 @@ def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[
     return "\n\n" + "".join(f"{margin}{line}\n" for line in lines)
 
 
+def unchecked(function: Callable[P, R]) -> Callable[P, R]:
+    """The bare formula of an equation: for the steps of a recurrence, of which the first was checked and recorded.
+
+    >>> import mlsysim.roofline
+    >>> unchecked(mlsysim.roofline.ridge_point)(300e12, 2e12)
+    150.0
+    """
+    found: Callable[P, R] = getattr(function, "__wrapped__", function)
+    return found
+
+
 @cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of an equation, found once."""
     return inspect.signature(function)
 
 
@@ -406,7 +420,13 @@ def equation(
             return check_argument(owner, name, value, registered.units[name], domains[name])
 
         def bound_to(*args: Any, **kwargs: Any) -> dict[str, Any]:
-            found = _signature(function).bind(*args, **kwargs)
+            if len(args) + len(kwargs) == len(
+                names
+            ):  # every argument is given: Python's own way takes ten times as long
+                given = dict(zip(names, args, strict=False)) | kwargs
+                if given.keys() == inner.keys():
+                    return given
+            found = signature_of(function).bind(*args, **kwargs)
             found.apply_defaults()
             return found.arguments
 

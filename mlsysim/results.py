@@ -3,10 +3,10 @@
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
@@ -394,6 +394,47 @@ class Term:
         arguments = {n: units.format(v, lookup(self.label).units[n]) for n, v in self.arguments.items()}
         names = "|".join(sorted(arguments, key=len, reverse=True))
         return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], self.formula) if names else self.formula
+
+
+class Later(Sequence[str]):
+    """Sentences that are made when somebody reads them: who asks for the terms alone does not wait.
+
+    >>> said = Later(lambda: ("one", "two"))
+    >>> list(said), len(said), said == ("one", "two")
+    (['one', 'two'], 2, True)
+    """
+
+    def __init__(self, make: Callable[[], Sequence[str]]) -> None:
+        self._make = make
+        self._made: tuple[str, ...] | None = None
+
+    @property
+    def _all(self) -> tuple[str, ...]:
+        if self._made is None:
+            self._made = tuple(self._make())
+        return self._made
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
+        return self._all[at]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __eq__(self, other: object) -> bool:
+        return self._all == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self._all,)
+
+    def __repr__(self) -> str:
+        return repr(self._all)
 
 
 @dataclass(frozen=True, repr=False)

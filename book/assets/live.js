@@ -44,7 +44,7 @@ function stopEngine() { // an endless loop has no ear: the worker ends, and a ne
   readiness = undefined;
   for (const { reject } of waiting.values()) reject(new Error("stopped"));
   waiting.clear();
-  for (const view of views.values()) view.opened = undefined;
+  for (const view of views.values()) view.opened = view.ready = view.warmed = undefined;
   for (const listing of listings) listing.ran = false;
 }
 
@@ -87,7 +87,7 @@ class View {
     }
     if (root.dataset.needs) { root.querySelector(".live-bar").hidden = true; return; }
     if (engineMade) { // a hand that rests on the sliders is a touch: Python starts while it makes up its mind
-      const controls = root.querySelector(".live-controls"), start = () => engine().catch(() => {});
+      const controls = root.querySelector(".live-controls"), start = () => this.warm();
       let resting;
       for (const touch of ["pointerdown", "focusin"]) controls.addEventListener(touch, start, { once: true });
       controls.addEventListener("pointerenter", () => { if (!navigator.connection?.saveData) resting = setTimeout(start, 150); });
@@ -127,20 +127,26 @@ class View {
     }
   }
 
+  open() { return (this.opened ??= definitions().then((known) => ask("open", this.name, known.views[this.name])).then((spec) => { if (spec.error) throw new Error(spec.error); })); }
+
+  async warm() { // what a first move reads, a program or a table, is read while the static picture stands
+    if (this.warmed) return;
+    this.warmed = true;
+    try { await engine(); await this.open(); if (!this.moving) await ask("move", this.name, this.positions()); } catch { if (!this.moving) this.opened = undefined; this.warmed = false; }
+  }
+
   async move() {
     if (this.root.dataset.needs) return;
     this.wanted = this.positions();
     if (this.moving) return;
     this.moving = true;
     try {
-      if (!this.opened) {
+      if (!this.ready) {
         state(this.root, "loading");
         said(this.root, "Starting Python …");
         engine().catch(() => {}); // while the definitions come
-        const known = await definitions();
-        this.opened = ask("open", this.name, known.views[this.name]);
-        const spec = await this.opened;
-        if (spec.error) throw new Error(spec.error);
+        await this.open();
+        this.ready = true;
         said(this.root, "");
       }
       while (this.wanted) {
@@ -149,13 +155,13 @@ class View {
         this.show(await ask("move", this.name, wanted));
         const took = performance.now() - before;
         times.moves.push(took);
-        this.slow ||= took > 100; // something was read for the first time, and other choices have more to read
+        this.slow ||= took > 60; // something was read for the first time, and other choices have more to read
       }
       state(this.root, "ready");
       this.address();
       if (this.slow) this.prepare();
     } catch (error) {
-      this.opened = undefined;
+      this.opened = this.ready = undefined;
       state(this.root, "error");
       said(this.root, error.message, true);
     }

@@ -7,7 +7,7 @@ works on: with n / S it is the queue M/M/c, with the rates of a batch it is a re
 """
 
 from mlsysim._numeric import Num, all_true, where
-from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument, equation
+from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument, equation, unchecked
 from mlsysim.errors import InputError
 
 SHARE, BELOW_ONE = "[0, 1]", "[0, 1)"
@@ -159,9 +159,10 @@ def erlang_b(servers: Num, load: Num) -> Num:
     if not all_true(servers == servers // 1):
         raise InputError(f"erlang_b: servers = {servers} must be whole")
     largest = int(servers.max()) if hasattr(servers, "max") else int(servers)
-    share = 1.0 + 0.0 * (servers + load)
+    share, step = 1.0 + 0.0 * (servers + load), erlang_b_step
     for n in range(1, largest + 1):
-        share = where(n <= servers, erlang_b_step(share, load, float(n)), share)
+        share = where(n <= servers, step(share, load, float(n)), share)
+        step = unchecked(erlang_b_step)
     return share
 
 

@@ -5,6 +5,7 @@ A :class:`Replica` is the seam to the request simulator: the closed forms and th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -275,6 +276,11 @@ class Replica(Result):
     def throughput(self, batch: int) -> float:
         """Requests per second while so many are in the batch."""
         return float(request_capacity(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
+
+    @cached_property
+    def throughputs(self) -> tuple[float, ...]:
+        """Requests per second with none, one, … in the batch."""
+        return 0.0, *(self.throughput(n) for n in range(1, self.slots + 1))
 
     @property
     def capacity(self) -> float:

@@ -11,7 +11,7 @@ from mlsysim.capacity.batching import goodput
 from mlsysim.capacity.queues import BELOW_ONE, erlang_b_step, utilisation, waiting_share
 from mlsysim.capacity.replicas import Replica
 from mlsysim.capacity.waiting import mean_wait, mg1_wait, wait_quantile, wait_tail
-from mlsysim.equations import POSITIVE, Domain, check_argument
+from mlsysim.equations import POSITIVE, Domain, check_argument, unchecked
 from mlsysim.errors import InputError
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
 
@@ -276,7 +276,7 @@ def _seconds(value: Num) -> str:
 
 def _rates(replica: Replica, replicas: int) -> Iterable[float]:
     """Completions per second with 1, 2, … requests in all the batches, spread as evenly as whole numbers allow."""
-    alone = [0.0, *(replica.throughput(n) for n in range(1, replica.slots + 1))]
+    alone = replica.throughputs
     for n in range(1, replicas * replica.slots + 1):
         each, more = divmod(n, replicas)
         yield (replicas - more) * alone[each] + (more * alone[each + 1] if more else 0.0)
@@ -284,9 +284,10 @@ def _rates(replica: Replica, replicas: int) -> Iterable[float]:
 
 def _chain(rate: Num, rates: Iterable[float], watched: int) -> Mapping[str, Num]:
     """Erlang's recurrence over the states of the batches: full share, mean number, share at or below ``watched``."""
-    blocking, mean, below = 1.0 + 0.0 * rate, 0.0 * rate, 1.0 + 0.0 * rate
+    blocking, mean, below, step = 1.0 + 0.0 * rate, 0.0 * rate, 1.0 + 0.0 * rate, erlang_b_step
     for n, throughput in enumerate(rates, 1):
-        blocking = erlang_b_step(blocking, rate, throughput)
+        blocking = step(blocking, rate, throughput)
+        step = unchecked(erlang_b_step)
         mean = mean * (1 - blocking) + n * blocking
         if n > watched:
             below = below * (1 - blocking)

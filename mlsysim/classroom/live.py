@@ -101,17 +101,18 @@ class View:
         check_presets(presets or {}, sliders)
         self.function, self.presets, self.sliders = function, presets or {}, sliders
         self.values = {name: slider.values() for name, slider in sliders.items()}
+        self._start = {name: slider.position for name, slider in sliders.items()}
         self.to_prepare = [
             {name: at}
             for name, slider in sliders.items()
             if isinstance(slider, Choice)
             for at in range(len(self.values[name]))
-            if at != slider.position
+            if at != self._start[name]
         ]
 
     def start(self) -> dict[str, int]:
         """The positions of the sliders at the beginning."""
-        return {name: slider.position for name, slider in self.sliders.items()}
+        return dict(self._start)
 
     def spec(self) -> dict[str, Any]:
         """What a page needs to draw the controls."""

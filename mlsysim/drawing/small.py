@@ -5,6 +5,7 @@ They are drawn 360 units wide, the width of a phone's column, so that no text fa
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -126,7 +127,7 @@ class _Boxes:
     """Where words may stand: not on each other, rather not on lines."""
 
     def __init__(self, lines: Sequence[Sequence[tuple[float, float]]], top: float, bottom: float) -> None:
-        self.points = [_dense(line) for line in lines]
+        self.points = [([x for x, _ in p], [y for _, y in p]) for p in (sorted(_dense(line)) for line in lines)]
         self.taken: list[tuple[float, float, float, float]] = []
         self.top, self.bottom = top, bottom
 
@@ -143,9 +144,10 @@ class _Boxes:
         for e, f, g, h in self.taken:
             if a < g and e < c and b < h and f < d:
                 cost += 60 if g - e == 12 else 5000  # a point, or other words
-        for i, points in enumerate(self.points):
-            hits = sum(a < x < c and b < y < d for x, y in points)
-            cost += hits * (3 if i == own else 6)
+        for i, (xs, ys) in enumerate(self.points):
+            for y in ys[bisect_right(xs, a) : bisect_left(xs, c)]:
+                if b < y < d:
+                    cost += 3 if i == own else 6
         return cost
 
 
@@ -266,6 +268,8 @@ class Curves(Small):
             x, y = line[round(share * (len(line) - 1))]
             start = min(max(x - width / 2, LEFT + 4), RIGHT - width)
             for rank, dy in enumerate((-7, 16, -20, 29, -33)):
+                if best is not None and place + 2.5 * rank >= best[0]:
+                    break  # nothing further from the line is better
                 box = (start - 2, y + dy - 11, start + width + 2, y + dy + 3)
                 cost = boxes.cost(box, own) + place + 2.5 * rank
                 if best is None or cost < best[0]:

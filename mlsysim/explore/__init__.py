@@ -1,7 +1,7 @@
 """Exploring designs: every combination of some axes, the best plan for a model on a cluster, and questions asked backwards.
 
-Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan search need NumPy, which is imported with
-the first of them; the questions do without.
+Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan search take NumPy, which is imported with the
+first of them, and where it is not installed our own slower vectors; the frontier needs it, and the questions do without.
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ __all__ = [
     "tornado",
 ]
 
-_NEED_NUMPY = {
+_ARRAYS = {
     "Columns": "columns",
     "Frontier": "fronts",
     "frontier": "fronts",
@@ -53,7 +53,7 @@ _NEED_NUMPY = {
     "possible_degrees": "planner",
     "sweep": "sweeping",
 }
-__getattr__ = lazily(__name__, _NEED_NUMPY)
+__getattr__ = lazily(__name__, _ARRAYS)
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,14 @@
 """Results as columns: named arrays of one length, sortable, filterable, and readable by pandas, Parquet and JSON."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import le
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mlsysim._numeric import arrays, bare
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Report, Shown, plain
 from mlsysim.tables import table
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 
+np = arrays()
 _FIRST, _MOST_SHOWN = 5, 8  # rows and columns that are shown
 
 
@@ -26,13 +28,14 @@ class Columns(Shown):
     data: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        arrays = {name: np.asarray(column) for name, column in self.data.items()}
-        lengths = {name: a.shape for name, a in arrays.items()}
+        vectors = {name: np.asarray(column) for name, column in self.data.items()}
+        lengths = {name: getattr(a, "shape", ()) for name, a in vectors.items()}
         if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
             raise InputError(f"columns: shapes {lengths} differ; every column is a vector of the same length")
-        for array in arrays.values():
-            array.flags.writeable = False
-        object.__setattr__(self, "data", MappingProxyType(arrays))
+        for vector in vectors.values():
+            if hasattr(vector, "flags"):  # of NumPy
+                vector.flags.writeable = False
+        object.__setattr__(self, "data", MappingProxyType(vectors))
 
     def __len__(self) -> int:
         return next((len(column) for column in self.data.values()), 0)
@@ -87,10 +90,14 @@ class Columns(Shown):
         >>> Columns({"tp": np.array([1, 2]), "time": np.array([3.0, 1.5])}).row(1)
         {'tp': 2, 'time': 1.5}
         """
-        return {name: column[i].item() for name, column in self.data.items()}
+        return {name: bare(column[i]) for name, column in self.data.items()}
 
     def take(self, selection: Any) -> "Columns":
         """The rows of a mask or of a list of positions."""
+        if getattr(getattr(selection, "dtype", None), "kind", "") == "b":
+            if selection.all():
+                return self
+            selection = np.flatnonzero(selection)  # once for all columns
         return Columns({name: column[selection] for name, column in self.data.items()})
 
     def smallest(self, by: str, count: int = 1) -> "Columns":
@@ -115,6 +122,8 @@ class Columns(Shown):
         """
         if not by:
             raise InputError("pareto: name at least one column, as in pareto('time', 'memory')")
+        if not hasattr(np, "stack"):
+            return self.take(_front([tuple(map(float, row)) for row in zip(*(self[name] for name in by), strict=True)]))
         points, place = np.unique(
             np.stack([np.asarray(self[name], dtype=float) for name in by], axis=1), axis=0, return_inverse=True
         )
@@ -150,6 +159,24 @@ class Columns(Shown):
         if any(list(part.data) != names for part in parts):
             raise InputError("columns: the parts have different columns, so their rows cannot follow each other")
         return cls({name: np.concatenate([part.data[name] for part in parts]) for name in names})
+
+
+def _front(points: Sequence[tuple[float, ...]]) -> list[int]:
+    """The places of the points that none beats, in order of the points; of equal points all."""
+    order = sorted(range(len(points)), key=points.__getitem__)
+    front: list[tuple[float, ...]] = []
+    found = []
+    least = math.inf  # of two columns, the second: the first only grows
+    for i in order:  # sorted, so nothing that comes later beats what is on the front
+        p = points[i]
+        if len(p) == 2 and p[1] >= least and p != front[-1]:
+            continue
+        if len(p) == 2 or not any(q != p and all(map(le, q, p)) for q in front):
+            found.append(i)
+            least = p[-1]
+            if not front or front[-1] != p:
+                front.append(p)
+    return found
 
 
 Keep = Callable[[Columns], Columns]

@@ -6,9 +6,10 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import numpy as np
-
+from mlsysim._numeric import arrays
 from mlsysim.errors import InputError
+
+np = arrays()
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlsysim import catalog, intervals, training, units
+from mlsysim._numeric import arrays, bare
 from mlsysim._renamed import renamed
 from mlsysim.catalog import Cluster, Machines, Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
@@ -27,6 +28,7 @@ from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+np = arrays()
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
 CHOICES = ("sharding", "recompute", "schedule")
 # Words of a plan that a search takes from its base, as they are, for every plan it tries.
@@ -37,6 +39,7 @@ SHARED = (
 TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
 KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
+_KEPT = 50_000  # rows of a search that keeps those that fit: more would be held twice
 TIE = 1e-3  # a thousandth of a step, far below any error of the model: plans closer than that are equally fast
 _MOST = {"devices": 10**7, "global_batch": 10**9, "seq": 10**9}  # beyond, columns of integers would not be exact
 
@@ -153,7 +156,7 @@ def possible_degrees(
             f"plan search: no plan splits {m.name} over {devices} devices with a global batch of {global_batch}{within}; "
             f"change the devices or the batch so that they share divisors{', or allow more' if within else ''}"
         )
-    data = np.array(rows, dtype=np.int64).T
+    data = [np.array(column) for column in zip(*rows, strict=True)]
     return Columns(dict(zip(DEGREES[:-1], data, strict=True)))
 
 
@@ -272,6 +275,10 @@ class PlanSearch(Result):
     @property
     def fitting(self) -> Columns:
         """The plans that fit into the devices' memory."""
+        return self._fitting if len(self.rows) <= _KEPT else self.rows.take(self.rows["memory"] <= self.capacity)
+
+    @cached_property
+    def _fitting(self) -> Columns:
         return self.rows.take(self.rows["memory"] <= self.capacity)
 
     @property
@@ -358,9 +365,9 @@ class PlanSearch(Result):
     def losers(self) -> dict[str, int]:
         """How many plans lose for which reason: memory, or the term that costs most beside the best plan."""
         fits, best = self.fitting, self.best().row(0)
-        excess = np.stack([fits[name] - best[name] for name in TERMS])
         slower = fits["time"] > best["time"] * (1 + TIE)
-        names = [TERMS[i] for i in np.argmax(excess, axis=0)[slower]]
+        excess = [(fits[name][slower] - best[name]).tolist() for name in TERMS]
+        names = [TERMS[row.index(max(row))] for row in zip(*excess, strict=True)]
         counted = {"does not fit": len(self.rows) - len(fits)} | dict(Counter(names).most_common())
         return {reason: n for reason, n in counted.items() if n}
 
@@ -389,7 +396,7 @@ class PlanSearch(Result):
             return None
         device = catalog.where(self.cluster).device
         place = training_place(device, bool(self.model.n_experts), self.precision, "pretrain")
-        return intervals.interval("training_step", self.best()["time"][0].item(), place)
+        return intervals.interval("training_step", bare(self.best()["time"][0]), place)
 
     def alike(self) -> int:
         """How many plans that fit lie inside the range of the first one: the model cannot say which of them is fastest."""
@@ -441,7 +448,7 @@ class PlanSearch(Result):
 def _simplest_first(fits: Columns, places: Any) -> list[int]:
     """Rows that are equally fast, the simplest first."""
     ways = sum((fits[name][places] > 1).astype(int) for name in KINDS)
-    product_ = np.prod([fits[name][places] for name in KINDS], axis=0)
+    product_ = prod(fits[name][places] for name in KINDS)
     again = np.array([RECOMPUTES.index(r) for r in fits["recompute"][places]])
     chunks, memory, time = (fits[name][places] for name in ("virtual_stages", "memory", "time"))
     return [int(i) for i in places[np.lexsort((time, memory, again, chunks, product_, ways))]]

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 from warnings import warn
 
-import numpy as np
-
 import mlsysim
+from mlsysim._numeric import arrays
 from mlsysim.digests import build, content
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.explore.grid import Stretch
 from mlsysim.files import read_bytes, replace_file
 
+np = arrays()
 FORMAT = "mlsysim-sweep 2"
 MANIFEST = "sweep.json"
 MAX_MANIFEST = 10_000  # bytes

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
-
+from mlsysim._numeric import arrays
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns, Keep
 from mlsysim.explore.grid import Grid, Stretch
 from mlsysim.explore.store import Store
 
+np = arrays()
 _ADDRESS = "'tcp://host:8786'"
 _MOST_WORKERS = 256  # processes of one machine
 CHUNK = 1 << 18  # combinations evaluated at a time: large enough for NumPy, small enough for the memory of any machine
@@ -38,7 +38,7 @@ class _Task:
             if name in columns:
                 raise InputError(f"sweep: output {name!r} has the name of an axis; rename one of them")
             vector = np.asarray(value)
-            if vector.ndim == 0:
+            if getattr(vector, "ndim", 0) == 0:
                 vector = np.full(length, vector)
             if vector.shape != (length,):
                 raise InputError(

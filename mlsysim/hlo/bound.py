@@ -7,8 +7,9 @@ count runs once, and of branches the heaviest is taken. The roofline of our fusi
 it is the time of the kernels that our rule makes, and better kernels can be faster.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
+from typing import NamedTuple
 
 from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece
@@ -52,16 +53,29 @@ def compulsory(pieces: Sequence[Piece], results: Sequence[int]) -> float:
     return fsum(reads.values()) + fsum(writes.values())
 
 
-def bound(pieces: Sequence[Piece], graph: Graph, clock: Roofline) -> float:
-    """The least time of a program's computing, in s: the slowest of its work in each unit and its compulsory bytes."""
+class Least(NamedTuple):
+    """What all of a program's work is, whatever runs it: the products by type, other operations, and compulsory bytes."""
+
+    matrix: Mapping[str, float]
+    vector: float
+    bytes: float
+
+
+def least(pieces: Sequence[Piece], graph: Graph) -> Least:
+    """The work of a program that no fusion saves."""
     matrix: dict[str, float] = {}
     vector = 0.0
     for kernel, times in weighted(pieces):
         for dtype, work in kernel.matrix().items():
             matrix[dtype] = matrix.get(dtype, 0.0) + times * work
         vector += times * sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in kernel.nodes)
-    units = [compulsory(pieces, graph.results) / clock.bandwidth]
-    units.append(fsum(work / (clock.peak(dtype) * clock.efficiency) for dtype, work in matrix.items()))
+    return Least(matrix, vector, compulsory(pieces, graph.results))
+
+
+def bound(work: Least, clock: Roofline) -> float:
+    """The least time of a program's computing, in s: the slowest of its work in each unit and its compulsory bytes."""
+    units = [work.bytes / clock.bandwidth]
+    units.append(fsum(flops / (clock.peak(dtype) * clock.efficiency) for dtype, flops in work.matrix.items()))
     if clock.vector_rate:
-        units.append(vector / clock.vector_rate)
+        units.append(work.vector / clock.vector_rate)
     return max(units)

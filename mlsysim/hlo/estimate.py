@@ -14,10 +14,10 @@ from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
 from mlsysim.equations import remembered
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo.bound import bound
+from mlsysim.hlo.bound import Least, bound, least
 from mlsysim.hlo.estimators.base import Estimator
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
-from mlsysim.hlo.estimators.pricing import Prices, Pricing
+from mlsysim.hlo.estimators.pricing import Prices, Pricing, numbered, running
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.hlo.fabric import on_device
 from mlsysim.hlo.fusing import slicing
@@ -32,7 +32,7 @@ from mlsysim.hlo.reader.limits import no_collection
 from mlsysim.hlo.reader.program import Block, Program
 from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.roofline import Roofline
-from mlsysim.hlo.schedule import Timeline, schedule
+from mlsysim.hlo.schedule import Order, Timeline
 from mlsysim.network import Topology, exposed_communication
 from mlsysim.results import Report, Result, labelled, plain, share
 from mlsysim.results import shown as _shown
@@ -472,9 +472,13 @@ class _Made(NamedTuple):
 
     graph: Graph
     fused: bool
-    pieces: list[Piece]
     regions: tuple[Region, ...]
     work: dict[str, float]  # of all kernels together
+    least: Least
+    alike: dict[int, int]  # a number for each region, equal for those that do the same
+    order: Order
+    calls: list[tuple[Collective, int]]  # with the times each runs
+    messages: dict[int, int]  # a number for each collective, equal for those that take the same time
 
 
 def _work(pieces: list[Piece]) -> dict[str, float]:
@@ -487,6 +491,25 @@ def _work(pieces: list[Piece]) -> dict[str, float]:
         "bytes": fsum(k.bytes * n for k, n in work),
         "kernels": sum(n for _, n in work),
     }
+
+
+def _made(graph: Graph, fused: bool, pieces: list[Piece], regions: tuple[Region, ...]) -> _Made:
+    """What every price of a program needs of it, however often it is priced."""
+    known: dict[object, int] = {}
+    messages: dict[int, int] = {}
+
+    def number(c: Collective) -> None:
+        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
+        messages[id(c)] = known.setdefault(key, len(known))
+        for part in c.parts:
+            number(part)
+
+    calls = list(graph.collectives())
+    for c in chain((c for c, _ in calls), (p for r, _ in running(regions) for p in r.pieces)):
+        if isinstance(c, Collective) and id(c) not in messages:
+            number(c)
+    least_ = least(pieces, graph)
+    return _Made(graph, fused, regions, _work(pieces), least_, numbered(regions), Order(regions), calls, messages)
 
 
 _SMALL = 30_000  # operations of a program of which that is kept; more take more memory than it is worth
@@ -519,26 +542,26 @@ def _estimate(
         if fused and rewritten:
             graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
         pieces = kernels(graph, fused, _machine(device) if join else None)
-        made = _Made(graph, fused, pieces, slicing.slices(pieces, split), _work(pieces))
+        made = _made(graph, fused, pieces, slicing.slices(pieces, split))
         if graph.ops <= _SMALL:
             known[split, fusion, rewritten] = made
-    graph, fused, pieces, regions, work = made
-    if network is None and any(True for _ in graph.collectives()):
+    graph, fused, regions, work = made.graph, made.fused, made.regions, made.work
+    if network is None and made.calls:
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
     wire: Network = network or Links(1.0)
-    timed: dict[object, float] = {}
+    timed: dict[int, float] = {}
 
     def message_time(c: Collective) -> float:
         if c.parts:
             return fsum(message_time(part) for part in c.parts)
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
-        if key not in timed:
-            timed[key] = wire(c)
-        return timed[key]
+        number = made.messages[id(c)]
+        if number not in timed:
+            timed[number] = wire(c)
+        return timed[number]
 
-    prices = Prices(estimator, regions)
+    prices = Prices(estimator, regions, made.alike)
 
     def region_time(region: Region) -> float:
         if region.kind == "comm":
@@ -546,11 +569,10 @@ def _estimate(
         return prices.of(region).seconds
 
     inner = getattr(estimator, "estimator", estimator)  # of one with a cache
-    least = bound(pieces, graph, inner.clock) if isinstance(inner, RooflineEstimator) else None
-    timeline = schedule(regions, region_time)
+    lowest = bound(made.least, inner.clock) if isinstance(inner, RooflineEstimator) else None
+    timeline = made.order.run(region_time)
     messages = [
-        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c))
-        for c, n in graph.collectives()
+        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c)) for c, n in made.calls
     ]
     compute = prices.total()
     comm = fsum(m.time_s * m.count for m in messages)
@@ -586,5 +608,5 @@ def _estimate(
         parts=regions,
         timeline=timeline,
         pricing=prices.summary(),
-        bound_s=None if least is None else max(least, comm),
+        bound_s=None if lowest is None else max(lowest, comm),
     )

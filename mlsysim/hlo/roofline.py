@@ -61,16 +61,16 @@ class Roofline:
 
     def without_products(self, kernel: Kernel) -> float:
         """The bound of one kernel by its traffic and its vector work alone, where its products run elsewhere."""
-        time = kernel.bytes / self.bandwidth
+        moved, vector, _ = kernel.sums()
+        time = moved / self.bandwidth
         if self.vector_rate:
-            vector = sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in kernel.nodes)
             time = max(time, vector / self.vector_rate)
         return time
 
     def seconds(self, kernel: Kernel) -> float:
         """The bound of one kernel."""
         time = self.without_products(kernel)
-        matrix = kernel.matrix()
+        matrix = kernel.sums()[2]
         if matrix:
             time = max(time, sum(work / (self.peak(dtype) * self.efficiency) for dtype, work in matrix.items()))
         return time

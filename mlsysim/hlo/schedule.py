@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
 
-from mlsysim import network, units
+from mlsysim import units
+from mlsysim.errors import InputError
 from mlsysim.hlo.fusing.slicing import Region
 
-_STREAM = {"compute": "compute", "comm": "communication"}
+_STREAMS = ("compute", "comm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,86 @@ class Timeline:
 
     def __repr__(self) -> str:
         return f"Timeline({len(self.spans)} regions, {units.format(self.total, 's')})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Regions between two loops, numbered from its first: the stream of each, for how many it waits, and who waits for it."""
+
+    regions: tuple[Region, ...]
+    streams: tuple[int, ...]
+    waits: tuple[int, ...]
+    followers: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, regions: Sequence[Region], first: int) -> "_Stretch":
+        followers: list[list[int]] = [[] for _ in regions]
+        waits = []
+        for i, region in enumerate(regions):
+            before = [d - first for d in region.after if d >= first]
+            waits.append(len(before))
+            for d in before:
+                followers[d].append(i)
+        streams = tuple(_STREAMS.index(r.kind) for r in regions)
+        return cls(tuple(regions), streams, tuple(waits), tuple(map(tuple, followers)))
+
+    def run(self, seconds: Callable[[Region], float], begin: float) -> tuple[list[tuple[float, float]], float]:
+        """Spans of all, and when the last one ends. The same rule as :func:`mlsysim.network.schedule`, for one rank."""
+        takes = [seconds(region) for region in self.regions]
+        for time in takes:
+            if not 0 <= time < inf:
+                raise InputError(f"schedule: duration = {time} of a region must be finite and at least 0 s")
+        streams, followers, waits = self.streams, self.followers, list(self.waits)
+        ready: tuple[list[int], list[int]] = ([], [])
+        for i, n in enumerate(waits):
+            if not n:
+                ready[streams[i]].append(i)  # in order, so each is a heap
+        spans = [(begin, begin)] * len(takes)
+        runs, ends, now = [-1, -1], [inf, inf], 0.0
+        while True:
+            for stream in (0, 1):
+                if runs[stream] < 0 and ready[stream]:
+                    i = runs[stream] = heappop(ready[stream])
+                    ends[stream] = now + takes[i]
+                    spans[i] = (begin + now, begin)
+            if min(ends) == inf:
+                return spans, now
+            now = min(ends)
+            for stream in (0, 1):
+                if ends[stream] == now:
+                    i, runs[stream], ends[stream] = runs[stream], -1, inf
+                    spans[i] = (spans[i][0], begin + now)
+                    for j in followers[i]:
+                        waits[j] -= 1
+                        if not waits[j]:
+                            heappush(ready[streams[j]], j)
+
+
+class Order:
+    """What a schedule needs to know of regions besides their times: made once for all times that a slider asks for."""
+
+    def __init__(self, regions: Sequence[Region]) -> None:
+        self._parts: list[tuple[_Stretch, tuple[Region, Order] | None]] = []
+        first = 0  # of the regions since the last loop
+        for i, region in enumerate(regions):
+            if region.kind == "loop":
+                self._parts.append((_Stretch.of(regions[first:i], first), (region, Order(region.body))))
+                first = i + 1
+        self._parts.append((_Stretch.of(regions[first:], first), None))
+
+    def run(self, seconds: Callable[[Region], float]) -> Timeline:
+        """When each region runs; see :func:`schedule`."""
+        spans: list[tuple[float, float]] = []
+        now = 0.0
+        for stretch, loop in self._parts:
+            found, took = stretch.run(seconds, now)
+            spans += found
+            now += took
+            if loop is not None:
+                region, body = loop
+                start, now = now, now + region.count * body.run(seconds).total
+                spans.append((start, now))
+        return Timeline(tuple(spans), now)
 
 
 def schedule(regions: Sequence[Region], seconds: Callable[[Region], float]) -> Timeline:
@@ -35,29 +118,4 @@ def schedule(regions: Sequence[Region], seconds: Callable[[Region], float]) -> T
     -------
     Timeline
     """
-    spans: list[tuple[float, float]] = []
-    now = 0.0
-    first = 0  # of the regions since the last loop
-
-    def run(until: int) -> float:
-        tasks = [
-            network.Task(
-                str(i),
-                _STREAM[regions[i].kind],
-                seconds(regions[i]),
-                tuple(str(d) for d in regions[i].after if d >= first),
-            )
-            for i in range(first, until)
-        ]
-        done = network.schedule(tasks)
-        spans.extend((now + done.starts[t.name], now + done.ends[t.name]) for t in tasks)
-        return done.time
-
-    for i, region in enumerate(regions):
-        if region.kind == "loop":
-            start = now = now + run(i)
-            now += region.count * schedule(region.body, seconds).total
-            spans.append((start, now))
-            first = i + 1
-    now += run(len(regions))
-    return Timeline(tuple(spans), now)
+    return Order(regions).run(seconds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from mlsysim._numeric import Num, minimum
 from mlsysim.catalog import Cluster, Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.efficiencies.ground import serving_place
-from mlsysim.equations import POSITIVE, Domain, check_argument
+from mlsysim.equations import POSITIVE, Domain, check_argument, is_recording
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
@@ -72,6 +73,11 @@ class Deployment(Result):
     block_tokens: int
     server: str = ""  # whose software runs it; a current server unless said
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What others make of this deployment again and again, such as its step models, by what they ask of it."""
+        return {}
 
     @property
     def _split(self) -> str:
@@ -282,6 +288,43 @@ def deploy(
     8
     """
     m, machines = catalog.model(model), catalog.where(device)
+    given = (tp, pp, dp, ep, precision, weights, experts, kv, efficiencies)
+    more = (intra_bandwidth, inter_bandwidth, domain, interleaved, block_tokens)
+    if machines.cluster is not None or server or is_recording() or any(type(x) not in _PLAIN for x in (*given, *more)):
+        return _deploy(m, machines, *given, *more, server)
+    key = (id(m), id(machines.device), machines.count, *given, *more)
+    if key not in _known:
+        made = _deploy(m, machines, *given, *more, server)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = m, machines.device, made  # with what its key names, so that no other object takes that place
+    return _known[key][2]
+
+
+_PLAIN = (str, int, float, type(None))
+_MOST_KNOWN = 64
+_known: dict[tuple[Any, ...], tuple[Model, Device, Deployment]] = {}  # a slider asks for the same one again and again
+
+
+def _deploy(
+    m: Model,
+    machines: Machines,
+    tp: int,
+    pp: int,
+    dp: int,
+    ep: int,
+    precision: str,
+    weights: str | None,
+    experts: str | None,
+    kv: str,
+    efficiencies: Efficiencies | str,
+    intra_bandwidth: float | None,
+    inter_bandwidth: float | None,
+    domain: int | None,
+    interleaved: int,
+    block_tokens: int,
+    server: str,
+) -> Deployment:
     d, nodes = machines.device, machines.cluster
     for name, value in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep)):
         _whole(name, value)

@@ -13,6 +13,7 @@ from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import BOUND, DATASHEET, OWN, OWN_SOURCE, checked, said
+from mlsysim.equations import is_recording
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 # activation function.
 SMALL_KERNELS = 5.0
 _INFINITE = float("inf")
+_MOST_KEPT = 1 << 17  # pairs of counts of which a model keeps what it found
 
 _TOKENS = 1000  # of the examples that a model shows itself by
 
@@ -64,6 +66,7 @@ class StepModel(Result):
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
     _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
+    _rated: dict[int, tuple[Rate, Rate]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def words(self) -> str:
@@ -200,6 +203,9 @@ class StepModel(Result):
         """The part of a step that depends on the two counts of rows alone, kept for the next step with the same."""
         terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
         found: float = terms.time - terms.prefill_attention - terms.decode_attention
+        if len(self._sums) > _MOST_KEPT:
+            self._sums.clear()
+            self._known.clear()
         self._sums[batch.tokens, batch.sequences] = found
         return found
 
@@ -389,11 +395,13 @@ class StepModel(Result):
 
     def _rate(self, rate: Rate) -> Rate:
         """The rate as the rungs would have it."""
-        memory = {"measured": rate.memory, "flat": FLAT_BANDWIDTH, "datasheet": 1.0}[self.rungs.bandwidth]
-        compute = 1.0 if self.rungs.lookup == "flat" else rate.compute
-        return replace(
-            rate, compute=compute, memory=memory, start=rate.start if self.rungs.overhead == "kernels" else 0.0
-        )
+        found = self._rated.get(id(rate))
+        if found is None or found[0] is not rate:
+            memory = {"measured": rate.memory, "flat": FLAT_BANDWIDTH, "datasheet": 1.0}[self.rungs.bandwidth]
+            compute = 1.0 if self.rungs.lookup == "flat" else rate.compute
+            start = rate.start if self.rungs.overhead == "kernels" else 0.0
+            found = self._rated[id(rate)] = rate, replace(rate, compute=compute, memory=memory, start=start)
+        return found[1]
 
     def _kernel(self, name: str, part: str, layers: Num, flops: Num, bytes: Num, rate: Rate, half: bool) -> Kernel:
         m = self.deployment.machine
@@ -534,7 +542,16 @@ def step_model(
     >>> round(step_model(d, efficiencies="datasheet").time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
     6.24
     """
-    d = deployment
+    asked = ("step model", rungs, efficiencies)
+    if not isinstance(efficiencies, (str, type(None))) or is_recording():
+        return _step_model(deployment, rungs, efficiencies)
+    if asked not in deployment.kept:
+        deployment.kept[asked] = _step_model(deployment, rungs, efficiencies)
+    made: StepModel = deployment.kept[asked]
+    return made
+
+
+def _step_model(d: Deployment, rungs: Rungs | None, efficiencies: Efficiencies | Rates | str | None) -> StepModel:
     if d.split.pp > 1:
         raise InputError(f"step_model: pp = {d.split.pp:g} stages are not modelled; use tp, and pp = 1")
     if isinstance(efficiencies, Rates):

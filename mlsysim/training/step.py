@@ -16,7 +16,7 @@ from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown, unfit
+from mlsysim.results import CALLER, Explanation, Input, Later, Result, Term, labelled, largest, plain, shown, unfit
 from mlsysim.results import share as _share
 from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
@@ -243,13 +243,15 @@ class TrainingStep(Result):
             f"{units.format(self.time, 's')}{largest}",
             terms=_bound(found, self.binding) if not is_array(self.time) else found,
             inputs=self.inputs,
-            notes=(
-                self.rates,
-                *self._outlook(),
-                f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
-                f"The step: {shares}.",
-                f"MFU and HFU count in the convention {MFU_CONVENTION}: products with weights, causal attention.",
-                f"Memory: {self.reason}.",
+            notes=Later(
+                lambda: (
+                    self.rates,
+                    *self._outlook(),
+                    f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
+                    f"The step: {shares}.",
+                    f"MFU and HFU count in the convention {MFU_CONVENTION}: products with weights, causal attention.",
+                    f"Memory: {self.reason}.",
+                )
             ),
         )
 

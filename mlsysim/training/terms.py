@@ -7,12 +7,11 @@ of :class:`~mlsysim.training.parts.Efficiencies`.
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from inspect import signature
 from typing import Any
 
 from mlsysim import collectives, experts, flops, kernels, parallelism, roofline
 from mlsysim._numeric import Num, concatenate, even_share, is_array, maximum, minimum, where, whole
-from mlsysim.equations import REGISTRY
+from mlsysim.equations import REGISTRY, signature_of
 from mlsysim.results import Term
 from mlsysim.training import equations
 from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
@@ -37,7 +36,7 @@ class _Ledger:
         # and each block would repeat them. Plan and catalogue have checked what comes in.
         value = getattr(function, "__wrapped__", function)(**arguments) if self.bare else function(**arguments)
         if self.terms is not None and not _absent(value, arguments):
-            given = signature(function).bind(**arguments)
+            given = signature_of(function).bind(**arguments)
             given.apply_defaults()
             self.terms.append(Term(name, value, _LABELS[function], given.arguments))
         return value

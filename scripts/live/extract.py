@@ -24,6 +24,8 @@ from mlsysim.classroom.live import read_only
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 LONG = 0.1  # seconds of a processor that a statement may take before its value is shipped instead
 MOST = 300_000  # characters of such a value
+# What searches among thousands of plans: with NumPy quicker than a blink, in a page seconds, and tens of megabytes.
+SEARCHES = frozenset({"plan", "search_published", "sweep", "frontier"})
 MUTATORS = {"append", "add", "extend", "insert", "update", "setdefault", "sort", "clear", "pop", "remove"}
 
 
@@ -169,6 +171,11 @@ def missing(code: str) -> list[str]:
     return [line for line in _imports(code) if line in needs_numpy()]
 
 
+def searches(code: str) -> bool:
+    """Whether a view's program imports a search."""
+    return any(name in SEARCHES for line in _imports(code) for name in _binds(ast.parse(line).body[0]))
+
+
 def kept(found: Found) -> Found:
     """The same view with what takes long at the top of its cells (a table of scores, a fit) as the build computed it.
 
@@ -183,9 +190,9 @@ def kept(found: Found) -> Found:
         for part in parts:
             start = time.process_time()
             exec(compile(part.source, "<notebook>", "exec"), space)
-            long = time.process_time() - start > LONG or bool(part.uses & absent)
+            long = time.process_time() - start > LONG or bool(part.uses & (absent | SEARCHES))
             done.append(_value(part, space) if long and isinstance(part.node, ast.Assign) else part)
-            if done[-1] is part and part.uses & absent:
+            if done[-1] is part and part.uses & (absent | SEARCHES):
                 absent |= part.binds  # what is made of it is not to be had either
     finally:
         classroom.explore = before

@@ -1,6 +1,10 @@
 """The plan search: everything that may be tried is tried, and the best is what slow loops over single plans find."""
 
 import itertools
+import json
+import random
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +12,10 @@ import numpy as np
 import pytest
 
 from mlsysim import catalog, explore, training
+from mlsysim._numeric import vectors
 from mlsysim.catalog import Cluster, Model
 from mlsysim.errors import InputError
+from mlsysim.explore.columns import Columns, _front
 from mlsysim.parallelism import Plan
 
 TOY = Model("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
@@ -271,3 +277,111 @@ def test_interleaving_is_offered_as_megatron_runs_it() -> None:
     assert sorted(found["virtual_stages"]) == [1, 2, 4, 8]
     few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert few["virtual_stages"].tolist() == [1]  # 24 micro-batches are no groups of 16
+
+
+# Without NumPy, as in a page of the book
+
+
+def both_ways(function: Any, *parts: list[Any]) -> tuple[list[Any], list[Any]]:
+    """What NumPy and our own vectors make of the same numbers, as lists."""
+    with np.errstate(all="ignore"):
+        theirs = function(np, *(np.array(p) for p in parts))
+    ours = function(vectors, *(vectors.array(p) for p in parts))
+    return [x.tolist() if hasattr(x, "tolist") else x for x in (theirs, ours)]  # type: ignore[return-value]
+
+
+FLOATS, OTHERS = [0.0, -1.5, 2.0, 3.25, 1e300, -0.5], [0.0, 0.0, 4.0, -2.0, 1e300, 0.5]
+WHOLE, COUNTS = [6, 4, 9, 1, 12, 8], [4, 6, 3, 7, 5, 8]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda n, x, y: x + 2 * y - 1.0 / (y + 1.0),
+        lambda n, x, y: x / y,
+        lambda n, x, y: 1.0 / x,
+        lambda n, x, y: x**y,
+        lambda n, x, y: 2.0**x,
+        lambda n, x, y: abs(x) ** 0.5 // 2.0,
+        lambda n, x, y: x * x,
+        lambda n, x, y: n.where((x > y) & ~(y == 0) | (x >= 3.25), x, 7.0),
+        lambda n, x, y: n.maximum(x / y, 1.0),
+        lambda n, x, y: n.minimum(n.exp(x), n.sqrt(y)),
+        lambda n, x, y: n.log(x) + n.log1p(y) + n.expm1(-abs(x)) + n.log2(abs(x)),
+        lambda n, x, y: n.isfinite(x / y),
+        lambda n, x, y: x[n.argsort(y, kind="stable")],
+        lambda n, x, y: x[n.lexsort((x, y))],
+        lambda n, x, y: n.concatenate([x[1:3], y[x < 0], n.full(2, 3.0)]),
+        lambda n, x, y: (x[x < 3].max(), y.min(), (x / y).max(), (x < 0).sum(), bool((x == y).any())),
+        lambda n, x, y: n.unique(y),
+        lambda n, x, y: n.flatnonzero(x > 0),
+    ],
+)  # fmt: skip
+def test_our_vectors_do_what_numpy_does(function: Any) -> None:
+    theirs, ours = both_ways(function, FLOATS, OTHERS)
+    assert np.array(ours).tolist() == pytest.approx(np.array(theirs).tolist(), rel=1e-12, nan_ok=True)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda n, x, y: n.gcd(x, y),
+        lambda n, x, y: -(-x // y),
+        lambda n, x, y: x % y,
+        lambda n, x, y: n.maximum(1, 24 // x),
+        lambda n, x, y: n.left_shift(1, y),
+        lambda n, x, y: n.divmod(n.arange(3, 9), 4)[0] * x + n.divmod(n.arange(3, 9), 4)[1],
+        lambda n, x, y: even_share_of(n, x, y),
+        lambda n, x, y: n.searchsorted(n.partition(x, 2) * 0 + 5, 5, side="right"),
+    ],
+)
+def test_our_vectors_count_as_numpy_does(function: Any) -> None:
+    theirs, ours = both_ways(function, WHOLE, COUNTS)
+    assert ours == theirs
+
+
+def even_share_of(n: Any, x: Any, y: Any) -> Any:
+    """With assignment to a mask: what groups of ranks are made by."""
+    size, room = n.broadcast_arrays(x, 5)
+    share = n.minimum(size, room)
+    split = size > room
+    share[split] = n.gcd(size[split], room[split])
+    return share + 0 * y
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_front_of_plain_rows_is_that_of_arrays(columns: int) -> None:
+    draw = random.Random(columns)
+    for size in (1, 2, 30, 200):
+        points = [tuple(float(draw.randint(0, 8)) for _ in range(columns)) for _ in range(size)]
+        data = {str(k): np.array([p[k] for p in points]) for k in range(columns)}
+        found = Columns(data | {"row": np.arange(size)}).pareto(*data)
+        assert _front(points) == found["row"].tolist()
+
+
+@pytest.mark.independent
+def test_a_search_without_numpy_finds_the_same_plans() -> None:
+    script = """
+import sys, json
+sys.modules["numpy"] = None
+from mlsysim import catalog, explore
+found = explore.plan("Llama-3.1-8B", catalog.cluster("DGX-H100", 2), global_batch=96, seq=4096)
+columns = {name: found.rows[name].tolist() for name in found.rows}
+print(json.dumps([columns, found.front().to_dict(), found.losers(), found.best(3).row(2), found.rank(found.plan(5)), str(found)]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    columns, front, losers, third, rank, shown = json.loads(done.stdout)
+    found = explore.plan("Llama-3.1-8B", catalog.cluster("DGX-H100", 2), global_batch=96, seq=4096)
+    assert list(columns) == list(found.rows)
+    for theirs, ours in ((found.rows.to_dict(), columns), (found.front().to_dict(), front)):
+        for name, column in theirs.items():
+            texts = name in ("sharding", "recompute", "schedule")
+            assert ours[name] == (column if texts else pytest.approx(column, rel=1e-9)), name
+    assert losers == found.losers()
+    assert third["time"] == pytest.approx(found.best(3).row(2)["time"], rel=1e-9)
+    assert rank == pytest.approx(found.rank(found.plan(5)), rel=1e-9)
+    assert shown == str(found)

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PROGRAMS, ROOT
 
-from mlsysim import catalog, hlo
+from mlsysim import catalog, hlo, network
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
 from mlsysim.hlo.estimators import systolic
 from mlsysim.hlo.fusing import fusion, joining, slicing
@@ -465,6 +466,29 @@ def test_the_schedule_overlaps_what_does_not_wait() -> None:
     loop = replace(region("loop"), body=tuple(regions), count=3)
     body = {id(r): seconds[i] for i, r in enumerate(regions)}
     assert schedule([loop], lambda r: body[id(r)]).total == 21.0
+
+
+@pytest.mark.independent
+def test_the_schedule_is_the_one_of_the_network_s_streams() -> None:
+    """Against the list scheduler of ``network.streams``, which knows ranks and names: random regions, also of no time."""
+    draw = random.Random(5)
+    for _ in range(60):
+        regions = [
+            region(draw.choice(("compute", "comm")), *sorted(draw.sample(range(i), min(i, draw.randrange(3)))))
+            for i in range(draw.randrange(1, 25))
+        ]
+        seconds = [draw.choice((0.0, 1.0, 2.0, 2.5)) for _ in regions]
+        place = {id(r): i for i, r in enumerate(regions)}
+        found = schedule(regions, lambda r, seconds=seconds, place=place: seconds[place[id(r)]])  # type: ignore[misc]
+        streams = {"compute": "compute", "comm": "communication"}
+        tasks = [
+            network.Task(str(i), streams[r.kind], seconds[i], tuple(map(str, r.after))) for i, r in enumerate(regions)
+        ]
+        expected = network.schedule(tasks)
+        assert found.total == expected.time
+        assert found.spans == tuple((expected.starts[t.name], expected.ends[t.name]) for t in tasks)
+    with pytest.raises(InputError, match="finite"):
+        schedule([region("compute")], lambda _: -1.0)
 
 
 # The estimate

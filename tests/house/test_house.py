@@ -15,16 +15,12 @@ import mlsysim
 
 FLOOR_OF = {name: i for i, (_, names) in enumerate(FLOORS) for name in names}
 THIRD_PARTY_ALLOWED = {
-    "_numeric": {"numpy"},
+    "_numeric.__init__": {"numpy"},
     "quantities": {"pint"},
     "serving_steps.measuring.microbench": {"numpy"},  # these two inside their measurements only
     "serving_steps.measuring.tiny": {"numpy"},
-    "explore.columns": {"numpy"},
     "explore.fronts": {"numpy"},
-    "explore.grid": {"numpy"},
-    "explore.planner": {"numpy"},
-    "explore.store": {"numpy"},
-    "explore.sweeping": {"numpy", "tqdm", "dask"},
+    "explore.sweeping": {"tqdm", "dask"},
     "cli.searching.sweeping": {"numpy"},  # of the sweep alone
     "doors.simulating": {"numpy"},  # repeated runs alone
     "serving.simulation": {"tqdm"},

@@ -75,18 +75,28 @@ def running(regions: Sequence[Region], times: int = 1) -> Iterator[tuple[Region,
             yield region, times
 
 
-class Prices:
-    """The price of every compute region of some regions. ``unique`` counts distinct regions, collectives included."""
+def numbered(regions: Sequence[Region]) -> dict[int, int]:
+    """A number for every region that runs, by its ``id``: equal for regions that do the same work on the same shapes."""
+    known: dict[Any, int] = {}
+    return {id(region): known.setdefault(region.signature(), len(known)) for region, _ in running(regions)}
 
-    def __init__(self, estimator: Estimator, regions: Sequence[Region]) -> None:
+
+class Prices:
+    """The price of every compute region of some regions. ``unique`` counts distinct regions, collectives included.
+
+    ``alike`` may give each region a number by its ``id``, equal for those that do the same; see :func:`numbered`.
+    """
+
+    def __init__(self, estimator: Estimator, regions: Sequence[Region], alike: Mapping[int, int] | None = None) -> None:
         self.estimator = estimator
         before = getattr(estimator, "hits", 0)  # of an estimator with a cache
         known: dict[Any, RunTime] = {}
         messages: set[Any] = set()
         self._of: dict[int, RunTime] = {}
         self._runs: list[tuple[RunTime, int]] = []
+        alike = numbered(regions) if alike is None else alike
         for region, times in running(regions):
-            signature = region.signature()
+            signature = alike[id(region)]
             if region.kind == "comm":
                 messages.add(signature)
                 continue

@@ -43,6 +43,7 @@ class Kernel:
     space: int = 0  # elements it runs over; 0 for one that is not merged with others
     rows: int = 0  # of one that reduces rows, the elements that it reduces
     signature: tuple[int, ...] = ()
+    _sums: tuple[float, float, dict[str, float]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         parts = ", ".join(dict.fromkeys(node.base for node in self.nodes[:40]))
@@ -67,6 +68,13 @@ class Kernel:
             if node.cost.matrix_flops:
                 found[node.cost.matrix_dtype] = found.get(node.cost.matrix_dtype, 0.0) + node.cost.matrix_flops
         return found
+
+    def sums(self) -> tuple[float, float, dict[str, float]]:
+        """Bytes, operations outside the matrix units and matrix FLOPs by type, summed once: of a kernel that is done."""
+        if self._sums is None:
+            vector = sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in self.nodes)
+            self._sums = self.bytes, vector, self.matrix()
+        return self._sums
 
 
 @dataclass(slots=True)

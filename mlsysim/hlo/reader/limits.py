@@ -12,6 +12,7 @@ MAX_OPS = 500_000  # in a file, and again after calls are expanded
 MAX_RANK = 64  # dimensions of a tensor
 MAX_ELEMENTS = 2**62  # of a tensor
 MAX_BITS = 2**32  # in the dependency-aware split, which keeps a bit per collective and kernel
+_MANY = 20_000  # objects, below which a walk over them takes about a millisecond
 
 
 def check(value: float, most: float, what: str, hint: str) -> None:
@@ -29,7 +30,8 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():  # what was made is old already: no first walk over all of it
+            # What was made is old already: no first walk over all of it. To ask what others froze is a walk of its own.
+            if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

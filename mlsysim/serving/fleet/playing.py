@@ -182,6 +182,14 @@ class _Server:
             order: Sequence[int] = (self._inside,)
         else:
             n = len(self.units)
+            if n == 1 and len(self.units[0]) == 1:  # by far the most: one model on one rank
+                rank = self.units[0][0]
+                if rank.idle or not rank.plan(now):
+                    return None
+                duration = rank.seconds()
+                rank.commit()
+                self._under = [rank]
+                return self._run(now, duration)
             order = [(self._turn + k) % n for k in range(n)]
         for model in order:
             planned = [r for r in self.units[model] if not r.idle and r.plan(now)]
@@ -234,8 +242,9 @@ class _Server:
         found = []
         for rank in self._under:
             rank.end(now)
-            found += [(job, rank) for job in rank.done]
-            rank.done = []
+            if rank.done:
+                found += [(job, rank) for job in rank.done]
+                rank.done = []
         self._under = []
         return found
 
@@ -476,7 +485,7 @@ class _Play:
                 else:
                     one.ready(now, other)
             while woken:
-                server = woken.pop(min(woken))
+                server = woken.popitem()[1] if len(woken) == 1 else woken.pop(min(woken))
                 if server.active:
                     continue
                 if (end := server.begin(now)) is not None:

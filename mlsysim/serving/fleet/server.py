@@ -171,6 +171,9 @@ class Rank:
 
     def plan(self, now: float) -> bool:
         """Choose what the next step works on; False where there is nothing."""
+        if not (self._growing or self.waiting or self._entered or self._partial is not None):
+            self._chunks = []  # the same answers once more
+            return bool(self.decoders)
         limits, rows = self.limits, 1 + self.drafted_len
         preempted = False
         self._join()
@@ -260,7 +263,9 @@ class Rank:
                 if job is self._partial:
                     self._partial = None
         self.decoded += len(self.decoders)
-        self.most_blocks = max(self.most_blocks, self.limits.blocks - self.free)
+        taken = self.used if self.tree is None else self.used + self.tree.locked
+        if taken > self.most_blocks:
+            self.most_blocks = taken
 
     def end(self, now: float) -> None:
         """Book the step that ends now."""

@@ -138,6 +138,16 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
     )  # fmt: skip
 
 
+@cache
+def _deployed(model: str, device: str, tp: int, precision: str) -> inference.Deployment:
+    """A replica with attention cut over its devices, and what it keeps wider than its products."""
+    m = catalog.model(model)
+    own = "mxfp4" if m.stored == "mxfp4" else "nvfp4"
+    four = {"weights": "bf16", "experts": own} if m.is_moe else {"weights": own}
+    kept = {"kv": "bf16" if precision == "bf16" else "fp8", **(four if precision == "fp4" else {})}
+    return inference.deploy(m, catalog.device(device), tp=tp, precision=precision, **kept)  # type: ignore[arg-type]
+
+
 def loop_at(
     model: str,
     device: str,
@@ -168,11 +178,8 @@ def loop_at(
     >>> 100 < 1 / loop_at("gpt-oss-120B", "B200", tp=1, concurrency=16, input_len=8192, output_len=1024).tpot < 200
     True
     """
-    m, d = catalog.model(model), catalog.device(device)
-    own = "mxfp4" if m.stored == "mxfp4" else "nvfp4"
-    four = {"weights": "bf16", "experts": own} if m.is_moe else {"weights": own}
-    kept = {"kv": "bf16" if precision == "bf16" else "fp8", **(four if precision == "fp4" else {})}
-    made = inference.deploy(m, d, tp=tp, precision=precision, **kept)  # type: ignore[arg-type]
+    made = _deployed(model, device, tp, precision)
+    m, d = made.model, made.device
     by = serving.served_by(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
     room = USABLE * d.usable_memory - made.weight_memory
     slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))

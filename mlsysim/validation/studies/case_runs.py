@@ -12,7 +12,7 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.estimators import SystolicEstimator, array
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.hlo.fusing.slicing import Region
-from mlsysim.hlo.schedule import schedule
+from mlsysim.hlo.schedule import Order
 from mlsysim.network import collective_time, exposed_communication
 from mlsysim.validation.studies.case_studies import Comparison, compare, figure, figures, tpu_core
 
@@ -44,6 +44,12 @@ def all_to_all(device: Device | str, ranks: int = GPUS, latency: float = LATENCY
 
 
 @cache
+def _wires(workload: str, bandwidth: float) -> hlo.Fabric:
+    """Links of that bandwidth between all, kept for a workload: a fabric remembers the messages that it has timed."""
+    return hlo.Fabric(f"fullyconnected:{GPUS}", bandwidth, LATENCY)
+
+
+@cache
 def program(name: str) -> hlo.Program:
     """A sample program, read once."""
     return hlo.sample(PROGRAMS.get(name, name))
@@ -60,7 +66,7 @@ def run(workload: str, device: Device | str, efficiency: float = 1.0, memory_eff
     return hlo.estimate(
         program(workload),
         device,
-        network=all_to_all(device),
+        network=_wires(workload, catalog.device(device).scale_up_bandwidth / (GPUS - 1)),
         efficiency=efficiency,
         memory_efficiency=memory_efficiency,
     )
@@ -156,11 +162,11 @@ class Moved:
 
 
 @cache
-def _ready(devices: int) -> tuple[tuple[Region, ...], Mapping[int, float]]:
-    """The regions of the step, and the seconds of those that compute: neither depends on the network."""
+def _ready(devices: int) -> tuple[tuple[Region, ...], Mapping[int, float], Order]:
+    """The regions of the step, the seconds of those that compute, and their order: none depends on the network."""
     e = hlo.estimate(program(f"llama2_7b_train_dp{devices}.sm"), "GH200", network=lambda collective: 0.0)
     assert all(region.kind != "loop" for region in e.parts)
-    return tuple(e.parts), {i: end - start for i, (start, end) in enumerate(e.timeline.spans)}
+    return tuple(e.parts), {i: end - start for i, (start, end) in enumerate(e.timeline.spans)}, Order(e.parts)
 
 
 @cache
@@ -189,7 +195,7 @@ def scale_out_moved(devices: int, link: float, latency: float = LATENCY, gradien
     """
     if devices not in DRAGONFLY:
         raise InputError(f"scale_out_moved: devices = {devices} must be one of {', '.join(map(str, DRAGONFLY))}")
-    regions, computing = _ready(devices)
+    regions, computing, order = _ready(devices)
     per_byte, over_link, per_latency = _wire(devices)
     weight = gradient_bytes / 2 * (per_byte + over_link / link)
     started = per_latency * latency
@@ -203,7 +209,7 @@ def scale_out_moved(devices: int, link: float, latency: float = LATENCY, gradien
     }
     compute = fsum(seconds[id(r)] for r in regions if r.kind != "comm")
     comm = fsum(seconds[id(r)] for r in regions if r.kind == "comm")
-    total = max(schedule(regions, lambda r: seconds[id(r)]).total, compute)
+    total = max(order.run(lambda r: seconds[id(r)]).total, compute)
     return Moved(total, compute, comm, exposed_communication(total, compute))
 
 

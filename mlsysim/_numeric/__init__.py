@@ -1,4 +1,4 @@
-"""Float-or-array arithmetic: builtins for plain numbers, NumPy only when the caller brought an array.
+"""Float-or-array arithmetic: builtins for plain numbers, NumPy only when the caller brought an array; without it our own vectors.
 
 The same equation then serves a pocket calculation without NumPy and a sweep over a million configurations.
 """
@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 P = ParamSpec("P")
@@ -23,10 +23,25 @@ def is_array(x: Any) -> bool:
     return getattr(x, "ndim", 0) > 0
 
 
-def _numpy() -> Any:
-    import numpy
+@cache
+def arrays() -> Any:
+    """NumPy, or where it is not installed, as in a page, the few of its names that we need, on lists."""
+    try:
+        import numpy
+    except ImportError:
+        from mlsysim._numeric import vectors
 
+        return vectors
     return numpy
+
+
+def bare(x: Any) -> Any:
+    """An element of an array as Python's own number or text.
+
+    >>> bare(2.5)
+    2.5
+    """
+    return x.item() if hasattr(x, "item") else x
 
 
 def widened(x: Num) -> Num:
@@ -87,7 +102,10 @@ def maximum(*xs: Num) -> Num:
     >>> maximum(1.0, 3.0, 2.0)
     3.0
     """
-    return reduce(_numpy().maximum, xs) if any(map(is_array, xs)) else max(xs)
+    for x in xs:  # plain numbers are by far the most: a sweep of a slider asks this a hundred thousand times
+        if type(x) is not float and type(x) is not int and is_array(x):
+            return reduce(arrays().maximum, xs)
+    return max(xs)
 
 
 def minimum(*xs: Num) -> Num:
@@ -96,7 +114,10 @@ def minimum(*xs: Num) -> Num:
     >>> minimum(1.0, 3.0)
     1.0
     """
-    return reduce(_numpy().minimum, xs) if any(map(is_array, xs)) else min(xs)
+    for x in xs:
+        if type(x) is not float and type(x) is not int and is_array(x):
+            return reduce(arrays().minimum, xs)
+    return min(xs)
 
 
 def doublings(x: Num) -> Num:
@@ -105,7 +126,7 @@ def doublings(x: Num) -> Num:
     >>> [doublings(n) for n in (1, 2, 5, 8, 9)]
     [0, 1, 3, 3, 4]
     """
-    return _numpy().ceil(_numpy().log2(x)) if is_array(x) else math.ceil(math.log2(x))
+    return arrays().ceil(arrays().log2(x)) if is_array(x) else math.ceil(math.log2(x))
 
 
 def exp(x: Num) -> Num:
@@ -114,7 +135,7 @@ def exp(x: Num) -> Num:
     >>> exp(0.0)
     1.0
     """
-    return _numpy().exp(x) if is_array(x) else math.exp(x)
+    return arrays().exp(x) if is_array(x) else math.exp(x)
 
 
 def expm1(x: Num) -> Num:
@@ -123,7 +144,7 @@ def expm1(x: Num) -> Num:
     >>> expm1(1e-20)
     1e-20
     """
-    return _numpy().expm1(x) if is_array(x) else math.expm1(x)
+    return arrays().expm1(x) if is_array(x) else math.expm1(x)
 
 
 def log(x: Num) -> Num:
@@ -132,7 +153,7 @@ def log(x: Num) -> Num:
     >>> log(1.0)
     0.0
     """
-    return _numpy().log(x) if is_array(x) else math.log(x)
+    return arrays().log(x) if is_array(x) else math.log(x)
 
 
 def sqrt(x: Num) -> Num:
@@ -141,7 +162,7 @@ def sqrt(x: Num) -> Num:
     >>> sqrt(4.0)
     2.0
     """
-    return _numpy().sqrt(x) if is_array(x) else math.sqrt(x)
+    return arrays().sqrt(x) if is_array(x) else math.sqrt(x)
 
 
 def log1p(x: Num) -> Num:
@@ -150,12 +171,12 @@ def log1p(x: Num) -> Num:
     >>> log1p(0.0)
     0.0
     """
-    return _numpy().log1p(x) if is_array(x) else math.log1p(x)
+    return arrays().log1p(x) if is_array(x) else math.log1p(x)
 
 
 def concatenate(parts: Sequence[Num]) -> Num:
     """Results of consecutive blocks in one array; a result that is the same number in every block stays a number."""
-    return _numpy().concatenate(parts) if is_array(parts[0]) else parts[0]
+    return arrays().concatenate(parts) if is_array(parts[0]) else parts[0]
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
@@ -164,7 +185,9 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     >>> where(True, "compute", "memory")
     'compute'
     """
-    return _numpy().where(condition, yes, no) if is_array(condition) else (yes if condition else no)
+    if condition is True or condition is False:
+        return yes if condition else no
+    return arrays().where(condition, yes, no) if is_array(condition) else (yes if condition else no)
 
 
 def is_finite(x: Num) -> bool:
@@ -198,7 +221,7 @@ def even_share(size: Num, room: Num) -> Num:
     [4, 8, 8, 2]
     """
     if is_array(size) or is_array(room):
-        np = _numpy()
+        np = arrays()
         size, room = np.broadcast_arrays(size, room)
         share = np.minimum(size, room)
         split = (size > room) & (room > 1)  # few: an inner group that does not fit leaves no room outside it
