@@ -12,8 +12,8 @@ from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.memory.fit import state_of
 from mlsysim.intervals import KNOWN, NEW, Interval, interval_end, log_error
+from mlsysim.memory.fit import state_of
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain

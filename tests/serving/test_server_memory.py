@@ -331,6 +331,6 @@ def test_logs_of_models_without_a_say_lie_in_the_ranges() -> None:
     for part in ("weights_bytes", "activation_bytes", "kv_pool_bytes", "kv_tokens"):
         ends = [(s.prediction.to_dict(), s.logged[part].value) for s in own]
         inside = [found["low"][part] <= logged <= found["high"][part] for found, logged in ends if found["low"]]
-        assert len(inside) >= 4 and 0.75 <= sum(inside) / len(inside), part
+        assert len(inside) >= 4 and sum(inside) / len(inside) >= 0.75, part
     assert "4-bit" in server_starts()["gpt-oss-tp2"].prediction.no_range
     assert "latent" in server_starts()["kimi-vl"].prediction.no_range

@@ -32,6 +32,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = MappingProxyType(
         "narrow": (0.6, 1.4, 1.0),
         "sharded": (0.6, 1.4, 1.0),
         "tp_overlap": (0.0, 1.0, 0.3),
+        "busiest": (1.0, 2.0, 1.1),
     }
 )
 
@@ -59,6 +60,8 @@ class Structure:
     gradients: str = "wait"
     recompute: str = "none"
     chunk: str = "2 layers"
+    experts: str = "alike"
+    selective: str = "attention alone"
     errors: str = "linear from 10 %"
 
     def moves(self) -> list["Structure"]:
@@ -92,12 +95,14 @@ ALTERNATIVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "casts": ("none", "counted", "fitted"),
         "narrow": ("as others", "share of its own"),
         "tiles": ("none", "counted"),
-        "power": ("ignored", "sets the clock"),
+        "power": ("ignored", "sets the clock", "sets the clock, its root"),
         "skipped": ("nothing", "last product", "last product where weights are sharded"),
         "messages": ("wait", "hidden in part"),
         "gradients": ("wait", "hidden"),
         "recompute": ("none", "as memory demands"),
         "chunk": ("2 layers", "1 layer", "4 layers"),
+        "experts": ("alike", "the busiest has more"),
+        "selective": ("attention alone", "half the products where weights are sharded"),
         "errors": ("linear from 10 %", "linear from 5 %"),
     }
 )
@@ -204,8 +209,10 @@ class Variant:
         self.names += [(SOFTWARE, "narrow")] * (s.narrow != "as others")
         self.names += [(SOFTWARE, "sharded")] * ("sharded" in s.products)
         self.names += [(SOFTWARE, "tp_overlap")] * (s.messages != "wait")
+        self.names += [(SOFTWARE, "busiest")] * (s.experts != "alike")
         self.ranges = [RANGES[name] for _, name in self.names]
-        self._clock = r.clock if s.power == "sets the clock" else 1.0
+        # ``clock_of`` is the cube root of the power; to the power 1.5 it is the square root
+        self._clock = 1.0 if s.power == "ignored" else r.clock if s.power == "sets the clock" else r.clock**1.5
         self._narrow, self._shards = r.narrow, r.sharded
         software = {name: r.software[name] for name in ("network", "tp_overlap")}
         software["link"] = r.software["link"] if s.links == "planned" else 1.0
@@ -218,6 +225,7 @@ class Variant:
             "cast_bytes": r.casts if s.casts != "none" else np.zeros(len(r.steps)),
             "loss_passes": LOSS_PASSES if s.loss == "counted" else 0.0,
             "tile": TILE if s.tiles == "counted" else 0.0,
+            "selective_recompute": 0.0 if s.selective == "attention alone" else 0.5,
             **cp_times(),
             **software,
         }
@@ -253,6 +261,11 @@ class Variant:
         fixed = self._fixed
         if "casts" in own:
             fixed = fixed | {"cast_bytes": fixed["cast_bytes"] * own.pop("casts")}
+        work = self.work
+        if "busiest" in own:  # a step waits for the device whose experts most tokens were sent to
+            more = own.pop("busiest")
+            tokens = {name: getattr(work, name) * more for name in ("top_k", "active_expert_params")}
+            work = dataclasses.replace(work, **tokens)
         eff = Efficiencies(
             gemm=gemm,
             head=gemm,
@@ -260,4 +273,4 @@ class Variant:
             attention_sharded=c[self._sharded] * self._clock,
             **{**fixed, **own},
         )
-        return training.step_terms(self.work, self.layout, self.machine, eff).time
+        return training.step_terms(work, self.layout, self.machine, eff).time

@@ -2,11 +2,11 @@
 
 Leaving a source out of the *fit* says how a structure errs on new sources when somebody has picked it before. Whoever picks
 it with the same sources in view has let each of them vote. So the choice is repeated without each source: every step of a
-search, from the plainest structure on, is judged by leaving the other sources out in turn (the inner folds), and only the
+search, from a start that no error had a say in, is judged by leaving the other sources out in turn (the inner folds), and only the
 structure that this search ends at predicts the source that was away (the outer fold).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import unknown_name
 from mlsysim.results import Listed
 from mlsysim.validation.cases import CaseFile
-from mlsysim.validation.predictors.training_structures import ANY, RANGES, SHIPPED, Rows, Structure, Variant
+from mlsysim.validation.predictors.training_structures import ANY, COUNTED, Rows, Structure, Variant
 from mlsysim.validation.scoring.domains import domains_left_out
 
 _PULL = 0.05  # as in predictors.fitting: width of the pull to the start, in logits
@@ -188,7 +188,7 @@ class Search:
         return float(np.mean([off[rows & (self.source == s)].mean() for s in np.unique(self.source[rows])]))
 
     def without(self, away: Any, start: Structure) -> Choice:
-        """Choose and fit without some rows, then judge by them; without none, only choose."""
+        """Choose and fit without some rows, then judge by them; if none is away, only choose."""
         structure, fit, inner, steps = self.choose(~away, start)
         return Choice(
             structure, len(fit.variant.names), inner, self.judged(fit, away) if away.any() else float("nan"), steps
@@ -202,3 +202,72 @@ class Search:
         found = domains_left_out(self.file.case_class.name, self.file.cases)
         ids = [c.id for c in self.file.cases]
         return {label: np.isin(ids, [c.id for c in rows]) for label, rows in found.items()}
+
+
+# Where a search may begin without having seen an error: with nothing that can be left out, or with all that can be counted.
+STARTS: Mapping[str, Structure] = MappingProxyType({"nothing": Structure(), "counted": COUNTED})
+
+
+@dataclass(frozen=True)
+class Nested(Listed):
+    """What choosing inside the folds says of a class, from one start; errors are fractions, means over sources or domains."""
+
+    date: str
+    constants: int  # of the structure that a search with all sources in view ends at
+    inside: float  # its error without the row's source: the choice has seen it
+    sources: float  # error of sources that had no part in fit nor choice
+    domains: float
+    least: int  # constants of the structures that were chosen without a source
+    most: int
+    folds: Mapping[str, float]  # error of each source
+    chosen: Mapping[str, int]  # how many of the source folds chose a word other than the start's
+
+    @property
+    def cost(self) -> float:
+        """By how much the choice flattered itself."""
+        return self.sources - self.inside
+
+
+def nested_of(search: Search, start: str, date: str, say: Callable[[str], None] = print) -> Nested:
+    """Search without each source and without each domain, and once with all in view; minutes."""
+    import numpy as np
+
+    begin = STARTS[start]
+    every = search.without(np.zeros(len(search.file.cases), dtype=bool), begin)
+    found, domains, chosen = {}, [], {}
+    for i, source in enumerate(search.sources):
+        found[source] = fold = search.without(search.source == i, begin)
+        for word in fold.structure.words(begin):
+            chosen[word] = chosen.get(word, 0) + 1
+        say(f"without {source}: {fold.error:.1%}; {fold.structure.words(begin)}")
+    for label, rows in search.domains.items():
+        domains.append(search.without(rows, begin).error)
+        say(f"without {label}: {domains[-1]:.1%}")
+    counts = [fold.constants for fold in found.values()]
+    errors = {source: round(fold.error, 4) for source, fold in found.items()}
+    return Nested(
+        date=date,
+        constants=every.constants,
+        inside=round(every.inner, 4),
+        sources=round(float(np.mean([fold.error for fold in found.values()])), 4),
+        domains=round(float(np.mean(domains)), 4),
+        least=min(counts),
+        most=max(counts),
+        folds=MappingProxyType(errors),
+        chosen=MappingProxyType(dict(sorted(chosen.items()))),
+    )
+
+
+@cache
+def shipped_nested(start: str = "counted") -> Nested:
+    """The nested errors of training steps that ship with the package, from one of :data:`STARTS`.
+
+    >>> shipped_nested().inside < shipped_nested().sources
+    True
+    """
+    raw = shipped_toml(__package__, "nested.toml")
+    if start not in raw:
+        raise unknown_name("start of a search", start, raw)
+    own = raw[start]
+    parts = {name: MappingProxyType(own[name]) if isinstance(own[name], dict) else own[name] for name in own}
+    return Nested(**parts)
