@@ -309,9 +309,12 @@ def entry(lefts: Sequence[Left], date: datetime.date, later: tuple[str, Mapping[
     text: dict[str, Any] = {"nominal": NOMINAL, "date": date.isoformat()}
     for name, held_by in (("sources", sources), ("domains", domains)):
         if held_by:
-            text[f"coverage_{name}"], text[f"error_{name}"] = mean_and_error(list(held_by.values()))
+            text[f"coverage_{name}"], error = mean_and_error(list(held_by.values()))
             text[f"judged_{name}"] = len(held_by)
+            text |= {f"error_{name}": error} if math.isfinite(error) else {}
     if domains:
+        if found.domains:
+            text["domains_alone"] = found.domains[1]
         text["coverage_domains_alone"] = mean(list(held_domains(lefts, alone=True).values()))
     if later:
         text |= {"later": later[0], "coverage_later": mean(list(later[1].values())), "sources_later": len(later[1])}
