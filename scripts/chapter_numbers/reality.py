@@ -207,6 +207,7 @@ def _nested() -> dict[str, Any]:
         "nothing": {
             "inside": units.percent(nothing.inside, 1, signed=False),
             "sources": units.percent(nothing.sources, 1, signed=False),
+            "domains": units.percent(nothing.domains, 1, signed=False),
         },
     }
 
