@@ -194,7 +194,7 @@ class Variant:
         self.work, self.layout, self.machine = r.work, r.layout, r.machine
         self.memory, self.casts = r.memory, r.casts
         self.names = [(ANY, "gemm"), (ANY, "attention")]
-        zero = np.zeros(len(r.steps), dtype=int)
+        zero: Any = np.zeros(len(r.steps), dtype=int)
         self._products, self._whole, self._sharded = zero, zero + 1, zero + 1
         if s.products != "one share":
             self._products = self._apart((TPU, "gemm"), r.tpu, zero)

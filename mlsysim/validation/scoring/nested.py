@@ -234,7 +234,9 @@ def nested_of(search: Search, start: str, date: str, say: Callable[[str], None] 
 
     begin = STARTS[start]
     every = search.without(np.zeros(len(search.file.cases), dtype=bool), begin)
-    found, domains, chosen = {}, [], {}
+    found: dict[str, Choice] = {}
+    domains: list[float] = []
+    chosen: dict[str, int] = {}
     for i, source in enumerate(search.sources):
         found[source] = fold = search.without(search.source == i, begin)
         for word in fold.structure.words(begin):
@@ -269,5 +271,7 @@ def shipped_nested(start: str = "counted") -> Nested:
     if start not in raw:
         raise unknown_name("start of a search", start, raw)
     own = raw[start]
-    parts = {name: MappingProxyType(own[name]) if isinstance(own[name], dict) else own[name] for name in own}
+    parts: dict[str, Any] = {
+        name: MappingProxyType(own[name]) if isinstance(own[name], dict) else own[name] for name in own
+    }
     return Nested(**parts)
