@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import ROOT
 
 from mlsysim.errors import UnknownNameError
 from mlsysim.validation import reality
+from mlsysim.validation.cases import read_cases
 from mlsysim.validation.predictors import PREDICTORS
 from mlsysim.validation.predictors.training_structures import ALTERNATIVES, COUNTED, SHIPPED, Rows, Structure, Variant
 from mlsysim.validation.scoring import nested
@@ -15,6 +17,7 @@ from mlsysim.validation.scoring.nested import Search, mean_and_error, shipped_ne
 from mlsysim.validation.scoring.scores import shipped_scores
 
 independent = pytest.mark.independent
+OPEN = ROOT.parent / "shared" / "reference" / "cases"
 PLAIN = dataclasses.replace(COUNTED, attention="maker's library apart")
 
 
@@ -115,3 +118,15 @@ def test_the_shipped_errors_are_of_the_shipped_sources(start: str) -> None:
     assert set(found.chosen) <= words and max(found.chosen.values()) <= len(found.folds)
     with pytest.raises(UnknownNameError):
         shipped_nested("anything")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("start", "source"), [("counted", "KORT"), ("counted", "TORCHAO"), ("nothing", "SC21")])
+def test_a_fold_searched_again_errs_as_shipped(start: str, source: str) -> None:
+    """On the open cases: one source without a say, the whole search."""
+    if not OPEN.is_dir():
+        pytest.skip("the open cases are not on this machine")
+    both = [OPEN / "training_step.open.csv", OPEN.with_name("cases_second") / "training_step.open.csv"]
+    found = Search(read_cases(both, "training_step"))
+    fold = found.without(found.source == found.sources.index(source), nested.STARTS[start])
+    assert fold.error == pytest.approx(shipped_nested(start).folds[source], abs=1e-4)
