@@ -242,6 +242,7 @@ def test_arithmetic_has_a_range_of_its_own() -> None:
         "memory", 1e9, {"generation": "", "kind": "training_peak", "precision": "16-bit", "phase": ""}
     )
     assert counted.quantiles.width < 1.1 < measured.quantiles.width
+    assert "between x0.99" in str(counted) and "between x0.80 and x1.25" in str(measured)
 
 
 # Two levels, by hand
