@@ -205,10 +205,15 @@ class Interval(Result):
     def __str__(self) -> str:
         q = self.quantiles
         return (
-            f"{q.nominal:.0%} of measurements are expected between x{self.low / self.value:.2f} and "
-            f"x{self.high / self.value:.2f} of the prediction ({q.class_name}, {self.where}; {q.rows} rows of {q.votes}"
+            f"{q.nominal:.0%} of measurements are expected between {_times(self.low / self.value)} and "
+            f"{_times(self.high / self.value)} of the prediction ({q.class_name}, {self.where}; {q.rows} rows of {q.votes}"
             f"{', pooled' if len(q.pool) > 1 else ''}; held {q.coverage:.0%} of the left-out ones, {q.date})"
         )
+
+
+def _times(factor: Num) -> str:
+    """A factor in words, with more digits where two would say 1.00."""
+    return f"x{factor:.2f}" if abs(factor - 1.0) >= 0.05 else f"x{factor:.4f}"
 
 
 @cache

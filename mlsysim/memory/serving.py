@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.intervals import KNOWN, NEW, Interval, interval_end, log_error
 from mlsysim.memory.fit import state_of
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
+from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
 
 if TYPE_CHECKING:
@@ -73,6 +75,17 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "mxfp4": Format(4, 8, 32, experts_only=True, multiple=(128, 256)),
         "mxfp8": Format(8, 8, 32),
         "nvfp4": Format(4, 8, 16),
+    }
+)
+# What has a range, by its name in JSON, and whose errors it is made of: the cache's is what the rest leaves.
+RANGED: Mapping[str, str] = MappingProxyType(
+    {
+        "weights_bytes": "weights",
+        "activation_bytes": "activations",
+        "non_torch_bytes": "runtime",
+        "graphs_bytes": "graphs",
+        "kv_pool_bytes": "taken",
+        "kv_tokens": "taken",
     }
 )
 # What checkpoints and servers call them.
@@ -351,6 +364,8 @@ class ServerMemory(Result):
     graphs: float
     kv_tokens: int  # of the stage that holds fewest
     notes: tuple[str, ...] = ()
+    place: Mapping[str, str] = field(default_factory=dict)  # where it lies among the starts that were logged
+    told: tuple[str, ...] = ()  # parts that the caller knew
 
     def _value(self, name: str) -> float:
         return float(next(t.value for t in self.terms if t.name == name))
@@ -372,6 +387,92 @@ class ServerMemory(Result):
     def kv_pool(self) -> float:
         """Bytes for cache; negative when nothing is left for it."""
         return self.stages[0]["kv_pool_bytes"]
+
+    @property
+    def requested(self) -> float:
+        """The server's share of the device."""
+        return float(self.given["gpu_memory_utilization"] * self.device.usable_memory)
+
+    @property
+    def no_range(self) -> str:
+        """Why there is no range, in a sentence; empty where there is one."""
+        if missing := server_unseen(self.place):
+            return f"the start-up logs of fewer than two models have {' or '.join(missing)}"
+        return f"{' and '.join(self.told)} as the caller says" if self.told else ""
+
+    def _ends(self, part: str) -> tuple[float, float]:
+        """Both ends of a part of :data:`RANGED`; those of the cache from what all else may come to."""
+        q, value = server_quantiles(RANGED[part]), float(self._values[part])
+        if RANGED[part] != "taken":
+            return float(interval_end(value, q.high)), float(interval_end(value, q.low))
+        pool = [self.requested - float(interval_end(self.requested - self.kv_pool, x)) for x in (q.low, q.high)]
+        if part == "kv_pool_bytes":
+            return pool[0], pool[1]
+        if self.kv_pool <= 0:
+            return 0.0, 0.0
+        blocks = next(t.arguments for t in self.terms if t.name == "tokens")
+        low, high = (float(server_tokens(**{**blocks, "pool": max(0.0, x)})) for x in pool)
+        return low, high
+
+    def interval(self, part: str = "kv_tokens") -> Interval:
+        """The range in which a server's own log is expected to lie, from the errors of starts that no figure was read from.
+
+        Parameters
+        ----------
+        part : str
+            One of ``weights_bytes``, ``activation_bytes``, ``non_torch_bytes``, ``graphs_bytes``, ``kv_pool_bytes`` and
+            ``kv_tokens``.
+
+        Raises
+        ------
+        InputError, UnknownNameError
+            A part that is not there; a device, a kind of model, a format, a split or a release that the starts of fewer than
+            two models have; nothing left for the cache.
+
+        >>> held = server_memory("Llama-3.1-8B", "H100").interval()
+        >>> held.low < held.value < held.high
+        True
+        """
+        if part not in RANGED:
+            raise unknown_name("part of a server's memory", part, RANGED)
+        if self.no_range:
+            raise InputError(f"interval: {self.no_range}, so nobody knows how far off the memory is there")
+        value = float(self._values[part])
+        if value <= 0:
+            raise InputError(f"interval: {part} = {value:g} has no range; it needs a value above zero")
+        (low, high), q = self._ends(part), server_quantiles(RANGED[part])
+        if RANGED[part] == "taken":  # the same two ends as errors of the cache itself
+            q = replace(
+                q, low=float(log_error(value, high)), high=float(log_error(value, low)) if low > 0 else math.inf
+            )
+        return Interval(value, max(0.0, low), high, q)
+
+    @property
+    def _values(self) -> dict[str, float]:
+        return {
+            "weights_bytes": self.weight_memory,
+            "activation_bytes": self.activations,
+            "non_torch_bytes": self.runtime,
+            "graphs_bytes": self.graphs,
+            "kv_pool_bytes": self.kv_pool,
+            "kv_tokens": float(self.kv_tokens),
+        }
+
+    def _ranges(self) -> list[str]:
+        """The ranges in words, or why there are none."""
+        if self.no_range:
+            return [f"No range: {self.no_range}."]
+        q, held = server_quantiles("taken"), []
+        for name, value in self._values.items():
+            if value > 0:
+                low, high = (max(0.0, end) for end in self._ends(name))
+                unit = "byte" if name.endswith("bytes") else "token"
+                words = [f"{x:,.0f}" if unit == "token" else units.format(x, "byte", 3) for x in (low, high)]
+                held.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {words[0]} to {words[1]}")
+        return [
+            f"{q.nominal:.0%} of logs are expected within: {'; '.join(held)} ({q.rows} starts of {q.groups} models that no "
+            f"figure was read from; {q.coverage:.0%} of what is no cache held, each model judged by the others)."
+        ]
 
     @property
     def blocks(self) -> int:
@@ -400,7 +501,7 @@ class ServerMemory(Result):
             return f"fits: {self.kv_tokens:,} tokens of cache"
         if min(s["kv_pool_bytes"] for s in self.stages) <= 0:
             held = units.format(self.weight_memory + self.activations + self.runtime, "byte")
-            share = units.format(self.given["gpu_memory_utilization"] * self.device.usable_memory, "byte")
+            share = units.format(self.requested, "byte")
             return f"does not fit: {held} of {share} are taken before any cache; use more devices or smaller weights"
         return f"does not fit: the cache holds {self.kv_tokens:,} tokens, and a sequence may have {self.given['max_model_len']:,}"
 
@@ -429,7 +530,7 @@ class ServerMemory(Result):
         """Every term with its equation and the numbers in it, and where the figures of the release come from."""
         figures = [Input(n.replace("_", " "), f.value, f.unit, str(f)) for n, f in self.release.figures.items()]
         inputs = [Input("capacity", self.device.usable_memory, "byte", self.device.origin("usable_memory")), *figures]
-        lines = ("Captured graphs come on top of the server's share of the memory.", *self.notes)
+        lines = ("Captured graphs come on top of the server's share of the memory.", *self._ranges(), *self.notes)
         return Explanation(self.summary()[0], self.terms, inputs, lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -443,19 +544,21 @@ class ServerMemory(Result):
             "weights": self.weights,
             "kv": self.kv,
             **dict(self.given),
-            "requested_bytes": self.given["gpu_memory_utilization"] * self.device.usable_memory,
-            "weights_bytes": self.weight_memory,
-            "activation_bytes": self.activations,
-            "non_torch_bytes": self.runtime,
-            "graphs_bytes": self.graphs,
-            "kv_pool_bytes": self.kv_pool,
+            "requested_bytes": self.requested,
+            **self._values,
             "kv_tokens": self.kv_tokens,
             "kv_blocks": self.blocks,
             "fits": self.fits,
             "reason": self.reason,
             "stages": [dict(s) for s in self.stages],
-            "notes": list(self.notes),
+            "low": None,
+            "high": None,
+            "domain": NEW if server_unseen(self.place) else KNOWN,
+            "notes": [*self.notes, *(self._ranges() if self.no_range else ())],
         }
+        if not self.no_range:
+            ends = {name: self._ends(name) for name in RANGED}
+            found |= {"low": {n: e[0] for n, e in ends.items()}, "high": {n: e[1] for n, e in ends.items()}}
         return dict(plain(found))
 
 
@@ -584,6 +687,7 @@ def server_memory(
         tokens = max(tokens, max_num_seqs)
     sequences = min(sequences, tokens) if max_num_seqs is None else max_num_seqs
 
+    told = tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None)
     if runtime is None:
         runtime = found.runtime(tp, pp)
     logit = 4.0 * found.float_tensors + (element if element < 4 else 0.0)
@@ -700,6 +804,18 @@ def server_memory(
         graphs=stages[0]["graphs_bytes"],
         kv_tokens=int(min(s["kv_tokens"] for s in stages)),
         notes=tuple(notes),
+        place=server_place(
+            m,
+            d,
+            bits=8.0 * of_experts.element_bytes if m.is_moe else 8.0 * form.element_bytes,
+            dtype=dtype,
+            kv=cached,
+            tp=tp,
+            pp=pp,
+            engine=engine,
+            since=found.since,
+        ),
+        told=told,
     )
 
 

@@ -10,7 +10,7 @@ from mlsysim.catalog import Model
 from mlsysim.explore import plan, solve_for
 from mlsysim.parallelism import Plan
 from mlsysim.validation import reality
-from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors
+from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
 from mlsysim.validation.studies.searched import Searched, search_published
 
 _JOBS = {
@@ -126,6 +126,19 @@ def _ranks(groups: int) -> dict[str, str]:
     }
 
 
+def _alone(name: str) -> dict[str, str]:
+    """What left-out domains alone would end at and hold of a class, and how sure the share of its sources is."""
+    checked = intervals.checks(name)
+    return {
+        "high": f"{float(intervals.interval_end(1.0, -checked['domains_alone'])):.2f}",
+        "domains": str(checked["judged_domains"]),
+        "held": _share(checked["coverage_domains_alone"], 0),
+        "ruled": _share(checked["coverage_domains"], 0),
+        "sources": str(checked["judged_sources"]),
+        "error": f"{100 * checked['error_sources']:.0f} points",
+    }
+
+
 def _unseen(name: str) -> dict[str, str]:
     """Of the rows outside the fit, those within their range."""
     groups = reality.check_class(name).unseen()
@@ -232,6 +245,9 @@ def numbers() -> dict[str, Any]:
             "inference_high": f"{serving.factors[1]:.2f}",
             "inference_held": _share(serving.coverage, 0),
             "needed": str(MIN_GROUPS),
+            "most": _share(most_held(pool.groups - 1), 0),
+            "pool_others": str(pool.groups - 1),
+            "alone": _alone("gemm"),
             "new": {
                 name: {
                     "low": f"{n.factors[0]:.2f}",

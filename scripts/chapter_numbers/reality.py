@@ -6,7 +6,9 @@ from mlsysim import catalog, intervals, parallelism, units, validation
 from mlsysim.efficiencies import pooled_share
 from mlsysim.validation import reality
 from mlsysim.validation.cases import TABLED
+from mlsysim.validation.predictors.training_structures import SHIPPED
 from mlsysim.validation.reality import ClassCheck, simple
+from mlsysim.validation.scoring.nested import shipped_nested
 from mlsysim.validation.scoring.scores import never_seen, shipped_scores
 from mlsysim.validation.scoring.tried import logged, read_log
 from mlsysim.validation.studies import peers
@@ -188,6 +190,28 @@ def _tried() -> dict[str, str]:
     return {"variants": str(len(lines)), "kept": str(sum(line.kept for line in lines))}
 
 
+def _nested() -> dict[str, Any]:
+    """What it costs that the structure was chosen with all sources in view."""
+    counted, nothing = shipped_nested("counted"), shipped_nested("nothing")
+    return {
+        "moves": str(len(SHIPPED.moves())),
+        "ours": units.percent(shipped_scores("training_step").leave_one_group_out.mape, 1, signed=False),
+        "constants": str(shipped_scores("training_step").constants),
+        "counted": {
+            "constants": str(counted.constants),
+            "inside": units.percent(counted.inside, 1, signed=False),
+            "sources": units.percent(counted.sources, 1, signed=False),
+            "domains": units.percent(counted.domains, 1, signed=False),
+            "cost": f"{100 * counted.cost:.1f}",
+        },
+        "nothing": {
+            "inside": units.percent(nothing.inside, 1, signed=False),
+            "sources": units.percent(nothing.sources, 1, signed=False),
+            "domains": units.percent(nothing.domains, 1, signed=False),
+        },
+    }
+
+
 def _toy() -> dict[str, str]:
     """Round numbers that the text computes: rows that repeat each other, a fit that flatters, a skill."""
     constants, fitted, noise = 3, 12, 0.1
@@ -246,6 +270,7 @@ def numbers() -> dict[str, Any]:
         "pooling": _pooling(),
         "toy": _toy(),
         "tried": _tried(),
+        "nested": _nested(),
         "memory": {"rows": str(checks["memory"].summary.n)},
         "fresh": {key: share(training.summary.groups[group].bias, True) for key, group in FRESH.items()},
         "claim": _claim(checks["inference"]),

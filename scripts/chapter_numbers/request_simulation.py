@@ -3,11 +3,17 @@
 from typing import Any
 
 from mlsysim import capacity, catalog, inference, memory, serving, units
+from mlsysim.memory.server_ranges import server_quantiles
 from mlsysim.serving import fleet
 from mlsysim.serving_steps import TIER_0, Batch, step_model
 from mlsysim.validation.measured.memory_checks import server_starts
 
 _PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs
+
+
+def _within(part: str) -> str:
+    """How far a log may lie from the prediction of a part of a server's memory."""
+    return units.percent(server_quantiles(part).width - 1.0, 1, signed=False)
 
 
 def numbers() -> dict[str, Any]:
@@ -53,6 +59,9 @@ def numbers() -> dict[str, Any]:
         "activations": units.percent(worst["activation"], 0, signed=False),
         "tokens": units.percent(worst["kv"], 1, signed=False),
         "sorted": units.format(peaks[0] - peaks[1], "byte", 2),
+        "models": str(server_quantiles("weights").groups),
+        "nominal": units.percent(server_quantiles("weights").nominal, 0, signed=False),
+        **{f"{part}_range": _within(part) for part in ("weights", "activations", "taken")},
     }
 
     trace, target = catalog.trace("azure-conversation-2023"), catalog.target("mlperf-llama2-70b-interactive")

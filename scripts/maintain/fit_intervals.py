@@ -2,9 +2,11 @@
 """Write the quantiles of past errors that ``mlsysim.intervals`` reads: every class scored with sources and with domains left out.
 
 scripts/maintain/fit_intervals.py FOLDER_OF_CASES [FOLDER ...] [--output FILE.toml]
+scripts/maintain/fit_intervals.py --starts STARTS.csv      of what servers hold, from their start-up logs
 """
 
 import argparse
+import csv
 import datetime
 import math
 import sys
@@ -14,12 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.errors import MlsysimError
-from mlsysim.intervals import KNOWN, NEW, interval_end
+from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
+from mlsysim.memory import ServerMemory, server_memory
+from mlsysim.memory.server_ranges import PARTS
 from mlsysim.validation.cases import CaseFile, read_cases
+from mlsysim.validation.scoring.conformal import NOMINAL, GroupedErrors
+from mlsysim.validation.scoring.domains import ground
 from mlsysim.validation.scoring.leaving import leave_out
 from mlsysim.validation.scoring.ranges import POOLS, Left, entry, held_later, left_errors
 
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"
+STARTS = OUTPUT.parent / "memory" / "server_ranges.toml"
+# The figures of the releases were read off their starts, so these are no strangers.
+READ_FROM = ("Llama-3.1-8B", "Qwen3-14B")
+_LOGGED = {"weights": "weights", "activations": "peak_activation", "runtime": "non_torch", "graphs": "cuda_graph"}
 # Classes with enough sources on either side of a month are checked in time order too: fitted before it, judged from it on.
 LATER = {"training_step": "2025-01", "inference": "2025-01"}
 _BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."
@@ -95,11 +105,77 @@ def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: d
     return found
 
 
+def server_start(row: Mapping[str, str]) -> ServerMemory:
+    """What we say of a row of start-up logs."""
+    return server_memory(
+        row["model"],
+        "H100",
+        engine_version=row["vllm_version"],
+        tp=int(row["tp"]),
+        pp=int(row["pp"]),
+        weights="fp8" if row["quantization"] == "fp8" else None,
+        dtype="bf16" if row["dtype"] == "auto" else row["dtype"],
+        kv=row["kv_cache_dtype"],
+        max_num_batched_tokens=int(row["max_num_batched_tokens"] or 8192),
+        max_num_seqs=int(row["max_num_seqs"] or 1024),
+        gpu_memory_utilization=float(row["gpu_memory_utilization"]),
+    )
+
+
+def server_ranges(rows: Sequence[Mapping[str, str]], date: datetime.date) -> dict[str, Any]:
+    """Quantiles of each part over starts on known ground, one vote per model; and what those starts have.
+
+    What a single model has (latent attention, weights in 4 bits) is no known ground: it had no vote.
+    """
+    held = [(found, row) for row in rows if (found := server_start(row)).model.name not in READ_FROM]
+    have: dict[str, dict[str, set[str]]] = {}
+    for found, _ in held:
+        for part, value in found.place.items():
+            have.setdefault(part, {}).setdefault(value, set()).add(found.model.name)
+    known = [(f, row) for f, row in held if ground(f.place, have, f.model.name) == KNOWN]
+    parts: dict[str, Any] = {}
+    for part in PARTS:
+        groups: dict[str, list[float]] = {}
+        for found, row in known:
+            ours = found.requested - found.kv_pool if part == "taken" else found.parts[part]
+            logged = float(row[f"{_LOGGED.get(part, 'requested')}_bytes"])
+            logged -= float(row["kv_cache_bytes"]) if part == "taken" else 0.0
+            groups.setdefault(found.model.name, []).append(float(log_error(ours, logged)))
+        errors = GroupedErrors(tuple(tuple(of) for of in groups.values()))
+        low, high = errors.quantiles()
+        parts[part] = {"low": low, "high": high, "coverage": errors.coverage()}
+    models = len({f.model.name for f, _ in known})
+    shared = {"nominal": NOMINAL, "date": date.isoformat(), "groups": models, "rows": len(known)}
+    seen = {part: sorted({f.place[part] for f, _ in known}) for part in have}  # each of two models at least
+    return {"starts": shared, "parts": parts, "seen": seen}
+
+
+def _write_starts(path: Path) -> None:
+    with path.open(encoding="utf-8", newline="") as file:
+        found = server_ranges(list(csv.DictReader(file)), datetime.date.today())
+    lines = [
+        "# Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_intervals.py --starts."
+    ]
+    lines += ["# Starts that llm-d-planner keeps (planner2026starts), on known ground. Do not edit."]
+    for name, values in found.items():
+        lines += _block(name, values)
+    STARTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for part, q in found["parts"].items():
+        low, high = (interval_end(1.0, q[end]) for end in ("high", "low"))
+        print(f"{part}: x{low:.3f} to x{high:.3f}; held of left-out models {q['coverage']:.0%}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the quantiles that intervals are made of.")
-    parser.add_argument("folders", type=Path, nargs="+", help="each with one CLASS.open.csv for every class")
+    parser.add_argument("folders", type=Path, nargs="*", help="each with one CLASS.open.csv for every class")
     parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--starts", type=Path, help="a file of start-up logs: their ranges instead")
     args = parser.parse_args(argv)
+    if bool(args.starts) == bool(args.folders):
+        parser.error("give folders of cases, or --starts with a file of start-up logs")
+    if args.starts:
+        _write_starts(args.starts)
+        return 0
     try:
         files = files_of(args.folders)
         entries = entries_of(files, {n: left_errors(leave_out(f)) for n, f in files.items()}, datetime.date.today())

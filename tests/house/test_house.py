@@ -34,10 +34,12 @@ THIRD_PARTY_ALLOWED = {
     "drawing.scenes": {"matplotlib"},  # where matplotlib draws them
     "hlo.reader.stablehlo": {"jaxlib"},
     "hlo.chakra.schema": {"google"},
-    "validation.predictors.fitting": {"numpy"},  # these three inside their fits only
+    "validation.predictors.fitting": {"numpy"},  # these five inside their fits only
     "validation.predictors.inference": {"numpy"},
     "validation.predictors.serving": {"numpy"},
     "validation.predictors.training_step": {"numpy"},
+    "validation.predictors.training_structures": {"numpy"},
+    "validation.scoring.nested": {"numpy"},  # in the search alone
     "drawing.style": {"matplotlib", "IPython"},
     "results": {"pandas"},
     "classroom.sliders": {"ipywidgets"},

@@ -88,7 +88,7 @@ from mlsysim.validation.measured import (
 )
 from mlsysim.validation.reality.leave_one_out import HonestScore
 from mlsysim.validation.reality.published import case_file
-from mlsysim.validation.scoring import baselines, conformal, scores
+from mlsysim.validation.scoring import baselines, conformal, nested, scores
 from mlsysim.validation.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
 
 A = np.array
@@ -280,6 +280,7 @@ def of_validation() -> Iterator[Any]:
     yield tiers.RunScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
     yield experiments.Split(1e-3, 0.1, 0.1, 0.0)
     yield baselines.BASELINES[0]
+    yield nested.shipped_nested()
     yield conformal.GroupedErrors(tuple((x / 10,) for x in range(-9, 10)))
     yield scoring.predict("gemm", {"m": 1}, {})
 

@@ -1,13 +1,17 @@
 """What a server holds: equations by hand, identities of stages and groups, start-up logs, and a whole file of them where it is there."""
 
 import csv
+import datetime
+import math
 from pathlib import Path
 
+import fit_intervals
 import pytest
 
 from mlsysim import catalog, memory
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.memory import serving as held_by
+from mlsysim.memory.server_ranges import server_quantiles, server_seen
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, stage_layers
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.measured.memory_checks import server_starts
@@ -245,3 +249,88 @@ def test_the_whole_file_of_starts_where_it_is_there() -> None:
     }
     for name, by_model in errors.items():
         assert sum(sum(v) / len(v) for v in by_model.values()) / len(by_model) < most[name] / 2, name
+
+
+@independent
+def test_a_range_is_the_prediction_over_and_under_its_quantiles() -> None:
+    """Ends by hand from the shipped quantiles: of what is not cache for the cache, of each part for itself."""
+    held = memory.server_memory("Llama-3.1-8B", "H100", gpu_memory_utilization=0.95)
+    found = held.to_dict()
+    assert found["domain"] == "known" and held.no_range == ""
+    weights = server_quantiles("weights")
+    assert found["low"]["weights_bytes"] == pytest.approx(held.weight_memory / math.exp(weights.high))
+    assert found["high"]["weights_bytes"] == pytest.approx(held.weight_memory * math.exp(-weights.low))
+    taken, share = server_quantiles("taken"), 0.95 * held.device.usable_memory
+    other = held.weight_memory + held.activations + held.runtime
+    assert found["low"]["kv_pool_bytes"] == pytest.approx(share - other * math.exp(-taken.low))
+    assert found["high"]["kv_pool_bytes"] == pytest.approx(share - other / math.exp(taken.high))
+    token = 32 * 2 * 8 * 128 * 2
+    for end in ("low", "high"):
+        assert found[end]["kv_tokens"] == found[end]["kv_pool_bytes"] // (16 * token) * 16
+    for part in found["low"]:
+        assert found["low"][part] < found[part] < found["high"][part]
+        r = held.interval(part)
+        assert (r.low, r.high) == pytest.approx((found["low"][part], found["high"][part]))
+    assert "80% of logs are expected within" in str(held.explain())
+
+
+@published
+def test_the_shipped_ranges_are_those_of_the_file_where_it_is_there() -> None:
+    """Counted again from the logs: each end the order statistic of the models' votes, and what it held of left-out models."""
+    if not STARTS.is_file():
+        pytest.skip("the start-up logs beside the repository are not there")
+    with STARTS.open(encoding="utf-8") as file:
+        found = fit_intervals.server_ranges(list(csv.DictReader(file)), datetime.date(2026, 11, 22))
+    for part, ends in found["parts"].items():
+        shipped = server_quantiles(part)
+        assert (shipped.low, shipped.high, shipped.coverage) == pytest.approx(tuple(ends.values()), rel=1e-3), part
+        assert shipped.groups >= 9 and 0.75 <= shipped.coverage <= 0.90
+    assert found["seen"] == {part: list(values) for part, values in server_seen().items()}
+
+
+@independent
+def test_a_nearly_full_device_has_a_wide_range_of_tokens_and_one_that_ends_at_none() -> None:
+    """A hundredth of what is held is much of what is left; the cache cannot be less than nothing."""
+    roomy = memory.server_memory("Llama-3.1-8B", "H100").interval()
+    tight = memory.server_memory("Llama-3.1-8B", "H100", gpu_memory_utilization=0.23).interval()
+    assert roomy.high / roomy.low < 1.02 < tight.high / tight.low
+    least = memory.server_memory("Llama-3.1-8B", "H100", gpu_memory_utilization=0.217).interval("kv_pool_bytes")
+    assert least.low == 0.0 < least.value < least.high
+    full = memory.server_memory("Llama-3.1-70B", "H100")
+    assert full.to_dict()["low"]["kv_tokens"] == 0.0 and full.to_dict()["high"]["kv_pool_bytes"] < 0
+    with pytest.raises(InputError, match="above zero"):
+        full.interval()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"device": "B200"}, "generation 'Blackwell'"),
+        ({"pp": 2}, "phase 'pipeline stages'"),
+        ({"dtype": "fp32"}, "precision '32-bit'"),
+        ({"kv": "fp8"}, "cache 'fp8'"),
+        ({"engine_version": "0.15.0"}, "release 'vllm 0.15.0'"),
+        ({"runtime": 3e8}, "runtime as the caller says"),
+    ],
+)
+def test_no_range_where_no_log_says_how_far_off(options: dict[str, object], says: str) -> None:
+    held = memory.server_memory("Llama-3.1-8B", **({"device": "H100"} | options))  # type: ignore[arg-type]
+    assert says in held.no_range and says in str(held.explain())
+    found = held.to_dict()
+    assert found["low"] is None and found["high"] is None and any(says in note for note in found["notes"])
+    with pytest.raises(InputError, match=says):
+        held.interval()
+    with pytest.raises(UnknownNameError, match="heads_bytes"):
+        held.interval("heads_bytes")
+
+
+@published
+def test_logs_of_models_without_a_say_lie_in_the_ranges() -> None:
+    """Of the shipped starts that no figure was read from, most, each part; what one model alone has gives no range."""
+    own = [s for name, s in server_starts().items() if not name.startswith("llama")]
+    for part in ("weights_bytes", "activation_bytes", "kv_pool_bytes", "kv_tokens"):
+        ends = [(s.prediction.to_dict(), s.logged[part].value) for s in own]
+        inside = [found["low"][part] <= logged <= found["high"][part] for found, logged in ends if found["low"]]
+        assert len(inside) >= 4 and sum(inside) / len(inside) >= 0.75, part
+    assert "4-bit" in server_starts()["gpt-oss-tp2"].prediction.no_range
+    assert "latent" in server_starts()["kimi-vl"].prediction.no_range

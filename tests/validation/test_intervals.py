@@ -17,7 +17,7 @@ from mlsysim.parallelism import Plan
 from mlsysim.validation.cases import CLASSES as CASE_CLASSES
 from mlsysim.validation.cases import Case, CaseFile, read_cases
 from mlsysim.validation.scoring import domains, ranges
-from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, row_weight
+from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held, row_weight
 
 OPEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "cases"
 SECOND = OPEN.with_name("cases_second")
@@ -97,6 +97,20 @@ def test_counting_rows_as_independent_would_promise_too_much() -> None:
 
 
 @pytest.mark.independent
+@pytest.mark.parametrize("k", [10, 20])
+def test_sources_whose_rows_do_not_resemble_each_other_are_held_more_than_promised(k: int) -> None:
+    """200 worlds of k sources of 40 rows that share nothing, drawn here: (k + 1) / k of the promise, not the promise."""
+    rng = np.random.default_rng(k)
+    held = []
+    for _ in range(200):
+        world = np.abs(rng.normal(0.0, 1.0, (k, 40)))
+        _, high = GroupedErrors(tuple(map(tuple, world))).quantiles(0.8)
+        held.append((np.abs(rng.normal(0.0, 1.0, 1000)) <= high).mean())
+    assert np.mean(held) == pytest.approx(0.8 * (k + 1) / k, abs=0.01)
+    assert most_held(k) == pytest.approx(0.8 * (k + 1) / k) and most_held(k, 0.5) == pytest.approx(0.5 * (k + 1) / k)
+
+
+@pytest.mark.independent
 def test_copies_of_a_row_change_nothing() -> None:
     one = GroupedErrors(tuple((e,) for e in np.linspace(-1, 1, 12)))
     many = GroupedErrors((*one.groups[:-1], one.groups[-1] * 50))
@@ -169,6 +183,21 @@ def test_the_shipped_ranges_hold_what_they_promise(name: str) -> None:
         assert 1.0 < known.width <= new.width
 
 
+def test_the_shipped_new_range_is_the_wider_of_two_and_its_check_has_an_error() -> None:
+    told = [name for name in CLASSES if "domains_alone" in intervals.checks(name)]
+    assert set(told) >= {"gemm", "attention", "collective", "memory", "scalar"}
+    for name in told:
+        found = intervals.checks(name)
+        known = KNOWN[name].high if name in KNOWN else 0.0
+        assert NEW[name].high == pytest.approx(max(known, found["domains_alone"]))
+        assert found["coverage_domains_alone"] <= found["coverage_domains"] + 1e-9
+        assert ("error_sources" in found) == (found["judged_sources"] > 1) and found.get("error_sources", 0.0) < 0.12
+    own = (_left(known=12, domains=9),)
+    assert ranges.levels(own).domains == ranges.levels(own).new == pytest.approx((-0.8, 0.8))
+    small = ranges.held_domains(own, alone=True)
+    assert ranges.held_domains(own).keys() == small.keys()
+
+
 def test_every_class_has_a_range_or_a_reason() -> None:
     from mlsysim.validation.cases import CLASSES
 
@@ -213,6 +242,7 @@ def test_arithmetic_has_a_range_of_its_own() -> None:
         "memory", 1e9, {"generation": "", "kind": "training_peak", "precision": "16-bit", "phase": ""}
     )
     assert counted.quantiles.width < 1.1 < measured.quantiles.width
+    assert "between x0.99" in str(counted) and "between x0.80 and x1.25" in str(measured)
 
 
 # Two levels, by hand

@@ -13,7 +13,7 @@ from mlsysim.training import Layout, Machine, Work
 from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
 
 # Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
-_CHUNK = 2
+CHUNK = 2
 _USABLE = 0.95  # of the printed memory, beside the runtime and what the allocator wastes
 _ELEMENT = training.ELEMENT_BYTES
 _NODE = 8.0  # devices of a domain where a row names none
@@ -217,8 +217,8 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     if row.has("virtual_stages"):
         stages = _count(row, "virtual_stages")
     elif pp > 1:
-        stages = max(1.0, float(math.ceil(layers / pp) // _CHUNK))
-        row.assume("virtual_stages", stages, f"interleaved, {_CHUNK} layers a chunk")
+        stages = max(1.0, float(math.ceil(layers / pp) // CHUNK))
+        row.assume("virtual_stages", stages, f"interleaved, {CHUNK} layers a chunk")
     recompute = _word(row, "recompute", "none", RECOMPUTES) if row.has("recompute") else ""
     sharding = _word(row, "sharding", "zero1", _SHARDINGS)
     task = _word(row, "task", "pretrain", training.TASKS)

@@ -50,6 +50,19 @@ def row_weight(groups: Num, rows: Num) -> Num:
     return 1 / ((groups + 1) * rows)
 
 
+def most_held(groups: int, nominal: float = NOMINAL) -> float:
+    """What a range of so many sources holds of a new one, on average, if rows of one source differ as those of different ones do.
+
+    Of all rows it holds 1 - (1 - nominal - 1 / (k + 1)) (k + 1) / k = nominal (k + 1) / k, each source with one vote, and a
+    new row is then like any of them. If rows of one source err alike, a new source is inside or out as one, and on average
+    between ``nominal`` and ``nominal + 1 / (k + 1)`` of them are inside.
+
+    >>> round(most_held(10), 3), round(most_held(38), 3)
+    (0.88, 0.821)
+    """
+    return nominal * (groups + 1) / groups
+
+
 @dataclass(frozen=True)
 class GroupedErrors(Listed):
     """Signed log errors ln(predicted / measured) by source, each source left out of the fit that predicted it."""

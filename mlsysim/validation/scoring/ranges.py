@@ -145,6 +145,7 @@ class Levels:
     counted: tuple[float, float] | None
     votes: Mapping[str, int]
     rows: Mapping[str, int]
+    domains: tuple[float, float] | None = None  # of left-out domains alone, before the wider of the two is taken
 
     def holds(self, level: str, error: float) -> bool:
         """Whether a range of a level holds an error; where a level has none, that of the next wider."""
@@ -193,6 +194,7 @@ def levels(
     ]
     found = {KNOWN: _by(rows(KNOWN)), NEW: _by(kept), "counted": _by(rows("counted"))}
     ends = {level: e.quantiles(nominal) if len(e.groups) >= MIN_GROUPS else None for level, e in found.items()}
+    alone = ends[NEW]
     if (known := ends[KNOWN]) and (new := ends[NEW]):
         ends[NEW] = (-float(wider_quantile(-known[0], -new[0])), float(wider_quantile(known[1], new[1])))
     return Levels(
@@ -201,6 +203,7 @@ def levels(
         ends["counted"],
         {level: len(e.groups) for level, e in found.items()},
         {level: e.rows for level, e in found.items()},
+        alone,
     )
 
 
@@ -213,15 +216,15 @@ def held_sources(lefts: Sequence[Left]) -> dict[str, float]:
     return held
 
 
-def held_domains(lefts: Sequence[Left]) -> dict[str, float]:
+def held_domains(lefts: Sequence[Left], alone: bool = False) -> dict[str, float]:
     """Of every domain of the first class, the share of its rows in the new range that other domains make without them.
 
-    Where too few other domains are left for one, in the range that the rows of left-out sources make without the domain.
+    With ``alone`` in the range of left-out domains, even where that of left-out sources is wider. Where too few other domains are left for one, in the range that the rows of left-out sources make without the domain.
     """
     own, held = lefts[0], {}
     for label, errors in own.domains.items():
         found = levels(lefts, without_domain=(own.class_name, label))
-        ends = found.new
+        ends = found.domains if alone else found.new
         if ends is None:
             gone = {e.id for e in errors}
             left = _by((e.source, e.error) for e in own.sources if e.id not in gone)
@@ -279,6 +282,16 @@ def held_later(
     return {source: mean(shares) for source, shares in held.items()}
 
 
+def mean_and_error(shares: Sequence[float]) -> tuple[float, float]:
+    """Mean of some shares and its standard error, which is not a number for a single one.
+
+    >>> mean_and_error([0.5, 1.0])
+    (0.75, 0.25)
+    """
+    n, middle = len(shares), mean(shares)
+    return middle, math.sqrt(sum((x - middle) ** 2 for x in shares) / (n - 1) / n) if n > 1 else math.nan
+
+
 def width(ends: tuple[float, float]) -> float:
     """The ends lie as far apart as x/width and x width."""
     return math.exp((ends[1] - ends[0]) / 2.0)
@@ -294,10 +307,15 @@ def entry(lefts: Sequence[Left], date: datetime.date, later: tuple[str, Mapping[
     sources, domains = held_sources(lefts), held_domains(lefts)
     pool = [left.class_name for left in lefts]
     text: dict[str, Any] = {"nominal": NOMINAL, "date": date.isoformat()}
-    if sources:
-        text["coverage_sources"] = mean(list(sources.values()))
+    for name, held_by in (("sources", sources), ("domains", domains)):
+        if held_by:
+            text[f"coverage_{name}"], error = mean_and_error(list(held_by.values()))
+            text[f"judged_{name}"] = len(held_by)
+            text |= {f"error_{name}": error} if math.isfinite(error) else {}
     if domains:
-        text["coverage_domains"] = mean(list(domains.values()))
+        if found.domains:
+            text["domains_alone"] = found.domains[1]
+        text["coverage_domains_alone"] = mean(list(held_domains(lefts, alone=True).values()))
     if later:
         text |= {"later": later[0], "coverage_later": mean(list(later[1].values())), "sources_later": len(later[1])}
     held = {KNOWN: _held_of(lefts, KNOWN, sources), NEW: text.get("coverage_domains", _held_new(lefts)), "counted": 1.0}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Choose the structure of training steps inside the folds, and write what that says of sources that had no say: a quarter of an hour.
+
+scripts/maintain/nest_training.py FOLDER_OF_CASES [FOLDER ...] [--start nothing|counted ...]
+
+Run it after the structure of a step or its alternatives (``validation.predictors.training_structures``) changed. A start that
+is not named keeps what it has.
+"""
+
+import argparse
+import datetime
+import functools
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import fit_intervals
+
+from mlsysim.errors import MlsysimError
+from mlsysim.validation.cases import read_cases
+from mlsysim.validation.scoring.nested import STARTS, Nested, Search, nested_of
+
+OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "scoring" / "nested.toml"
+_HEAD = (
+    "# Structure of training steps chosen inside the folds, written by scripts/maintain/nest_training.py. Do not edit."
+)
+
+
+def as_toml(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The text of the file: by start of the search the errors, then those of each source, then what was chosen how often."""
+    lines = [_HEAD]
+    for start, values in sorted(found.items()):
+        tables = {name: v for name, v in values.items() if isinstance(v, Mapping)}
+        plain = {name: v for name, v in values.items() if name not in tables}
+        lines += ["", f"[{start}]", *(f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in plain.items())]
+        for name, table in tables.items():
+            lines += ["", f"[{start}.{name}]", *(f'"{k}" = {v}' for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def as_table(nested: Nested) -> dict[str, Any]:
+    """One start as it stands in the file."""
+    return {f.name: getattr(nested, f.name) for f in fields(nested)}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Choose the structure of training steps inside the folds.")
+    parser.add_argument("folders", type=Path, nargs="+", help="each with training_step.open.csv")
+    parser.add_argument(
+        "--start", nargs="+", default=list(STARTS), choices=list(STARTS), help="where the search begins"
+    )
+    args = parser.parse_args(argv)
+    try:
+        search = Search(read_cases(fit_intervals.paths_of("training_step", args.folders), "training_step"))
+    except MlsysimError as error:
+        print(f"nest_training: {error}", file=sys.stderr)
+        return 2
+    found: dict[str, Any] = tomllib.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.is_file() else {}
+    say = functools.partial(print, flush=True)
+    for start in args.start:
+        nested = nested_of(search, start, datetime.date.today().isoformat(), say)
+        found[start] = as_table(nested)
+        OUTPUT.write_text(as_toml(found), encoding="utf-8")
+        say(
+            f"{start}: {nested.inside:.1%} with all in view, {nested.sources:.1%} without the source, {nested.domains:.1%} without the domain"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
