@@ -11,6 +11,7 @@ from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
+from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.memory import state_of
@@ -245,15 +246,16 @@ def _pairs(tokens: Num, window: Num) -> Num:
 def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
     """Experts that a batch meets: :func:`experts_hit`, or fewer where some of them are more popular than others.
 
-    Popularities that are gamma-distributed with a squared variation v turn the chance that nobody chooses an expert from
-    exp(-x) into (1 + v x)^(-1 / v): the negative binomial.
+    A token alone meets ``top_k`` of them, whatever is popular.
     """
     even = experts_hit(experts, top_k, tokens)
     if not is_array(uneven) and not uneven:
         return even
-    left = maximum(1.0 - even / experts, 1e-12)  # the share that nobody chooses when all are alike
-    skewed = (1.0 - uneven * log(left)) ** (-1.0 / where(uneven > 0, uneven, 1.0))
-    return where(uneven > 0, maximum(minimum(top_k, experts), experts * (1.0 - skewed)), even)
+    chosen = where(uneven > 0, where(top_k >= 1, where(top_k < experts, 1.0, 0.0), 0.0), 0.0)  # of several, some
+    skewed = uneven_experts_hit(
+        where(chosen > 0, experts, 2.0), where(chosen > 0, top_k, 1.0), tokens, where(chosen > 0, uneven, 1.0)
+    )
+    return where(chosen > 0, maximum(top_k, skewed), even)
 
 
 def _busiest(devices: Num, experts: Num, uneven: Num) -> Num:
@@ -285,7 +287,8 @@ class _Rank:
         """Products with so many weights, each read once; what is narrower than the products is unpacked first."""
         m, e = self.machine, self.eff
         narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
-        rate, width = m.peak_flops * gemm, m.memory_bandwidth * memory
+        peak = where(element_bytes >= 2.0, minimum(m.peak_flops, m.half_peak_flops), m.peak_flops)  # no narrower than its weights
+        rate, width = peak * gemm, m.memory_bandwidth * memory
         return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
 
     def matrices(self, params: Num, rows: Num, element_bytes: Num, times: Num, some: Num = 1.0) -> Component:
@@ -450,7 +453,8 @@ def mixed_cost(
     busy = sum(c.time for c in components.values())
     # a step with prompts sends tokens to experts as prompts do
     tensor = _tensor_messages(w, s, m, e, tokens, w.layers, some)
-    expert = _expert_messages(w, s, m, e, tokens, w.layers * some, where(prompts > 0, 0.0, 1.0))
+    alone = where(prompts > 0, 0.0, 1.0)
+    expert = _expert_messages(w, s, m, e, tokens, w.layers * some, alone, alone)
     reduced = rank.exposed(sum((x.time for x in tensor), 0.0 * tokens), busy)
     sent = sum((x.time for x in expert), 0.0 * tokens)
     layers = some * w.layers
@@ -484,30 +488,42 @@ def _tensor_messages(
 
 
 def _expert_messages(
-    w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, decode: Num
+    w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, decode: Num, either: Num = 0.0
 ) -> tuple[Message, ...]:
     """Tokens to their experts and back.
 
     In a prompt a token crosses the network once per domain that needs it and is copied there; in a decode step every
-    copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP).
+    copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP). Straight is quicker for few
+    rows, by domain for many: where a step may take ``either``, it takes the quicker.
     """
     if not is_array(s.ep) and s.ep <= 1:
         return ()
     count = n * w.moe * where(s.ep > 1, 1.0, 0.0)
     domains = s.ep / m.ep_inside
     others = (domains - 1.0) / domains
-    given = {
-        "tokens": tokens / s.tp,  # tensor-parallel ranks hold the same tokens and share the sending
-        "remote_nodes": others * where(decode > 0, w.top_k, experts_hit(domains, 1.0, w.top_k)),
-        "local_copies": w.top_k * (m.ep_inside - 1.0) / where(decode > 0, s.ep, m.ep_inside),
-        "network_bandwidth": m.inter_bandwidth * e.link,
-        "node_bandwidth": m.intra_bandwidth * e.link,
-        "latency": count * e.link_latency,
-    }
-    return tuple(
-        Message(name, "eq-moe-dispatch", given | {"token_bytes": count * w.hidden * width})
-        for name, width in (("dispatch", s.dispatch_bytes), ("combine", ACTIVATION_BYTES))
-    )
+
+    def sent(remote: Num, local: Num, latency: Num) -> tuple[Message, ...]:
+        given = {
+            "tokens": tokens / s.tp,  # tensor-parallel ranks hold the same tokens and share the sending
+            "remote_nodes": others * remote,
+            "local_copies": w.top_k * (m.ep_inside - 1.0) / local,
+            "network_bandwidth": m.inter_bandwidth * e.link,
+            "node_bandwidth": m.intra_bandwidth * e.link,
+            "latency": count * latency,
+        }
+        return tuple(
+            Message(name, "eq-moe-dispatch", given | {"token_bytes": count * w.hidden * width})
+            for name, width in (("dispatch", s.dispatch_bytes), ("combine", ACTIVATION_BYTES))
+        )
+
+    straight = (w.top_k, s.ep, e.link_latency)
+    grouped = (experts_hit(domains, 1.0, w.top_k), m.ep_inside, e.link_latency)
+    direct = decode
+    if is_array(either) or either:
+        hops = where(domains > 1.0, 2.0, 1.0)  # over the network, then inside the domain
+        gain = sum(x.time for x in sent(*grouped[:2], hops * e.link_latency)) - sum(x.time for x in sent(*straight))
+        direct = where(either > 0, where(gain > 0, 1.0, 0.0), decode)
+    return sent(*(where(direct > 0, one, other) for one, other in zip(straight, grouped, strict=True)))
 
 
 def work_of(model: Model | str) -> Work:

@@ -79,6 +79,13 @@ class Served(Listed):
     uneven: Num = 0.0
     hops: Num = 1.0
     prompts: Num = 1.0
+    seq: Num = 0.0
+    attn: Num = 1.0
+    switch: Num = -1.0
+    host: Num = 0.0
+    lat: Num = 1.0
+    vol: Num = 1.0
+    mem: Num = 1.0
 
 
 def served_by(work: Work, fused: Num, constants: Constants) -> Served:
@@ -126,13 +133,16 @@ def served(eff: Efficiencies, by: Served) -> Efficiencies:
         eff,
         name="served",
         kernel_start=eff.kernel_start * by.starts,
-        attention_start=eff.attention_start * by.starts,
+        attention_start=eff.attention_start * by.starts * by.attn,
         grouped_start=eff.grouped_start * by.grouped,
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
         uneven=by.uneven + 0.0 * eff.memory,
         hop_share=by.hops + 0.0 * eff.memory,
         prompt_pace=by.prompts + 0.0 * eff.memory,
+        sequence_overhead=by.seq + 0.0 * eff.memory,
+        memory=eff.memory*by.mem, cache=eff.cache*by.mem, grouped_memory=eff.grouped_memory*by.mem,latent_cache=eff.latent_cache*by.mem,
+        step_overhead=by.host + 0.0 * eff.memory,
     )
 
 
@@ -243,9 +253,7 @@ def closed_loop(
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
         added = mixed * (pass_of(work, decode, batch, context, one, input_len, rows).time - bare)
         step = drafting * bare
-        # Decode steps send every copy straight to its expert, steps with a prompt one copy to each domain (work._expert_messages).
-        # With hundreds of rows the latter can be shorter, prompt included; no server adds prompts for that, so it is no gain here.
-        added = where(alone > 0, own, maximum(0.0, added))
+        added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
         answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the

@@ -35,6 +35,7 @@ _FORMATS = {
     "float16": (2.0, "bf16"),
     "bfloat16": (2.0, "bf16"),
 }
+_OPERANDS = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}  # bytes of a number that products multiply, and that is sent to an expert
 _ALSO = {"fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
@@ -168,7 +169,7 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     )  # within tp all hold all tokens: placing or cutting is one
     split = Split(
         tp=d.tp, pp=1.0, dp=d.dp, ep=ep, weight_bytes=weight, expert_bytes=experts, head_bytes=2.0, kv_bytes=kv,
-        dispatch_bytes=2.0 if products == "bf16" else 1.0, interleaved=1.0,
+        dispatch_bytes=_OPERANDS[products], interleaved=1.0,
     )  # fmt: skip
     domain = max(1.0, float(device.scale_up_domain)) if device.has("scale_up_domain") else 1.0
     intra = device.scale_up_bandwidth if device.has("scale_up_bandwidth") else device.memory_bandwidth
