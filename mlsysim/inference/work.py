@@ -69,6 +69,7 @@ class Efficiencies:
     spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
     hop_share: Num = 1.0  # of a hop's latency that all-reduces inside a domain take, where one kernel adds and sends
     prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
+    copies: Num = 0.0  # 1 where the copies of a token, one for each of its experts, are traffic
     uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
 
     def __post_init__(self) -> None:
@@ -327,6 +328,7 @@ class _Rank:
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
         passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
+        passes = passes + e.copies * n * w.moe * self.copied(pool * busiest * w.top_k, shards)
         state = n * 2.0 * (w.state_macs * tokens + w.chunk_macs * prompts) / s.tp
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
@@ -343,6 +345,19 @@ class _Rank:
                 state, passes, m.half_peak_flops * e.attention, m.memory_bandwidth * e.memory
             ),
         }
+
+    def copied(self, pairs: Num, shards: Num) -> Num:
+        """Bytes of a layer's copies of tokens, one for each of their experts, beside the products' weights.
+
+        Counted in vllm-project/vllm, fused_moe/deep_gemm_moe.py, DeepGemmExperts: hidden-sized ones are read and written in
+        order of experts and read by the first product, as narrow as it multiplies; written by the second, read and written
+        back in order of tokens, and read by the sum, in 16 bits. Between the products two widths are written and read, one
+        is written and read, and a narrow one is written and read.
+        """
+        w, s = self.work, self.split
+        narrow, wide = s.dispatch_bytes, ACTIVATION_BYTES
+        between = w.expert_params / (3.0 * w.hidden) * s.ep / shards  # that tensor parallelism cuts; placed experts are whole
+        return pairs / s.ep * ((3.0 * narrow + 4.0 * wide) * w.hidden + (2.0 * narrow + 6.0 * wide) * between)
 
     def layer_time(self, attentions: Num) -> Num:
         """What a layer takes beside its work: starts and tails of its kernels."""
