@@ -288,7 +288,9 @@ class _Rank:
         """Products with so many weights, each read once; what is narrower than the products is unpacked first."""
         m, e = self.machine, self.eff
         narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
-        peak = where(element_bytes >= 2.0, minimum(m.peak_flops, m.half_peak_flops), m.peak_flops)  # no narrower than its weights
+        peak = where(
+            element_bytes >= 2.0, minimum(m.peak_flops, m.half_peak_flops), m.peak_flops
+        )  # no narrower than its weights
         rate, width = peak * gemm, m.memory_bandwidth * memory
         return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
 
@@ -356,7 +358,9 @@ class _Rank:
         """
         w, s = self.work, self.split
         narrow, wide = s.dispatch_bytes, ACTIVATION_BYTES
-        between = w.expert_params / (3.0 * w.hidden) * s.ep / shards  # that tensor parallelism cuts; placed experts are whole
+        between = (
+            w.expert_params / (3.0 * w.hidden) * s.ep / shards
+        )  # that tensor parallelism cuts; placed experts are whole
         return pairs / s.ep * ((3.0 * narrow + 4.0 * wide) * w.hidden + (2.0 * narrow + 6.0 * wide) * between)
 
     def layer_time(self, attentions: Num) -> Num:

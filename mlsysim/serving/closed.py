@@ -20,7 +20,7 @@ DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 # Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
 CAPTURED = ("vLLM",)
-# tokens of prompts that a pass takes at most, unless told otherwise: vLLM's max_num_batched_tokens, SGLang's chunked_prefill_size
+# Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
 PASS = 8192.0
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits

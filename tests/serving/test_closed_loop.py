@@ -155,16 +155,16 @@ def test_copies_of_tokens_are_counted_by_hand() -> None:
         )
 
     width = 2880.0  # of the model and of its experts alike; four experts a token, 36 layers
-    assert moved(1.0) - moved(0.0) == pytest.approx(36 * 100 * 4 * ((3 + 4 * 2) * width + (2 + 6 * 2) * width), rel=2e-3)
+    assert moved(1.0) - moved(0.0) == pytest.approx(
+        36 * 100 * 4 * ((3 + 4 * 2) * width + (2 + 6 * 2) * width), rel=2e-3
+    )
 
 
 @pytest.mark.independent
 def test_weights_in_16_bits_multiply_at_the_16_bit_peak() -> None:
     d, pool = pool_of("Llama-3.1-70B", "H100", tp=8, precision="fp8")
     wide = dataclasses.replace(pool, split=dataclasses.replace(pool.split, weight_bytes=2.0))
-    narrow, broad = (
-        pass_of(d.work, p, 0.0, 1.0, 4.0, 4000.0).components["mlp"].compute_time for p in (pool, wide)
-    )
+    narrow, broad = (pass_of(d.work, p, 0.0, 1.0, 4.0, 4000.0).components["mlp"].compute_time for p in (pool, wide))
     assert broad / narrow == pytest.approx(2.0, rel=1e-3)
 
 
