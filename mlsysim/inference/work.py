@@ -288,9 +288,8 @@ class _Rank:
         """Products with so many weights, each read once; what is narrower than the products is unpacked first."""
         m, e = self.machine, self.eff
         narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
-        peak = where(
-            element_bytes >= 2.0, minimum(m.peak_flops, m.half_peak_flops), m.peak_flops
-        )  # no narrower than its weights
+        slowest = minimum(m.peak_flops, m.half_peak_flops)
+        peak = where(element_bytes >= 2.0, slowest, m.peak_flops)  # a product is no narrower than its weights
         rate, width = peak * gemm, m.memory_bandwidth * memory
         return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
 

@@ -35,11 +35,8 @@ _FORMATS = {
     "float16": (2.0, "bf16"),
     "bfloat16": (2.0, "bf16"),
 }
-_OPERANDS = {
-    "bf16": 2.0,
-    "fp8": 1.0,
-    "fp4": 0.5,
-}  # bytes of a number that products multiply, and that is sent to an expert
+# Bytes of a number that products multiply, and that is sent to an expert.
+_OPERANDS = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 _ALSO = {"fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
