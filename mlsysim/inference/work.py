@@ -11,6 +11,7 @@ from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
+from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.memory import state_of
@@ -68,6 +69,7 @@ class Efficiencies:
     spread: Num = 0.0  # 1 where devices beyond the key-value heads cut the cache by sequence instead of copying it
     hop_share: Num = 1.0  # of a hop's latency that all-reduces inside a domain take, where one kernel adds and sends
     prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
+    copies: Num = 0.0  # 1 where the copies of a token, one for each of its experts, are traffic
     uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
 
     def __post_init__(self) -> None:
@@ -245,15 +247,16 @@ def _pairs(tokens: Num, window: Num) -> Num:
 def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
     """Experts that a batch meets: :func:`experts_hit`, or fewer where some of them are more popular than others.
 
-    Popularities that are gamma-distributed with a squared variation v turn the chance that nobody chooses an expert from
-    exp(-x) into (1 + v x)^(-1 / v): the negative binomial.
+    A token alone meets ``top_k`` of them, whatever is popular.
     """
     even = experts_hit(experts, top_k, tokens)
     if not is_array(uneven) and not uneven:
         return even
-    left = maximum(1.0 - even / experts, 1e-12)  # the share that nobody chooses when all are alike
-    skewed = (1.0 - uneven * log(left)) ** (-1.0 / where(uneven > 0, uneven, 1.0))
-    return where(uneven > 0, maximum(minimum(top_k, experts), experts * (1.0 - skewed)), even)
+    chosen = where(uneven > 0, where(top_k >= 1, where(top_k < experts, 1.0, 0.0), 0.0), 0.0)  # of several, some
+    skewed = uneven_experts_hit(
+        where(chosen > 0, experts, 2.0), where(chosen > 0, top_k, 1.0), tokens, where(chosen > 0, uneven, 1.0)
+    )
+    return where(chosen > 0, maximum(top_k, skewed), even)
 
 
 def _busiest(devices: Num, experts: Num, uneven: Num) -> Num:
@@ -285,7 +288,9 @@ class _Rank:
         """Products with so many weights, each read once; what is narrower than the products is unpacked first."""
         m, e = self.machine, self.eff
         narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
-        rate, width = m.peak_flops * gemm, m.memory_bandwidth * memory
+        slowest = minimum(m.peak_flops, m.half_peak_flops)
+        peak = where(element_bytes >= 2.0, slowest, m.peak_flops)  # a product is no narrower than its weights
+        rate, width = peak * gemm, m.memory_bandwidth * memory
         return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
 
     def matrices(self, params: Num, rows: Num, element_bytes: Num, times: Num, some: Num = 1.0) -> Component:
@@ -324,6 +329,7 @@ class _Rank:
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
         passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
+        passes = passes + e.copies * n * w.moe * self.copied(pool * busiest * w.top_k, shards)
         state = n * 2.0 * (w.state_macs * tokens + w.chunk_macs * prompts) / s.tp
         return {
             "projections": self.matrices(w.attention_params, tokens, s.weight_bytes, n, some),
@@ -340,6 +346,21 @@ class _Rank:
                 state, passes, m.half_peak_flops * e.attention, m.memory_bandwidth * e.memory
             ),
         }
+
+    def copied(self, pairs: Num, shards: Num) -> Num:
+        """Bytes of a layer's copies of tokens, one for each of their experts, beside the products' weights.
+
+        Counted in vllm-project/vllm, fused_moe/deep_gemm_moe.py, DeepGemmExperts: hidden-sized ones are read and written in
+        order of experts and read by the first product, as narrow as it multiplies; written by the second, read and written
+        back in order of tokens, and read by the sum, in 16 bits. Between the products two widths are written and read, one
+        is written and read, and a narrow one is written and read.
+        """
+        w, s = self.work, self.split
+        narrow, wide = s.dispatch_bytes, ACTIVATION_BYTES
+        between = (
+            w.expert_params / (3.0 * w.hidden) * s.ep / shards
+        )  # that tensor parallelism cuts; placed experts are whole
+        return pairs / s.ep * ((3.0 * narrow + 4.0 * wide) * w.hidden + (2.0 * narrow + 6.0 * wide) * between)
 
     def layer_time(self, attentions: Num) -> Num:
         """What a layer takes beside its work: starts and tails of its kernels."""
@@ -450,7 +471,8 @@ def mixed_cost(
     busy = sum(c.time for c in components.values())
     # a step with prompts sends tokens to experts as prompts do
     tensor = _tensor_messages(w, s, m, e, tokens, w.layers, some)
-    expert = _expert_messages(w, s, m, e, tokens, w.layers * some, where(prompts > 0, 0.0, 1.0))
+    alone = where(prompts > 0, 0.0, 1.0)
+    expert = _expert_messages(w, s, m, e, tokens, w.layers * some, alone, alone)
     reduced = rank.exposed(sum((x.time for x in tensor), 0.0 * tokens), busy)
     sent = sum((x.time for x in expert), 0.0 * tokens)
     layers = some * w.layers
@@ -484,30 +506,42 @@ def _tensor_messages(
 
 
 def _expert_messages(
-    w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, decode: Num
+    w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, decode: Num, either: Num = 0.0
 ) -> tuple[Message, ...]:
     """Tokens to their experts and back.
 
     In a prompt a token crosses the network once per domain that needs it and is copied there; in a decode step every
-    copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP).
+    copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP). Straight is quicker for few
+    rows, by domain for many: where a step may take ``either``, it takes the quicker.
     """
     if not is_array(s.ep) and s.ep <= 1:
         return ()
     count = n * w.moe * where(s.ep > 1, 1.0, 0.0)
     domains = s.ep / m.ep_inside
     others = (domains - 1.0) / domains
-    given = {
-        "tokens": tokens / s.tp,  # tensor-parallel ranks hold the same tokens and share the sending
-        "remote_nodes": others * where(decode > 0, w.top_k, experts_hit(domains, 1.0, w.top_k)),
-        "local_copies": w.top_k * (m.ep_inside - 1.0) / where(decode > 0, s.ep, m.ep_inside),
-        "network_bandwidth": m.inter_bandwidth * e.link,
-        "node_bandwidth": m.intra_bandwidth * e.link,
-        "latency": count * e.link_latency,
-    }
-    return tuple(
-        Message(name, "eq-moe-dispatch", given | {"token_bytes": count * w.hidden * width})
-        for name, width in (("dispatch", s.dispatch_bytes), ("combine", ACTIVATION_BYTES))
-    )
+
+    def sent(remote: Num, local: Num, latency: Num) -> tuple[Message, ...]:
+        given = {
+            "tokens": tokens / s.tp,  # tensor-parallel ranks hold the same tokens and share the sending
+            "remote_nodes": others * remote,
+            "local_copies": w.top_k * (m.ep_inside - 1.0) / local,
+            "network_bandwidth": m.inter_bandwidth * e.link,
+            "node_bandwidth": m.intra_bandwidth * e.link,
+            "latency": count * latency,
+        }
+        return tuple(
+            Message(name, "eq-moe-dispatch", given | {"token_bytes": count * w.hidden * width})
+            for name, width in (("dispatch", s.dispatch_bytes), ("combine", ACTIVATION_BYTES))
+        )
+
+    straight = (w.top_k, s.ep, e.link_latency)
+    grouped = (experts_hit(domains, 1.0, w.top_k), m.ep_inside, e.link_latency)
+    direct = decode
+    if is_array(either) or either:
+        hops = where(domains > 1.0, 2.0, 1.0)  # over the network, then inside the domain
+        gain = sum(x.time for x in sent(*grouped[:2], hops * e.link_latency)) - sum(x.time for x in sent(*straight))
+        direct = where(either > 0, where(gain > 0, 1.0, 0.0), decode)
+    return sent(*(where(direct > 0, one, other) for one, other in zip(straight, grouped, strict=True)))
 
 
 def work_of(model: Model | str) -> Work:

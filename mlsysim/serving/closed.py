@@ -20,6 +20,8 @@ DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 # Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
 CAPTURED = ("vLLM",)
+# Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
+PASS = 8192.0
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
@@ -69,9 +71,11 @@ class Served(Listed):
     """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
-    a layer does around the grouped products of its experts (routing, sorting, quantising); ``uneven`` the squared variation of
-    how popular experts are; ``hops`` the share of a hop's latency that is left inside a domain, where one kernel reduces,
-    adds and normalises; ``prompts`` what a pass with prompts takes, over its kernels alone.
+    a layer does around the grouped products of its experts (routing, sorting, quantising); ``fused`` is 1 where one kernel does
+    it all; ``uneven`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
+    inside a domain, where one kernel reduces, adds and normalises; ``prompts`` what a pass with prompts takes, over its
+    kernels alone; ``sequence`` what a server does on its host for each sequence of a step, in seconds; ``copies`` is 1 where
+    copies of tokens on their way through experts are traffic.
     """
 
     starts: Num = 1.0
@@ -79,6 +83,9 @@ class Served(Listed):
     uneven: Num = 0.0
     hops: Num = 1.0
     prompts: Num = 1.0
+    sequence: Num = 0.0
+    fused: Num = 0.0
+    copies: Num = 0.0
 
 
 def served_by(work: Work, fused: Num, constants: Constants) -> Served:
@@ -89,19 +96,25 @@ def served_by(work: Work, fused: Num, constants: Constants) -> Served:
     work : Work
         What the model asks for.
     fused : float
-        1 where the products of experts run in four bits, for which servers have one launch that other formats lack.
+        1 where the products of experts run in four bits, for which servers have one kernel that other formats lack.
     constants : Constants
         Of class ``serving_tpot``; none changes nothing.
     """
     if not constants:
         return Served()
     experts = constants["experts"]
-    prompts = experts["prompts"] if not is_array(work.moe) and work.moe > 0 else 1.0
-    grouped = experts["starts_4" if fused else "starts"]
-    return Served(1.0, grouped, experts["uneven"], constants["messages"]["hops"], prompts)
+    return Served(
+        grouped=experts["starts"],
+        uneven=experts["uneven"],
+        hops=constants["messages"]["hops"],
+        prompts=constants["host"]["prompts"],
+        sequence=constants["host"]["sequence"],
+        fused=fused,
+        copies=1.0,
+    )
 
 
-def begun_by(work: Work, server: str, constants: Constants) -> tuple[Num, Num]:
+def begun_by(work: Work, server: str, constants: Constants, apart: float = 0.0) -> tuple[Num, Num]:
     """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
 
     Parameters
@@ -112,12 +125,15 @@ def begun_by(work: Work, server: str, constants: Constants) -> tuple[Num, Num]:
         As the table of servers names it; nothing for one that it does not have.
     constants : Constants
         Of class ``serving_ttft``; none changes nothing.
+    apart : float
+        1 where prompts have a pool of their own, so that no server makes them take turns with answers.
     """
     if not constants:
         return 0.0, 1.0
     pace, latency = constants["pace"], constants["latency"]
     launched = 0.0 if server in CAPTURED else latency["layer"]
-    return launched * work.layers, pace["any"] * pace.get(server, 1.0)
+    experts = pace["experts"] if not is_array(work.moe) and work.moe > 0 else 1.0
+    return launched * work.layers, experts * (1.0 if apart else pace.get(server, 1.0))
 
 
 def served(eff: Efficiencies, by: Served) -> Efficiencies:
@@ -127,12 +143,15 @@ def served(eff: Efficiencies, by: Served) -> Efficiencies:
         name="served",
         kernel_start=eff.kernel_start * by.starts,
         attention_start=eff.attention_start * by.starts,
-        grouped_start=eff.grouped_start * by.grouped,
+        # one kernel in place of two grouped products and all around them: half a start for each of the two
+        grouped_start=where(by.fused > 0, eff.kernel_start / 2.0, eff.grouped_start * by.grouped),
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
+        sequence_overhead=eff.sequence_overhead + by.sequence,
         uneven=by.uneven + 0.0 * eff.memory,
         hop_share=by.hops + 0.0 * eff.memory,
         prompt_pace=by.prompts + 0.0 * eff.memory,
+        copies=by.copies + 0.0 * eff.memory,
     )
 
 
@@ -243,19 +262,19 @@ def closed_loop(
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
         added = mixed * (pass_of(work, decode, batch, context, one, input_len, rows).time - bare)
         step = drafting * bare
-        # Decode steps send every copy straight to its expert, steps with a prompt one copy to each domain (work._expert_messages).
-        # With hundreds of rows the latter can be shorter, prompt included; no server adds prompts for that, so it is no gain here.
-        added = where(alone > 0, own, maximum(0.0, added))
+        added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
         answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
         # pool falls behind
-        each = where(apart > 0, minimum(own, more), pace * prompt)
+        each = pace * where(apart > 0, minimum(own, more), prompt)
         busy = (where(apart > 0, concurrency / prefill.ranks, cached) - 1.0) * each
         busy = maximum(0.0, busy)
-        # together, prompts hold up answers, and so those who come next, for as long as they take
-        load = busy / where(apart > 0, 1.0, pace) / (answer + prompt)
-        queue = prompt_wait(busy, maximum(load, _IDLE), pace * prompt, 1.0 / waves)
+        # together, prompts hold up answers, and so those who come next, for as long as they take; the pace holds up nobody
+        load = busy / pace / (answer + prompt)
+        # of the beginning's prompts those of one pass come out together: on average half a pass later than one by one
+        passes = maximum(1.0, where(apart > 0, concurrency / prefill.ranks, cached) * input_len / PASS)
+        queue = prompt_wait(busy, maximum(load, _IDLE), pace * prompt, minimum(1.0, (1.0 + 1.0 / passes) / waves))
         # half of the step under way, and the answers of the step that it shares; alone there are none
         joined = where(
             apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own

@@ -46,6 +46,7 @@ def numbers() -> dict[str, Any]:
     r1 = {d: explore.frontier("DeepSeek-R1", d) for d in ("B200", "GB200 NVL72")}
     at_50 = {d: max(p.device_rate for p in f.points if p.user_rate >= 50.0) for d, f in r1.items()}
     below = _below(r1["B200"], "r1-b200")
+    near = _below(explore.frontier("DeepSeek-R1", "B200", most=8, modes=["together"]), "r1-b200")
     gpt_oss = _below(explore.frontier("gpt-oss-120B", "B200"), "gpt-oss-b200")
     beyond = [1.0 / x for x in gpt_oss if 0.0 < x < 1.0]
     above = {}
@@ -95,6 +96,8 @@ def numbers() -> dict[str, Any]:
             "gb200_ratio": f"{at_50['GB200 NVL72'] / at_50['B200']:.1f}",
             "below_low": f"{min(below):.1f}",
             "below_high": f"{max(below):.1f}",
+            "near_low": f"{min(near):.1f}",
+            "near_high": f"{max(near):.1f}",
             "gpt_oss_below": f"{max(gpt_oss):.1f}",
             "gpt_oss_above": f"{max(beyond):.1f}",
         },

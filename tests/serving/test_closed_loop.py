@@ -101,18 +101,96 @@ def test_uneven_choice_meets_fewer_experts_and_even_choice_is_the_formula() -> N
 @pytest.mark.independent
 def test_served_changes_only_what_it_says() -> None:
     d, pool = pool_of(tp=8)
-    by = serving.Served(starts=2.0, grouped=3.0, uneven=0.1)
+    by = serving.Served(starts=2.0, grouped=3.0, uneven=0.1, sequence=1e-5)
     found = serving.served(pool.efficiencies, by)
     assert found.kernel_start == 2.0 * pool.efficiencies.kernel_start
     assert found.grouped_start == 3.0 * pool.efficiencies.grouped_start
+    assert found.sequence_overhead == pool.efficiencies.sequence_overhead + 1e-5
+    fused = serving.served(pool.efficiencies, serving.Served(grouped=3.0, fused=1.0))
+    assert 2.0 * fused.grouped_start == pool.efficiencies.kernel_start  # one kernel in place of two grouped products
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
     assert serving.served_by(d.work, 0.0, {}) == serving.Served()
     assert serving.begun_by(d.work, "SGLang", {}) == (0.0, 1.0)
-    fitted = {"pace": {"any": 2.0, "SGLang": 1.5}, "latency": {"layer": 1e-3}}
-    layers = d.work.layers
-    assert serving.begun_by(d.work, "SGLang", fitted) == (pytest.approx(1e-3 * layers), 3.0)
-    assert serving.begun_by(d.work, "vLLM", fitted) == (0.0, 2.0)  # its prompts are captured
+    fitted = {"pace": {"experts": 2.0, "SGLang": 1.5}, "latency": {"layer": 1e-3}}
+    layers, mixture = d.work.layers, inference.work_of("gpt-oss-120B")
+    assert serving.begun_by(d.work, "SGLang", fitted) == (pytest.approx(1e-3 * layers), 1.5)
+    assert serving.begun_by(mixture, "SGLang", fitted)[1] == 3.0
+    assert serving.begun_by(mixture, "SGLang", fitted, 1.0)[1] == 2.0  # in a pool of their own prompts take no turns
+    assert serving.begun_by(d.work, "vLLM", fitted) == (0.0, 1.0)  # its prompts are captured
     assert mixed_cost.__name__ == "mixed_cost"
+
+
+@pytest.mark.independent
+def test_a_step_takes_the_quicker_kernels_to_experts_on_other_domains() -> None:
+    """Few rows go straight, many once to each domain; so a prompt never shortens a step, whatever else is in it."""
+    d, pool = pool_of("DeepSeek-V3", "H200", tp=1, dp=32, ep=32, precision="fp8", inter_bandwidth=50e9)
+    plain = dataclasses.replace(d.efficiencies, link_latency=1e-5)
+    pool = dataclasses.replace(pool, efficiencies=plain)
+    layers = d.work.layers * d.work.moe
+
+    def sent(rows: float, prompts: float = 0.0) -> float:
+        return float(pass_of(d.work, pool, rows, 1000.0, prompts, 500.0).sent)
+
+    # 24 of 32 devices lie in other domains; a row of 7,168 numbers goes out in one byte each and comes back in two
+    row = 3.0 * 7168.0 / (50e9 * plain.link)
+    assert sent(4.0) == pytest.approx(layers * (4.0 * row * 8.0 * 0.75 + 2e-5), rel=1e-9)
+    domains = 4.0 * (1.0 - (1.0 - 1.0 / 4.0) ** 8)
+    assert sent(2000.0) == pytest.approx(layers * (2000.0 * row * domains * 0.75 + 2e-5), rel=1e-9)
+    for rows in (1.0, 16.0, 64.0, 256.0, 1024.0):
+        bare, more = (pass_of(d.work, pool, rows, 1000.0, prompts, 1.0).time for prompts in (0.0, 1.0))
+        assert more > bare
+
+
+@pytest.mark.independent
+def test_copies_of_tokens_are_counted_by_hand() -> None:
+    """A copy crosses memory three times as narrow as it multiplies and four times in 16 bits, and between its products."""
+    d, pool = pool_of("gpt-oss-120B", "H100", precision="fp8")
+
+    def moved(copies: float) -> float:
+        eff = dataclasses.replace(pool.efficiencies, copies=copies)
+        return float(
+            pass_of(d.work, dataclasses.replace(pool, efficiencies=eff), 100.0, 1000.0, 0.0, 1.0)
+            .components["elementwise"]
+            .bytes
+        )
+
+    width = 2880.0  # of the model and of its experts alike; four experts a token, 36 layers
+    assert moved(1.0) - moved(0.0) == pytest.approx(
+        36 * 100 * 4 * ((3 + 4 * 2) * width + (2 + 6 * 2) * width), rel=2e-3
+    )
+
+
+@pytest.mark.independent
+def test_weights_in_16_bits_multiply_at_the_16_bit_peak() -> None:
+    d, pool = pool_of("Llama-3.1-70B", "H100", tp=8, precision="fp8")
+    wide = dataclasses.replace(pool, split=dataclasses.replace(pool.split, weight_bytes=2.0))
+    narrow, broad = (pass_of(d.work, p, 0.0, 1.0, 4.0, 4000.0).components["mlp"].compute_time for p in (pool, wide))
+    assert broad / narrow == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.independent
+def test_products_in_four_bits_unpack_nothing() -> None:
+    """On a device that multiplies in four bits they are what it multiplies; on one that does not they become 16-bit numbers."""
+    from mlsysim.validation.predictors.base import Row
+    from mlsysim.validation.predictors.serving import _case
+
+    row = {"model": "gpt-oss-120B", "backend": "trtllm", "mode": "agg", "precision": "fp4", "gemm_quant": "nvfp4"}
+    row |= {"moe_quant": "nvfp4", "input_len": 1024.0, "output_len": 1024.0, "concurrency": 8.0, "tp": 1.0}
+    for device, unpacked in (("B200-SXM-180GB", False), ("H200-SXM-141GB", True)):
+        case = _case(Row(row | {"device": device}))
+        pool = Pool(case.decode.split, case.decode.machine, case.decode.efficiencies)
+        assert (pass_of(case.work, pool, 8.0, 1000.0, 0.0, 1.0).components["experts"].unpack_time > 0) == unpacked
+
+
+@pytest.mark.independent
+def test_prompts_of_one_pass_wait_for_its_end() -> None:
+    """At the beginning four short prompts share a pass and all come out at its end, twice as late as one by one on average."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    asked = {"concurrency": 4.0, "output_len": 4000.0}
+    for input_len, passes in ((1000.0, 1.0), (16384.0, 8.0)):
+        ever, begun = (closed_loop(d.work, pool, input_len=input_len, waves=w, **asked) for w in (math.inf, 10.0))
+        prompts = 3.0 * begun.added
+        assert begun.ttft - ever.ttft == pytest.approx(prompts * (1.0 + 1.0 / passes) / 20.0, rel=0.05)
 
 
 @pytest.mark.independent

@@ -619,6 +619,7 @@ _THERE: dict[str, tuple[dict[str, Any], float]] = {
     "attention_start": ({"eff": {"attention_start": 2e-5}}, 0.0),
     "prompt_launch_time": ({"eff": {"prompt_launch_time": 1.0}}, 0.0),
     "sequence_overhead": ({"eff": {"sequence_overhead": 1e-4}}, 0.0),
+    "copies": ({"eff": {"copies": 1.0}}, 0.0),
     "unpack_time": ({"split": {"weight_bytes": 0.5}, "eff": {"unpack_time": 1e-13}}, 0.0),
     "ungrouped": ({"eff": {"ungrouped": 0.5}}, 0.0),
     "short_link": ({"eff": {"short_link": 0.1, "switch_time": 1.0}}, 0.8),

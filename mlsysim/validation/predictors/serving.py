@@ -2,9 +2,9 @@
 
 The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
 servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
-its experts (another factor in four bits, where one launch does it all), how unevenly experts are chosen, and how much longer
-prompts of mixtures take than their kernels. Three are for the first token: the pace of prompt passes, of SGLang's apart, and
-what a layer adds where a host launches the kernels of prompts. None belongs to a model or a device.
+its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, and what a host does for each
+sequence of a step. Three are for the first token: the pace of prompt passes of mixtures, of SGLang where prompts take turns with
+answers, and what a layer adds where a host launches the kernels of prompts. None belongs to a model or a device.
 """
 
 import dataclasses
@@ -35,19 +35,21 @@ _FORMATS = {
     "float16": (2.0, "bf16"),
     "bfloat16": (2.0, "bf16"),
 }
+# Bytes of a number that products multiply, and that is sent to an expert.
+_OPERANDS = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 _ALSO = {"fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
 _FEW = 15  # rows that make a whole vote: a group of one row is one deployment
 _RANGES = {
-    ("messages", "hops"): (0.05, 3.0, 0.7),
-    ("experts", "starts"): (0.3, 6.0, 2.0),
-    ("experts", "starts_4"): (0.02, 3.0, 0.5),
-    ("experts", "uneven"): (1e-3, 5.0, 0.4),
-    ("experts", "prompts"): (0.3, 8.0, 2.0),
+    ("messages", "hops"): (0.05, 3.0, 0.3),
+    ("experts", "starts"): (0.3, 6.0, 2.6),
+    ("experts", "uneven"): (1e-3, 5.0, 0.7),
+    ("host", "prompts"): (0.3, 8.0, 1.4),
+    ("host", "sequence"): (1e-7, 3e-4, 2e-5),
 }
 _FIRST = {
-    ("pace", "any"): (0.3, 6.0, 1.2),
+    ("pace", "experts"): (0.3, 6.0, 1.2),
     ("pace", "SGLang"): (0.3, 6.0, 1.5),
     ("latency", "layer"): (1e-5, 1e-2, 1e-3),
 }
@@ -168,7 +170,7 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     )  # within tp all hold all tokens: placing or cutting is one
     split = Split(
         tp=d.tp, pp=1.0, dp=d.dp, ep=ep, weight_bytes=weight, expert_bytes=experts, head_bytes=2.0, kv_bytes=kv,
-        dispatch_bytes=2.0 if products == "bf16" else 1.0, interleaved=1.0,
+        dispatch_bytes=_OPERANDS[products], interleaved=1.0,
     )  # fmt: skip
     domain = max(1.0, float(device.scale_up_domain)) if device.has("scale_up_domain") else 1.0
     intra = device.scale_up_bandwidth if device.has("scale_up_bandwidth") else device.memory_bandwidth
@@ -291,7 +293,7 @@ def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
     found = _Fitted(served_by(case.work, case.fused, steps))
     if not first:
         return found
-    latency, pace = begun_by(case.work, case.server, first)
+    latency, pace = begun_by(case.work, case.server, first, case.apart)
     return dataclasses.replace(found, latency=float(latency), pace=float(pace))
 
 
