@@ -178,7 +178,7 @@ def swing(name: str) -> float:
     """Half of highest less lowest hour of the mean day, over its mean.
 
     >>> round(swing("grid-germany"), 3)
-    0.12
+    0.119
     """
     curve = clock_runs()[name].intensity
     return (max(curve) - min(curve)) / 2 / (sum(curve) / len(curve))
