@@ -75,7 +75,7 @@ def power_in_step(
     high_share: float = 0.75,
 ) -> Frames:
     """Power of a synchronous job over three steps: one device, all of them out of step, all in step, and with a store."""
-    if not (2 <= devices and 0 < low_power < high_power and 0.2 <= high_share <= 0.8):
+    if not (devices >= 2 and 0 < low_power < high_power and 0.2 <= high_share <= 0.8):
         raise InputError(
             f"power_in_step: {devices} devices, {low_power:g} to {high_power:g} W, high share {high_share:g}; give two or more, a "
             "lower power below the higher, and a share of 0.2 to 0.8"
