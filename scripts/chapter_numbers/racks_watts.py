@@ -1,5 +1,6 @@
 """Chapter 28, racks and watts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from chapter_numbers import whole_share as share
@@ -27,7 +28,7 @@ def lasting(seconds: float) -> str:
     return units.format(seconds, "s", 2)
 
 
-def most(errors: Any) -> float:
+def most(errors: Sequence[float]) -> float:
     """The largest error of a run."""
     return max(map(abs, errors))
 

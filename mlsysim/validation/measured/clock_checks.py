@@ -103,10 +103,11 @@ def clock_runs() -> Mapping[str, ClockRun]:
 def _run(name: str, raw: Mapping[str, Any], file: str) -> ClockRun:
     time = tuple(map(float, raw.get("time", ())))
     power = raw.get("power") or [e / t for e, t in zip(raw.get("energy", ()), time, strict=True)]
-    told = {k: raw[k] for k in ("kind", "device", "work", "source", "where", "retrieved")}
     rows = {"settings": raw["settings"], "time": time, "power": power}
     rows |= {k: raw.get(k, ()) for k in ("intensity", "chosen")}
-    return ClockRun(name=name, **told, **{k: tuple(map(float, v)) for k, v in rows.items()})
+    told: dict[str, Any] = {k: raw[k] for k in ("kind", "device", "work", "source", "where", "retrieved")}
+    told |= {k: tuple(map(float, v)) for k, v in rows.items()}
+    return ClockRun(name=name, **told)
 
 
 def _clocks(run: ClockRun) -> list[float]:
@@ -124,7 +125,7 @@ def fitted_curve() -> Curve:
     """
     run = clock_runs()[FITTED]
     clocks, powers, times = _clocks(run)[::2], run.power[::2], run.time[::2]
-    best: tuple[float, ...] = (math.inf,)
+    best = (math.inf, 0.0, 0.0, 0.0, 0.0)
     for knee in _KNEES:
         for exponent in _EXPONENTS:
             # two unknowns that are linear, with 1/P as weights
@@ -137,7 +138,8 @@ def fitted_curve() -> Curve:
                 best = min(best, (off, static, dynamic, knee, exponent))
     slower = [(1 / x - 1, t / times[-1] - 1) for x, t in zip(clocks, times, strict=True)]
     share = sum(a * b for a, b in slower) / sum(a * a for a, _ in slower)
-    return Curve(*best[1:], share)
+    _, static, dynamic, knee, exponent = best
+    return Curve(static, dynamic, knee, exponent, share)
 
 
 def clock_check(name: str) -> ClockCheck:

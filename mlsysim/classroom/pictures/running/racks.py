@@ -15,25 +15,27 @@ def rack_of_trays(node: Node | str = "GB200-NVL72", per_tray: int = 4, failed: i
         raise InputError(
             f"rack_of_trays: {n.devices} devices in trays of {per_tray}, tray {failed} failed; draw 2 to 20 full trays and one of them"
         )
-    high, shapes = 13.0, []
+    high = 13.0
+    shapes: list[Shape] = []
     middle = trays // 2
     shapes.append(Box(4, 4, 250, high * (trays + 3) + 8, kind="waiting", rounded=True))
-    y, places = 10.0, []
+    y = 10.0
+    places: list[float] = []
     for tray in range(1, trays + 1):
         if tray == middle + 1:
             shapes.append(Box(10, y, 238, 2.4 * high, "switches: every pair", "network", size=12))
             y += 2.8 * high
         for i in range(per_tray):
-            out = tray == failed
+            gone = tray == failed
             shapes.append(
                 Box(
                     10 + i * 238 / per_tray,
                     y,
                     238 / per_tray - 4,
                     high - 3,
-                    kind="plain" if out else "compute",
-                    full=not out,
-                    dashed=out,
+                    kind="plain" if gone else "compute",
+                    full=not gone,
+                    dashed=gone,
                 )
             )
         places.append(y + (high - 3) / 2)
@@ -204,7 +206,10 @@ def two_tiers(near: float = 2.0, far: float = 12.0, near_stall: float = 0.25, fa
     failed = until - 0.4 * near
     last_near = max(x for x in nears if x < failed)
     names, wide = 8.0, 380.0
-    at = lambda s: 4 + names + s * (wide - names) / until  # noqa: E731
+
+    def at(s: float) -> float:
+        return 4 + names + s * (wide - names) / until
+
     shapes: list[Shape] = [
         Words(8, 12, "green: a copy to peers; orange: a write to storage", "start", 12),
         *tracks(4, 26, wide, [("", row)], until=until, names=names, height=28),
