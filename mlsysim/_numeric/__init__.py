@@ -174,6 +174,15 @@ def log1p(x: Num) -> Num:
     return arrays().log1p(x) if is_array(x) else math.log1p(x)
 
 
+def sine(x: Num) -> Num:
+    """Sine of an angle in radians, elementwise for an array.
+
+    >>> sine(0.0)
+    0.0
+    """
+    return _numpy().sin(x) if is_array(x) else math.sin(x)
+
+
 def concatenate(parts: Sequence[Num]) -> Num:
     """Results of consecutive blocks in one array; a result that is the same number in every block stays a number."""
     return arrays().concatenate(parts) if is_array(parts[0]) else parts[0]

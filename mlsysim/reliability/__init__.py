@@ -21,6 +21,7 @@ from mlsysim.reliability.failures import (
 )
 from mlsysim.reliability.goodput import METHODS, Goodput, fleet_goodput, training_goodput
 from mlsysim.reliability.intervals import daly_interval, optimal_interval, young_interval
+from mlsysim.reliability.tiers import elastic_loss, two_tier_goodput
 
 __all__ = [
     "MAX_SPARES",
@@ -29,6 +30,7 @@ __all__ = [
     "checkpoint_overhead",
     "cluster_mtbf",
     "daly_interval",
+    "elastic_loss",
     "exact_goodput",
     "expected_failures",
     "failure_rate",
@@ -42,6 +44,7 @@ __all__ = [
     "spare_availability",
     "stall_time",
     "training_goodput",
+    "two_tier_goodput",
     "unavailability",
     "write_time",
     "young_interval",

@@ -82,6 +82,8 @@ PRINTED = {
     "exp": math.exp,
     "expm1": math.expm1,
     "log1p": math.log1p,
+    "sin": math.sin,
+    "pi": math.pi,
     "lambert_w": lambert_w,
     "binomial_cdf": binomial_cdf,
 }

@@ -79,6 +79,7 @@ from mlsysim.serving_steps.expert_layer import expert_layer
 from mlsysim.validation import reality, scoring
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.measured import (
+    clock_checks,
     collective_checks,
     context_checks,
     fronts,
@@ -266,6 +267,8 @@ def of_validation() -> Iterator[Any]:
     yield service.decode_step()
     yield service.day()
     yield context_checks.context_checks()[0]
+    yield clock_checks.clock_checks()[0]
+    yield clock_checks.clock_runs()[clock_checks.FITTED]
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]

@@ -15,6 +15,7 @@ _UNITS = {
     "flop_rate": "FLOP/s",
     "bandwidth": "byte/s",
     "token_rate": "token/s",
+    "power": "W",
     "flops": "FLOP",
     "bytes": "byte",
     "share": "1",
@@ -100,6 +101,16 @@ def contexts() -> Mapping[str, Measurement]:
     784.0
     """
     return _load("contexts.toml")
+
+
+@cache
+def racks() -> Mapping[str, Measurement]:
+    """All shipped single figures of caps, load swings and quick checkpoints, by name.
+
+    >>> racks()["async-checkpoint-copies"].value
+    6.3
+    """
+    return _load("racks.toml")
 
 
 @cache
