@@ -19,6 +19,7 @@ _UNITS = {
     "bytes": "byte",
     "share": "1",
     "count": "1",
+    "rate": "1/s",
 }
 
 
@@ -100,6 +101,16 @@ def contexts() -> Mapping[str, Measurement]:
     784.0
     """
     return _load("contexts.toml")
+
+
+@cache
+def beyond_language() -> Mapping[str, Measurement]:
+    """All shipped counts, times and rates of vision, diffusion and recommendation, by name.
+
+    >>> beyond_language()["flux-dev-h100-compiled"].value
+    4.3
+    """
+    return _load("beyond.toml")
 
 
 @cache
