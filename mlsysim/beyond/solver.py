@@ -457,7 +457,8 @@ def recommendation_batch(
     rows = {"batch": samples, "lookups": float(sum(entry.pooled)), "row_bytes": row}
     pooled = {"batch": samples, "tables": float(len(entry.tables)), "row_bytes": row, "ranks": float(ranks)}
     gathered = float(gathered_bytes(**rows))
-    phases = [machine.phase("gathering", 0.0, gathered)]
+    added = samples * (sum(entry.pooled) - len(entry.tables)) * entry.width  # the rows of one table are added up
+    phases = [machine.phase("gathering", added, gathered)]
     terms = [Term("gathered bytes", gathered, "eq-gathered-bytes", rows)]
     if ranks > 1:
         sent = float(pooled_exchange(**pooled))
