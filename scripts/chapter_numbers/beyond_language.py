@@ -40,7 +40,7 @@ def _patches() -> dict[str, str]:
 
 def _convnets() -> dict[str, str]:
     fused, bare = (beyond.vision_batch("resnet50", "RTX-4090", 1024, "fp16", fused=f) for f in (True, False))
-    stages = {p.name.partition(":")[0]: [] for p in fused.phases}
+    stages: dict[str, list[beyond.Phase]] = {p.name.partition(":")[0]: [] for p in fused.phases}
     for p in fused.phases:
         stages[p.name.partition(":")[0]].append(p)
     first, last = (sum(p.flops for p in stages[s]) / sum(p.bytes for p in stages[s]) for s in ("stage 1", "stage 4"))

@@ -1,5 +1,6 @@
 """Vision, diffusion and recommendation: hand values, limits, walks over the tensors, and what others count and measure."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -100,7 +101,7 @@ def test_a_convnet_is_timed_layer_by_layer() -> None:
     assert sum(p.bytes for p in found.phases) == pytest.approx(moved)
     bare = beyond.vision_batch(net, H100, batch=64, fused=False)
     assert bare.time - found.time == pytest.approx(2.0 * 64 * 4 * written / BANDWIDTH)
-    with pytest.raises(InputError, match="batch = 1.5"):
+    with pytest.raises(InputError, match=r"batch = 1\.5"):
         beyond.vision_batch(net, H100, batch=1.5)
     with pytest.raises(UnknownNameError):
         beyond.vision_batch("resnet51", H100)
@@ -126,7 +127,7 @@ def test_recommendations_by_hand() -> None:
     assert gathering.flops == 4096 * (214 - 26) * 128
     assert exchange.time == pytest.approx(4096 * 26 * 512 * 7 / 8 / 450e9)
     widths = [13, 512, 256, 128, 27 * 128, 1024, 1024, 512, 256, 1]
-    layers = [(a, b) for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)) if i != 3]
+    layers = [(a, b) for i, (a, b) in enumerate(itertools.pairwise(widths)) if i != 3]
     layers += 3 * [(27 * 128, 512), (512, 27 * 128)]
     assert products.flops == 2 * 4096 * sum(a * b for a, b in layers)
     dense = found.held - 4 * catalog.recommender("DLRM").table_parameters / 8

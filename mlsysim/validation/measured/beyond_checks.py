@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mlsysim import beyond, catalog
 from mlsysim.errors import InputError, named

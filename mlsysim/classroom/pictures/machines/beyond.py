@@ -94,9 +94,7 @@ def denoising(steps: int = 5, guidance: bool = True, pass_flops: float = 1e12) -
         for n, name in enumerate(names):
             y = 34 + 56 * n
             shapes.append(Arrow([(132, 90), (176, y + 18)], width=1.2))
-            shapes.append(
-                Box(180, y, 120, 36, name, "compute", full=bool(now), rounded=True, dashed=not now, size=12)
-            )
+            shapes.append(Box(180, y, 120, 36, name, "compute", full=bool(now), rounded=True, dashed=not now, size=12))
         if guidance:
             shapes.append(Words(310, 81, "guidance:\ntwo passes", "start", 12))
         shapes.append(Words(8, 170, f"so far {units.format(done, 'FLOP', 2) if done else 'nothing'}", "start", 13))
