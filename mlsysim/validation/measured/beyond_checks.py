@@ -110,13 +110,16 @@ _KINDS: Mapping[str, Callable[[Measurement], float]] = {
 }
 
 
-def beyond_check(name: str) -> BeyondCheck:
+def beyond_check(name: str, precision: str = "") -> BeyondCheck:
     """What the equations give for a printed figure beyond language; nothing is fitted to any of them.
+
+    Another ``precision`` than the row has is for those whose page does not say it.
 
     >>> round(beyond_check("flux-dev-h100-compiled").reached, 2)
     0.49
     """
     row = named("measurement", name, beyond_language())
+    row = replace(row, precision=precision) if precision else row
     return BeyondCheck(row, float(_KINDS[row.kind](row)))
 
 
