@@ -51,6 +51,15 @@ class PrefixTree:
         """Blocks that nobody uses: they make room when it is needed."""
         return self.blocks - self.locked
 
+    def runs(self) -> Iterator[tuple[tuple[str, ...], int, int]]:
+        """Every run that is kept, trunks first: the names of the segments to it, the block at which it begins, and how many it holds."""
+        waiting: list[tuple[tuple[str, ...], Run]] = [((), self._root)]
+        for names, node in waiting:
+            for (start, key), kid in node.kids.items():
+                if kid.held:
+                    yield (*names, key), start, kid.held
+                    waiting.append(((*names, key), kid))
+
     def match(self, path: Path, most: int) -> int:
         """Leading blocks of a text that are kept, at most so many."""
         node, start = self._root, 0
