@@ -18,11 +18,10 @@ def _reached(name: str) -> str:
 def _patches() -> dict[str, str]:
     work = [float(beyond.patch_flops(n, VIT.layers, VIT.hidden, VIT.ffn)) for n in (197, 785)]
     equal = float(beyond.attention_parity(VIT.hidden, VIT.ffn))
-    shares = [n / (n + equal) for n in (197, 785, 3137)]
+    shares = [n / (n + equal) for n in (197, 785)]
     square = beyond.vision_batch(VIT, H100, batch=256)
     return {
         "tokens": f"{float(beyond.patch_tokens(224, 224, 16)):.0f}",
-        "tokens_double": f"{float(beyond.patch_tokens(448, 448, 16)):.0f}",
         "latent": f"{float(beyond.patch_tokens(512, 512, 2, 8)):,.0f}",
         "cells": f"{3 * 16 * 16}",
         "work": units.format(work[0], "FLOP", 3),
@@ -31,9 +30,7 @@ def _patches() -> dict[str, str]:
         "side": f"{16 * equal**0.5:,.0f}",
         "share": share(shares[0]),
         "share_double": share(shares[1]),
-        "share_large": share(shares[2]),
         "attention_intensity": f"{square.phases[0].intensity:.0f}",
-        "matrix_intensity": f"{square.phases[1].intensity:.0f}",
         "attention_time": share(square.phases[0].time / square.time),
     }
 
@@ -66,7 +63,6 @@ def _pictures() -> dict[str, str]:
     alone = beyond.diffusion_image(DIT, H100, steps=50, guidance=False)
     step = 2 * 2.0 * DIT.macs / H100.peak_flops["bf16"]
     return {
-        "macs": f"{LARGE.macs / 1e9:.0f}",
         "one": units.format(one, "FLOP", 3),
         "whole": units.format(whole, "FLOP", 3),
         "time": units.format(made.time, "s", 3),
@@ -98,7 +94,6 @@ def _tables() -> dict[str, str]:
         "row": units.format(row, "byte", 3),
         "gathered": units.format(gathered, "byte", 3),
         "narrow": share(4 * 1 / float(beyond.gathered_bytes(1, 1, 4 * 1))),
-        "macs": f"{DLRM.macs / 1e6:.0f}",
         "flops": units.format(2.0 * DLRM.macs, "FLOP", 2),
         "pooling": f"{batch.phases[0].intensity:.2f}",
         "whole_intensity": f"{2.0 * DLRM.macs / gathered:.0f}",
