@@ -15,6 +15,7 @@ __version__ = "1.0.0rc1"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
 
 _SUBMODULES = (
+    "beyond",
     "capacity",
     "catalog",
     "classroom",

@@ -26,7 +26,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("collectives on a machine", {"communication"}),
     ("topologies, congestion", {"network"}),
     ("splitting a model", {"parallelism", "pipelines"}),
-    ("one step, one answer", {"training", "inference"}),
+    ("one step, one answer", {"training", "inference", "beyond"}),
     ("joules, replicas", {"energy", "capacity"}),
     ("dollars, failures", {"cost", "reliability"}),
     ("kernel by kernel", {"serving_steps"}),

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog.entries import find
 from mlsysim.catalog.shown import Catalogue, ShownEntry
-from mlsysim.catalog.sourced import Sourced, figures, shipped
+from mlsysim.catalog.sourced import Sourced, published, shipped
 
 _UNITS = {"parameters": "1", "macs": "1", "stored_bytes": "byte"}
 
@@ -116,13 +115,19 @@ class Recommender(ShownEntry):
         return [*pairwise((self.dense, *self.bottom)), *pairwise((self.features, *self.top))]
 
     @property
+    def products(self) -> list[tuple[int, int]]:
+        """Width before and behind every matrix: the layers of both MLPs, and two thin ones a crossing."""
+        crossing = [(self.features, self.rank), (self.rank, self.features)]
+        return [*self._layers, *(self.crossings * crossing)]
+
+    @property
     def macs(self) -> int:
         """Multiply-adds of one sample; a look-up has none.
 
         >>> round(recommender("DLRM-DCNv2").macs / 1e6, 1)
         16.0
         """
-        return sum(a * b for a, b in self._layers) + self.crossings * 2 * self.features * self.rank
+        return sum(a * b for a, b in self.products)
 
     @property
     def parameters(self) -> int:
@@ -148,9 +153,8 @@ def _entries() -> tuple[Mapping[str, PatchTransformer], Mapping[str, Recommender
 
 
 def _entry(name: str, raw: Any, file: str) -> PatchTransformer | Recommender:
-    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in raw.items() if key not in _UNITS}
-    given["published"] = MappingProxyType(figures(raw, _UNITS, f"{file}: {name}", file))
-    return Recommender(name=name, **given) if "tables" in raw else PatchTransformer(name=name, **given)
+    given = published(raw, _UNITS, name, file)
+    return Recommender(**given) if "tables" in raw else PatchTransformer(**given)
 
 
 def patch_transformers() -> Mapping[str, PatchTransformer]:

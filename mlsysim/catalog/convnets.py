@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlsysim.catalog.entries import find
 from mlsysim.catalog.shown import Catalogue, ShownEntry
-from mlsysim.catalog.sourced import Sourced, figures, shipped
+from mlsysim.catalog.sourced import Sourced, published, shipped
 
 _UNITS = {"parameters": "1", "macs": "1"}
 
@@ -104,9 +103,7 @@ def convnets() -> Mapping[str, Convnet]:
 
 
 def _convnet(name: str, raw: Any, file: str) -> Convnet:
-    given = {key: value for key, value in raw.items() if key not in _UNITS}
-    given |= {key: tuple(given[key]) for key in ("blocks", "aliases") if key in given}
-    return Convnet(name=name, published=MappingProxyType(figures(raw, _UNITS, f"{file}: {name}", file)), **given)
+    return Convnet(**published(raw, _UNITS, name, file))
 
 
 def convnet(name: str) -> Convnet:

@@ -107,6 +107,13 @@ def shipped(package: str, file: str, make: Callable[[str, Any, str], Made]) -> M
     )
 
 
+def published(raw: Mapping[str, Any], units: Mapping[str, str], name: str, file: str) -> dict[str, Any]:
+    """What such an entry is made of: its fields, lists as tuples, and as ``published`` the figures that others print of it."""
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in raw.items() if key not in units}
+    printed = MappingProxyType(figures(raw, units, f"{file}: {name}", file))
+    return {"name": name, **given, "published": printed}
+
+
 def sourced(raw: Any, unit: str, where: str, origin: str) -> Sourced:
     """Read one field: a table with ``value`` and its provenance, or (in a user's file) the bare value.
 

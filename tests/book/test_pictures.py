@@ -38,6 +38,7 @@ from mlsysim.serving_steps import Batch, step_model
 
 SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
+    "attention_grows": (catalog.patch_transformer("ViT-L/16"),),
     "blocks_in_memory": (4096.0, 2500.0),
     "climb_of_a_step": (
         deploy("Llama-2-7B", "H100"),
@@ -87,6 +88,7 @@ ARGUMENTS: dict[str, tuple] = {
     "streams_both_ways": tuple(
         hlo.estimate(hlo.sample("tf1l_train_fsdp8.spmd"), "A100-40GB", split=s) for s in ("linear", "dependency")
     ),
+    "tables_over_devices": (catalog.recommender("DLRM-DCNv2"),),
     "training_memory_bar": (
         training_memory("Llama-3.1-8B", seq=4096, micro_batch=1, sharding="zero3", dp=8, device="H100"),
     ),

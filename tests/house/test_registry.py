@@ -55,6 +55,7 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.serving.loops", "mlsysim.experts.popular"), "24-throughput-patience"),
     **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "25-forgetful-attention"),
     **dict.fromkeys(("mlsysim.energy.clocks", "mlsysim.energy.loads", "mlsysim.reliability.tiers"), "28-racks-watts"),
+    "mlsysim.beyond.equations": "29-beyond-language",
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",
     "mlsysim.hlo.estimators.systolic": "20-estimators",

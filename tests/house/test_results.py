@@ -21,6 +21,7 @@ import pytest
 
 import mlsysim
 from mlsysim import (
+    beyond,
     capacity,
     catalog,
     communication,
@@ -80,6 +81,7 @@ from mlsysim.validation import reality, scoring
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.measured import (
     clock_checks,
+    beyond_checks,
     collective_checks,
     context_checks,
     fronts,
@@ -188,6 +190,10 @@ def of_catalogue() -> Iterator[Any]:
     yield serving.closed_loop(d.work, pool, concurrency=8.0, input_len=1000.0, output_len=200.0)
     yield catalog.patch_transformer("ViT-L/16")
     yield catalog.recommender("DLRM-DCNv2")
+    yield beyond.vision_batch("ViT-L/16", "H100", batch=64)
+    yield beyond.vision_batch("resnet50", "H100", batch=64).phases[0]
+    yield beyond.diffusion_image("DiT-XL/2", "H100", once_time=0.01)
+    yield beyond.recommendation_batch("DLRM", "H100", devices=8, bandwidth=450e9)
     yield catalog.cluster("DGX-H100", 4)
     yield from validation.published_costs().values()
     yield from validation.published_footprints().values()
@@ -269,6 +275,7 @@ def of_validation() -> Iterator[Any]:
     yield context_checks.context_checks()[0]
     yield clock_checks.clock_checks()[0]
     yield clock_checks.clock_runs()[clock_checks.FITTED]
+    yield beyond_checks.beyond_check("flux-dev-h100-compiled")
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]

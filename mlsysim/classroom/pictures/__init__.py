@@ -4,6 +4,7 @@ from mlsysim._lazy import lazily
 
 _HOMES = {
     "all_to_all": "cluster.messages",
+    "attention_grows": "machines.beyond",
     "attention_heads": "machines.models",
     "batch_in_time": "serving.requests",
     "binomial_tree": "cluster.messages",
@@ -23,6 +24,7 @@ _HOMES = {
     "counted_work": "cluster.schedules",
     "cut_through": "cluster.wires",
     "data_parallel": "cluster.splits",
+    "denoising": "machines.beyond",
     "disaggregated": "serving.requests",
     "dragonfly_route": "cluster.wires",
     "errors_that_cancel": "judging.comparing",
@@ -49,6 +51,7 @@ _HOMES = {
     "hierarchical_all_reduce": "cluster.messages",
     "honesty_ladder": "judging.forecasts",
     "hours_paid": "running.burning",
+    "image_patches": "machines.beyond",
     "in_and_out": "judging.comparing",
     "in_switch_all_reduce": "cluster.messages",
     "indexer_picks": "serving.memories",
@@ -125,6 +128,7 @@ _HOMES = {
     "step_contents": "serving.requests",
     "steps_side_by_side": "serving.steps",
     "streams_both_ways": "programs.lowering",
+    "tables_over_devices": "machines.beyond",
     "taps_met": "programs.lowering",
     "tensor_parallel": "cluster.splits",
     "three_products": "machines.counts",

@@ -20,6 +20,7 @@ _UNITS = {
     "bytes": "byte",
     "share": "1",
     "count": "1",
+    "rate": "1/s",
 }
 
 
@@ -111,6 +112,16 @@ def racks() -> Mapping[str, Measurement]:
     6.3
     """
     return _load("racks.toml")
+
+
+@cache
+def beyond_language() -> Mapping[str, Measurement]:
+    """All shipped counts, times and rates of vision, diffusion and recommendation, by name.
+
+    >>> beyond_language()["flux-dev-h100-compiled"].value
+    4.3
+    """
+    return _load("beyond.toml")
 
 
 @cache
