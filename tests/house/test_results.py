@@ -83,6 +83,7 @@ from mlsysim.validation.measured import (
     context_checks,
     fronts,
     memory_checks,
+    narrow_checks,
     network_checks,
     service,
 )
@@ -266,6 +267,7 @@ def of_validation() -> Iterator[Any]:
     yield service.decode_step()
     yield service.day()
     yield context_checks.context_checks()[0]
+    yield narrow_checks.narrow_check("torchao-cast-mxfp8")
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]
