@@ -52,7 +52,7 @@ def grid_spacing(exponent: Num, mantissa_bits: Num, least_exponent: Num) -> Num:
 def float_snr(mantissa_bits: Num) -> Num:
     r"""Power of numbers over the power of what rounding them adds, where a format is neither too short nor too coarse for them.
 
-    Formula: S = 18 / ln 2 \cdot 4^m.
+    Formula: Q = 18 / ln 2 \cdot 4^m.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def narrow_gain(rate_gain: Num, width: Num, break_even: Num = 0.0) -> Num:
 def implied_share(step_gain: Num, rate_gain: Num) -> Num:
     r"""Share of a step's time in 16 bits that must have got faster by the full factor to give a measured gain.
 
-    Formula: s = (1 - 1/G) / (1 - 1/k).
+    Formula: \varphi = (1 - 1/G) / (1 - 1/k).
 
     Parameters
     ----------

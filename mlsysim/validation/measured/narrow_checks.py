@@ -160,5 +160,5 @@ def narrow_check(name: str) -> NarrowCheck:
 
 
 def narrow_checks() -> list[NarrowCheck]:
-    """Every row, in the order of the data."""
-    return [narrow_check(name) for name in narrow()]
+    """Every row that an equation can answer, in the order of the data; perplexities are quoted only."""
+    return [narrow_check(name) for name, row in narrow().items() if row.kind in _KINDS]
