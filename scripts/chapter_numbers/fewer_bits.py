@@ -10,7 +10,14 @@ from mlsysim.inference import deploy
 from mlsysim.memory import GRIDS, block_snr, decibels, gaussian_noise
 from mlsysim.parallelism import Plan
 from mlsysim.validation.measured.measurements import narrow
-from mlsysim.validation.measured.narrow_checks import cast_bytes, linear_share, narrow_check, rate_gain, stored_bytes
+from mlsysim.validation.measured.narrow_checks import (
+    cast_bytes,
+    linear_share,
+    narrow_check,
+    narrow_checks,
+    rate_gain,
+    stored_bytes,
+)
 
 MODEL = "Llama-3.1-8B"
 _FORMATS = ("bf16", "fp8", "mxfp8", "nvfp4")
@@ -68,6 +75,7 @@ def _steps() -> dict[str, str]:
     prompts = {n: narrow_check(f"torchao-prefill-{n}") for n in ("h100-fp8", "b200-fp8", "b200-nvfp4")}
     decodes = {n: narrow_check(f"torchao-decode-{n}") for n in ("h100-fp8", "b200-fp8", "b200-nvfp4")}
     maxtext = {n: narrow_check(f"maxtext-step-{n}") for n in ("gb200-8b", "gb300-8b", "gb200-405b", "gb300-405b")}
+    reached = [c.implied / c.share for c in narrow_checks() if c.measurement.kind == "step"]
     found = {
         "share": whole(linear_share("Llama-3-8B", 8192)),
         "ceiling": times(checks["h100-tensorwise"].predicted, 2),
@@ -78,6 +86,10 @@ def _steps() -> dict[str, str]:
         "decode_ceiling": times(decodes["h100-fp8"].predicted, 2),
         "decode_ceiling_four": times(decodes["b200-nvfp4"].predicted, 2),
         "decode_share": whole(decodes["h100-fp8"].share),
+        "four_fifths_two": times(float(inference.hybrid_gain(1.0, 1 / 2, 0.2))),
+        "four_fifths_four": times(float(inference.hybrid_gain(1.0, 1 / 4, 0.2))),
+        "least_reached": whole(min(reached)),
+        "most_reached": whole(max(reached)),
         "mlp": whole(maxtext["gb200-8b"].share),
         "mlp_large": whole(maxtext["gb200-405b"].share),
         "mlp_ceiling": times(maxtext["gb200-8b"].predicted, 2),

@@ -143,7 +143,9 @@ def test_printed_figures_of_narrow_formats() -> None:
     assert found["torchao-product-mxfp8-4096"].predicted == pytest.approx(1 / (0.5 + 0.5 * even / 4096))
     even = (4 + 2) / (2 * 2.4e12 * (1 / 989.5e12 - 1 / 1979e12))
     inverse = (1 / 4096 + 1 / 8192 + 1 / 16384) / 3
-    assert found["torchao-linear-4096-8192-16384"].predicted == pytest.approx(1 / (0.5 + 0.5 * even * inverse), rel=1e-6)
+    assert found["torchao-linear-4096-8192-16384"].predicted == pytest.approx(
+        1 / (0.5 + 0.5 * even * inverse), rel=1e-6
+    )
     casts = 2 * (2 + 33 / 32) * (131072 * (7168 + 2048) + 8 * 7168 * 2048) / 7.7e12
     assert found["torchao-moe-cast-share"].predicted == pytest.approx(
         casts / (casts + 6 * 131072 * 7168 * 2048 / 4.5e15)

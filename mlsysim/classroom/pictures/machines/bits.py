@@ -87,7 +87,9 @@ def block_and_factor(tensor: float = 5.0) -> Scene:
             if tall:
                 top = y - tall if v > 0 else y
                 shapes.append(
-                    Box(8 + j * side, top, side - 5, tall, kind="plain" if scale is None else "memory", full=bool(scale))
+                    Box(
+                        8 + j * side, top, side - 5, tall, kind="plain" if scale is None else "memory", full=bool(scale)
+                    )
                 )
     return Scene(shapes, f"Sixteen numbers as bars, then as E2M1 keeps them: {'; '.join(told)}.")
 
