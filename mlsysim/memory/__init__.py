@@ -30,17 +30,7 @@ from mlsysim.memory.fit import (
     training_memory,
 )
 from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
-from mlsysim.memory.grids import (
-    GRIDS,
-    SCALES,
-    Grid,
-    block_snr,
-    decibels,
-    float_snr,
-    gaussian_noise,
-    grid_spacing,
-    scale_of,
-)
+from mlsysim.memory.grids import GRIDS, float_snr, grid_spacing
 from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
 from mlsysim.memory.serving import (
@@ -79,10 +69,8 @@ __all__ = [
     "RECIPES",
     "RECOMPUTE",
     "RELEASE",
-    "SCALES",
     "SCALINGS",
     "SHARDINGS",
-    "Grid",
     "ModelState",
     "Moments",
     "Recipe",
@@ -99,13 +87,10 @@ __all__ = [
     "activation_memory_tp",
     "activation_reserve",
     "block_activations",
-    "block_snr",
     "checkpoint",
     "checkpoint_bytes",
-    "decibels",
     "float_snr",
     "gathered_units",
-    "gaussian_noise",
     "grid_spacing",
     "hsdp",
     "keeps_gathered",
@@ -120,7 +105,6 @@ __all__ = [
     "recipe",
     "recurrent_state",
     "release",
-    "scale_of",
     "scaled_bytes",
     "server_limits",
     "server_memory",

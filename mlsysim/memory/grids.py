@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from types import MappingProxyType
 
 from mlsysim._numeric import Num, maximum
@@ -209,7 +210,7 @@ def gaussian_noise(name: str, scale: float, most: float = math.inf) -> float:
     if not scale > 0:
         raise InputError(f"gaussian_noise: scale = {scale} must be above 0; it stretches the grid")
     v = [scale * x for x in named("grid", name, GRIDS).values]
-    edges = [0.0, *((a + b) / 2 for a, b in zip(v, v[1:], strict=False)), math.inf]
+    edges = [0.0, *((a + b) / 2 for a, b in pairwise(v)), math.inf]
     total, a, below, density = 0.0, 0.0, 0.0, _density(0.0)
     for value, edge in zip(v, edges[1:], strict=True):
         b = min(edge, most)

@@ -7,7 +7,7 @@ from chapter_numbers import share
 from chapter_numbers import whole_share as whole
 from mlsysim import catalog, inference, memory, training, units
 from mlsysim.inference import deploy
-from mlsysim.memory import GRIDS, block_snr, decibels, gaussian_noise
+from mlsysim.memory.grids import GRIDS, block_snr, decibels, gaussian_noise
 from mlsysim.parallelism import Plan
 from mlsysim.validation.measured.measurements import narrow
 from mlsysim.validation.measured.narrow_checks import (

@@ -7,7 +7,7 @@ import pytest
 
 from mlsysim import catalog, memory, training
 from mlsysim.errors import InputError
-from mlsysim.memory import GRIDS, SCALES, block_snr, decibels, gaussian_noise, scale_of
+from mlsysim.memory.grids import GRIDS, SCALES, block_snr, decibels, gaussian_noise, scale_of
 from mlsysim.validation.measured.narrow_checks import linear_share, narrow_checks, rate_gain, stored_bytes
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from mlsysim import memory
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Piece, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
-from mlsysim.memory import GRIDS, SCALINGS, scale_of
+from mlsysim.memory import GRIDS, SCALINGS
+from mlsysim.memory.grids import decibels, scale_of
 
 _WIDE = ("BF16", 1, 8, 7)
 
@@ -16,9 +16,10 @@ def bit_layouts(names: Sequence[str] = ("e5m2", "e4m3", "e2m1", "e8m0")) -> Scen
         raise InputError(f"bit_layouts: {len(names)} formats; a drawing shows 1 to 5 below BF16")
     rows = [_WIDE]
     for name in names:
-        g = memory.GRIDS[name]
+        g = GRIDS[name]
         rows.append((name.upper(), g.bits - g.exponent_bits - g.mantissa_bits, g.exponent_bits, g.mantissa_bits))
-    side, shapes, told = 24.0, [], []
+    side, told = 24.0, []
+    shapes: list[Shape] = []
     for i, (name, sign, exponent, mantissa) in enumerate(rows):
         y = 14 + 54.0 * i
         said = ", ".join(
@@ -79,7 +80,7 @@ def block_and_factor(tensor: float = 5.0) -> Scene:
         power = sum(v * v for v in _BLOCK)
         shapes.append(Words(8, y - 48, text, "start", 12))
         if scale is not None:
-            shapes.append(Words(392, y - 48, f"{lost} become 0; {memory.decibels(power / noise):.0f} dB", "end", 12))
+            shapes.append(Words(392, y - 48, f"{lost} become 0; {decibels(power / noise):.0f} dB", "end", 12))
             told.append(f"with {text} {lost} of them become zero")
         shapes.append(Curve([(8, y), (392, y)], width=1.0))
         for j, v in enumerate(values):
