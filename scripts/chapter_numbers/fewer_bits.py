@@ -143,7 +143,6 @@ def numbers() -> dict[str, Any]:
             "mxfp4": _db("e2m1", 32, "floor"),
             "nvfp4": _db("e2m1", 16, "e4m3"),
             "int4": _db("int4", 16),
-            "int8": _db("int8", 32),
             "nvfp4_amplitude": whole(math.sqrt(1 / block_snr("e2m1", 16, "e4m3"))),
             "e4m3_amplitude": share(math.sqrt(1 / block_snr("e4m3", 128))),
             "e4m3_thousand": _outlier("e4m3", 1000),
