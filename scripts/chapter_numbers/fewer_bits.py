@@ -45,9 +45,8 @@ def _outlier(name: str, size: float) -> str:
 
 def _bytes() -> dict[str, str]:
     found: dict[str, str] = {}
-    for form in ("bf16", "fp8", "mxfp8", "nvfp4"):
+    for form in ("bf16", "nvfp4"):
         found[form] = units.format(stored_bytes(MODEL, form), "byte", 3)
-        found[f"{form}_printed"] = units.format(narrow_check(f"torchao-checkpoint-{form}").printed, "byte", 3)
     wide = stored_bytes(MODEL, "bf16")
     found["nvfp4_times"] = times(wide / stored_bytes(MODEL, "nvfp4"))
     found["nvfp4_number"] = times(2 / inference.format_bytes("nvfp4"), 2)
@@ -82,7 +81,6 @@ def _steps() -> dict[str, str]:
         "ours_tensorwise": times(took["bf16"] / took["fp8-tensorwise"], 2),
         "ours_rowwise": times(took["bf16"] / took["fp8-rowwise"], 2),
         "prompt_ceiling": times(prompts["b200-nvfp4"].predicted, 2),
-        "prompt_share": whole(prompts["b200-nvfp4"].share),
         "decode_ceiling": times(decodes["h100-fp8"].predicted, 2),
         "decode_ceiling_four": times(decodes["b200-nvfp4"].predicted, 2),
         "decode_share": whole(decodes["h100-fp8"].share),
@@ -90,16 +88,19 @@ def _steps() -> dict[str, str]:
         "four_fifths_four": times(float(inference.hybrid_gain(1.0, 1 / 4, 0.2))),
         "least_reached": whole(min(reached)),
         "most_reached": whole(max(reached)),
-        "mlp": whole(maxtext["gb200-8b"].share),
-        "mlp_large": whole(maxtext["gb200-405b"].share),
-        "mlp_ceiling": times(maxtext["gb200-8b"].predicted, 2),
     }
-    for kind, rows in (("step", checks), ("prompt", prompts), ("decode", decodes), ("mlp", maxtext)):
-        for n, c in rows.items():
-            key = n.replace("-", "_")
-            found[f"{kind}_{key}"] = times(c.printed, 2)
-            if kind != "decode":
-                found[f"{kind}_{key}_implied"] = whole(c.implied)
+    for n, c in checks.items():
+        found[f"step_{n.replace('-', '_')}"] = times(c.printed, 2)
+    found["step_h100_tensorwise_implied"] = whole(checks["h100-tensorwise"].implied)
+    found["prompt_b200_nvfp4"] = times(prompts["b200-nvfp4"].printed, 2)
+    for n, c in prompts.items():
+        found[f"prompt_{n.replace('-', '_')}_implied"] = whole(c.implied)
+    for n, c in decodes.items():
+        found[f"decode_{n.replace('-', '_')}"] = times(c.printed, 2)
+    for n in ("gb200-8b", "gb300-8b"):
+        found[f"mlp_{n.replace('-', '_')}"] = times(maxtext[n].printed, 2)
+    for n, c in maxtext.items():
+        found[f"mlp_{n.replace('-', '_')}_implied"] = whole(c.implied)
     return found
 
 
@@ -167,8 +168,6 @@ def numbers() -> dict[str, Any]:
         },
         "products": {
             "mxfp8_most": whole(max(c.error for (f, _), c in products.items() if f == "mxfp8")),
-            "mxfp8_large": times(products["mxfp8", 16384].printed, 2),
-            "mxfp8_large_ours": times(products["mxfp8", 16384].predicted, 2),
             "nvfp4_large": times(products["nvfp4", 16384].printed, 2),
             "nvfp4_large_ours": times(products["nvfp4", 16384].predicted, 2),
             "nvfp4_small": times(products["nvfp4", 2048].printed, 2),
