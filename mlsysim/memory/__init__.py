@@ -30,6 +30,7 @@ from mlsysim.memory.fit import (
     training_memory,
 )
 from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
+from mlsysim.memory.grids import GRIDS, float_snr, grid_spacing
 from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
 from mlsysim.memory.serving import (
@@ -60,6 +61,7 @@ from mlsysim.memory.states import (
 __all__ = [
     "ENGINES",
     "GATHERED",
+    "GRIDS",
     "LEFT_OUT",
     "LOGIT_BYTES",
     "MODULES",
@@ -87,7 +89,9 @@ __all__ = [
     "block_activations",
     "checkpoint",
     "checkpoint_bytes",
+    "float_snr",
     "gathered_units",
+    "grid_spacing",
     "hsdp",
     "keeps_gathered",
     "kv_cache",

@@ -18,6 +18,9 @@ from mlsysim.training.equations import straggler_time as straggler_time
 from mlsysim.training.equations import time_to_train as time_to_train
 from mlsysim.training.fit import TASKS as TASKS
 from mlsysim.training.fit import training_memory as training_memory
+from mlsysim.training.narrow import cast_break_even as cast_break_even
+from mlsysim.training.narrow import implied_share as implied_share
+from mlsysim.training.narrow import narrow_gain as narrow_gain
 from mlsysim.training.parts import BOUND as BOUND
 from mlsysim.training.parts import SHARED_FIELDS as SHARED_FIELDS
 from mlsysim.training.parts import Efficiencies as Efficiencies
@@ -56,6 +59,7 @@ __all__ = [
     "TrainingStep",
     "Work",
     "activations",
+    "cast_break_even",
     "cast_bytes",
     "cast_time",
     "contention_time",
@@ -63,11 +67,13 @@ __all__ = [
     "elementwise_time",
     "exposed_time",
     "hfu",
+    "implied_share",
     "launching_time",
     "layout_of",
     "mean_context",
     "mfu",
     "muon_flops",
+    "narrow_gain",
     "optimizer_time",
     "pipelined_step",
     "recomputed_share",

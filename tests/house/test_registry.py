@@ -56,6 +56,7 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "25-forgetful-attention"),
     **dict.fromkeys(("mlsysim.energy.clocks", "mlsysim.energy.loads", "mlsysim.reliability.tiers"), "28-racks-watts"),
     "mlsysim.beyond.equations": "29-beyond-language",
+    **dict.fromkeys(("mlsysim.memory.grids", "mlsysim.training.narrow"), "26-fewer-bits"),
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",
     "mlsysim.hlo.estimators.systolic": "20-estimators",

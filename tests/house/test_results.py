@@ -86,6 +86,7 @@ from mlsysim.validation.measured import (
     context_checks,
     fronts,
     memory_checks,
+    narrow_checks,
     network_checks,
     service,
 )
@@ -276,6 +277,7 @@ def of_validation() -> Iterator[Any]:
     yield clock_checks.clock_checks()[0]
     yield clock_checks.clock_runs()[clock_checks.FITTED]
     yield beyond_checks.beyond_check("flux-dev-h100-compiled")
+    yield narrow_checks.narrow_check("torchao-cast-mxfp8")
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]

@@ -134,6 +134,16 @@ def failures() -> Mapping[str, Measurement]:
     return _load("failures.toml")
 
 
+@cache
+def narrow() -> Mapping[str, Measurement]:
+    """All shipped figures of numbers below 16 bits: bytes, casts, and what they make faster, by name.
+
+    >>> narrow()["torchao-step-b200-mxfp8"].value
+    1.2
+    """
+    return _load("narrow.toml")
+
+
 def _load(file: str) -> Mapping[str, Measurement]:
     return shipped(__package__, file, _measurement)
 
