@@ -37,6 +37,7 @@ _SUBMODULES = (
     "network",
     "parallelism",
     "pipelines",
+    "posttraining",
     "reliability",
     "roofline",
     "sensitivity",
