@@ -54,6 +54,7 @@ CHAPTER_OF = {
     "mlsysim.hlo.losses": "23-limits",
     **dict.fromkeys(("mlsysim.serving.loops", "mlsysim.experts.popular"), "24-throughput-patience"),
     **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "25-forgetful-attention"),
+    **dict.fromkeys((f"mlsysim.posttraining.{m}" for m in ("adapters", "rollouts", "feeding")), "27-after-pretraining"),
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",
     "mlsysim.hlo.estimators.systolic": "20-estimators",

@@ -36,6 +36,7 @@ from mlsysim import (
     network,
     parallelism,
     pipelines,
+    posttraining,
     reliability,
     roofline,
     serving,
@@ -84,6 +85,7 @@ from mlsysim.validation.measured import (
     fronts,
     memory_checks,
     network_checks,
+    posttraining_checks,
     service,
 )
 from mlsysim.validation.reality.leave_one_out import HonestScore
@@ -266,6 +268,9 @@ def of_validation() -> Iterator[Any]:
     yield service.decode_step()
     yield service.day()
     yield context_checks.context_checks()[0]
+    yield posttraining_checks.posttraining_checks()[0]
+    yield posttraining.rl_step("Llama-3.1-8B", "1 x DGX-H100", samples=64, mean_len=500)
+    yield posttraining.rl_split("Llama-3.1-8B", "1 x DGX-H100", samples=64, mean_len=500)
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]
