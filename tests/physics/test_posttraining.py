@@ -114,7 +114,11 @@ def test_a_step_is_made_of_the_serving_model_and_the_training_step() -> None:
     for answers in (1, 32):  # the line goes through both ends
         step = float(decode_step(served, context=512 + 2000, batch=answers).time)
         assert s.step_time + answers * s.token_time == pytest.approx(step)
-    assert s.time == pytest.approx(s.generation + s.scoring + s.training + s.syncing) == pytest.approx(sum(s.parts.values()))
+    assert (
+        s.time
+        == pytest.approx(s.generation + s.scoring + s.training + s.syncing)
+        == pytest.approx(sum(s.parts.values()))
+    )
     assert s.steps == s.longest == pytest.approx(4000 * posttraining.longest_rollout(1.0, 0.5, 512))
     assert s.tail == pytest.approx((s.steps - 4000) * s.step_time)
     assert s.scoring == pytest.approx(s.training / 4) and s.staleness == 0.0

@@ -4,11 +4,14 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "adapter_beside": "running.learning",
     "all_to_all": "cluster.messages",
+    "answers_waiting": "running.learning",
     "attention_heads": "machines.models",
     "batch_in_time": "serving.requests",
     "binomial_tree": "cluster.messages",
     "blocks_in_memory": "serving.batches",
+    "bytes_eaten": "running.learning",
     "bytes_of_a_step": "serving.answers",
     "carried_rounding": "judging.comparing",
     "causal_mask": "machines.counts",
@@ -72,6 +75,7 @@ _HOMES = {
     "moved_bytes": "programs.lowering",
     "naive_generation": "serving.answers",
     "nested_boundaries": "running.burning",
+    "one_after_the_other": "running.learning",
     "one_cycle": "running.lasting",
     "one_or_many_maxima": "serving.steps",
     "one_query_many_keys": "serving.answers",
@@ -138,6 +142,7 @@ _HOMES = {
     "two_waters": "running.burning",
     "unbeaten": "serving.fronts",
     "weights_wave": "programs.lowering",
+    "what_tuning_keeps": "running.learning",
     "where_to_measure": "serving.batches",
     "who_is_met": "serving.answers",
     "whole_step": "cluster.schedules",
