@@ -23,7 +23,7 @@ def adapter_beside(size: int = 4096, rank: int = 8) -> Scene:
         Box(14, 46, 140, 140, f"frozen matrix\n{size:,} by {size:,}\n{size * size / 1e6:.3g} million", size=12),
         Box(248, 46, 120, 24, f"{rank} by {size:,}", "compute", full=True, size=12),
         Arrow([(308, 72), (308, 90)], width=1.2),
-        Words(316, 81, f"only {rank} numbers", "start", 11),
+        Words(316, 81, f"{rank} numbers", "start", 11),
         Box(248, 92, 120, 24, f"{size:,} by {rank}", "compute", full=True, size=12),
         Words(308, 138, f"trained: {own:,.0f}", "middle", 12, "compute", bold=True),
         Words(308, 156, f"that is 1 in {size * size / own:,.0f}", "middle", 12),
@@ -122,9 +122,7 @@ def one_after_the_other(generation: float = 4.0, tail: float = 4.0, training: fl
     learners += [Stretch(n * pooled, (n + 1) * pooled, f"{n}", "memory", True) for n in range(1, count)]
     shapes: list[Shape] = [Words(8, 12, f"one after the other, on all devices: {steps} steps", "start", 12, bold=True)]
     shapes += tracks(8, 24, 384, [("all", together)], until=until, names=62)
-    shapes.append(
-        Words(8, 72, f"two pools, on the same devices: {count - 1} steps and the next begun", "start", 12, bold=True)
-    )
+    shapes.append(Words(8, 72, f"two pools: {count - 1} steps, and the next begun", "start", 12, bold=True))
     shapes += tracks(8, 84, 384, [("writers", writers), ("learners", learners)], until=until, names=62)
     shapes.append(Words(8, 152, "learners train on what writers wrote one step before", "start", 12))
     return Scene(
