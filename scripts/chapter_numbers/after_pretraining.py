@@ -10,7 +10,7 @@ from mlsysim.validation.measured.measurements import posttrainings
 from mlsysim.validation.measured.posttraining_checks import posttraining_check, sync_rate
 
 MODEL = "Llama-3.1-8B"
-RUN = {"samples": 512, "mean_len": 4000, "variation": 0.5}  # the running example of the notebook
+RUN: dict[str, Any] = {"samples": 512, "mean_len": 4000, "variation": 0.5}  # the running example of the notebook
 SHAPES = ((4096, 4096),) * 2 + ((1024, 4096),) * 2 + ((14336, 4096),) * 3  # the matrices of one of its 32 layers
 SMALL, LARGE = "2 x DGX-H100", "8 x DGX-H100"
 
