@@ -135,6 +135,7 @@ def _feeding() -> dict[str, str]:
         "fed": f"{peak / volume:,.0f}",
         "saved": units.format(saved, "byte", 2),
         "tokens": f"{saved / 4 / 1e12:.1f} trillion",
+        "mean": units.format(saved / 600, "byte/s", 2),
         "burst": units.format(float(reliability.write_time(saved, 2048, 25e9, 2e12)), "s", 2),
         "wires": share(peak / 9e12),
         "gibi": f"{8.03e9 * 14 / units.GiB:.0f}",
