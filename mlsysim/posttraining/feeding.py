@@ -8,14 +8,14 @@ from mlsysim.equations import equation
 def reader_rate(devices: Num, sample_rate: Num, sample_bytes: Num) -> Num:
     """Bytes per second that a job reads from its storage.
 
-    Formula: R = n r d.
+    Formula: R = n f d.
 
     Parameters
     ----------
     devices : float or array, 1
         Devices n that train.
     sample_rate : float or array, 1/s
-        Samples (images, volumes, tokens) that a device works through in a second, r.
+        Samples (images, volumes, tokens) that a device works through in a second, f.
     sample_bytes : float or array, byte
         What one of them takes where it is stored, d.
 

@@ -99,14 +99,14 @@ def rollout_time(steps: Num, mean: Num, samples: Num, step: Num, token: Num) -> 
 def useful_groups(pass_rate: Num, group: Num) -> Num:
     """Share of prompts whose answers are neither all right nor all wrong, and which therefore teach something.
 
-    Formula: u = 1 - p^n - (1 - p)^n.
+    Formula: u = 1 - p^g - (1 - p)^g.
 
     Parameters
     ----------
     pass_rate : float or array, 1
         Chance p that an answer is right.
     group : float or array, 1
-        Answers n to one prompt.
+        Answers g to one prompt.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def rollout_staleness(concurrency: Num, samples: Num, waiting: Num = 0.0) -> Num
 def weight_sync(weight_bytes: Num, bandwidth: Num, setup: Num = 0.0) -> Num:
     """Time until the devices that generate have the weights that were just trained.
 
-    Formula: T = M / B + t_0.
+    Formula: T = V / B + t_s.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def weight_sync(weight_bytes: Num, bandwidth: Num, setup: Num = 0.0) -> Num:
 def evaluation_share(evaluation_tokens: Num, interval: Num, step_tokens: Num) -> Num:
     """Share of all generated tokens that is written for evaluations.
 
-    Formula: e = E / (E + k S).
+    Formula: e = E / (E + k D).
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def evaluation_share(evaluation_tokens: Num, interval: Num, step_tokens: Num) ->
     interval : float or array, 1
         Training steps k between two evaluations.
     step_tokens : float or array, 1
-        Tokens S that are generated for one training step.
+        Tokens D that are generated for one training step.
 
     Returns
     -------
