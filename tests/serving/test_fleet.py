@@ -33,6 +33,7 @@ from mlsysim.serving.fleet import (
     Tier,
     Turn,
     agents,
+    beside_draft,
     chats,
     play,
     rank_limits,
@@ -749,6 +750,28 @@ def test_a_trace_of_conversations_is_plain_without_a_part_and_has_turns_with_one
     one, two = turns["requests"]  # type: ignore[misc]
     assert one == serving.simulate(model, serving.read_trace(path)[:1]).to_dict()["requests"][0]
     assert two["ttft_s"] < plain["requests"][1]["ttft_s"]  # type: ignore[index]
+
+
+@independent
+def test_a_draft_model_takes_its_memory_from_the_cache() -> None:
+    """By hand: 1,235,814,400 weights of two bytes lie on each device, and each token has 16 layers of 8 heads of 64 more."""
+    steps = step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    draft = step_model(inference.deploy("Llama-3.2-1B", "H100"))
+    alone = rank_limits(Config(), steps)
+    pool = alone.blocks * 16 * (2 * 32 * 8 * 128 * 2)
+    left = (pool - 2 * 1_235_814_400) / (16 * (2 * 32 * 8 * 128 * 2 + 2 * 16 * 8 * 64 * 2))
+    beside = beside_draft(Config(), steps, draft)
+    assert beside.kv_blocks == pytest.approx(left, abs=2)  # the pool is not a whole number of blocks
+    assert left < 0.8 * alone.blocks
+    half = beside_draft(Config(kv_blocks=alone.blocks // 2), steps, draft)  # what models that share memory leave it
+    assert half.kv_blocks is not None and half.kv_blocks < beside.kv_blocks / 2
+    big = step_model(inference.deploy("Llama-3.1-70B", "H100", weights="int4"))
+    with pytest.raises(InputError, match=r"draft_model: .* GB of weights for Llama-3.1-8B leave no room"):
+        beside_draft(Config(kv_blocks=1000), big, steps)
+    found = mlsysim.simulate(
+        "Llama-3.1-8B", "H100", rate=1, requests=2, parts=Parts(acceptance=(0.5,), draft_model="Llama-3.2-1B")
+    )
+    assert found.simulation is not None and found.simulation.limits.blocks == beside.kv_blocks
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Drawings of things, made from the objects that the library computes with: what is drawn cannot contradict what is timed."""
 
-from importlib import import_module
-from typing import Any
+from mlsysim._lazy import lazily
 
 _HOMES = {
     "adapter_beside": "running.learning",
@@ -153,14 +152,7 @@ _HOMES = {
     "zero_stages": "machines.memory",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
