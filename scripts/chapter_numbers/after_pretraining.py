@@ -140,6 +140,8 @@ def _feeding() -> dict[str, str]:
         "tokens": f"{saved / 4 / 1e12:.1f} trillion",
         "meta": units.format(2e12, "byte/s"),
         "printed": units.format(posttrainings()["mlperf-checkpoint-8b"].value, "byte"),
+        "printed_large": units.format(posttrainings()["mlperf-checkpoint-405b"].value, "byte", 3),
+        "large": f"{saved / units.GiB:,.0f}",
         "mean": units.format(saved / 600, "byte/s", 2),
         "burst": units.format(float(reliability.write_time(saved, 2048, 25e9, 2e12)), "s", 2),
         "wires": share(peak / 9e12),
