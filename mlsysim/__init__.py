@@ -38,6 +38,7 @@ _SUBMODULES = (
     "network",
     "parallelism",
     "pipelines",
+    "posttraining",
     "reliability",
     "roofline",
     "sensitivity",

@@ -27,6 +27,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("topologies, congestion", {"network"}),
     ("splitting a model", {"parallelism", "pipelines"}),
     ("one step, one answer", {"training", "inference", "beyond"}),
+    ("after pre-training", {"posttraining"}),
     ("joules, replicas", {"energy", "capacity"}),
     ("dollars, failures", {"cost", "reliability"}),
     ("kernel by kernel", {"serving_steps"}),

@@ -40,6 +40,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 ARGUMENTS: dict[str, tuple] = {
     "attention_grows": (catalog.patch_transformer("ViT-L/16"),),
     "blocks_in_memory": (4096.0, 2500.0),
+    "bytes_eaten": ([("text", 4e4), ("images", 2e8), ("volumes", 3.2e9)],),
     "climb_of_a_step": (
         deploy("Llama-2-7B", "H100"),
         Batch.of(catalog.model("Llama-2-7B"), prefills=[(500, 0)], decodes=[1000] * 32),
@@ -630,3 +631,38 @@ def test_drawn_tensors_of_a_layer_add_up_to_the_published_count() -> None:
 @pytest.mark.independent
 def test_no_more_than_two_layers_are_whole_at_once() -> None:
     assert "At most 2 layers" in pictures.gather_ahead().alt
+
+
+@pytest.mark.independent
+def test_the_longest_answer_holds_the_places_of_all() -> None:
+    """Eight answers of 44 tokens in sum and a longest of 16: at the end 44 of 128 places worked, and it took 2.9 means."""
+    frames = pictures.answers_waiting()
+    assert "2.9 times" in frames.says[-1]
+    words = [s.text for s in frames.scenes[-1].shapes if isinstance(s, Words)]
+    assert "places at work so far: 34 %" in words
+    waiting = [s for s in frames.scenes[-1].shapes if isinstance(s, Box) and s.kind == "waiting"]
+    assert len(waiting) == 7 and sum(s.width for s in waiting) == pytest.approx(300 / 16 * (128 - 44))
+
+
+@pytest.mark.independent
+def test_pools_begin_more_steps_in_the_time_of_waiting() -> None:
+    """By hand: 4 + 4 + 4 twice are 24; pools take 8 each, so that three begin in that time."""
+    assert "begin 3 steps" in pictures.one_after_the_other().alt
+    assert "1 in 256" in " ".join(s.text for s in pictures.adapter_beside().shapes if isinstance(s, Words))
+    kept = [s.text for s in pictures.what_tuning_keeps().shapes if isinstance(s, Words)]
+    assert "128 GB" in kept and "16.3 GB" in kept
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: pictures.adapter_beside(4096, 4096),
+        lambda: pictures.what_tuning_keeps(1e9, 2e9),
+        lambda: pictures.answers_waiting([1]),
+        lambda: pictures.one_after_the_other(0.0),
+        lambda: pictures.bytes_eaten([("text", 0.0), ("images", 1.0)]),
+    ],
+)
+def test_drawings_of_learning_refuse_what_they_cannot_show(draw: Callable[[], object]) -> None:
+    with pytest.raises(InputError):
+        draw()

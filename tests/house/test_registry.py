@@ -57,6 +57,7 @@ CHAPTER_OF = {
     **dict.fromkeys(("mlsysim.energy.clocks", "mlsysim.energy.loads", "mlsysim.reliability.tiers"), "28-racks-watts"),
     "mlsysim.beyond.equations": "29-beyond-language",
     **dict.fromkeys(("mlsysim.memory.grids", "mlsysim.training.narrow"), "26-fewer-bits"),
+    **dict.fromkeys((f"mlsysim.posttraining.{m}" for m in ("adapters", "rollouts", "feeding")), "27-after-pretraining"),
     "mlsysim.network.equations": "21-network",
     "mlsysim.hlo.work.equations": "19-stablehlo",
     "mlsysim.hlo.estimators.systolic": "20-estimators",

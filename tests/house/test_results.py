@@ -37,6 +37,7 @@ from mlsysim import (
     network,
     parallelism,
     pipelines,
+    posttraining,
     reliability,
     roofline,
     serving,
@@ -88,6 +89,7 @@ from mlsysim.validation.measured import (
     memory_checks,
     narrow_checks,
     network_checks,
+    posttraining_checks,
     service,
 )
 from mlsysim.validation.reality.leave_one_out import HonestScore
@@ -278,6 +280,9 @@ def of_validation() -> Iterator[Any]:
     yield clock_checks.clock_runs()[clock_checks.FITTED]
     yield beyond_checks.beyond_check("flux-dev-h100-compiled")
     yield narrow_checks.narrow_check("torchao-cast-mxfp8")
+    yield posttraining_checks.posttraining_checks()[0]
+    yield posttraining.rl_step("Llama-3.1-8B", "1 x DGX-H100", samples=64, mean_len=500)
+    yield posttraining.rl_split("Llama-3.1-8B", "1 x DGX-H100", samples=64, mean_len=500)
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]

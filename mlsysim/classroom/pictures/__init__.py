@@ -3,14 +3,17 @@
 from mlsysim._lazy import lazily
 
 _HOMES = {
+    "adapter_beside": "running.learning",
     "all_to_all": "cluster.messages",
     "attention_grows": "machines.beyond",
+    "answers_waiting": "running.learning",
     "attention_heads": "machines.models",
     "batch_in_time": "serving.requests",
     "binomial_tree": "cluster.messages",
     "bit_layouts": "machines.bits",
     "block_and_factor": "machines.bits",
     "blocks_in_memory": "serving.batches",
+    "bytes_eaten": "running.learning",
     "bytes_of_a_step": "serving.answers",
     "carried_rounding": "judging.comparing",
     "cast_in_passes": "machines.bits",
@@ -79,6 +82,7 @@ _HOMES = {
     "naive_generation": "serving.answers",
     "nested_boundaries": "running.burning",
     "number_lines": "machines.bits",
+    "one_after_the_other": "running.learning",
     "one_cycle": "running.lasting",
     "one_or_many_maxima": "serving.steps",
     "one_query_many_keys": "serving.answers",
@@ -152,6 +156,7 @@ _HOMES = {
     "unbeaten": "serving.fronts",
     "wait_or_go_on": "running.racks",
     "weights_wave": "programs.lowering",
+    "what_tuning_keeps": "running.learning",
     "where_to_measure": "serving.batches",
     "who_is_met": "serving.answers",
     "whole_step": "cluster.schedules",

@@ -125,6 +125,16 @@ def beyond_language() -> Mapping[str, Measurement]:
 
 
 @cache
+def posttrainings() -> Mapping[str, Measurement]:
+    """All shipped figures of fine-tuning, reinforcement learning and storage, by name.
+
+    >>> posttrainings()["peft-mt0-large"].value
+    2359296.0
+    """
+    return _load("posttraining.toml")
+
+
+@cache
 def failures() -> Mapping[str, Measurement]:
     """All shipped figures of failures, restarts and checkpoints, by name.
 
