@@ -180,7 +180,7 @@ def sine(x: Num) -> Num:
     >>> sine(0.0)
     0.0
     """
-    return _numpy().sin(x) if is_array(x) else math.sin(x)
+    return arrays().sin(x) if is_array(x) else math.sin(x)
 
 
 def concatenate(parts: Sequence[Num]) -> Num:

@@ -81,8 +81,8 @@ from mlsysim.serving_steps.expert_layer import expert_layer
 from mlsysim.validation import reality, scoring
 from mlsysim.validation.cases import CLASSES
 from mlsysim.validation.measured import (
-    clock_checks,
     beyond_checks,
+    clock_checks,
     collective_checks,
     context_checks,
     fronts,
