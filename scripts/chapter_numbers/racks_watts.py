@@ -72,6 +72,7 @@ def numbers() -> dict[str, Any]:
     return {
         "rack": {
             "devices": f"{node.devices}",
+            "pod": f"{catalog.device('TPU-v7').scale_up_domain:,}",
             "inside": units.format(inside, "byte/s", 2),
             "outside": units.format(outside, "byte/s", 2),
             "ratio": f"{inside / outside:.0f}",
