@@ -96,6 +96,7 @@ _HOMES = {
     "pools_in_balance": "serving.fronts",
     "preemption": "serving.answers",
     "prefix_tree": "serving.requests",
+    "prefix_tree_grows": "serving.requests",
     "printed_time": "judging.comparing",
     "program_to_time": "programs.execution",
     "prompt_among_answers": "serving.answers",
