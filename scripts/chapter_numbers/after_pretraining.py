@@ -109,10 +109,9 @@ def _pools() -> dict[str, str]:
 
 
 def _bill() -> dict[str, str]:
-    kept = {p: float(posttraining.useful_groups(p / 100, 8)) for p in (50, 90, 95)}
+    kept = {p: float(posttraining.useful_groups(p / 100, 8)) for p in (50, 95)}
     return {
         "half": share(kept[50]),
-        "ninety": share(kept[90]),
         "ninetyfive": share(kept[95]),
         "written": times(1 / kept[95]),
         "wide": share(float(posttraining.useful_groups(0.95, 16))),
@@ -144,7 +143,6 @@ def _feeding() -> dict[str, str]:
         "large": f"{saved / units.GiB:,.0f}",
         "mean": units.format(saved / 600, "byte/s", 2),
         "burst": units.format(float(reliability.write_time(saved, 2048, 25e9, 2e12)), "s", 2),
-        "wires": share(peak / 9e12),
         "gibi": f"{8.03e9 * 14 / units.GiB:.0f}",
         "giga": f"{8.03e9 * 14 / units.GB:.0f}",
     }
