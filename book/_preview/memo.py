@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -12,7 +13,8 @@ from pathlib import Path
 
 KEPT = Path(__file__).parents[2] / ".cache" / "pandoc"
 DAYS = 7  # what nobody asked for in a week goes
-FILES = ("--bibliography=", "--csl=")  # options whose file decides too
+BIBLIOGRAPHY = "--bibliography="  # of this file the entries decide that the text names
+STYLE = "--csl="  # and this one whole
 
 
 def remember(root: Path, command: Sequence[str], text: str) -> tuple[str, str]:
@@ -44,10 +46,20 @@ def _digest(root: Path, command: Sequence[str], text: str) -> str:
     program = Path(command[0]).stat()
     parts = [str(program.st_size), str(program.st_mtime_ns), *command[1:], text]
     for option in command[1:]:
-        for start in FILES:
-            if option.startswith(start):
-                parts.append(_read(root / option[len(start) :]))
+        if option.startswith(STYLE):
+            parts.append(_read(root / option[len(STYLE) :]))
+        elif option.startswith(BIBLIOGRAPHY):
+            parts += _cited(_read(root / option[len(BIBLIOGRAPHY) :]), text)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _cited(bibliography: str, text: str) -> list[str]:
+    """The entries whose keys stand in a text, in the file's order; all of them where the text asks for more than it names."""
+    if "nocite" in text:
+        return [bibliography]
+    words = set(re.findall(r"[\w:.#$%&+?<>~/-]+", text)) | set(re.findall(r"\w+", text))
+    entries = re.split(r"^(?=@)", bibliography, flags=re.MULTILINE)
+    return [e for e in entries if not (key := re.match(r"@\w+\s*\{\s*([^,\s]+)", e)) or key[1] in words]
 
 
 def _read(path: Path) -> str:

@@ -4,8 +4,9 @@ Your own entries come with :func:`add` and :func:`define` and are found by name 
 another value.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
 
 # What shares its name with its module cannot come later: the module would stand in its place.
 from mlsysim.catalog.convnets import Convnet, convnet, convnets
@@ -132,13 +133,7 @@ __all__ = [
     "traces",
     "where",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
-    return found
+__getattr__ = lazily(__name__, _MODULE)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,6 @@
 """Teaching tools: sliders, charts and exercises. They show the library's numbers and compute none of their own."""
 
-from importlib import import_module
-from typing import Any
+from mlsysim._lazy import lazily
 
 _HOMES = {
     "Bars": "drawing",
@@ -27,14 +26,7 @@ _HOMES = {
     "worked": "classroom.exercises",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(f"mlsysim.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES, "mlsysim")
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@
 0.99
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
 
 if TYPE_CHECKING:
     from mlsysim.doors.fleets import Parts as Parts
@@ -31,14 +32,7 @@ _PLACES = {
     "train": "training",
 }
 __all__ = ["SLO", "Parts", "Served", "Simulated", "Trained", "plan", "serve", "simulate", "train"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        value = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:

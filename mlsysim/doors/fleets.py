@@ -45,7 +45,7 @@ class Parts:
     acceptance : tuple of float, 1
         Speculation: by position of the draft, the chance that a token is accepted when those before it were.
     draft_model : Model or str, optional
-        What drafts, on the same devices; without one a module of one layer does.
+        What drafts, whole on each of the same devices, where it takes memory from the cache; without one a module of one layer does.
     prefix_tree : bool
         Whether servers find blocks of prompts again by what they hold.
     cache_blocks : int, optional
@@ -163,13 +163,13 @@ class Parts:
     ) -> Fleet:
         """The fleet, of the step models of all that run on it."""
         every = {steps.model.name: steps, **models}
-        configs = dict.fromkeys(every, config)
+        configs, counted = dict.fromkeys(every, config), config.kv_blocks is not None
         if models and self.resident:
             if config.kv_blocks is None:
                 configs = rooms.shared_memory({name: (config, one) for name, one in every.items()})
             else:
                 configs = {name: replace(config, kv_blocks=max(1, config.kv_blocks // len(every))) for name in every}
-        hosted = tuple(self._hosted(name, one, configs[name]) for name, one in every.items())
+        hosted = tuple(self._hosted(name, one, configs[name], counted) for name, one in every.items())
         weights = "resident" if self.resident or not models else "swapped"
         servers = Servers(hosted, replicas, self.dp, weights, autoscaler=self.autoscaler)
         first = None if self.prefill_replicas is None else replace(servers, replicas=self.prefill_replicas)
@@ -178,7 +178,7 @@ class Parts:
         link = Link(bandwidth, self.link_latency or 0.0)
         return Fleet(servers, first, link, Router(routing, self.imbalance), self._cache(steps, config))
 
-    def _hosted(self, name: str, steps: StepModel, config: Config) -> Hosted:
+    def _hosted(self, name: str, steps: StepModel, config: Config, counted: bool) -> Hosted:
         spec = None
         if self.acceptance:
             if self.draft_model is None:
@@ -187,7 +187,10 @@ class Parts:
                 d = steps.deployment
                 one = catalog.model(self.draft_model)
                 drafting = inference.deploy(one, d.device, tp=1, precision=d.precision)
-                spec = Speculation(self.acceptance, step_model(drafting, efficiencies=steps.efficiencies))
+                draft = step_model(drafting, efficiencies=steps.efficiencies)
+                spec = Speculation(self.acceptance, draft)
+                if not counted:  # who says how many blocks there are has left room for the draft
+                    config = rooms.beside_draft(config, steps, draft)
         swap = 0.0 if self.swap_bandwidth is None else rooms.swap_seconds(steps, self.swap_bandwidth)
         return Hosted(steps, config, spec, name, swap)
 

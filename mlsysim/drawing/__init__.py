@@ -1,7 +1,6 @@
 """Pictures as data: charts, bars, tornados and lanes, drawn by matplotlib where it is installed and as plain SVG where it is not."""
 
-from importlib import import_module
-from typing import Any
+from mlsysim._lazy import lazily
 
 _HOMES = {
     "Bars": "bars",
@@ -20,14 +19,7 @@ _HOMES = {
     "matplotlib_figure": "style",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,9 @@ Nothing here knows physics of its own: it calls the solvers. Sweeps and the plan
 the first of them; the questions do without.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mlsysim._lazy import lazily
 from mlsysim.explore.inverse import solve_for as solve_for
 from mlsysim.explore.inverse import threshold as threshold
 from mlsysim.sensitivity import Tornado as Tornado
@@ -53,14 +53,7 @@ _NEED_NUMPY = {
     "possible_degrees": "planner",
     "sweep": "sweeping",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NEED_NUMPY:
-        value = getattr(import_module(f"{__name__}.{_NEED_NUMPY[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _NEED_NUMPY)
 
 
 def __dir__() -> list[str]:

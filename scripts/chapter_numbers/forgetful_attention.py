@@ -1,4 +1,4 @@
-"""Chapter 26, attention that forgets."""
+"""Chapter 25, attention that forgets."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def numbers() -> dict[str, Any]:
     }
     users = {f"users_{n}": f"{float(d.max_batch(LONG)):.0f}" for n, d in servers.items()}
     steps = {
-        n: [float(inference.decode_step(servers[n], context=s, batch=8).time) for s in (4096, LONG)]
+        n: [float(inference.decode_step(servers[n], context=s, batch=4).time) for s in (4096, LONG)]
         for n in ("llama", "next", "sparse", "dense")
     }
     prompts = {n: float(inference.prefill(servers[n], input_len=LONG).time) for n in ("sparse", "dense")}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mlsysim._renamed import MODULES
+from reference import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,11 +38,10 @@ def arguments() -> Iterator[tuple[str, str, str]]:
 
 
 def options() -> Iterator[tuple[str, str, str]]:
-    """File of the command, old option, new one."""
-    for path in sorted((ROOT / "mlsysim" / "cli").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for old, new in _keywords(node, "was").items():
-                yield path.stem, f"--{old.replace('_', '-')}", f"--{new.replace('_', '-')}"
+    """Command, old option, new one."""
+    for command, parser in commands.parsers().items():
+        for old, new in getattr(parser, "_before", {}).items():
+            yield f"mlsysim {command}".strip(), old, new
 
 
 def text() -> str:
@@ -53,12 +53,12 @@ def text() -> str:
 
     moved = [(f"`{old}`", f"`{new}`") for old, new in sorted(MODULES.items())]
     given = sorted({(f"`{owner}`", f"`{old}`", f"`{new}`") for owner, old, new in arguments()})
-    typed = sorted({(f"`{file}`", f"`{old}`", f"`{new}`") for file, old, new in options()})
+    typed = sorted({(f"`{command}`", f"`{old}`", f"`{new}`") for command, old, new in options()})
     return (
         "## Modules\n\n"
         + table(("Old", "New"), moved, "Modules that stand elsewhere.", "tbl-renamed-modules")
         + "## Arguments and fields\n\n"
         + table(("Of", "Old", "New"), given, "Arguments of functions, fields of classes.", "tbl-renamed-arguments")
         + "## Options of commands\n\n"
-        + table(("Command's file", "Old", "New"), typed, "Options of the command line.", "tbl-renamed-options")
+        + table(("Command", "Old", "New"), typed, "Options of the command line.", "tbl-renamed-options")
     )

@@ -31,8 +31,8 @@ def answered(names: Iterable[str], caption: str, label: str) -> str:
     chosen = [tools.tools()[name] for name in names]
     head = ["Question", "Published", *(t.name for t in chosen)]
     rows = [
-        [q.what, f"{value(q.published, q.unit)} [@{q.source}]", *(cell(q, t.key) for t in chosen)]
-        for q in tools.questions().values()
+        [f"{n}. {q.what}", f"{value(q.published, q.unit)} [@{q.source}]", *(cell(q, t.key) for t in chosen)]
+        for n, q in enumerate(tools.questions().values(), 1)
     ]
     lines = [head, [":------", *["--:"] * (len(head) - 1)], *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines) + f"\n: {caption} {{#{label}}}\n"
@@ -47,7 +47,7 @@ def silent() -> str:
             if t.key in q.missing:
                 whys.setdefault(q.missing[t.key], []).append(str(n))
         if whys:
-            said = "; ".join(f"{why} (question {', '.join(ns)})" for why, ns in whys.items())
+            said = "; ".join(f"{why} (question{'s' * (len(ns) > 1)} {', '.join(ns)})" for why, ns in whys.items())
             lines.append(f"- **{t.name}**: {said}.\n")
     return "".join(lines)
 

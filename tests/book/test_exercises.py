@@ -253,7 +253,7 @@ def test_no_named_mistake_is_right_on_any_draw(e: Exercise) -> None:
 @pytest.mark.parametrize("e", [e for e in EXERCISES.values() if e.form in ("number", "word")], ids=by_id)
 def test_every_slip_gets_its_own_hint(e: Exercise) -> None:
     seen = set()
-    for seed in SEEDS:
+    for seed in SEEDS if NIGHTLY else SEEDS[:80]:
         g = e.draw(seed)
         right = e.solve(g)
         assert check(e.id, right, seed).correct

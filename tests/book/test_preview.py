@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
 
+from book._preview import memo  # noqa: E402
 from book._preview.__main__ import main  # noqa: E402
 from book._preview.check_site import check_site, strip_notebook_paths  # noqa: E402
 
@@ -373,6 +374,28 @@ def test_build_is_reproducible(small: Path) -> None:
     assert main(["--root", str(small), "--out", str(small / "b")]) == 0
     for path in (small / "a").rglob("*.html"):
         assert path.read_bytes() == (small / "b" / path.relative_to(small / "a")).read_bytes()
+
+
+def test_a_page_is_set_again_when_an_entry_it_cites_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only then: an entry that another page cites, or a new one, leaves it as it is kept."""
+    monkeypatch.setattr(memo, "KEPT", tmp_path / "kept")
+    calls = tmp_path / "calls"
+    command = ["/bin/sh", "-c", f"echo x >> {calls}; cat", "--bibliography=refs.bib", "--csl=style.csl"]
+    refs, style = tmp_path / "refs.bib", tmp_path / "style.csl"
+
+    def runs(bibliography: str, text: str = "As [@one] says.") -> int:
+        refs.write_text(bibliography, "utf-8")
+        calls.write_text("", "utf-8")
+        assert memo.remember(tmp_path, command, text) == (text, "")
+        return len(calls.read_text("utf-8").split())
+
+    one, two, three = (f"@misc{{{key},\n title = {{{key.title()}}},\n}}\n\n" for key in ("one", "two", "three"))
+    style.write_text("a", "utf-8")
+    assert [runs(one + two), runs(one + two), runs(one + two + three), runs(one)] == [1, 0, 0, 0]
+    assert [runs(one.replace("One", "Another") + two), runs(two)] == [1, 1]
+    assert runs(one + two, "nocite: all") == runs(one, "nocite: all") == 1
+    style.write_text("b", "utf-8")
+    assert runs(one + two) == 1
 
 
 def test_check_site_finds_what_quarto_leaves(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 BOOK = yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["book"]
 PAGES = [
     p.replace(".qmd", ".html") for p in re.findall(r"[\w/.-]+\.qmd", json.dumps([BOOK["chapters"], BOOK["appendices"]]))
 ]
-WIDTHS = (320, 390, 768, 1280)
+WIDTHS = (320, 390, 768, 1280) if NIGHTLY else (320, 1280)  # the narrowest and the desk by day
 # What reaches beyond the window and is not inside a box that scrolls by itself.
 TOO_WIDE = """() => {
     const wide = document.documentElement.clientWidth + 1;

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from test_serving import CONFIGS, MODELS, REQUESTS, Steps
 
@@ -33,6 +33,7 @@ from mlsysim.serving.fleet import (
     Tier,
     Turn,
     agents,
+    beside_draft,
     chats,
     play,
     rank_limits,
@@ -327,7 +328,8 @@ class Naive:
         idle = lambda: [t for t in self.kept if not self.users.get(t)]  # noqa: E731
         while len(idle()) > self.capacity:
             leaves = [t for t in idle() if not any(o[: len(t)] == t and len(o) > len(t) for o in self.kept)]
-            del self.kept[min(leaves, key=lambda t: (self.kept[t], -len(t)))]
+            begins = lambda t: next(i for name, i in t if name == t[-1][0])  # noqa: E731  # the run that it ends
+            del self.kept[min(leaves, key=lambda t: (self.kept[t], -begins(t), -len(t)))]
 
     def match(self, path, most: int) -> int:  # type: ignore[no-untyped-def]
         return next((k for k, t in enumerate(self.texts(path, most)) if t not in self.kept), most)
@@ -341,7 +343,8 @@ class Naive:
     ),
     st.integers(0, 12),
 )
-@settings(max_examples=100, deadline=None, phases=PHASES)
+@example([("x", 3, "a", 3, True), ("x", 1, "a", 2, False), ("y", 0, "b", 8, False)], 1)  # texts leave one at two places
+@settings(max_examples=200, deadline=None, phases=PHASES)
 def test_the_tree_is_a_list_of_blocks_with_the_least_recent_leaf_first_to_go(
     uses: list[tuple[str, int, str, int, bool]], capacity: int
 ) -> None:
@@ -362,6 +365,15 @@ def test_the_tree_is_a_list_of_blocks_with_the_least_recent_leaf_first_to_go(
     for path, blocks in held:
         tree.unlock(path, blocks)
     assert tree.locked == 0 and tree.blocks <= capacity
+
+
+def test_a_tree_lists_its_runs_from_the_trunk_on() -> None:
+    tree = PrefixTree(6)
+    tree.insert((("all", 3), ("a", 5)), 5)
+    tree.insert((("all", 3), ("b", 6)), 6)
+    assert list(tree.runs()) == [(("all",), 0, 3), (("all", "a"), 3, 2), (("all", "b"), 3, 3)]
+    tree.trim()  # two above the capacity: the branch that was used first goes
+    assert list(tree.runs()) == [(("all",), 0, 3), (("all", "b"), 3, 3)] and tree.blocks == 6
 
 
 @independent
@@ -749,6 +761,28 @@ def test_a_trace_of_conversations_is_plain_without_a_part_and_has_turns_with_one
     one, two = turns["requests"]  # type: ignore[misc]
     assert one == serving.simulate(model, serving.read_trace(path)[:1]).to_dict()["requests"][0]
     assert two["ttft_s"] < plain["requests"][1]["ttft_s"]  # type: ignore[index]
+
+
+@independent
+def test_a_draft_model_takes_its_memory_from_the_cache() -> None:
+    """By hand: 1,235,814,400 weights of two bytes lie on each device, and each token has 16 layers of 8 heads of 64 more."""
+    steps = step_model(inference.deploy("Llama-3.1-8B", "H100"))
+    draft = step_model(inference.deploy("Llama-3.2-1B", "H100"))
+    alone = rank_limits(Config(), steps)
+    pool = alone.blocks * 16 * (2 * 32 * 8 * 128 * 2)
+    left = (pool - 2 * 1_235_814_400) / (16 * (2 * 32 * 8 * 128 * 2 + 2 * 16 * 8 * 64 * 2))
+    beside = beside_draft(Config(), steps, draft)
+    assert beside.kv_blocks == pytest.approx(left, abs=2)  # the pool is not a whole number of blocks
+    assert left < 0.8 * alone.blocks
+    half = beside_draft(Config(kv_blocks=alone.blocks // 2), steps, draft)  # what models that share memory leave it
+    assert half.kv_blocks is not None and half.kv_blocks < beside.kv_blocks / 2
+    big = step_model(inference.deploy("Llama-3.1-70B", "H100", weights="int4"))
+    with pytest.raises(InputError, match=r"draft_model: .* GB of weights for Llama-3.1-8B leave no room"):
+        beside_draft(Config(kv_blocks=1000), big, steps)
+    found = mlsysim.simulate(
+        "Llama-3.1-8B", "H100", rate=1, requests=2, parts=Parts(acceptance=(0.5,), draft_model="Llama-3.2-1B")
+    )
+    assert found.simulation is not None and found.simulation.limits.blocks == beside.kv_blocks
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Drawings of things, made from the objects that the library computes with: what is drawn cannot contradict what is timed."""
 
-from importlib import import_module
-from typing import Any
+from mlsysim._lazy import lazily
 
 _HOMES = {
     "all_to_all": "cluster.messages",
@@ -93,6 +92,7 @@ _HOMES = {
     "pools_in_balance": "serving.fronts",
     "preemption": "serving.answers",
     "prefix_tree": "serving.requests",
+    "prefix_tree_grows": "serving.requests",
     "printed_time": "judging.comparing",
     "program_to_time": "programs.execution",
     "prompt_among_answers": "serving.answers",
@@ -148,14 +148,7 @@ _HOMES = {
     "zero_stages": "machines.memory",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -428,3 +428,33 @@ def shared_memory(hosted: Mapping[str, tuple[Config, StepTimes]]) -> dict[str, C
             )
         found[name] = replace(config, kv_blocks=blocks)
     return found
+
+
+def beside_draft(config: Config, steps: StepTimes, draft: StepTimes) -> Config:
+    """The config of a server whose devices hold a draft model too: its weights, and its own keys and values of every token.
+
+    The draft lies whole on each device, as where it is not sharded; its few activations are not counted. Blocks that the config
+    has already share what the pool would be; step times without a deployment leave it as it is.
+
+    Raises
+    ------
+    InputError
+        Weights of a draft that leave no room.
+    """
+    from mlsysim.serving.config import server_of  # kept here: it needs a deployment
+
+    main, small = getattr(steps, "deployment", None), getattr(draft, "deployment", None)
+    if main is None or small is None:
+        return config
+    bounds = rank_limits(replace(config, kv_blocks=config.kv_blocks or 1), steps)
+    alone = main if main.split.dp == 1 else replace(main, split=replace(main.split, dp=1.0))
+    held = server_of(config, alone, bounds.tokens, bounds.sequences)
+    each = held.kv_pool / held.blocks if held.blocks else math.inf
+    pool = held.kv_pool if config.kv_blocks is None else config.kv_blocks * each
+    blocks = int((pool - small.weight_memory) / (each + small.token_bytes * bounds.block_tokens))
+    if blocks < 1:
+        raise InputError(
+            f"draft_model: {small.weight_memory / 1e9:.1f} GB of weights for {small.model.name} leave no room for cache beside "
+            f"{held.model.name}; use more devices, or a smaller draft"
+        )
+    return replace(config, kv_blocks=blocks)

@@ -91,7 +91,7 @@ def window_sliding(tokens: int = 6, window: int = 3) -> Frames:
         shapes.append(Words(392, 113, f"reads {read}", "end", 13))
         scenes.append(Scene(shapes, f"Token {now}: the layer reads {read} of {now} tokens, the last ones."))
         if now <= window:
-            says.append(f"Token {now} finds room in the buffer, and the layer reads all {read} tokens.")
+            says.append(f"Token {now} finds room in the buffer, and the layer reads every token so far: {read}.")
         else:
             says.append(f"Token {now} takes the place of token {now - window}, which this layer will not see again.")
     return Frames(scenes, says, "A window that slides over the tokens")
@@ -136,7 +136,8 @@ def state_updated(decay: float = 0.5, delta: bool = True) -> Frames:
         elif again:
             says.append(f"Token {n} has a key that was there before: its value is added on what is left of the old.")
         else:
-            says.append(f"Token {n} writes its value where its key points; what other tokens wrote has faded.")
+            faded_too = "; what other tokens wrote has faded" if n > 1 else ""
+            says.append(f"Token {n} writes its value where its key points{faded_too}.")
     return Frames(scenes, says, "A state that is updated token by token")
 
 

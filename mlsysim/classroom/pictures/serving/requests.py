@@ -7,6 +7,7 @@ from typing import Any
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Scene, Shape, Stretch, Words, blocks, tracks
 from mlsysim.errors import InputError
 from mlsysim.serving import Config, Request, Simulation, simulate
+from mlsysim.serving.fleet.tree import PrefixTree
 
 
 @dataclass(frozen=True)
@@ -258,3 +259,59 @@ def prefix_tree() -> Scene:
         shapes,
         "A tree of prompts: the same instructions, then one of two documents, then a question. What is shared is computed once and kept.",
     )
+
+
+_TURNS = (
+    ("a first question, chat A", (("instructions", 3), ("A1", 5))),
+    ("a first question, chat B", (("instructions", 3), ("B1", 6))),
+    ("chat A goes on", (("instructions", 3), ("A1", 5), ("A2", 7))),
+    ("a first question, chat C", (("instructions", 3), ("C1", 5))),
+)
+
+
+def prefix_tree_grows(capacity: int = 10) -> Frames:
+    """Four prompts that meet the simulator's own prefix tree: what each finds, what it computes, and what falls off."""
+    if not 10 <= capacity <= 12:
+        raise InputError(f"prefix_tree_grows: capacity = {capacity}; the drawing tells of 10 to 12 blocks")
+    tree, scenes, says = PrefixTree(capacity), [], []
+    side, rows = 32, {"i": 76, "A": 32, "B": 76, "C": 120}
+    for title, path in _TURNS:
+        blocks_of = path[-1][1]
+        found = tree.match(path, blocks_of)
+        mine = {
+            (name, at)
+            for (name, end), begin in zip(path, (0, *(e for _, e in path)), strict=False)
+            for at in range(begin, end)
+        }
+        before = {(names[-1], at) for names, start, held in tree.runs() for at in range(start, start + held)}
+        tree.insert(path, blocks_of)
+        tree.trim()
+        kept = {(names[-1], at) for names, start, held in tree.runs() for at in range(start, start + held)}
+        lost = before - kept
+        shapes: list[Shape] = [Words(8, 12, title, "start", 13, bold=True)]
+        for name, at in sorted(kept | lost):
+            x, y = 8 + side * at + (32 if at >= 3 else 0), rows[name[0]]
+            new, now = (name, at) not in before, (name, at) in mine and (name, at) in kept
+            gone = (name, at) in lost
+            kind = "plain" if gone else "compute" if new else "memory"
+            shapes.append(Box(x, y, side - 4, 28, kind=kind, full=now, dashed=gone))
+        for row in sorted({name[0] for name, _ in kept | lost} - {"i"}):
+            last = max(at for name, at in kept | lost if name[0] == row)
+            shapes.append(Arrow([(8 + 3 * side - 2, 90), (8 + 4 * side - 2, rows[row] + 14)], width=1.2))
+            shapes.append(Words(8 + side * (last + 2) + 4, rows[row] + 14, f"chat {row}", "start", 12))
+        shapes.append(Words(8, 118, "instructions", "start", 12))
+        shapes.append(
+            Words(8, 170, f"found {found}, computed {blocks_of - found}, kept {tree.blocks} of {capacity}", "start", 12)
+        )
+        fallen = f", and {len(lost)} of the branch that nobody used for longest fall off" if lost else ""
+        scenes.append(
+            Scene(
+                shapes,
+                f"A tree of blocks: {title}. {found} blocks of the prompt are found and {blocks_of - found} computed.",
+            )
+        )
+        says.append(
+            f"The prompt has {blocks_of} blocks: {f'{found} are found (full green)' if found else 'none is found'}, "
+            f"{blocks_of - found} are computed (blue){fallen}."
+        )
+    return Frames(scenes, says, "A prefix tree that grows and sheds")
