@@ -55,7 +55,9 @@ def numbers() -> dict[str, Any]:
         above[name] = front.points[-1].device_rate / service.both_pools(name, 1024)[1] - 1.0
     spec = runs["r1-mi355x"]
     mi = [c.rate_error for c in checks["gpt-oss-mi355x"]]
-    left = shipped_scores("serving_tpot").leave_one_group_out
+    sheet = shipped_scores("serving_tpot")
+    left = sheet.leave_one_group_out
+    large = [own.mape for _, own in sheet.groups.values() if own.n > 5]
     rebuilt = {n: published[f"rebuilt-{n}"].value for n in ("roofline", "messages")}
     prefill = day.computed / 8.0
     v3 = runs["v3-h100"]
@@ -111,6 +113,8 @@ def numbers() -> dict[str, Any]:
             ),
             "left_within": share(left.within, 0),
             "left_mean": share(left.mape, 0),
+            "left_large": share(statistics.mean(large), 0),
+            "left_small": str(len(sheet.groups) - len(large)),
             "mi_low": share(min(mi), 0),
             "mi_high": share(max(mi), 0),
             "none": units.percent(statistics.mean(c.rate_error for c in checks["r1-mi355x"]), 0),
