@@ -48,7 +48,7 @@ LONG_TESTS = $(PYTEST) -n logical --dist worksteal --durations=20 -m "$(LONG)" \
   $$(grep -lrE 'mark\.($(subst $() or $(),|,$(LONG)))' tests --include='test_*.py')
 # Thousands of short ones, and examples of docstrings: two plain sessions beside each other, since handing out each test would
 # cost as much as running it.
-FIRST := mlsysim $(addprefix tests/,house catalog hlo network physics serving)
+FIRST := mlsysim $(addprefix tests/,house catalog hlo network physics field serving)
 SECOND := $(filter-out $(FIRST),$(patsubst %/,%,$(filter-out %__pycache__/,$(wildcard tests/*/))))
 SHORT := $(PYTEST) --doctest-modules -q -m "not ($(LONG))"
 SHORT_TESTS = (mkdir -p .cache; $(SHORT) $(FIRST) > .cache/first.txt 2>&1 & first=$$!; $(SHORT) $(SECOND); code=$$?; \
