@@ -2,8 +2,8 @@
 
 A text is a path of segments, each a name and the block at which it ends; equal names after equal beginnings are equal text. A
 node of the tree is the part of one segment that is kept, from its first block on, so that a node costs the same however many
-blocks it has. A block is kept only together with all before it: therefore blocks go from the ends of leaves alone. A run was used when any of it
-was.
+blocks it has. A block is kept only together with all before it: therefore blocks go from the ends of runs alone, down to the last place
+where another text leaves them. A run was used when any of it was; of two that were used together the later one in the text goes first.
 """
 
 from collections.abc import Iterator
@@ -17,15 +17,22 @@ ENDLESS = 1 << 62  # blocks of a segment that nothing follows
 class Run:
     """Blocks of one segment that are kept: the first ``held`` of it, after those of the segments before."""
 
-    __slots__ = ("boughs", "held", "key", "kids", "last", "locked", "parent", "users")
+    __slots__ = ("forks", "held", "key", "kids", "last", "locked", "parent", "users")
 
     def __init__(self, key: tuple[int, str], parent: "Run | None") -> None:
         self.key, self.parent = key, parent
         self.kids: dict[tuple[int, str], Run] = {}  # by where they begin and what they are called
-        self.boughs = 0  # kids that hold blocks
+        self.forks: dict[int, int] = {}  # where kids begin that hold blocks, and how many
         self.held = self.locked = 0
         self.users: dict[int, int] = {}  # how many use so many of its blocks
         self.last = 0  # when it was last used, by the count of uses
+
+    @property
+    def spare(self) -> int:
+        """Blocks at its end that nobody uses and no other text needs."""
+        if not self.forks:
+            return self.held - self.locked
+        return self.held - max(self.locked, max(self.forks) - self.key[0])
 
 
 class PrefixTree:
@@ -43,7 +50,9 @@ class PrefixTree:
         self.evicted = 0
         self._root = Run((0, ""), None)
         self._uses = 0
-        self._leaves: list[tuple[int, int, Run]] = []  # by last use; entries that are no longer true are passed over
+        self._leaves: list[
+            tuple[int, int, int, Run]
+        ] = []  # by last use; entries that are no longer true are passed over
         self._serial = 0
 
     @property
@@ -125,7 +134,7 @@ class PrefixTree:
             length = min(end, blocks) - start
             if length > kid.held:
                 if not kid.held:
-                    node.boughs += 1
+                    node.forks[start] = node.forks.get(start, 0) + 1
                 added += length - kid.held
                 kid.held = length
             kid.last = self._uses
@@ -143,9 +152,9 @@ class PrefixTree:
         """Let so many blocks go that nobody uses, from the ends of the leaves that were not used for longest; returns how many went."""
         wanted, leaves = count, self._leaves
         while count and leaves:
-            last, _, node = leaves[0]
-            spare = node.held - node.locked
-            if node.last != last or node.boughs or spare <= 0:
+            last, *_, node = leaves[0]
+            spare = node.spare
+            if node.last != last or spare <= 0:
                 heappop(leaves)
                 continue
             taken = spare if spare < count else count
@@ -164,14 +173,17 @@ class PrefixTree:
         parent = node.parent
         assert parent is not None
         del parent.kids[node.key]
-        parent.boughs -= 1
+        start = node.key[0]
+        parent.forks[start] -= 1
+        if not parent.forks[start]:
+            del parent.forks[start]
         self._offer(parent)
 
     def _offer(self, node: Run) -> None:
-        """Note that blocks may fall off a leaf."""
-        if not node.boughs and node.held > node.locked:
+        """Note that blocks may fall off its end."""
+        if node.spare > 0:
             self._serial += 1
-            heappush(self._leaves, (node.last, self._serial, node))
+            heappush(self._leaves, (node.last, -node.key[0], self._serial, node))
 
     def _walk(self, path: Path, blocks: int) -> Iterator[tuple[Run, int]]:
         """Runs along a text, and how many blocks of each are among its first."""
