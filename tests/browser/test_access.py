@@ -109,6 +109,51 @@ def test_one_title_named_landmarks_and_boxes_that_scroll_are_stops(page: Any, bo
     assert page.evaluate("[...document.querySelectorAll('[data-reach=yes]')].every((b) => b.tabIndex === 0)")
 
 
+WALKED = [p for p in PAGES if not p.removeprefix("book/")[:2].isdigit()]
+# What a hand without a mouse must reach, in view: marked, so that the walk can tick it off.
+REACHABLE = """() => {
+    const asked = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
+    const seen = (e) => e.checkVisibility({visibilityProperty: true}) && e.getClientRects().length && !e.disabled && e.tabIndex >= 0;
+    const grouped = (e) => e.type === "radio" && document.querySelector(`input[name='${e.name}']:checked, input[name='${e.name}']`) !== e;
+    const found = [...document.querySelectorAll(asked)].filter((e) => seen(e) && !grouped(e));
+    found.forEach((e, i) => e.dataset.stop = i);
+    return found.length;
+}"""
+STANDS = """() => {
+    const e = document.activeElement, s = getComputedStyle(e), box = e.getBoundingClientRect();
+    const ring = (s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0) || s.boxShadow !== "none";
+    const inside = box.bottom > 0 && box.top < innerHeight;
+    return [e.dataset.stop ?? "", ring, inside, e.outerHTML.slice(0, 160)];
+}"""
+
+
+@pytest.mark.nightly
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("path", WALKED)
+def test_the_keyboard_reaches_all_that_can_be_used_and_shows_where_it_stands(
+    path: str, page: Any, book_site: str
+) -> None:
+    page.goto(f"{book_site}/{path}")
+    stops = page.evaluate(REACHABLE)
+    assert stops > 5
+    met, unseen = set(), []
+    for _ in range(stops + 5):
+        page.keyboard.press("Tab")
+        stop, ring, inside, html = page.evaluate(STANDS)
+        if stop in met or html.startswith("<body"):
+            break
+        met.add(stop)
+        if not (ring and inside):
+            unseen.append(html)
+    missed = [n for n in range(stops) if str(n) not in met]
+    first = page.evaluate(
+        "(n) => document.querySelector(`[data-stop='${n}']`)?.outerHTML.slice(0, 160)", missed[:1] and missed[0]
+    )
+    assert not missed, f"{len(missed)} of {stops} are never reached, first {first}"
+    assert not unseen, f"{len(unseen)} of {stops} do not show that they have the focus, first {unseen[0]}"
+
+
 def test_what_quarto_s_pages_lack_is_mended_once() -> None:
     once = mended(QUARTO, "../")
     assert mended(once, "../") == once
