@@ -199,7 +199,7 @@ def rl_step(
     scorings : float
         Forward passes over the answers before they are trained on: the old policy, a reference model.
     sync_bandwidth : float, byte/s
-        Rate at which the weights go over.
+        Rate at which the weights go over; the default is near the lowest that moonshot2025checkpoint prints.
     longest : float, token, optional
         Length of the longest answer, where it is known or limited; eq-longest-rollout unless given.
     efficiencies : str
@@ -309,7 +309,7 @@ def rl_step(
         Input("training", trained, "s", f"training.training_step on {learners} devices"),
         Input("answers of a replica", own, "1", f"{samples} over {replicas} replicas"),
         Input("at a time", at_a_time, "1", "what fits, or what the staleness allows"),
-        Input("sync bandwidth", sync_bandwidth, "byte/s", CALLER),
+        Input("sync bandwidth", sync_bandwidth, "byte/s", "default" if sync_bandwidth == 60e9 else CALLER),
     )
     return RLStep(
         model=m,

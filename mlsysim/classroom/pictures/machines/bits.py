@@ -118,8 +118,9 @@ def cast_in_passes(name: str = "fp8-tensorwise") -> Frames:
         if read:
             shapes.append(Arrow([(106, 65), (158, 65)], f"{read:g} B", "memory", 3.0, beside=(0, -14)))
         if written:
-            goal = 45 if places == 1 else 87
-            shapes.append(Arrow([(242, 65), (294, goal)], kind="memory", width=1.5 * s.stored_bytes))
+            goal, below = (45, -12) if places == 1 else (87, 14)
+            said = f"{s.stored_bytes:.3g} B"
+            shapes.append(Arrow([(242, 65), (294, goal)], said, "memory", 1.5 * s.stored_bytes, beside=(0, below)))
         shapes.append(Words(8, 122, f"moved so far: {done:.4g} B for each number", "start", 12))
         scenes.append(Scene(shapes, f"Pass {i} of a cast: {text}; {done:.4g} bytes per number so far."))
         says.append(
