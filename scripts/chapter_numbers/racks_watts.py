@@ -163,6 +163,7 @@ def numbers() -> dict[str, Any]:
         },
         "heat": {
             "rack": units.format(RACK_POWER, "W"),
+            "device": units.format(catalog.device(node.device).tdp, "W"),
             "rise": f"{RISE:.0f}",
             "water": units.format(energy.WATER, "J", 2),
             "flow": f"{flow:.1f} L/s",
