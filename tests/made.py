@@ -104,23 +104,6 @@ def left_out(shared: Path, *cases: Path) -> Any:
     return pickle.loads(once(shared, f"left-out-{len(cases)}-{cases[0].name}", make).read_bytes())
 
 
-def this_machine(shared: Path) -> tuple[list[str], Any, Path]:
-    """The quick ``bench-device`` of this processor: the command's words, the JSON it printed, and the profile it wrote."""
-
-    def make(folder: Path) -> None:
-        import calls  # of scripts
-
-        folder.mkdir()
-        words = ["bench-device", "--quick", "--platform", "cpu", "--json", "-o", str(folder / "profile.json")]
-        code, printed, error = calls.run(words)
-        assert code == 0, error
-        (folder / "printed.json").write_text(json.dumps([words, printed]), encoding="utf-8")
-
-    folder = once(shared, "this-machine", make)
-    words, printed = json.loads((folder / "printed.json").read_text(encoding="utf-8"))
-    return words, printed, folder / "profile.json"
-
-
 class Book(NamedTuple):
     """The book as the preview builds it."""
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from made import this_machine
 from support import NIGHTLY
 
 from mlsysim import cli
@@ -53,12 +52,6 @@ def test_what_a_command_prints_is_what_its_schema_says(command: str) -> None:
     found = [*calls.answers("by day", 3, [command])]
     assert len(found) == 3
     assert [line for words, printed in found for line in wrong(words, printed)] == []
-
-
-@pytest.mark.slow
-def test_what_measures_this_machine_prints_what_its_schema_says(shared: Path) -> None:
-    words, printed, _ = this_machine(shared)
-    assert wrong(words, printed) == []
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import this_machine
+from jsonschema import Draft202012Validator
 
 from mlsysim import serving_steps
 from mlsysim.cli import main
@@ -234,8 +234,13 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-def test_the_command_measures_this_machine(shared: Path) -> None:
-    _, printed, path = this_machine(shared)
+def test_the_command_measures_this_machine(tmp_path: Path) -> None:
+    calls = pytest.importorskip("calls", reason="the scripts are not beside the tests")
+    path = tmp_path / "profile.json"
+    code, printed, error = calls.run(["bench-device", "--quick", "--platform", "cpu", "--json", "-o", str(path)])
+    assert code == 0, error
+    schema = json.loads((Path(main.__code__.co_filename).parent / "schemas" / "bench-device.json").read_text("utf-8"))
+    assert [e.message[:200] for e in Draft202012Validator(schema).iter_errors(printed)] == []
     p = load_profile(path)
     assert printed["name"] == p.name
     # loose on purpose: a shared machine may be busy, but no memory is this slow and no core this fast

@@ -224,19 +224,7 @@ def test_the_whole_file_of_starts_where_it_is_there() -> None:
     }
     with STARTS.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            found = memory.server_memory(
-                row["model"],
-                "H100",
-                engine_version=row["vllm_version"],
-                tp=int(row["tp"]),
-                pp=int(row["pp"]),
-                weights="fp8" if row["quantization"] == "fp8" else None,
-                dtype="bf16" if row["dtype"] == "auto" else row["dtype"],
-                kv=row["kv_cache_dtype"],
-                max_num_batched_tokens=int(row["max_num_batched_tokens"] or 8192),
-                max_num_seqs=int(row["max_num_seqs"] or 1024),
-                gpu_memory_utilization=float(row["gpu_memory_utilization"]),
-            ).to_dict()
+            found = fit_intervals.server_start(row).to_dict()
             for name, column in columns.items():
                 off = abs(found[name] / float(row[column]) - 1)
                 errors.setdefault(name, {}).setdefault(row["model"], []).append(off)

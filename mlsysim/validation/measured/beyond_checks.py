@@ -5,27 +5,15 @@ from dataclasses import dataclass, replace
 
 from mlsysim import beyond, catalog
 from mlsysim.errors import InputError, named
-from mlsysim.results import Listed
-from mlsysim.validation.measured.measurements import Measurement, beyond_language
+from mlsysim.validation.measured.measurements import Measurement, PrintedCheck, beyond_language
 from mlsysim.validation.metrics import signed_error
 
 _TRAINED = 3  # forward passes that a training step is worth: itself, and the gradients of inputs and of weights
 
 
 @dataclass(frozen=True)
-class BeyondCheck(Listed):
+class BeyondCheck(PrintedCheck):
     """One printed figure beside ours: a count, or for times and rates the bound of the iron law; error = predicted/printed - 1."""
-
-    measurement: Measurement
-    predicted: float
-
-    @property
-    def printed(self) -> float:
-        return self.measurement.value
-
-    @property
-    def error(self) -> float:
-        return float(signed_error(self.predicted, self.printed))
 
     @property
     def reached(self) -> float:

@@ -2,32 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import inference, memory
 from mlsysim.errors import named
-from mlsysim.results import Listed
-from mlsysim.validation.measured.measurements import Measurement, contexts
-from mlsysim.validation.metrics import signed_error
+from mlsysim.validation.measured.measurements import PrintedCheck, contexts
 
 _BLOCK = 16  # tokens that a server's blocks are multiples of
-
-
-@dataclass(frozen=True)
-class ContextCheck(Listed):
-    """One printed figure; error = predicted/printed - 1."""
-
-    measurement: Measurement
-    predicted: float
-
-    @property
-    def printed(self) -> float:
-        return self.measurement.value
-
-    @property
-    def error(self) -> float:
-        return float(signed_error(self.predicted, self.printed))
 
 
 def _state_block(i: Mapping[str, Any]) -> float:
@@ -73,16 +54,16 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 }
 
 
-def context_check(name: str) -> ContextCheck:
+def context_check(name: str) -> PrintedCheck:
     """What the equations give for a printed figure of a model that forgets; nothing is fitted to any of them.
 
     >>> context_check("vllm-qwen35-27b-block").predicted
     784.0
     """
     row = named("measurement", name, contexts())
-    return ContextCheck(row, _KINDS[row.kind](row.inputs))
+    return PrintedCheck(row, _KINDS[row.kind](row.inputs))
 
 
-def context_checks() -> list[ContextCheck]:
+def context_checks() -> list[PrintedCheck]:
     """Every row, in the order of the data."""
     return [context_check(name) for name in contexts()]

@@ -9,6 +9,7 @@ from typing import Any
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
 from mlsysim.results import Listed
+from mlsysim.validation.metrics import signed_error
 
 _UNITS = {
     "time": "s",
@@ -42,6 +43,22 @@ class Measurement(Listed):
     def value(self) -> float:
         """The figure, in SI units."""
         return self.sourced.value
+
+
+@dataclass(frozen=True)
+class PrintedCheck(Listed):
+    """One printed figure beside ours; error = predicted/printed - 1."""
+
+    measurement: Measurement
+    predicted: float
+
+    @property
+    def printed(self) -> float:
+        return self.measurement.value
+
+    @property
+    def error(self) -> float:
+        return float(signed_error(self.predicted, self.printed))
 
 
 @cache

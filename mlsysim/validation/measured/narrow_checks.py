@@ -7,31 +7,19 @@ from mlsysim import catalog, inference, memory, training
 from mlsysim.catalog import Model
 from mlsysim.errors import named
 from mlsysim.flops import forward_flops
-from mlsysim.results import Listed
 from mlsysim.transformer import parameter_count
-from mlsysim.validation.measured.measurements import Measurement, narrow
-from mlsysim.validation.metrics import signed_error
+from mlsysim.validation.measured.measurements import Measurement, PrintedCheck, narrow
 
 _WIDE = "bf16"
 _WIDE_BYTES = 2.0
 
 
 @dataclass(frozen=True)
-class NarrowCheck(Listed):
+class NarrowCheck(PrintedCheck):
     """One printed figure; error = predicted/printed - 1. Of a whole step ``predicted`` is a ceiling and no forecast."""
 
-    measurement: Measurement
-    predicted: float
     share: float = 1.0  # of the work, in the narrow format
     implied: float = 1.0  # share that would give what is printed, had it got faster by the full factor
-
-    @property
-    def printed(self) -> float:
-        return self.measurement.value
-
-    @property
-    def error(self) -> float:
-        return float(signed_error(self.predicted, self.printed))
 
 
 def linear_share(model: Model | str, seq: float, part: str = "linear") -> float:

@@ -1,32 +1,13 @@
 """What others print of fine-tuning, reinforcement learning and storage, beside what our equations give for the same case."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from mlsysim import catalog, flops, memory, posttraining
 from mlsysim.errors import named
-from mlsysim.results import Listed
 from mlsysim.transformer import parameter_count
-from mlsysim.validation.measured.measurements import Measurement, posttrainings
-from mlsysim.validation.metrics import signed_error
-
-
-@dataclass(frozen=True)
-class PosttrainingCheck(Listed):
-    """One printed figure; error = predicted/printed - 1."""
-
-    measurement: Measurement
-    predicted: float
-
-    @property
-    def printed(self) -> float:
-        return self.measurement.value
-
-    @property
-    def error(self) -> float:
-        return float(signed_error(self.predicted, self.printed))
+from mlsysim.validation.measured.measurements import Measurement, PrintedCheck, posttrainings
 
 
 def _count(i: Mapping[str, Any]) -> float:
@@ -67,16 +48,16 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 }
 
 
-def posttraining_check(name: str) -> PosttrainingCheck:
+def posttraining_check(name: str) -> PrintedCheck:
     """What the equations give for a printed figure; nothing is fitted to it.
 
     >>> posttraining_check("peft-mt0-large").predicted
     2359296.0
     """
     row = named("measurement", name, posttrainings())
-    return PosttrainingCheck(row, _sync(row) if row.kind == "sync" else _KINDS[row.kind](row.inputs))
+    return PrintedCheck(row, _sync(row) if row.kind == "sync" else _KINDS[row.kind](row.inputs))
 
 
-def posttraining_checks() -> list[PosttrainingCheck]:
+def posttraining_checks() -> list[PrintedCheck]:
     """Every row, in the order of the data."""
     return [posttraining_check(name) for name in posttrainings()]
