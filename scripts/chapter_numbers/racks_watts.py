@@ -23,7 +23,7 @@ def lasting(seconds: float) -> str:
     """A time as people say it."""
     for size, one, many in ((3600.0, "hour", "hours"), (60.0, "minute", "minutes")):
         if seconds >= 0.99 * size:
-            n = round(seconds / size, 0 if seconds / size >= 2 else 1)
+            n = round(seconds / size, 0 if seconds / size >= 10 else 1)
             return f"{n:g} {one if n == 1 else many}"
     return units.format(seconds, "s", 2)
 
@@ -69,6 +69,12 @@ def numbers() -> dict[str, Any]:
     day = {g: clock_runs()[f"grid-{g}"].intensity for g in ("germany", "france", "great-britain")}
     emitted = {g: SERVER * 24 / 1e3 * sum(v) / 24 / 1e3 for g, v in day.items()}
     half = {g: clock_runs()[f"grid-{g}"].chosen[2] for g in day}
+    off = max(
+        abs(float(energy.shift_saving(swing(f"grid-{g}"), h / 24)) - shifted(f"grid-{g}", h))
+        for g in day
+        for h in (4, 8, 12)
+    )
+    both = float(reliability.two_tier_goodput(near, NEAR, far, FAR, ALIVE, MTBF, RESTART))
     return {
         "rack": {
             "devices": f"{node.devices}",
@@ -116,6 +122,8 @@ def numbers() -> dict[str, Any]:
             "slower": share(max(slower)),
             "cubic": f"{top * float(energy.cheapest_clock(curve.static, curve.dynamic)):,.0f}",
             "curve": f"{top * float(energy.cheapest_clock(curve.static, curve.dynamic, **curve.shape)):,.0f}",
+            "top": f"{top:,.0f}",
+            "ours": f"{gpt.cheapest:,.0f}",
             "knee": f"{curve.knee:.2f}",
             "exponent": f"{curve.exponent:.1f}",
             "static_share": share(curve.static / (curve.static + curve.dynamic)),
@@ -155,6 +163,7 @@ def numbers() -> dict[str, Any]:
         },
         "heat": {
             "rack": units.format(RACK_POWER, "W"),
+            "device": units.format(catalog.device(node.device).tdp, "W"),
             "rise": f"{RISE:.0f}",
             "water": units.format(energy.WATER, "J", 2),
             "flow": f"{flow:.1f} L/s",
@@ -170,14 +179,7 @@ def numbers() -> dict[str, Any]:
             "made": f"{MADE / LIFE:.1f} kg",
             "france": f"{emitted['france'] * half['france']:.1f} kg",
             "server": units.format(SERVER, "W"),
-            "off": share(
-                max(
-                    abs(float(energy.shift_saving(swing(f"grid-{g}"), h / 24)) - shifted(f"grid-{g}", h))
-                    for g in day
-                    for h in (4, 8, 12)
-                ),
-                1,
-            ),
+            "off": f"{100 * off:.1f}",
         },
         "tiers": {
             "waits": units.format(waiting, "s"),
@@ -193,7 +195,8 @@ def numbers() -> dict[str, Any]:
             "alive": share(ALIVE),
             "near": lasting(near),
             "far": lasting(far),
-            "both": share(float(reliability.two_tier_goodput(near, NEAR, far, FAR, ALIVE, MTBF, RESTART)), 1),
+            "both": share(both, 1),
+            "missing": share(1 - both, 1),
             "alone": share(float(reliability.first_order_goodput(alone, FAR, MTBF, RESTART)), 1),
             "restart": share(RESTART / MTBF, 1),
             "gemini": f"{printed['gemini-recovery']:.0f}",

@@ -166,7 +166,7 @@ def test_printed_figures_beyond_language() -> None:
     assert found["vit-h14-core-days"].reached == pytest.approx(4262e18 / 61.5e12 / (2500 * 86400), rel=1e-3)
     plain = beyond_check("torchrec-dlrm-a100-16k", "fp32").reached  # 16,384 samples in 110 ms, 19.5 TFLOP/s
     assert plain == pytest.approx(
-        (3 * (2 * 16_384 * 16.03e6 / 19.5e12 + 16_384 * 26 * 512 / 2.039e12) + 1.27e-3) / 0.11013, rel=0.01
+        (3 * (2 * 16_384 * 16.03e6 / 19.5e12 + 16_384 * 26 * 512 / 1.555e12) + 1.27e-3) / 0.11013, rel=0.01
     )
     pairs = 390_953 / 8 * 270.06
     arithmetic = pairs * 2 * catalog.recommender("DLRM").macs / PEAK

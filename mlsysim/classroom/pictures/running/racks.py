@@ -19,11 +19,12 @@ def rack_of_trays(node: Node | str = "GB200-NVL72", per_tray: int = 4, failed: i
     shapes: list[Shape] = []
     middle = trays // 2
     shapes.append(Box(4, 4, 250, high * (trays + 3) + 8, kind="waiting", rounded=True))
-    y = 10.0
+    y = switches = 10.0
     places: list[float] = []
     for tray in range(1, trays + 1):
         if tray == middle + 1:
             shapes.append(Box(10, y, 238, 2.4 * high, "switches: every pair", "network", size=12))
+            switches = y + 1.2 * high
             y += 2.8 * high
         for i in range(per_tray):
             gone = tray == failed
@@ -46,8 +47,8 @@ def rack_of_trays(node: Node | str = "GB200-NVL72", per_tray: int = 4, failed: i
         Arrow([(296, out), (256, out)], kind="network", width=1.4),
         Words(300, out, "a tray fails", "start", 12, kind="network"),
         Words(262, 20, f"{n.devices} x {said(device.tdp, 'W')}", "start", 12, bold=True),
-        Words(262, places[-5], "inside, each", "start", 12),
-        Words(262, places[-4] + 3, said(n.scale_up_bandwidth, "byte/s"), "start", 12, bold=True),
+        Words(262, switches - 9, "inside, each", "start", 12),
+        Words(262, switches + 9, said(n.scale_up_bandwidth, "byte/s"), "start", 12, bold=True),
         Arrow([(256, places[-2]), (388, places[-2])], kind="network", width=1.4),
         Words(262, places[-1] + 5, f"out, each {said(n.scale_out_bandwidth, 'byte/s')}", "start", 12),
     ]
@@ -216,9 +217,9 @@ def two_tiers(near: float = 2.0, far: float = 12.0, near_stall: float = 0.25, fa
         Arrow([(at(failed), 62), (at(failed), 56)], kind="other", width=1.4),
         Words(at(failed), 72, "failure", "end", 12, kind="other"),
         Arrow([(at(failed), 90), (at(last_near), 90)], kind="memory", width=1.6),
-        Words(8, 90, f"peers alive: {said(failed - last_near, '1')} of work again", "start", 12, kind="memory"),
+        Words(8, 90, f"peers alive: {said(failed - last_near, '1')} units of work again", "start", 12, kind="memory"),
         Arrow([(at(failed), 112), (at(last_far), 112)], kind="network", width=1.6),
-        Words(8, 112, f"peers gone too: {said(failed - last_far, '1')}", "start", 12, kind="network"),
+        Words(8, 112, f"peers gone too: {said(failed - last_far, '1')} units", "start", 12, kind="network"),
     ]
     share = float(reliability.checkpoint_overhead(near_stall, near))
     return Scene(
@@ -266,10 +267,10 @@ def wait_or_go_on(repair: float = 10.0, reconfigure: float = 1.0, lost_share: fl
                 (3.0, 1.0, "compute", "all"),
             ],
         ),
-        Words(8, 130, f"lost: {repair:g} units of time, or {lost:.3g}", "start", 12, bold=True),
+        Words(8, 130, f"lost: {repair:g} units of time above, {lost:.2g} below", "start", 12, bold=True),
     ]
     return Scene(
         shapes,
         f"Two tracks. Above, a job stands still for the {repair:g} units of a repair. Below, it stands still for {reconfigure:g} to leave the "
-        f"part out, works at {units.percent(1 - lost_share)} of its pace, and stands still for {reconfigure:g} again; it loses {lost:.3g}.",
+        f"part out, works at {units.percent(1 - lost_share)} of its pace, and stands still for {reconfigure:g} again; it loses {lost:.2g}.",
     )
