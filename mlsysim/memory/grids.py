@@ -292,15 +292,22 @@ def block_snr(name: str, block: int, how: str = "exact") -> float:
     if block < 2:
         raise InputError(f"block_snr: block = {block} must be 2 or more; a factor alone keeps a single number exactly")
     width = _FAR / _STEPS
-    grid = named("grid", name, GRIDS)
+    named("grid", name, GRIDS)
     weight = noise = 0.0
     for i in range(_STEPS):
         a = (i + 0.5) * width
         share = _below(a + width / 2) ** block - _below(a - width / 2) ** block
         if share < 1e-12:
             continue
-        scale = scale_of(a, name, how)
-        own = (a - scale * grid.rounded(a / scale)) ** 2
-        noise += share * (own + (block - 1) * gaussian_noise(name, scale, a))
+        own, other = _noise_below(a, name, how)
+        noise += share * (own + (block - 1) * other)
         weight += share
     return block * weight / noise
+
+
+@cache
+def _noise_below(largest: float, name: str, how: str) -> tuple[float, float]:
+    """Of the largest of a block, and of each other number in it: the same however many those are."""
+    scale = scale_of(largest, name, how)
+    own = (largest - scale * GRIDS[name].rounded(largest / scale)) ** 2
+    return own, gaussian_noise(name, scale, largest)
