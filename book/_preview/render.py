@@ -89,7 +89,7 @@ def walk(node: Any, visit: Callable[[Node], list[Node] | None]) -> Any:
 
 
 def plain(node: Any) -> str:
-    """The text of inlines, for titles and labels."""
+    """The text of inlines, for titles and labels; notes and references stand outside it."""
     if isinstance(node, list):
         return "".join(map(plain, node))
     if not isinstance(node, dict):
@@ -98,7 +98,7 @@ def plain(node: Any) -> str:
         return " "
     if node["t"] in ("Str", "Code", "Math"):
         return node["c"] if node["t"] == "Str" else str(node["c"][-1])
-    return "" if node["t"] == "Note" else plain(node.get("c", []))
+    return "" if node["t"] in ("Note", "Cite") else plain(node.get("c", []))
 
 
 def string(text: str) -> Node:

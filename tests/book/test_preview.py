@@ -78,7 +78,7 @@ See @eq-law, number [-@eq-law], [Eq. @eq-law], @fig-plot, @fig-box, @tbl-rows, @
 |---|---|
 | 1 | 2 |
 
-: Rows. {#tbl-rows}
+: Rows by @eq-law. {#tbl-rows}
 
 ```{#lst-code .python lst-cap="Some code"}
 x = "{{{< var kv.n >}}}"
@@ -187,7 +187,7 @@ def words(html: str) -> str:
         "Figure 1.1: A plot of",
         "Figure 1.2: A box.",
         "Table 1.1: A table.",
-        "Table 1.2: Rows.",
+        "Table 1.2: Rows by Equation 1.1.",
         "Listing 1.1: Some code",
         'x = "{{< var kv.n >}}"',
         "Tip 1.1: Guess first",
