@@ -99,10 +99,11 @@ def test_nothing_beats_the_bound(device: str) -> None:
 
 
 @pytest.mark.independent
-def test_the_bound_of_a_served_step_has_whole_links_and_no_counted_traffic() -> None:
+@pytest.mark.parametrize("rungs", [None, serving_steps.Rungs()], ids=["as served", "kernel by kernel"])
+def test_the_bound_of_a_served_step_has_whole_links_and_no_counted_traffic(rungs: serving_steps.Rungs | None) -> None:
     served = inference.deploy("Llama-3.1-8B", "H100", tp=2)
     b = Batch(decodes=4.0, context=4000.0)
-    bound, printed = (step_model(served, efficiencies=e) for e in ("bound", serving_steps.PRINTED))
+    bound, printed = (step_model(served, rungs, e) for e in ("bound", serving_steps.PRINTED))
     assert bound.terms(b).elementwise == 0.0 < printed.terms(b).elementwise
     assert bound.terms(b).messages == pytest.approx(0.8 * printed.terms(b).messages)
     assert "bound" in bound.rates_used and "given by the caller" in printed.rates_used

@@ -214,6 +214,22 @@ def test_shares_of_kernels_are_those_of_the_tables(generation: str, device: str)
 
 
 @pytest.mark.independent
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [("A100", "bf16"), ("H100", "bf16"), ("H100", "fp8"), ("MI300X", "bf16"), ("MI300X", "fp8")],
+)
+def test_long_products_run_at_the_measured_share_of_the_peak(device: str, precision: str) -> None:
+    """Ten thousand tokens in a pass of 70 billion parameters: products are the bound's over the share of their format."""
+    calibrated, bound = (
+        deploy("Llama-3.1-70B", device, tp=8, precision=precision, efficiencies=e) for e in ("calibrated", "bound")
+    )
+    share = kernel_shares(lineage(catalog.device(device))).values["products_8" if precision == "fp8" else "products_16"]
+    whole, free = (prefill(d, input_len=10000).terms for d in (calibrated, bound))
+    assert 0.4 < share < 0.9
+    assert whole.mlp == pytest.approx(free.mlp / share, rel=0.02)  # starts of kernels are the rest
+
+
+@pytest.mark.independent
 def test_means_of_families_are_those_of_their_generations() -> None:
     def of(name: str, kind: str) -> float:
         return float(kernel_shares((name,)).values[kind])

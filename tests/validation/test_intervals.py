@@ -125,6 +125,7 @@ def test_coverage_leaves_each_source_out() -> None:
     assert 17 / 22 <= errors.coverage() <= 21 / 22
     twenty = GroupedErrors(tuple((float(i),) for i in range(20)))
     assert twenty.left_out()[0] == (-16.0, 16.0)  # of 1 to 19: the sixteenth
+    assert twenty.left_out()[19] == (-15.0, 15.0)  # of 0 to 18
 
 
 def test_too_few_sources_are_refused() -> None:
