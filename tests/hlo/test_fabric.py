@@ -79,6 +79,15 @@ def test_groups_along_a_dimension_use_its_links_only() -> None:
 
 
 @pytest.mark.independent
+@pytest.mark.parametrize("bandwidth", [(50e9, 50e9, 25e9), (25e9, 50e9, 50e9)])
+def test_all_wait_for_the_slowest_group(bandwidth: tuple[float, ...]) -> None:
+    """Pairs along the first dimension and pairs along the last: one megabyte over the slower of the two links."""
+    pairs = ((0, 1), (4, 5), (2, 6), (3, 7))
+    apart = Fabric("switch:2xswitch:2xswitch:2", bandwidth=bandwidth)
+    assert apart(message("all_gather", 10**6, pairs, 2 * 10**6)) == pytest.approx(10**6 / 25e9)
+
+
+@pytest.mark.independent
 def test_some_ranks_of_a_dimension() -> None:
     """A line of four sends its last piece three hops back; every fourth rank of a ring of eight is four hops and four groups away."""
     line = Fabric("ring:8", 1e9, 1e-6)
