@@ -16,8 +16,9 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
 from mlsysim.validation.cases import CLASSES as CASE_CLASSES
 from mlsysim.validation.cases import Case, CaseFile, read_cases
-from mlsysim.validation.scoring import domains, ranges
+from mlsysim.validation.scoring import Report, ScoredRow, domains, ranges, summarise
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held, row_weight
+from mlsysim.validation.scoring.leaving import Leaving
 
 OPEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "cases"
 SECOND = OPEN.with_name("cases_second")
@@ -284,13 +285,95 @@ def test_who_is_judged_has_no_vote() -> None:
     """Without the source of the largest error the end moves in; without a domain its rows are gone from all others."""
     left = _left(known=13)
     assert ranges.levels([left]).known == pytest.approx((-0.12, 0.12))
-    without = ranges.levels([left], without_source=("gemm", "S13"))
+    without = ranges.levels([left], without_source="S13")
     assert without.known == pytest.approx((-0.11, 0.11)) and without.votes["known"] == 12
+    both = ranges.levels([left, _left("attention", known=13)], without_source="S13")
+    assert both.votes == {
+        "known": 24,
+        "new": 20,
+        "counted": 0,
+    }  # a source that measured two classes has no vote in either
     shared = dataclasses.replace(
         _left(), domains={**_left().domains, "precision: b": _left().domains["generation: 10"]}
     )
     found = ranges.levels([shared], without_domain=("gemm", "generation: 10"))
     assert found.new == pytest.approx((-0.8, 0.8)) and found.votes["new"] == 9
+    # S10's row is gone from known ground too: of 1 to 12 without 10 the second from the end stays
+    assert found.known == pytest.approx((-0.11, 0.11)) and found.votes["known"] == 11
+
+
+@pytest.mark.independent
+def test_a_domains_vote_is_split_over_its_sources_and_theirs_over_rows() -> None:
+    """Nine domains of two sources, A with one row of size 0.1, B with nine of size 1.1 to 1.9.
+
+    Ten votes, one beyond: two halves of B's, of the domains of 1.9 and 1.8, fill the other tenth, and 1.7 is the end. Split
+    over rows, B would have nine tenths of each vote, and the end were 1.8.
+    """
+    domains = {
+        f"d{i}": (
+            ranges.LeftError(f"a{i}", "A", 0.1, "new"),
+            *(ranges.LeftError(f"b{i}{j}", "B", 1.0 + 0.1 * i, "new") for j in range(9)),
+        )
+        for i in range(1, 10)
+    }
+    left = dataclasses.replace(_left(), domains=domains)
+    assert ranges.levels([left]).domains == pytest.approx((-1.7, 1.7))
+    by_rows = GroupedErrors(tuple(tuple(e.error for e in errors) for errors in domains.values()))
+    assert by_rows.quantiles() == pytest.approx((-1.8, 1.8))
+    assert ranges.share_held(domains["d9"], (-1.0, 1.0)) == 0.5  # one of two sources, though one row of ten
+    split = GroupedErrors.by_source([(e.source, e.error) for e in errors] for errors in domains.values())
+    assert split.rows == 90 and {n for group in split.parts for n in group} == {2, 18}
+    ten = GroupedErrors.by_source([[("A", 0.1), ("B", 1.0 + i), ("B", 0.0)] for i in range(10)])
+    assert ten.left_out()[0] == pytest.approx((-6.0, 6.0)) and ten.left_out()[9] == pytest.approx((-5.0, 5.0))
+    # without its own a domain of 1 to 5 meets an end of 6, one of 6 to 10 an end of 5: a quarter of five votes is beyond
+    assert ten.coverage() == pytest.approx((5 * 1.0 + 5 * 0.75) / 10)
+
+
+@pytest.mark.independent
+def test_a_new_domain_falls_inside_as_often_as_promised() -> None:
+    """150 worlds of 14 domains with one to five sources of one to twenty rows, drawn here; a new domain's sources vote alike."""
+    rng = np.random.default_rng(12)
+
+    def domain() -> list[tuple[int, float]]:
+        centre = rng.normal(0.0, 0.1)
+        each = [(s, rng.normal(centre, 0.1), int(rng.integers(1, 21))) for s in range(int(rng.integers(1, 6)))]
+        return [(s, float(e)) for s, middle, n in each for e in rng.normal(middle, 0.05, n)]
+
+    held = []
+    for _ in range(150):
+        _, high = GroupedErrors.by_source(domain() for _ in range(14)).quantiles()
+        new = domain()
+        by = [np.mean([abs(e) <= high for s, e in new if s == own]) for own in {s for s, _ in new}]
+        held.append(np.mean(by))
+    assert 0.80 <= np.mean(held) <= 0.80 * 15 / 14 + 0.04
+
+
+@pytest.mark.independent
+def test_a_domain_without_which_no_range_is_left_is_not_judged() -> None:
+    """Ten domains judge one by nine others; nine by left-out sources without the domain's rows; with nine of both nobody judges."""
+    assert set(ranges.held_domains([_left(known=13, domains=10)])) == {f"generation: {i}" for i in range(1, 11)}
+    few = ranges.held_domains([_left(known=13, domains=9)])
+    # sizes 0.01 to 0.13 but the judged one's: the end is 0.11 or 0.12, and only the domain of 0.1 lies within
+    assert few == {f"generation: {i}": float(i == 1) for i in range(1, 10)}
+    assert ranges.held_domains([_left(known=9, domains=9)]) == {}
+
+
+@pytest.mark.independent
+def test_a_domain_is_small_or_large_among_rows_that_are_asked_about() -> None:
+    """Four measured figures beside six of arithmetic: what holds all four is no domain, what holds two is one."""
+    rows = [(f"c{i}", f"C{i}", "closed_form", "mtbf") for i in range(6)]
+    rows += [(f"e{i}", f"E{i}", "empirical", "mfu" if i < 2 else "cost") for i in range(4)]
+    cases = tuple(Case(i, source, 1.0, 0.1, {"basis": basis, "quantity": kind}) for i, source, basis, kind in rows)
+    file = CaseFile("x.csv", CASE_CLASSES["scalar"], cases)
+
+    def report(some: tuple[Case, ...]) -> Report:
+        scored = tuple(ScoredRow(c.id, c.group, 1.0, 2.0, 1.0, True, "", ()) for c in some)
+        return Report("scalar", "calibrated", scored, summarise(scored, [0.1] * len(scored)))
+
+    every = {label: report(tuple(some)) for label, some in domains.domains_left_out("scalar", cases).items()}
+    assert {"phase: empirical", "phase: closed_form", "kind: mtbf"} < set(every)
+    found = ranges.left_errors(Leaving(file, {}, report(cases).summary, report(cases), every))
+    assert set(found.domains) == {"kind: cost", "kind: mfu"}
 
 
 @pytest.mark.independent
