@@ -140,6 +140,21 @@ def _alone(name: str) -> dict[str, str]:
     }
 
 
+def _later() -> dict[str, dict[str, str]]:
+    """What ranges from before a month held of what came after."""
+    checks = {name: intervals.checks(name) for name in ("training_step", "inference", "gemm", "attention")}
+    if checks["attention"]["sources_later"] != 1 or checks["attention"]["later"] != checks["gemm"]["later"]:
+        raise AssertionError("chapter 13 says that one source of attention came later, and none before")
+    return {
+        name: {
+            "held": _share(found["coverage_later"], 0),
+            "sources": str(found["sources_later"]),
+            "month": found["later"],
+        }
+        for name, found in checks.items()
+    }
+
+
 def _choice() -> dict[str, str]:
     """What the rule that every pool would choose by the others promises and holds."""
     tested = choosing.shipped_choice()
@@ -277,14 +292,7 @@ def numbers() -> dict[str, Any]:
             },
             "sources_held": _share(checked["coverage_sources"], 0),
             "domains_held": _share(checked["coverage_domains"], 0),
-            "later": {
-                name: {
-                    "held": _share(intervals.checks(name)["coverage_later"], 0),
-                    "sources": str(intervals.checks(name)["sources_later"]),
-                }
-                | ({"month": checked["later"]} if name == "training_step" else {})
-                for name in ("training_step", "inference")
-            },
+            "later": _later(),
             **_ranks(q.groups),
             "unseen": {name: _unseen(name) for name in ("training_step", "inference")},
             "llama_low": f"{bound.interval().low:.2f}",

@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mlsysim.errors import MlsysimError
 from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
@@ -27,6 +27,7 @@ from mlsysim.validation.scoring.domains import ground
 from mlsysim.validation.scoring.leaving import leave_out
 from mlsysim.validation.scoring.ranges import POOLS, Left, entry, held_later, left_errors
 
+T = TypeVar("T")
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"
 STARTS = OUTPUT.parent / "memory" / "server_ranges.toml"
 CHOICE = OUTPUT.parent / "validation" / "scoring" / "choosing.toml"
@@ -34,7 +35,8 @@ CHOICE = OUTPUT.parent / "validation" / "scoring" / "choosing.toml"
 READ_FROM = ("Llama-3.1-8B", "Qwen3-14B")
 _LOGGED = {"weights": "weights", "activations": "peak_activation", "runtime": "non_torch", "graphs": "cuda_graph"}
 # Classes with enough sources on either side of a month are checked in time order too: fitted before it, judged from it on.
-LATER = {"training_step": "2025-01", "inference": "2025-01"}
+# For the pool of kernels it is the first month before which nine votes were published; no collective came after it.
+LATER = {"training_step": "2025-01", "inference": "2025-01", "gemm": "2025-09", "attention": "2025-09"}
 _BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."
 
 
@@ -49,9 +51,9 @@ def paths_of(name: str, folders: Sequence[Path]) -> list[Path]:
     return [path for folder in folders if (path := folder / f"{name}.open.csv").is_file()]
 
 
-def pool_of(name: str, lefts: Mapping[str, Left]) -> list[Left]:
-    """A class, and after it the others of its pool."""
-    return [lefts[name], *(lefts[other] for other in POOLS[name] if other != name)]
+def pool_of(name: str, of: Mapping[str, T]) -> list[T]:
+    """What there is of a class, and after it of the others of its pool."""
+    return [of[name], *(of[other] for other in POOLS[name] if other != name)]
 
 
 def _value(value: Any) -> str:
@@ -103,7 +105,7 @@ def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: d
     found = {}
     for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
         month = LATER.get(name)
-        later = (month, held_later([files[name]], month)) if month else None
+        later = (month, held_later(pool_of(name, files), month)) if month else None
         found[name] = entry(pool_of(name, lefts), date, later)
     return found
 

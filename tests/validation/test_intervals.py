@@ -422,6 +422,26 @@ def test_later_rows_have_no_part_in_what_judges_them() -> None:
     assert set(held) == {"DGEMM"} and held["DGEMM"] == 0.0  # too few votes for a range: nothing is held
     with pytest.raises(InputError, match="nothing was published from 2030-01 on"):
         ranges.held_later([file], "2030-01")
+    with pytest.raises(InputError, match="nothing was published before 2020-01"):
+        ranges.held_later([file], "2020-01")
+
+
+def test_a_class_that_nobody_had_published_is_judged_by_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products make the range; the first collectives lie on new ground, where ten domains hold 0.9: ln 1.2 is within, ln 3 is not."""
+    early = CaseFile("x.csv", CASE_CLASSES["gemm"], (Case("g", "VIDUR", 1.0, 0.1, {"device": "H100"}),))
+    inputs = {"op": "all_reduce", "device": "H100", "n_ranks": 8.0, "ranks_per_node": 8.0}
+    cases = tuple(Case(str(m), "INFSIM", m, 0.1, inputs) for m in (1.0, 2.5))
+    file = CaseFile("y.csv", CASE_CLASSES["collective"], cases)
+    asked = []
+
+    def score_with(late: CaseFile, _: object) -> Report:
+        rows = tuple(ScoredRow(c.id, c.group, c.measured, 1.2 * c.measured**2, 1.0, True, "", ()) for c in late.cases)
+        return Report("collective", "calibrated", rows, summarise(rows, [0.1] * len(rows)))
+
+    monkeypatch.setattr(ranges, "left_errors", lambda found: _left(known=12, domains=10))
+    monkeypatch.setattr(ranges, "score_with", score_with)
+    held = ranges.held_later([file, early], "2025-01", lambda one: asked.append(one.name))  # type: ignore[func-returns-value,arg-type,return-value]
+    assert asked == ["x.csv"] and held == {"INFSIM": 0.5}
 
 
 @needs_open_cases

@@ -279,17 +279,19 @@ def held_later(
 ) -> dict[str, float]:
     """Fit and ranges from what was published before a month; of every later source of the first class, the share inside.
 
-    Nothing of a later row went into the constants, the quantiles or the choice of its level.
+    Nothing of a later row went into the constants, the quantiles or the choice of its level. Where the class itself had no source
+    by then, its pool makes the range, and every later row lies on new ground.
     """
     from dataclasses import replace
 
     parts = [(f, *split_by_time(f, month)) for f in files]
-    lefts = [left_errors(leave(replace(f, cases=early))) for f, early, _ in parts if early]
     file, early, later = parts[0]
     name = file.case_class.name
-    if not early or not later or lefts[0].class_name != name:
-        when = f"before {month}" if not early else f"from {month} on"
-        raise InputError(f"{name}: nothing was published {when}")
+    if not later or not any(before for _, before, _ in parts):
+        raise InputError(f"{name}: nothing was published {f'from {month} on' if not later else f'before {month}'}")
+    lefts = [left_errors(leave(replace(f, cases=before))) for f, before, _ in parts if before]
+    if not early:
+        lefts.insert(0, Left(name, (), {}, {}))
     found, have = levels(lefts), sources_of_parts(name, early)
     report = score_with(replace(file, cases=later), fit(name, early))
     places = {c.id: domain_of(name, c.inputs) for c in later}
