@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.intervals import log_error
-from mlsysim.results import Listed
 from mlsysim.validation.cases import Case, CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.predictors import Constants
@@ -27,7 +26,7 @@ Strange = Mapping[
 
 
 @dataclass(frozen=True)
-class Rule(Listed):
+class Rule:
     """How the votes of left-out domains make a range on new ground."""
 
     larger: bool  # the larger of the quantiles of sources and of domains, or that of domains alone
@@ -140,7 +139,7 @@ def errors_of(left: Left, found: Mapping[str, Sequence[ScoredRow]]) -> Strange:
 
 
 @dataclass(frozen=True)
-class Tested(Listed):
+class Tested:
     """What one rule held of a class, where domain and source are new, how wide it is there, and how wide known ground is."""
 
     held: float
