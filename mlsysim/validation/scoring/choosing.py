@@ -49,7 +49,7 @@ class Rule:
         return replace(left, domains=MappingProxyType(domains))
 
 
-# Written down before any of them was scored.
+# Written down before any was scored on this question; what the first two hold of domains alone left out was known.
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "larger": Rule(larger=True, by_source=False, strange=False),
