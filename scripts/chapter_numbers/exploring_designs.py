@@ -10,6 +10,7 @@ from mlsysim.catalog import Model
 from mlsysim.explore import plan, solve_for
 from mlsysim.parallelism import Plan
 from mlsysim.validation import reality
+from mlsysim.validation.scoring import choosing, ranges
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
 from mlsysim.validation.studies.searched import Searched, search_published
 
@@ -139,6 +140,39 @@ def _alone(name: str) -> dict[str, str]:
     }
 
 
+def _later() -> dict[str, dict[str, str]]:
+    """What ranges from before a month held of what came after."""
+    checks = {name: intervals.checks(name) for name in ("training_step", "inference", "gemm", "attention")}
+    if checks["attention"]["sources_later"] != 1 or checks["attention"]["later"] != checks["gemm"]["later"]:
+        raise AssertionError("chapter 13 says that one source of attention came later, and none before")
+    return {
+        name: {
+            "held": _share(found["coverage_later"], 0),
+            "sources": str(found["sources_later"]),
+            "month": found["later"],
+        }
+        for name, found in checks.items()
+    }
+
+
+def _choice() -> dict[str, str]:
+    """What the rule that every pool would choose by the others promises and holds."""
+    tested = choosing.shipped_choice()
+    held = {rule: {name: one.held for name, one in of.items()} for rule, of in tested.items()}
+    every = {choosing.chosen(held, pool) for pool in ranges.POOLS.values()}
+    narrower = tested["alone"]["serving_tpot"].new < tested["alone"]["serving_tpot"].known
+    if every != {"alone"} or not narrower:
+        raise AssertionError(
+            "chapter 13 says that every pool chooses left-out domains alone, narrower than known ground"
+        )
+    return {
+        "rules": str(len(tested)),
+        "new": f"{tested['alone']['serving_tpot'].new:.2f}",
+        "known": f"{tested['alone']['serving_tpot'].known:.2f}",
+        "held": _share(tested["alone"]["gemm"].held, 0),
+    }
+
+
 def _unseen(name: str) -> dict[str, str]:
     """Of the rows outside the fit, those within their range."""
     groups = reality.check_class(name).unseen()
@@ -248,6 +282,7 @@ def numbers() -> dict[str, Any]:
             "most": _share(most_held(pool.groups - 1), 0),
             "pool_others": str(pool.groups - 1),
             "alone": _alone("gemm"),
+            "choice": _choice(),
             "new": {
                 name: {
                     "low": f"{n.factors[0]:.2f}",
@@ -257,14 +292,7 @@ def numbers() -> dict[str, Any]:
             },
             "sources_held": _share(checked["coverage_sources"], 0),
             "domains_held": _share(checked["coverage_domains"], 0),
-            "later": {
-                name: {
-                    "held": _share(intervals.checks(name)["coverage_later"], 0),
-                    "sources": str(intervals.checks(name)["sources_later"]),
-                }
-                | ({"month": checked["later"]} if name == "training_step" else {})
-                for name in ("training_step", "inference")
-            },
+            "later": _later(),
             **_ranks(q.groups),
             "unseen": {name: _unseen(name) for name in ("training_step", "inference")},
             "llama_low": f"{bound.interval().low:.2f}",

@@ -16,8 +16,9 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
 from mlsysim.validation.cases import CLASSES as CASE_CLASSES
 from mlsysim.validation.cases import Case, CaseFile, read_cases
-from mlsysim.validation.scoring import domains, ranges
+from mlsysim.validation.scoring import Report, ScoredRow, choosing, domains, ranges, summarise
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held, row_weight
+from mlsysim.validation.scoring.leaving import Leaving
 
 OPEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "cases"
 SECOND = OPEN.with_name("cases_second")
@@ -184,6 +185,26 @@ def test_the_shipped_ranges_hold_what_they_promise(name: str) -> None:
         assert 1.0 < known.width <= new.width
 
 
+KERNELS = {"attention", "collective", "gemm"}  # hold more than that: chapter 13 says why they are not made narrower
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_shipped_ranges_do_not_hold_by_being_wide(name: str) -> None:
+    """Issue 15: at most 90 % of left-out sources and 92 % of left-out domains. What a pool made is judged by the pool."""
+    found = intervals.checks(name)
+    assert found["coverage_sources"] <= (0.95 if name in KERNELS else 0.90)
+    assert found["coverage_domains"] <= (1.00 if name in KERNELS else 0.92)
+    pooled = len(NEW[name].pool) > 1
+    assert ("coverage_pool_domains" in found) == ("coverage_pool_sources" in found) == pooled
+    if pooled:
+        assert NEW[name].coverage == found["coverage_pool_domains"] <= 0.96
+        assert found["coverage_pool_sources"] <= 0.92 and found["judged_pool_sources"] > found["judged_sources"]
+    else:
+        assert NEW[name].coverage == found["coverage_domains"]
+    width = {"training_step": 1.35, "inference": 1.6}.get(name)
+    assert width is None or KNOWN[name].width <= width
+
+
 def test_the_shipped_new_range_is_the_wider_of_two_and_its_check_has_an_error() -> None:
     told = [name for name in CLASSES if "domains_alone" in intervals.checks(name)]
     assert set(told) >= {"gemm", "attention", "collective", "memory", "scalar"}
@@ -285,13 +306,95 @@ def test_who_is_judged_has_no_vote() -> None:
     """Without the source of the largest error the end moves in; without a domain its rows are gone from all others."""
     left = _left(known=13)
     assert ranges.levels([left]).known == pytest.approx((-0.12, 0.12))
-    without = ranges.levels([left], without_source=("gemm", "S13"))
+    without = ranges.levels([left], without_source="S13")
     assert without.known == pytest.approx((-0.11, 0.11)) and without.votes["known"] == 12
+    both = ranges.levels([left, _left("attention", known=13)], without_source="S13")
+    assert both.votes == {
+        "known": 24,
+        "new": 20,
+        "counted": 0,
+    }  # a source that measured two classes has no vote in either
     shared = dataclasses.replace(
         _left(), domains={**_left().domains, "precision: b": _left().domains["generation: 10"]}
     )
     found = ranges.levels([shared], without_domain=("gemm", "generation: 10"))
     assert found.new == pytest.approx((-0.8, 0.8)) and found.votes["new"] == 9
+    # S10's row is gone from known ground too: of 1 to 12 without 10 the second from the end stays
+    assert found.known == pytest.approx((-0.11, 0.11)) and found.votes["known"] == 11
+
+
+@pytest.mark.independent
+def test_a_domains_vote_is_split_over_its_sources_and_theirs_over_rows() -> None:
+    """Nine domains of two sources, A with one row of size 0.1, B with nine of size 1.1 to 1.9.
+
+    Ten votes, one beyond: two halves of B's, of the domains of 1.9 and 1.8, fill the other tenth, and 1.7 is the end. Split
+    over rows, B would have nine tenths of each vote, and the end were 1.8.
+    """
+    domains = {
+        f"d{i}": (
+            ranges.LeftError(f"a{i}", "A", 0.1, "new"),
+            *(ranges.LeftError(f"b{i}{j}", "B", 1.0 + 0.1 * i, "new") for j in range(9)),
+        )
+        for i in range(1, 10)
+    }
+    left = dataclasses.replace(_left(), domains=domains)
+    assert ranges.levels([left]).domains == pytest.approx((-1.7, 1.7))
+    by_rows = GroupedErrors(tuple(tuple(e.error for e in errors) for errors in domains.values()))
+    assert by_rows.quantiles() == pytest.approx((-1.8, 1.8))
+    assert ranges.share_held(domains["d9"], (-1.0, 1.0)) == 0.5  # one of two sources, though one row of ten
+    split = GroupedErrors.by_source([(e.source, e.error) for e in errors] for errors in domains.values())
+    assert split.rows == 90 and {n for group in split.parts for n in group} == {2, 18}
+    ten = GroupedErrors.by_source([[("A", 0.1), ("B", 1.0 + i), ("B", 0.0)] for i in range(10)])
+    assert ten.left_out()[0] == pytest.approx((-6.0, 6.0)) and ten.left_out()[9] == pytest.approx((-5.0, 5.0))
+    # without its own a domain of 1 to 5 meets an end of 6, one of 6 to 10 an end of 5: a quarter of five votes is beyond
+    assert ten.coverage() == pytest.approx((5 * 1.0 + 5 * 0.75) / 10)
+
+
+@pytest.mark.independent
+def test_a_new_domain_falls_inside_as_often_as_promised() -> None:
+    """150 worlds of 14 domains with one to five sources of one to twenty rows, drawn here; a new domain's sources vote alike."""
+    rng = np.random.default_rng(12)
+
+    def domain() -> list[tuple[int, float]]:
+        centre = rng.normal(0.0, 0.1)
+        each = [(s, rng.normal(centre, 0.1), int(rng.integers(1, 21))) for s in range(int(rng.integers(1, 6)))]
+        return [(s, float(e)) for s, middle, n in each for e in rng.normal(middle, 0.05, n)]
+
+    held = []
+    for _ in range(150):
+        _, high = GroupedErrors.by_source(domain() for _ in range(14)).quantiles()
+        new = domain()
+        by = [np.mean([abs(e) <= high for s, e in new if s == own]) for own in {s for s, _ in new}]
+        held.append(np.mean(by))
+    assert 0.80 <= np.mean(held) <= 0.80 * 15 / 14 + 0.04
+
+
+@pytest.mark.independent
+def test_a_domain_without_which_no_range_is_left_is_not_judged() -> None:
+    """Ten domains judge one by nine others; nine by left-out sources without the domain's rows; with nine of both nobody judges."""
+    assert set(ranges.held_domains([_left(known=13, domains=10)])) == {f"generation: {i}" for i in range(1, 11)}
+    few = ranges.held_domains([_left(known=13, domains=9)])
+    # sizes 0.01 to 0.13 but the judged one's: the end is 0.11 or 0.12, and only the domain of 0.1 lies within
+    assert few == {f"generation: {i}": float(i == 1) for i in range(1, 10)}
+    assert ranges.held_domains([_left(known=9, domains=9)]) == {}
+
+
+@pytest.mark.independent
+def test_a_domain_is_small_or_large_among_rows_that_are_asked_about() -> None:
+    """Four measured figures beside six of arithmetic: what holds all four is no domain, what holds two is one."""
+    rows = [(f"c{i}", f"C{i}", "closed_form", "mtbf") for i in range(6)]
+    rows += [(f"e{i}", f"E{i}", "empirical", "mfu" if i < 2 else "cost") for i in range(4)]
+    cases = tuple(Case(i, source, 1.0, 0.1, {"basis": basis, "quantity": kind}) for i, source, basis, kind in rows)
+    file = CaseFile("x.csv", CASE_CLASSES["scalar"], cases)
+
+    def report(some: tuple[Case, ...]) -> Report:
+        scored = tuple(ScoredRow(c.id, c.group, 1.0, 2.0, 1.0, True, "", ()) for c in some)
+        return Report("scalar", "calibrated", scored, summarise(scored, [0.1] * len(scored)))
+
+    every = {label: report(tuple(some)) for label, some in domains.domains_left_out("scalar", cases).items()}
+    assert {"phase: empirical", "phase: closed_form", "kind: mtbf"} < set(every)
+    found = ranges.left_errors(Leaving(file, {}, report(cases).summary, report(cases), every))
+    assert set(found.domains) == {"kind: cost", "kind: mfu"}
 
 
 @pytest.mark.independent
@@ -340,6 +443,26 @@ def test_later_rows_have_no_part_in_what_judges_them() -> None:
     assert set(held) == {"DGEMM"} and held["DGEMM"] == 0.0  # too few votes for a range: nothing is held
     with pytest.raises(InputError, match="nothing was published from 2030-01 on"):
         ranges.held_later([file], "2030-01")
+    with pytest.raises(InputError, match="nothing was published before 2020-01"):
+        ranges.held_later([file], "2020-01")
+
+
+def test_a_class_that_nobody_had_published_is_judged_by_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products make the range; the first collectives lie on new ground, where ten domains hold 0.9: ln 1.2 is within, ln 3 is not."""
+    early = CaseFile("x.csv", CASE_CLASSES["gemm"], (Case("g", "VIDUR", 1.0, 0.1, {"device": "H100"}),))
+    inputs = {"op": "all_reduce", "device": "H100", "n_ranks": 8.0, "ranks_per_node": 8.0}
+    cases = tuple(Case(str(m), "INFSIM", m, 0.1, inputs) for m in (1.0, 2.5))
+    file = CaseFile("y.csv", CASE_CLASSES["collective"], cases)
+    asked = []
+
+    def score_with(late: CaseFile, _: object) -> Report:
+        rows = tuple(ScoredRow(c.id, c.group, c.measured, 1.2 * c.measured**2, 1.0, True, "", ()) for c in late.cases)
+        return Report("collective", "calibrated", rows, summarise(rows, [0.1] * len(rows)))
+
+    monkeypatch.setattr(ranges, "left_errors", lambda found: _left(known=12, domains=10))
+    monkeypatch.setattr(ranges, "score_with", score_with)
+    held = ranges.held_later([file, early], "2025-01", lambda one: asked.append(one.name))  # type: ignore[func-returns-value,arg-type,return-value]
+    assert asked == ["x.csv"] and held == {"INFSIM": 0.5}
 
 
 @needs_open_cases
@@ -421,3 +544,60 @@ def test_shipped_steps_of_others_fall_into_their_ranges() -> None:
     rows = [r for r in score(training_cases(), "calibrated").rows if r.predicted is not None]
     assert len(rows) >= 15
     assert np.mean([bool(r.inside) for r in rows]) >= 0.6
+
+
+# Which rule makes ranges on new ground
+
+
+@pytest.mark.independent
+def test_a_pool_has_no_say_in_its_own_rule() -> None:
+    """By hand: x and y together are 2 + 1 and 0 + 10 points off the promise; without y it is 2 and 0."""
+    held = {"near": {"x": 0.82, "y": 0.81}, "odd": {"x": 0.80, "y": 0.90}}
+    assert choosing.chosen(held, pool=[]) == "near" and choosing.chosen(held, pool=["y"]) == "odd"
+    assert choosing.chosen(held, pool=["x"]) == "near" and choosing.chosen(held, ["y"], rules=["near"]) == "near"
+
+
+@pytest.mark.independent
+def test_each_rule_has_its_own_quantile() -> None:
+    """12 sources of 0.01 to 0.12 and ten domains of one row each: the eleventh and the ninth size, 0.11 and 0.09."""
+    left = dataclasses.replace(
+        _left(), domains={f"d{i}": (ranges.LeftError(f"x{i}", f"D{i}", 0.01 * i, "new"),) for i in range(1, 11)}
+    )
+    strange = {"gemm": {f"d{i}": {f"x{i}": 0.02 * i} for i in range(1, 11)}}
+    sizes = {name: choosing.range_of(rule, [left], strange) for name, rule in choosing.RULES.items()}
+    known = math.exp(0.11)
+    assert sizes["larger"] == sizes["larger, by source"] == pytest.approx((known, known))
+    assert sizes["alone"] == pytest.approx((math.exp(0.09), known))
+    assert sizes["alone, by source, strange"] == sizes["larger, by source, strange"]
+    assert sizes["larger, by source, strange"] == pytest.approx((math.exp(0.18), known))
+    # the judged error is a stranger's, 0.02 to 0.20; of nine other domains the eighth size is 0.08 or 0.09
+    held = choosing.shares(choosing.RULES["alone"], [left], strange)
+    assert [name for name, share in held.items() if share == 1.0] == ["d1", "d2", "d3", "d4"]
+    held = choosing.shares(choosing.RULES["larger"], [left], strange)
+    assert [name for name, share in held.items() if share == 1.0] == ["d1", "d2", "d3", "d4", "d5"]
+
+
+def test_a_stranger_is_predicted_without_its_domain_and_without_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+    monkeypatch.setattr(choosing, "fit", lambda name, cases: asked.append({c.id for c in cases}) or {})
+    places = [("1", "A", "H100"), ("2", "A", "A100"), ("3", "B", "A100"), ("4", "C", "H100"), ("5", "C", "B200")]
+    cases = tuple(
+        Case(i, s, 1e-3, 0.1, {"device": d, "precision": "bf16", "m": 4096.0, "n": 4096.0, "k": 4096.0})
+        for i, s, d in places
+    )
+    found = choosing.strangers(CaseFile("x.csv", CASE_CLASSES["gemm"], cases))
+    assert {label: {r.id for r in rows} for label, rows in found.items()} == {
+        "generation: Hopper": {"1", "4"},
+        "generation: Ampere": {"2", "3"},
+        "generation: Blackwell": {"5"},
+    }
+    # Blackwell is C's: neither its row nor the rest of C; Ampere without A and without B; Hopper without A and without C
+    assert sorted(map(sorted, asked)) == [["1", "2", "3"], ["1", "4", "5"], ["2", "3"], ["3", "5"], ["4", "5"]]
+
+
+def test_the_shipped_choice_is_that_of_every_pool_and_is_not_taken() -> None:
+    tested = choosing.shipped_choice()
+    assert {name for of in tested.values() for name in of} == set(ranges.POOLS)
+    wider = [rule for rule, of in tested.items() if all(not one.new < one.known for one in of.values())]
+    assert wider == ["larger", "larger, by source", "larger, by source, strange"]
+    assert tested["alone"]["gemm"].held < 0.70 < tested["larger, by source"]["gemm"].held

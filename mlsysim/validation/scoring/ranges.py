@@ -1,7 +1,9 @@
 """Ranges of two levels, made of errors that their predictions had not seen, and the checks that they can fail.
 
 On *known* ground a prediction errs as left-out sources did; on *new* ground as whole domains did that were left out of the
-fit. Each is split-conformal with one vote per source or per domain. The new range is never narrower than the known one.
+fit. Each is split-conformal with one vote per source or per domain; a domain's vote is split over its sources, and the part of
+a source over its rows. The new range is never narrower than the known one. Shares held are counted as votes are: of a source its
+rows, of a domain its sources. Who is judged has no vote at either level.
 """
 
 import datetime
@@ -30,8 +32,7 @@ POOLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "training_step": ("training_step",),
         "inference": ("inference",),
-        "memory": ("memory", "scalar"),
-        "scalar": ("scalar",),
+        **dict.fromkeys(("memory", "scalar"), ("memory", "scalar")),
         "serving_tpot": ("serving_tpot",),
         "serving_ttft": ("serving_ttft",),
         **dict.fromkeys(("gemm", "attention", "collective"), ("attention", "collective", "gemm")),
@@ -113,12 +114,12 @@ def left_errors(found: Leaving) -> Left:
     have = sources_of_parts(name, cases)
     places = {c.id: domain_of(name, c.inputs) for c in cases}
     by_id = {c.id: "counted" if counted(name, places[c.id]) else ground(places[c.id], have, c.group) for c in cases}
-    alone = {c.id for c in cases if by_id[c.id] == "counted"}
+    asked = [c.group for c in cases if by_id[c.id] != "counted"]  # arithmetic is in no domain, and makes none smaller
     domains = {
         label: kept
         for label, report in found.domains.items()
-        if not _most([r.group for r in report.rows], [c.group for c in cases])
-        if (kept := tuple(e for e in _errors(report, by_id) if e.id not in alone))
+        if not _most([r.group for r in report.rows if by_id[r.id] != "counted"], asked)
+        if (kept := tuple(e for e in _errors(report, by_id) if e.ground != "counted"))
     }
     seen = MappingProxyType({part: tuple(sorted(values)) for part, values in have.items()})
     return Left(name, _errors(found.sources, by_id), MappingProxyType(domains), seen)
@@ -156,7 +157,7 @@ class Levels:
 def levels(
     lefts: Sequence[Left],
     nominal: float = NOMINAL,
-    without_source: tuple[str, str] | None = None,
+    without_source: str | None = None,
     without_domain: tuple[str, str] | None = None,
 ) -> Levels:
     """The quantiles of a pool of classes.
@@ -167,8 +168,10 @@ def levels(
         The class itself first; the others of its pool after it.
     nominal : float
         Share that a range should hold.
-    without_source, without_domain : (class, name), optional
-        A source, or a domain with all its rows, that has no vote: for judging it.
+    without_source : str, optional
+        A source that has no vote at any level, nor in another class of the pool: for judging it.
+    without_domain : (class, name), optional
+        A domain that has no vote, and whose rows have none in any other or at the other level: for judging it.
     """
     gone: set[tuple[str, str]] = set()
     for left in lefts:
@@ -181,18 +184,18 @@ def levels(
             ((left.class_name, e.source), e.error)
             for left in own
             for e in left.sources
-            if e.ground == level and (left.class_name, e.source) != without_source
+            if e.ground == level and e.source != without_source
+            if (left.class_name, e.id) not in gone
         ]
 
     kept = [
-        ((left.class_name, label), e.error)
+        [(e.source, e.error) for e in errors if (left.class_name, e.id) not in gone and e.source != without_source]
         for left in lefts
         for label, errors in left.domains.items()
         if (left.class_name, label) != without_domain
-        for e in errors
-        if (left.class_name, e.id) not in gone and (left.class_name, e.source) != without_source
     ]
-    found = {KNOWN: _by(rows(KNOWN)), NEW: _by(kept), "counted": _by(rows("counted"))}
+    domains = GroupedErrors.by_source(filter(None, kept))
+    found = {KNOWN: _by(rows(KNOWN)), NEW: domains, "counted": _by(rows("counted"))}
     ends = {level: e.quantiles(nominal) if len(e.groups) >= MIN_GROUPS else None for level, e in found.items()}
     alone = ends[NEW]
     if (known := ends[KNOWN]) and (new := ends[NEW]):
@@ -211,26 +214,44 @@ def held_sources(lefts: Sequence[Left]) -> dict[str, float]:
     """Of every source of the first class, the share of its rows in ranges that its rows had no vote in."""
     own, held = lefts[0], {}
     for source in sorted({e.source for e in own.sources}):
-        found = levels(lefts, without_source=(own.class_name, source))
+        found = levels(lefts, without_source=source)
         held[source] = mean([float(found.holds(e.ground, e.error)) for e in own.sources if e.source == source])
     return held
 
 
 def held_domains(lefts: Sequence[Left], alone: bool = False) -> dict[str, float]:
-    """Of every domain of the first class, the share of its rows in the new range that other domains make without them.
+    """Of every domain of the first class, the share of its vote in the new range that all others make without its rows.
 
-    With ``alone`` in the range of left-out domains, even where that of left-out sources is wider. Where too few other domains are left for one, in the range that the rows of left-out sources make without the domain.
+    With ``alone`` in the range of left-out domains, even where that of left-out sources is wider. Where too few other domains are
+    left for one, in that of left-out sources; a domain without which neither can be made is not judged.
     """
     own, held = lefts[0], {}
     for label, errors in own.domains.items():
         found = levels(lefts, without_domain=(own.class_name, label))
-        ends = found.domains if alone else found.new
-        if ends is None:
-            gone = {e.id for e in errors}
-            left = _by((e.source, e.error) for e in own.sources if e.id not in gone)
-            ends = left.quantiles(NOMINAL) if len(left.groups) >= MIN_GROUPS else None
-        held[label] = mean([float(ends is not None and ends[0] <= e.error <= ends[1]) for e in errors])
+        ends = (found.domains if alone else found.new) or found.known
+        if ends is not None:
+            held[label] = share_held(errors, ends)
     return held
+
+
+def share_held(errors: Iterable[LeftError], ends: tuple[float, float]) -> float:
+    """Share of some errors between two ends, each of their sources with one vote.
+
+    >>> rows = [LeftError("1", "A", 0.1, "known"), LeftError("2", "B", 0.1, "known"), LeftError("3", "B", 0.9, "known")]
+    >>> share_held(rows, (-0.5, 0.5))  # all of A's vote and half of B's
+    0.75
+    """
+    by: dict[str, list[float]] = {}
+    for e in errors:
+        by.setdefault(e.source, []).append(float(ends[0] <= e.error <= ends[1]))
+    return mean([mean(inside) for inside in by.values()])
+
+
+def held_of_pool(lefts: Sequence[Left], held: Callable[[Sequence[Left]], Mapping[str, float]]) -> list[float]:
+    """A check of every class of a pool: what each source or each domain of all of them holds."""
+    return [
+        share for left in lefts for share in held([left, *(other for other in lefts if other is not left)]).values()
+    ]
 
 
 @cache
@@ -258,17 +279,19 @@ def held_later(
 ) -> dict[str, float]:
     """Fit and ranges from what was published before a month; of every later source of the first class, the share inside.
 
-    Nothing of a later row went into the constants, the quantiles or the choice of its level.
+    Nothing of a later row went into the constants, the quantiles or the choice of its level. Where the class itself had no source
+    by then, its pool makes the range, and every later row lies on new ground.
     """
     from dataclasses import replace
 
     parts = [(f, *split_by_time(f, month)) for f in files]
-    lefts = [left_errors(leave(replace(f, cases=early))) for f, early, _ in parts if early]
     file, early, later = parts[0]
     name = file.case_class.name
-    if not early or not later or lefts[0].class_name != name:
-        when = f"before {month}" if not early else f"from {month} on"
-        raise InputError(f"{name}: nothing was published {when}")
+    if not later or not any(before for _, before, _ in parts):
+        raise InputError(f"{name}: nothing was published {f'from {month} on' if not later else f'before {month}'}")
+    lefts = [left_errors(leave(replace(f, cases=before))) for f, before, _ in parts if before]
+    if not early:
+        lefts.insert(0, Left(name, (), {}, {}))
     found, have = levels(lefts), sources_of_parts(name, early)
     report = score_with(replace(file, cases=later), fit(name, early))
     places = {c.id: domain_of(name, c.inputs) for c in later}
@@ -312,13 +335,18 @@ def entry(lefts: Sequence[Left], date: datetime.date, later: tuple[str, Mapping[
             text[f"coverage_{name}"], error = mean_and_error(list(held_by.values()))
             text[f"judged_{name}"] = len(held_by)
             text |= {f"error_{name}": error} if math.isfinite(error) else {}
+    every = {"sources": held_of_pool(lefts, held_sources), "domains": held_of_pool(lefts, held_domains)}
+    for name, shares in every.items():
+        if len(pool) > 1 and shares:
+            text |= {f"coverage_pool_{name}": mean(shares), f"judged_pool_{name}": len(shares)}
     if domains:
         if found.domains:
             text["domains_alone"] = found.domains[1]
         text["coverage_domains_alone"] = mean(list(held_domains(lefts, alone=True).values()))
     if later:
         text |= {"later": later[0], "coverage_later": mean(list(later[1].values())), "sources_later": len(later[1])}
-    held = {KNOWN: _held_of(lefts, KNOWN, sources), NEW: text.get("coverage_domains", _held_new(lefts)), "counted": 1.0}
+    held = {KNOWN: _held_of(lefts, KNOWN), NEW: mean(every["domains"]) if every["domains"] else math.nan}
+    held["counted"] = _held_of(lefts[:1], "counted")
     for level, ends in ((KNOWN, found.known), (NEW, found.new), ("counted", found.counted)):
         if ends is None:
             continue
@@ -331,31 +359,21 @@ def entry(lefts: Sequence[Left], date: datetime.date, later: tuple[str, Mapping[
             "coverage": held[level],
         }
         if level == "counted":
-            text[level]["coverage"] = _held_of(lefts[:1], "counted", sources)
             text[level]["places"] = {part: list(values) for part, values in COUNTED[own.class_name].items()}
     text["seen"] = {part: list(values) for part, values in own.seen.items()}
     return text
 
 
-def _held_of(lefts: Sequence[Left], level: str, sources: Mapping[str, float]) -> float:
+def _held_of(lefts: Sequence[Left], level: str) -> float:
     """Share of the rows of one level that ranges without their source hold, each source of all classes one vote."""
     shares = []
     for left in lefts:
         others = [left, *(other for other in lefts if other is not left)]
         for source in sorted({e.source for e in left.sources if e.ground == level}):
-            found = levels(others, without_source=(left.class_name, source))
+            found = levels(others, without_source=source)
             own = [e for e in left.sources if e.source == source and e.ground == level]
             shares.append(mean([float(found.holds(level, e.error)) for e in own]))
     return mean(shares) if shares else float("nan")
-
-
-def _held_new(lefts: Sequence[Left]) -> float:
-    shares = [
-        share
-        for left in lefts
-        for share in held_domains([left, *(other for other in lefts if other is not left)]).values()
-    ]
-    return mean(shares)
 
 
 def median_width(found: Levels, grounds: Iterable[str]) -> float:
