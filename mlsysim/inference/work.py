@@ -45,7 +45,6 @@ class Efficiencies:
     cache: Num = 1.0  # of the memory bandwidth, for keys and values
     link: Num = 1.0  # of the link bandwidth, one way
     link_latency: Num = 0.0  # s per step of a message
-    network_start: Num = 0.0  # s that a message to experts takes where it leaves the domain, however short it is
     elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer that no product does: norms, residuals
     replicated: Num = 1.0  # share of them that tensor parallelism does not cut
     layer_overhead: Num = 0.0  # s per layer on the device: kernel start and tail
@@ -73,6 +72,7 @@ class Efficiencies:
     prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
     copies: Num = 0.0  # 1 where the copies of a token, one for each of its experts, are traffic
     uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
+    network_start: Num = 0.0  # s that a message to experts takes where it leaves the domain, however short it is
 
     def __post_init__(self) -> None:
         own(self)
