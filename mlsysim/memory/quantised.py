@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlsysim import units
 from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
 from mlsysim.results import Listed
@@ -31,6 +32,7 @@ class PublishedRecipe(Listed):
     narrow: tuple[str, ...]  # of PARTS
     source: str
     where: str
+    size: float | None = None  # bytes, where the source prints them
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -105,6 +107,7 @@ def _recipe(name: str, raw: Mapping[str, Any], file: str) -> PublishedRecipe:
     for part in raw["narrow"]:
         if part not in PARTS:
             raise InputError(f"{file}: {name}: narrow has {part!r}, which is none of {', '.join(PARTS)}")
+    size = units.parse(raw["size"], "byte", f"{file}: {name}, size") if "size" in raw else None
     return PublishedRecipe(
-        name, raw["model"], raw["weights"], tuple(raw["narrow"]), raw["source"], raw["where"]
+        name, raw["model"], raw["weights"], tuple(raw["narrow"]), raw["source"], raw["where"], size
     )
