@@ -660,6 +660,20 @@ def test_every_part_of_the_work_takes_time(field: str) -> None:
     assert time_of(work={field: 0.0}) < time_of()
 
 
+@pytest.mark.independent
+def test_a_product_is_no_narrower_than_its_weights() -> None:
+    """Beside experts in 4 bits, weights of 8 bits multiply at the 8-bit peak and those of 16 at the 16-bit peak."""
+    how: dict[str, Any] = {"tp": 8, "efficiencies": "bound"}
+    eight, sixteen = (
+        deploy("DeepSeek-V3", "B200", precision="fp4", weights=w, experts="nvfp4", **how) for w in ("fp8", "bf16")
+    )
+    for made, alone in ((eight, "fp8"), (sixteen, "bf16")):
+        mixed = prefill(made, input_len=8192)
+        plain = prefill(deploy("DeepSeek-V3", "B200", precision=alone, **how), input_len=8192)
+        assert mixed.terms.projections == pytest.approx(plain.terms.projections, rel=1e-6)
+        assert mixed.terms.experts < plain.terms.experts
+
+
 # Input
 
 
