@@ -390,7 +390,9 @@ def frontier(
         if name not in (*FORMATS, MIXED):
             raise unknown_name("precision of frontier", str(name), (*FORMATS, MIXED))
         if name == MIXED and not m.is_moe:
-            raise InputError(f"frontier: precisions has {name!r}, which is for mixtures; {m.name} has no routed experts")
+            raise InputError(
+                f"frontier: precisions has {name!r}, which is for mixtures; {m.name} has no routed experts"
+            )
         if not any(_formats(m, d, [name])):
             raise InputError(f"frontier: {d.name} does not multiply in {name}; leave it out of precisions")
     if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):

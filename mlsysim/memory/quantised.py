@@ -108,6 +108,4 @@ def _recipe(name: str, raw: Mapping[str, Any], file: str) -> PublishedRecipe:
         if part not in PARTS:
             raise InputError(f"{file}: {name}: narrow has {part!r}, which is none of {', '.join(PARTS)}")
     size = units.parse(raw["size"], "byte", f"{file}: {name}, size") if "size" in raw else None
-    return PublishedRecipe(
-        name, raw["model"], raw["weights"], tuple(raw["narrow"]), raw["source"], raw["where"], size
-    )
+    return PublishedRecipe(name, raw["model"], raw["weights"], tuple(raw["narrow"]), raw["source"], raw["where"], size)

@@ -10,7 +10,6 @@ from mlsysim.serving_steps.claims import expert_claims
 from mlsysim.validation.measured import fronts, service
 from mlsysim.validation.scoring.scores import shipped_scores
 
-
 ACCEPTED = 0.85  # deepseek2024v3report, sec. 5.4.3: 85 to 90 % of second tokens are accepted
 
 

@@ -344,7 +344,12 @@ def test_no_recipe_keeps_what_the_rule_counts_as_narrow() -> None:
     for name, recipe in published_recipes().items():
         m = catalog.model(recipe.model)
         count, parts = parameter_count(m), stored_parts(recipe.weights, m.is_moe)
-        sizes = {"attention": count.attention, "dense": count.dense_mlp, "shared": count.shared_experts, "experts": count.experts}
+        sizes = {
+            "attention": count.attention,
+            "dense": count.dense_mlp,
+            "shared": count.shared_experts,
+            "experts": count.experts,
+        }
         wide = {"attention": parts.layers, "dense": parts.layers, "shared": parts.layers, "experts": parts.experts}
         counted = {part for part, stored in wide.items() if stored != "bf16" and sizes[part]}
         assert counted <= set(recipe.narrow), name

@@ -55,7 +55,9 @@ def stored_bytes(model: Model | str, precision: str) -> float:
     count, parts = parameter_count(m), stored_parts(precision, m.is_moe)
     tables = count.embedding + count.lm_head
     layers = count.total - count.experts - tables
-    return float(bytes_of(parts.head) * tables + bytes_of(parts.experts) * count.experts + bytes_of(parts.layers) * layers)
+    return float(
+        bytes_of(parts.head) * tables + bytes_of(parts.experts) * count.experts + bytes_of(parts.layers) * layers
+    )
 
 
 def rate_gain(device: str, precision: str, wide: str = _WIDE) -> float:
