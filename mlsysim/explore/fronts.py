@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 FORMATS = ("fp4", "fp8", "bf16")
+MIXED = "fp4-fp8"  # routed experts in 4 bits, all else in 8: tried where it is asked for
 MODES = ("together", "apart")
 _MILLION = 1e6
 _MOST_DEVICES = 64  # of a replica
@@ -217,12 +218,14 @@ def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iter
     """Name of a format, and how a deployment writes it: what the device multiplies in, and what stays wider."""
     for name in wanted or FORMATS:
         own = "mxfp4" if model.stored == "mxfp4" else "nvfp4"
-        if name == "fp4":
+        if name in ("fp4", MIXED):
             products = "fp4" if device.has("peak_flops.fp4") else "bf16" if model.stored == "mxfp4" else ""
             if not products:
                 continue
-            kept = {"weights": "bf16", "experts": own} if model.is_moe else {"weights": own}
-            yield name, {"precision": products, "kv": "fp8", **kept}
+            if name == "fp4":
+                yield name, {"precision": products, "kv": "fp8", "weights": own}
+            elif model.is_moe and device.has("peak_flops.fp8"):
+                yield name, {"precision": products, "kv": "fp8", "weights": "fp8", "experts": own}
         elif device.has(f"peak_flops.{name}"):
             yield name, {"precision": name, "kv": "fp8" if name == "fp8" else "bf16"}
 
@@ -338,8 +341,9 @@ def frontier(
     ttft, itl : float, s, optional
         Targets for the first token and for the time per output token.
     precisions : sequence of str, optional
-        Of ``fp4``, ``fp8`` and ``bf16``; all that the device multiplies in unless given. A mixture in ``fp4`` keeps attention in
-        16 bits.
+        Of ``fp4``, ``fp8`` and ``bf16``; all that the device multiplies in unless given. A mixture in ``fp4`` has its routed
+        experts in 4 bits and all else in 16, as published checkpoints do; ``fp4-fp8``, which is tried where it is asked for,
+        has all else in 8.
     modes : sequence of str
         ``together``, ``apart`` or both: prompts with the answers, or in a pool of their own, up to four replicas of one for one of
         the other.
@@ -383,9 +387,13 @@ def frontier(
     if not modes:
         raise InputError(f"frontier: modes is empty; give one of {', '.join(MODES)}, or both")
     for name in precisions or ():
-        if name not in FORMATS:
-            raise unknown_name("precision of frontier", str(name), FORMATS)
-        if not any(name == known for known, _ in _formats(m, d, None)):
+        if name not in (*FORMATS, MIXED):
+            raise unknown_name("precision of frontier", str(name), (*FORMATS, MIXED))
+        if name == MIXED and not m.is_moe:
+            raise InputError(
+                f"frontier: precisions has {name!r}, which is for mixtures; {m.name} has no routed experts"
+            )
+        if not any(_formats(m, d, [name])):
             raise InputError(f"frontier: {d.name} does not multiply in {name}; leave it out of precisions")
     if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
         raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
@@ -558,6 +566,6 @@ def _factors(model: Model, device: Device, precision: str, apart: bool) -> tuple
     """What to multiply a time per output token with for the two ends of its range."""
     if "serving_tpot" not in intervals.class_names():
         return None, None
-    place = loop_place(lineage(device)[0], model.is_moe, model.is_mla, precision, apart)
+    place = loop_place(lineage(device)[0], model.is_moe, model.is_mla, precision.split("-")[0], apart)
     found = intervals.interval("serving_tpot", 1.0, place)
     return float(found.low), float(found.high)

@@ -16,6 +16,7 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.inference.work import Efficiencies, Machine, Split, Work, work_of
+from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
 from mlsysim.transformer import parameter_count
@@ -67,10 +68,11 @@ class Deployment(Result):
     machine: Machine
     efficiencies: Efficiencies
     precision: str  # of the matrix products
-    weights: str
+    weights: str  # of the layers, without their routed experts
     experts: str
     kv: str
     block_tokens: int
+    head: str = "bf16"  # embedding too
     server: str = ""  # whose software runs it; a current server unless said
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
@@ -91,10 +93,12 @@ class Deployment(Result):
             fit = f"weights fit: {weights} of {have} on the fullest device, {units.format(room, 'byte')} left for cache"
         else:
             fit = f"THE WEIGHTS DO NOT FIT: {weights} of {have} on the fullest device"
+        formats = f"products {self.precision}, weights {self.weights}, experts {self.experts}, "
+        called = self.weights if not self.model.is_moe or self.experts == self.weights else f"{self.experts} expert"
         return labelled(
-            f"{self.model.name} on {self.devices} x {d.name}, {self.weights} weights: {fit}",
+            f"{self.model.name} on {self.devices} x {d.name}, {called} weights: {fit}",
             ("cache", f"{cache}, in blocks of {self.block_tokens} tokens"),
-            ("formats", f"products {self.precision}, weights {self.weights}, experts {self.experts}, cache {self.kv}"),
+            ("formats", f"{formats}embedding and head {self.head}, cache {self.kv}"),
             ("split", self._split or "one device"),
             ("efficiencies", f"{self.efficiencies.name}: {self.efficiencies.source}"),
             ("ask it", "inference.prefill, decode_step, generate; serving_steps.step_model; capacity.replica_of"),
@@ -132,6 +136,7 @@ class Deployment(Result):
             "precision": self.precision,
             "weights": self.weights,
             "experts": self.experts,
+            "head": self.head,
             "kv": self.kv,
             "block_tokens": self.block_tokens,
             "weights_bytes": self.weight_memory,
@@ -240,6 +245,7 @@ def deploy(
     precision: str = "bf16",
     weights: str | None = None,
     experts: str | None = None,
+    head: str | None = None,
     kv: str = "bf16",
     efficiencies: Efficiencies | str = DEFAULT,
     intra_bandwidth: float | None = None,
@@ -262,9 +268,12 @@ def deploy(
         Devices that share the experts, made of tensor- and data-parallel ranks: it must divide tp x dp.
     precision : str
         Of the matrix products; the device must list a dense peak for it. Attention and messages stay 16-bit.
-    weights, experts, kv : str
+    weights, experts, head, kv : str
         Number formats as stored, from ``FORMATS``. Weights are in ``precision`` unless given; weight-only
-        quantisation has for example ``precision="bf16", weights="int4-g128"``. Experts are as the other weights.
+        quantisation has for example ``precision="bf16", weights="int4-g128"``. One name means what published checkpoints
+        store in it (``memory.quantised``): embedding and head keep 16 bits, and of a mixture in 4 bits (``nvfp4``, ``mxfp4``,
+        ``fp4``, ``int4-g32``) everything but the routed experts. ``experts`` and ``head`` say otherwise: with ``experts``
+        given, ``weights`` is that of all else in the layers.
     efficiencies : Efficiencies or str
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
     intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
@@ -288,7 +297,7 @@ def deploy(
     8
     """
     m, machines = catalog.model(model), catalog.where(device)
-    given = (tp, pp, dp, ep, precision, weights, experts, kv, efficiencies)
+    given = (tp, pp, dp, ep, precision, weights, experts, head, kv, efficiencies)
     more = (intra_bandwidth, inter_bandwidth, domain, interleaved, block_tokens)
     if machines.cluster is not None or server or is_recording() or any(type(x) not in _PLAIN for x in (*given, *more)):
         return _deploy(m, machines, *given, *more, server)
@@ -316,6 +325,7 @@ def _deploy(
     precision: str,
     weights: str | None,
     experts: str | None,
+    head: str | None,
     kv: str,
     efficiencies: Efficiencies | str,
     intra_bandwidth: float | None,
@@ -335,8 +345,7 @@ def _deploy(
     if ep > 1 and (not m.is_moe or m.n_experts % ep):
         raise InputError(f"deploy: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts")
     Plan(tp=tp, pp=pp).check(m)
-    weights = precision if weights is None else weights
-    experts = weights if experts is None else experts
+    stored = stored_parts(precision if weights is None else weights, m.is_moe, experts=experts, head=head)
     replica = tp * pp * dp
     if machines.count is not None and replica > machines.count:
         raise InputError(
@@ -376,9 +385,9 @@ def _deploy(
             pp=float(pp),
             dp=float(dp),
             ep=float(ep),
-            weight_bytes=format_bytes(weights),
-            expert_bytes=format_bytes(experts),
-            head_bytes=format_bytes(weights),
+            weight_bytes=format_bytes(stored.layers),
+            expert_bytes=format_bytes(stored.experts),
+            head_bytes=format_bytes(stored.head),
             kv_bytes=format_bytes(kv),
             dispatch_bytes=min(2.0, format_bytes(precision)),
             interleaved=float(interleaved),
@@ -395,10 +404,11 @@ def _deploy(
         ),
         efficiencies=efficiencies_of(d, precision, efficiencies, server),
         precision=precision,
-        weights=weights,
-        experts=experts,
+        weights=stored.layers,
+        experts=stored.experts,
         kv=kv,
         block_tokens=block_tokens,
+        head=stored.head,
         server=server,
         origins=MappingProxyType(origins),
     )

@@ -126,6 +126,7 @@ def from_constants(
         memory=memory,
         cache=memory if shared_memory else k["cache"],
         link_latency=software["library_latency" if hosted else "link_latency"],
+        network_start=shipped("collective")["call"]["startup_s"],
         short_link=software["short_link"],
         switch_time=software["switch_time"],
         layer_overhead=own.get("layer_overhead", 0.0),

@@ -26,6 +26,7 @@ _INDEXER = 13.0
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
 )
+_WIDER = 1.5  # weights so much wider than what products multiply have products of their own width
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Efficiencies:
     prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
     copies: Num = 0.0  # 1 where the copies of a token, one for each of its experts, are traffic
     uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
+    network_start: Num = 0.0  # s that a message to experts takes where it leaves the domain, however short it is
 
     def __post_init__(self) -> None:
         own(self)
@@ -289,7 +291,10 @@ class _Rank:
         m, e = self.machine, self.eff
         narrow = where(element_bytes < _NARROW * self.split.dispatch_bytes, 1.0, 0.0)
         slowest = minimum(m.peak_flops, m.half_peak_flops)
-        peak = where(element_bytes >= 2.0, slowest, m.peak_flops)  # a product is no narrower than its weights
+        # a product is no narrower than its weights: of 16 bits, or of 8 where the others run in 4
+        eight = minimum(m.peak_flops / 2.0, 2.0 * m.half_peak_flops)
+        wider = where(element_bytes > _WIDER * self.split.dispatch_bytes, eight, m.peak_flops)
+        peak = where(element_bytes >= 2.0, slowest, wider)
         rate, width = peak * gemm, m.memory_bandwidth * memory
         return self.component(flops, count * element_bytes, rate, width, narrow * count * e.unpack_time)
 
@@ -534,12 +539,13 @@ def _expert_messages(
             for name, width in (("dispatch", s.dispatch_bytes), ("combine", ACTIVATION_BYTES))
         )
 
-    straight = (w.top_k, s.ep, e.link_latency)
-    grouped = (experts_hit(domains, 1.0, w.top_k), m.ep_inside, e.link_latency)
+    first = where(domains > 1.0, maximum(e.network_start, e.link_latency), e.link_latency)
+    straight = (w.top_k, s.ep, first)
+    grouped = (experts_hit(domains, 1.0, w.top_k), m.ep_inside, first)
     direct = decode
     if is_array(either) or either:
-        hops = where(domains > 1.0, 2.0, 1.0)  # over the network, then inside the domain
-        gain = sum(x.time for x in sent(*grouped[:2], hops * e.link_latency)) - sum(x.time for x in sent(*straight))
+        twice = where(domains > 1.0, first + e.link_latency, first)  # over the network, then inside the domain
+        gain = sum(x.time for x in sent(*grouped[:2], twice)) - sum(x.time for x in sent(*straight))
         direct = where(either > 0, where(gain > 0, 1.0, 0.0), decode)
     return sent(*(where(direct > 0, one, other) for one, other in zip(straight, grouped, strict=True)))
 

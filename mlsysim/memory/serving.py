@@ -14,6 +14,7 @@ from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.intervals import KNOWN, NEW, Interval, interval_end, log_error
 from mlsysim.memory.fit import state_of
+from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
@@ -50,7 +51,6 @@ class Format:
     bits: float  # of one number
     shared_bits: float = 0.0  # scale and zero point of a group
     group: int = 1
-    experts_only: bool = False  # attention and dense matrices stay 16-bit
     multiple: tuple[int, int] = (1, 1)  # what an expert's width on a device and the hidden size are filled up to
 
     @property
@@ -72,7 +72,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "int4-g128": Format(4, 16 + 16, 128),
         "int4-g32": Format(4, 16 + 16, 32),
         "fp4": Format(4),
-        "mxfp4": Format(4, 8, 32, experts_only=True, multiple=(128, 256)),
+        "mxfp4": Format(4, 8, 32, multiple=(128, 256)),
         "mxfp8": Format(8, 8, 32),
         "nvfp4": Format(4, 8, 16),
     }
@@ -314,7 +314,7 @@ class _Split:
 
 
 def _stage_weights(
-    m: Model, f: Format, of_experts: Format, layers: int, first: bool, last: bool, tp: int, ep: int
+    m: Model, f: Format, of_experts: Format, alone: bool, layers: int, first: bool, last: bool, tp: int, ep: int
 ) -> _Split:
     count = transformer.parameter_count(m)
     part = layers / m.layers
@@ -342,8 +342,8 @@ def _stage_weights(
     for kind in () if m.is_mla else m.attention_kinds:
         if tp > kind.kv_heads:  # every rank has a head at least
             attention += m.hidden * (kind.size + kind.value) * (tp - kind.kv_heads) * kind.layers * part
-    if f.experts_only:
-        return _Split(experts, f.element_bytes, whole + attention + dense, copied)
+    if alone:
+        return _Split(experts, of_experts.element_bytes, whole + attention + dense, copied)
     quantised = attention + dense + experts
     mean = ((attention + dense) * f.element_bytes + experts * of_experts.element_bytes) / quantised
     return _Split(quantised, mean, whole, copied)
@@ -599,9 +599,10 @@ def server_memory(
         Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced).
     weights : str, optional
         How the checkpoint stores the matrices, from ``FORMATS``; as the checkpoint is published unless given. Embedding,
-        head, norms, routers and towers stay 16-bit.
+        head, norms, routers and towers stay 16-bit, and of a mixture in ``mxfp4``, ``nvfp4``, ``fp4`` or ``int4-g32``
+        everything but the routed experts (``memory.quantised``).
     experts : str, optional
-        The same for the experts, where they differ from the other matrices.
+        The same for the experts, where they differ from the other matrices; these are in ``weights`` then.
     dtype : str
         bf16, fp16 or fp32: what is computed in.
     kv : str
@@ -670,13 +671,12 @@ def server_memory(
     name, form = weight_format(weights or stored or dtype)
     if name in ("bf16", "fp16", "fp32"):
         form = computed
-    of_experts = form if experts is None else weight_format(experts)[1]
-    if experts is not None and form.experts_only:
-        form = computed
-    if form.experts_only and not m.is_moe:
+    if name == "mxfp4" and not m.is_moe:
         raise InputError(
             f"server_memory: weights = {name!r} stores experts only, and {m.name} has none; take another format"
         )
+    of_experts = form if experts is None else weight_format(experts)[1]
+    alone = experts is None and experts_alone(name, m.is_moe)
     cached = dtype if kv == "auto" else kv.lower().replace("_", "-")
     if cached not in KV_FORMATS:
         raise unknown_name("number format of the cache", kv, ("auto", *KV_FORMATS))
@@ -706,7 +706,7 @@ def server_memory(
     counts = stage_layers(m.layers, pp)
     for i, layers in enumerate(counts):
         first, last = i == 0, i == pp - 1
-        split = _stage_weights(m, form, of_experts, layers, first, last, tp, ep)
+        split = _stage_weights(m, form, of_experts, alone, layers, first, last, tp, ep)
         held = {
             "quantised": split.quantised,
             "quantised_bytes": split.quantised_bytes,

@@ -8,7 +8,9 @@ from chapter_numbers import whole_share as whole
 from mlsysim import catalog, inference, memory, training, units
 from mlsysim.inference import deploy
 from mlsysim.memory.grids import GRIDS, block_snr, decibels, gaussian_noise
+from mlsysim.memory.quantised import published_recipes
 from mlsysim.parallelism import Plan
+from mlsysim.transformer import parameter_count
 from mlsysim.validation.measured.measurements import narrow
 from mlsysim.validation.measured.narrow_checks import (
     cast_bytes,
@@ -41,6 +43,20 @@ def _even(device: str, recipe: str, layouts: int) -> float:
 
 def _outlier(name: str, size: float) -> str:
     return f"{decibels(1 / gaussian_noise(name, size / GRIDS[name].largest)):.0f}"
+
+
+def _serve() -> dict[str, str]:
+    """Weights of deployments that are called by one format, and what the published recipes say of them."""
+    shut = published_recipes()["gpt-oss-20b"]
+    count = parameter_count("DeepSeek-R1")
+    extra = (count.dense_mlp + count.shared_experts) * (2.0 - inference.format_bytes("nvfp4"))
+    return {
+        "weights": units.format(deploy(MODEL, "B200", weights="nvfp4").weight_memory, "byte", 3),
+        "all": units.format(deploy(MODEL, "B200", weights="nvfp4", head="nvfp4").weight_memory, "byte", 3),
+        "mixture": units.format(deploy(shut.model, "B200", weights=shut.weights).weight_memory, "byte", 4),
+        "mixture_printed": units.format(shut.size or 0.0, "byte", 3),
+        "shared": share(extra / deploy("DeepSeek-R1", "B200", weights="nvfp4").total_weight_bytes, 1),
+    }
 
 
 def _bytes() -> dict[str, str]:
@@ -191,7 +207,5 @@ def numbers() -> dict[str, Any]:
             "pull_worse_nvfp4": whole(PULL["nvfp4"] / PULL["bf16"] - 1),
             "docs_worse_fp8": share(DOCS["fp8"] / DOCS["bf16"] - 1),
         },
-        "serve": {
-            "weights": units.format(float(deploy(MODEL, "B200", weights="nvfp4").weight_memory), "byte", 3),
-        },
+        "serve": _serve(),
     }

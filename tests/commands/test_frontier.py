@@ -75,6 +75,18 @@ def test_more_ways_never_make_the_front_worse() -> None:
             assert any(q.user_rate >= p.user_rate and q.device_rate >= p.device_rate for q in more.points)
 
 
+@pytest.mark.independent
+def test_experts_in_four_bits_and_all_else_in_eight() -> None:
+    """Half of what attention and shared parts read in 16 bits, at twice the rate of their products; tried where asked for."""
+    four, mixed = (
+        frontier("DeepSeek-V3", "B200", modes=["together"], precisions=[name], **SMALL) for name in ("fp4", "fp4-fp8")
+    )
+    assert {p.precision for p in mixed.points} == {"fp4-fp8"} and mixed.points[-1].device_range is not None
+    for p in four.points:
+        assert any(q.user_rate >= p.user_rate and q.device_rate >= p.device_rate for q in mixed.points)
+    assert all(p.precision != "fp4-fp8" for p in frontier("DeepSeek-V3", "B200", modes=["together"], **SMALL).points)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["DeepSeek-R1", "gpt-oss-120B"])
 @pytest.mark.parametrize("device", ["H100", "B200", "GB200-NVL72", "MI355X"])
@@ -102,6 +114,8 @@ def test_bad_questions_are_refused_clearly() -> None:
     ):
         with pytest.raises(InputError, match=what):
             frontier("Llama-3.1-8B", "H100", **bad)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no routed experts"):
+        frontier("Llama-3.1-8B", "B200", precisions=["fp4-fp8"])
     for unknown in ({"modes": ["beside"]}, {"precisions": ["fp3"]}):
         with pytest.raises(UnknownNameError):
             frontier("Llama-3.1-8B", "H100", **unknown)  # type: ignore[arg-type]

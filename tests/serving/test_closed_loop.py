@@ -7,6 +7,7 @@ import statistics
 import pytest
 
 from mlsysim import inference, serving, simulate
+from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError
 from mlsysim.inference.work import mixed_cost
 from mlsysim.serving import Pool, Request, closed_loop
@@ -124,8 +125,8 @@ def test_served_changes_only_what_it_says() -> None:
 def test_a_step_takes_the_quicker_kernels_to_experts_on_other_domains() -> None:
     """Few rows go straight, many once to each domain; so a prompt never shortens a step, whatever else is in it."""
     d, pool = pool_of("DeepSeek-V3", "H200", tp=1, dp=32, ep=32, precision="fp8", inter_bandwidth=50e9)
-    plain = dataclasses.replace(d.efficiencies, link_latency=1e-5)
-    pool = dataclasses.replace(pool, efficiencies=plain)
+    plain = dataclasses.replace(d.efficiencies, link_latency=1e-5, network_start=0.0)
+    far, pool = pool, dataclasses.replace(pool, efficiencies=plain)
     layers = d.work.layers * d.work.moe
 
     def sent(rows: float, prompts: float = 0.0) -> float:
@@ -136,6 +137,14 @@ def test_a_step_takes_the_quicker_kernels_to_experts_on_other_domains() -> None:
     assert sent(4.0) == pytest.approx(layers * (4.0 * row * 8.0 * 0.75 + 2e-5), rel=1e-9)
     domains = 4.0 * (1.0 - (1.0 - 1.0 / 4.0) ** 8)
     assert sent(2000.0) == pytest.approx(layers * (2000.0 * row * domains * 0.75 + 2e-5), rel=1e-9)
+    # where a message leaves the domain it starts as any collective does, two for each layer: 28 us instead of 10
+    start = shipped("collective")["call"]["startup_s"]
+    far = dataclasses.replace(far, efficiencies=dataclasses.replace(d.efficiencies, link_latency=1e-5))
+    late = float(pass_of(d.work, far, 4.0, 1000.0, 0.0, 500.0).sent)
+    assert start > 2e-5 and late - sent(4.0) == pytest.approx(2.0 * layers * (start - 1e-5), rel=1e-9)
+    near, inside = pool_of("DeepSeek-V3", "H200", tp=1, dp=8, ep=8, precision="fp8")
+    slow = dataclasses.replace(inside, efficiencies=dataclasses.replace(near.efficiencies, network_start=1.0))
+    assert pass_of(d.work, slow, 4.0, 1000.0, 0.0, 500.0).time == pass_of(d.work, inside, 4.0, 1000.0, 0.0, 500.0).time
     for rows in (1.0, 16.0, 64.0, 256.0, 1024.0):
         bare, more = (pass_of(d.work, pool, rows, 1000.0, prompts, 1.0).time for prompts in (0.0, 1.0))
         assert more > bare

@@ -99,6 +99,25 @@ def test_an_older_release_is_slower_than_the_same_prediction() -> None:
     assert older < newer - 0.1
 
 
+def test_the_release_at_which_a_prediction_breaks() -> None:
+    """inferencex2026sglang056: the same four devices, and no change but from SGLang 0.5.5 to 0.5.6."""
+    before, after = (fronts.check_run(f"r1-b200-{release}")[0] for release in ("0.5.5", "0.5.6"))
+    assert before.point.device_rate == pytest.approx(508 / 9) and before.device_rate == after.device_rate
+    assert before.rate_error > 0.5 and abs(after.rate_error) < 0.15
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(("device", "name"), [("B200", "b200"), ("GB200 NVL72", "gb200")])
+def test_a_front_beside_a_published_front(device: str, name: str) -> None:
+    """inferencex2026nvl72 counts prompts and answers, which are as long: half of its 941 tokens/s are answers."""
+    assert service.published_front("b200-125") == (125.0, 470.5)
+    front = explore.frontier("DeepSeek-R1", device, input_len=1024, output_len=1024, acceptance=0.85, drafted=1)
+    speed, fast = service.published_front(f"{name}-125")
+    there = max((p for p in front.points if p.user_rate >= speed), key=lambda p: p.device_rate)
+    assert there.device_range is not None and there.device_range[0] < fast < there.device_range[1]
+    assert front.points[-1].device_rate == pytest.approx(service.published_front(f"{name}-most")[1], rel=0.15)
+
+
 def test_speculation_brackets_what_was_measured_with_it() -> None:
     """No token accepted, and all: the source does not say how many were."""
     none, every = fronts.check_run("r1-mi355x", 1.0), fronts.check_run("r1-mi355x", 4.0)

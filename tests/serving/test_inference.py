@@ -625,6 +625,7 @@ _THERE: dict[str, tuple[dict[str, Any], float]] = {
     "short_link": ({"eff": {"short_link": 0.1, "switch_time": 1.0}}, 0.8),
     "switch_time": ({"eff": {"short_link": 0.1, "switch_time": 1e-6}}, 0.0),
     "overlap": ({}, 1.0),
+    "network_start": ({"split": {"dp": 8, "ep": 8}, "eff": {"network_start": 1e-4}}, 0.0),  # experts on four domains
     "hop_share": ({"eff": {"hop_share": 1.0}}, 0.1),
     "uneven": ({"split": {"dp": 1, "ep": 1}}, 1.0),  # on one device there is no busiest, and fewer experts are met
     "spread": ({"split": {"tp": 8}, "work": {"kv_shards": 1}}, 1.0),
@@ -657,6 +658,20 @@ def test_every_efficiency_matters_and_in_the_right_direction(field: str) -> None
 @pytest.mark.parametrize("field", ["attention_params", "dense_params", "head_params", "kv_elements", "expert_params"])
 def test_every_part_of_the_work_takes_time(field: str) -> None:
     assert time_of(work={field: 0.0}) < time_of()
+
+
+@pytest.mark.independent
+def test_a_product_is_no_narrower_than_its_weights() -> None:
+    """Beside experts in 4 bits, weights of 8 bits multiply at the 8-bit peak and those of 16 at the 16-bit peak."""
+    how: dict[str, Any] = {"tp": 8, "efficiencies": "bound"}
+    eight, sixteen = (
+        deploy("DeepSeek-V3", "B200", precision="fp4", weights=w, experts="nvfp4", **how) for w in ("fp8", "bf16")
+    )
+    for made, alone in ((eight, "fp8"), (sixteen, "bf16")):
+        mixed = prefill(made, input_len=8192)
+        plain = prefill(deploy("DeepSeek-V3", "B200", precision=alone, **how), input_len=8192)
+        assert mixed.terms.projections == pytest.approx(plain.terms.projections, rel=1e-6)
+        assert mixed.terms.experts < plain.terms.experts
 
 
 # Input

@@ -8,9 +8,10 @@ from pathlib import Path
 import fit_intervals
 import pytest
 
-from mlsysim import catalog, memory
+from mlsysim import catalog, inference, memory
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.memory import serving as held_by
+from mlsysim.memory.quantised import published_recipes, stored_parts
 from mlsysim.memory.server_ranges import server_quantiles, server_seen
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, stage_layers
 from mlsysim.transformer import parameter_count
@@ -322,3 +323,43 @@ def test_logs_of_models_without_a_say_lie_in_the_ranges() -> None:
         assert len(inside) >= 4 and sum(inside) / len(inside) >= 0.75, part
     assert "4-bit" in server_starts()["gpt-oss-tp2"].prediction.no_range
     assert "latent" in server_starts()["kimi-vl"].prediction.no_range
+
+
+@independent
+def test_a_mixture_in_four_bits_keeps_all_but_its_routed_experts() -> None:
+    """As gpt-oss, Kimi K2 and NVIDIA's DeepSeek-R1 do; whoever quantises more says so with ``experts``."""
+    m = catalog.model("Qwen3-30B-A3B")
+    count, rest = parameter_count(m), parameter_count(m).total - parameter_count(m).experts
+    table = m.rotary_rows * m.head_dim
+    alone = memory.server_memory(m, "H100", weights="nvfp4").weight_memory
+    assert alone == pytest.approx(4.5 / 8 * count.experts + 2 * (rest + table), rel=1e-3)
+    more = memory.server_memory(m, "H100", weights="nvfp4", experts="nvfp4").weight_memory
+    assert alone - more == pytest.approx((2 - 4.5 / 8) * count.attention, rel=1e-3)
+    assert memory.server_memory(m, "H100", weights="int4").weight_memory < more  # GPTQ and AWQ hold all matrices
+
+
+@independent
+def test_no_recipe_keeps_what_the_rule_counts_as_narrow() -> None:
+    """Every published checkpoint of the table stores in few bits at least what its format alone is taken to mean."""
+    for name, recipe in published_recipes().items():
+        m = catalog.model(recipe.model)
+        count, parts = parameter_count(m), stored_parts(recipe.weights, m.is_moe)
+        sizes = {
+            "attention": count.attention,
+            "dense": count.dense_mlp,
+            "shared": count.shared_experts,
+            "experts": count.experts,
+        }
+        wide = {"attention": parts.layers, "dense": parts.layers, "shared": parts.layers, "experts": parts.experts}
+        counted = {part for part, stored in wide.items() if stored != "bf16" and sizes[part]}
+        assert counted <= set(recipe.narrow), name
+        assert parts.head == "bf16" and {"embedding", "head", "router"} <= set(recipe.kept), name
+    printed = published_recipes()["gpt-oss-20b"]
+    one = inference.deploy(printed.model, "B200", weights=printed.weights)
+    assert printed.size == 13.8e9 and one.total_weight_bytes == pytest.approx(printed.size, rel=0.01)
+    all_of_it = inference.deploy(printed.model, "B200", weights="mxfp4", experts="mxfp4", head="mxfp4")
+    assert all_of_it.total_weight_bytes == pytest.approx(parameter_count(one.model).total * 4.25 / 8)
+    assert (one.weights, one.experts, one.head) == ("bf16", "mxfp4", "bf16")
+    dense = inference.deploy("Llama-3.1-8B", "B200", weights="nvfp4")
+    assert (dense.weights, dense.head, dense.to_dict()["head"]) == ("nvfp4", "bf16", "bf16")
+    assert inference.deploy("Llama-3.1-8B", "H100", precision="fp32").head == "fp32"

@@ -143,8 +143,7 @@ def _deployed(model: str, device: str, tp: int, precision: str) -> inference.Dep
     """A replica with attention cut over its devices, and what it keeps wider than its products."""
     m = catalog.model(model)
     own = "mxfp4" if m.stored == "mxfp4" else "nvfp4"
-    four = {"weights": "bf16", "experts": own} if m.is_moe else {"weights": own}
-    kept = {"kv": "bf16" if precision == "bf16" else "fp8", **(four if precision == "fp4" else {})}
+    kept = {"kv": "bf16" if precision == "bf16" else "fp8", **({"weights": own} if precision == "fp4" else {})}
     return inference.deploy(m, catalog.device(device), tp=tp, precision=precision, **kept)  # type: ignore[arg-type]
 
 

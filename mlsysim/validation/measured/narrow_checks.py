@@ -7,6 +7,7 @@ from mlsysim import catalog, inference, memory, training
 from mlsysim.catalog import Model
 from mlsysim.errors import named
 from mlsysim.flops import forward_flops
+from mlsysim.memory.quantised import stored_parts
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.measured.measurements import Measurement, PrintedCheck, narrow
 
@@ -45,14 +46,18 @@ def linear_share(model: Model | str, seq: float, part: str = "linear") -> float:
 
 
 def stored_bytes(model: Model | str, precision: str) -> float:
-    """Of a checkpoint whose matrices, but not embedding and head, are in a format.
+    """Of a checkpoint in a format, with what published ones keep wide: embedding and head, of some mixtures more.
 
     >>> round(stored_bytes("Llama-3.1-8B", "nvfp4") / 1e9, 2)
     6.03
     """
-    count = parameter_count(model)
-    kept = count.embedding + count.lm_head
-    return float(_WIDE_BYTES * kept + inference.format_bytes(precision) * (count.total - kept))
+    m, bytes_of = catalog.model(model), inference.format_bytes
+    count, parts = parameter_count(m), stored_parts(precision, m.is_moe)
+    tables = count.embedding + count.lm_head
+    layers = count.total - count.experts - tables
+    return float(
+        bytes_of(parts.head) * tables + bytes_of(parts.experts) * count.experts + bytes_of(parts.layers) * layers
+    )
 
 
 def rate_gain(device: str, precision: str, wide: str = _WIDE) -> float:

@@ -103,3 +103,14 @@ def both_pools(name: str, output_len: float) -> tuple[float, float]:
     rates = [services()[f"{name}-{pool}"] for pool in ("decode", "prefill")]
     decode, prefill = (r.value / r.inputs["devices"] for r in rates)
     return decode, float(serving.pools_rate(decode, prefill, rates[0].inputs["input_len"], output_len))
+
+
+def published_front(name: str) -> tuple[float, float]:
+    """A point of a front that others publish: tokens per second of a user, 0 at its most patient end, and answers of a device.
+
+    >>> [round(x) for x in published_front("b200-125")]
+    [125, 470]
+    """
+    found = services()[f"front-{name}"]
+    answers = found.inputs["output_len"] / (found.inputs["input_len"] + found.inputs["output_len"])
+    return float(found.inputs.get("user_rate", 0.0)), float(found.value / found.inputs["devices"] * answers)

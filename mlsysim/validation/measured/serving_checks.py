@@ -64,6 +64,7 @@ def _time(row: Measurement, efficiencies: Efficiencies) -> float:
         tp=i["tp"],
         precision=row.precision,
         weights=i["weights"],
+        head=i.get("head"),  # gptfast2023 quantises all linear layers, the head among them
         kv=row.precision,
         efficiencies=efficiencies,
     )

@@ -17,6 +17,7 @@ from mlsysim.efficiencies import known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
+from mlsysim.memory.quantised import experts_alone
 from mlsysim.serving.closed import ADAPTER, DRAWN, Loop, Pool, Served, begun_by, closed_loop, served, served_by
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
@@ -160,8 +161,8 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     plain = str(row.inputs.get("precision") or "bf16")
     name, weight, products = _format(row, "gemm_quant", plain)
     experts = _format(row, "moe_quant", name)[1] if model.is_moe else weight
-    if model.is_moe and weight < 0.9:
-        weight = 2.0  # four-bit mixtures keep attention and what all tokens share in 16 bits
+    if experts_alone({"int4_wo": "int4-g32"}.get(name, name), model.is_moe):
+        weight = 2.0
     if not device.has(f"peak_flops.{products}"):
         products = "bf16"
     kv = _cached(row, name, device)
