@@ -528,7 +528,11 @@ class ServerMemory(Result):
 
     def explain(self) -> Explanation:
         """Every term with its equation and the numbers in it, and where the figures of the release come from."""
-        figures = [Input(n.replace("_", " "), f.value, f.unit, str(f)) for n, f in self.release.figures.items()]
+        figures = [
+            Input("runtime", self.runtime, "byte", "of this deployment, from the figures below unless given"),
+            Input("graphs", self._values["graphs_bytes"], "byte", "the same"),
+            *(Input(n.replace("_", " "), f.value, f.unit, str(f)) for n, f in self.release.figures.items()),
+        ]
         inputs = [Input("capacity", self.device.usable_memory, "byte", self.device.origin("usable_memory")), *figures]
         lines = ("Captured graphs come on top of the server's share of the memory.", *self._ranges(), *self.notes)
         return Explanation(self.summary()[0], self.terms, inputs, lines)

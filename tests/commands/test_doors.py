@@ -254,6 +254,34 @@ def test_what_was_assumed_is_printed() -> None:
     assert "assumed" not in given
 
 
+@pytest.mark.parametrize(
+    ("model", "device", "devices", "gigabytes", "says"),
+    [
+        # sums of the published files: 688.6 GB with the module for further tokens (11.6 B parameters, about 12 GB); 65.2 GB
+        ("DeepSeek-R1", "8 H200", 8, 688.6 - 12 - 5.5, "precision = fp8 (as the checkpoint is published)"),
+        ("gpt-oss-120B", "H100", 1, 65.2, "precision = bf16, experts = mxfp4 (as the checkpoint is published)"),
+    ],
+)
+def test_a_checkpoint_is_served_as_it_is_published(
+    model: str, device: str, devices: int, gigabytes: float, says: str
+) -> None:
+    s = mlsysim.serve(model, device)
+    assert s.fits and s.devices == devices
+    assert devices * s.deployment.weight_memory == pytest.approx(gigabytes * 1e9, rel=0.01)
+    assert says in " ".join(str(s).split())
+    assert mlsysim.serve(model, device, precision="bf16").devices != devices or not mlsysim.serve(
+        model, device, precision="bf16"
+    ).fits
+
+
+def test_weights_are_widened_where_a_device_has_no_such_products() -> None:
+    a100 = mlsysim.serve("DeepSeek-R1", "32 A100")
+    assert (a100.deployment.precision, a100.deployment.weights) == ("bf16", "bf16")
+    thin = mlsysim.serve("Llama-3.1-8B", "Apple-M4-Pro")  # no peak in 16 bits: products in 32, weights still in 16
+    assert thin.deployment.weight_memory == pytest.approx(2 * 8.03e9, rel=0.01)
+    assert not any("experts" in what for what, _ in mlsysim.serve("gpt-oss-20B", "H100").changes)
+
+
 @pytest.mark.slow
 def test_answers_are_short_and_go_into_json() -> None:
     answers = [
