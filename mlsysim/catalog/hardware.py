@@ -199,8 +199,11 @@ def of_architecture(*architectures: str) -> list[Device]:
     return [d for d in known.values() if d.architecture in architectures]
 
 
+_MAKERS = ("nvidia", "amd", "google", "aws", "intel", "apple", "qualcomm")
+
+
 def device(name: "str | Device") -> Device:
-    """The device of that name or alias; spelling ignores case, blanks and underscores.
+    """The device of that name or alias, its maker before it or not; spelling ignores case, blanks and underscores.
 
     Parameters
     ----------
@@ -212,14 +215,17 @@ def device(name: "str | Device") -> Device:
     UnknownNameError
         With the nearest known names.
 
-    >>> device("h100").name
-    'H100-SXM5-80GB'
+    >>> device("h100").name, device("NVIDIA B200").name
+    ('H100-SXM5-80GB', 'B200-SXM-180GB')
     """
     if isinstance(name, Device):
         return name
     if (mine := kept.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
     found = shelf()
+    if isinstance(name, str) and kept.fold(name) not in found.names:
+        maker, _, part = kept.fold(name).partition("-")  # as drivers and shops write it: the maker before the part
+        name = part if maker in _MAKERS and part in found.names else name
     if not isinstance(name, str) or kept.fold(name) not in found.names:
         raise unknown_name(
             "device",

@@ -14,6 +14,7 @@ from mlsysim.doors.words import Assumed, count, counted, paired, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
+from mlsysim.memory.serving import as_published
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Listed, Result, plain, shown
 
@@ -633,7 +634,8 @@ def serve(
     Parameters
     ----------
     model : Model or str
-        A catalogue entry, its name, or a shape of your own.
+        A catalogue entry, its name, the name of one of its published checkpoints (``"Qwen/Qwen3-32B-FP8"``), or a shape of
+        your own.
     device : str, Device, Node or Cluster
         What ``catalog.where`` reads: ``"B200"`` for as many as it takes, ``"2xB200"`` for so many, ``"DGX-H100"`` for a node.
     slo : SLO, optional
@@ -690,7 +692,7 @@ def serve(
             f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
         )
     taken = Assumed()
-    m, machines = catalog.model(model), catalog.where(device)
+    m, machines = as_published(model), catalog.where(device)
     input_len, output_len = (
         count("serve", name, taken.take(name, given, usual))
         for name, given, usual in (("input_len", input_len, INPUT_LEN), ("output_len", output_len, OUTPUT_LEN))
@@ -735,15 +737,17 @@ class Formats:
     experts: str | None = None
 
 
-# Checkpoints whose experts alone are published in four bits, and how: the rest of them is in 16.
+# Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
 _EXPERTS = {"mxfp4": "mxfp4", "int4": "int4-g32"}
+_DENSE = {"mxfp4": "mxfp4", "int4": "int4-g128", "int8": "int8", "nvfp4": "nvfp4"}
 
 
 def formats_of(model: Model, device: Device, precision: str | None, weights: str | None, taken: Assumed) -> Formats:
     """The formats asked for; where nobody says, those in which the checkpoint is published, else 16 bits.
 
-    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is widened elsewhere. One whose experts are published
-    in four bits keeps them so, and multiplies in 16. A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights.
+    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is widened elsewhere; one in NVFP4 runs in FP4 where
+    the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
+    A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights.
 
     >>> from mlsysim import catalog
     >>> h200, a100 = catalog.device("H200"), catalog.device("A100")
@@ -756,14 +760,20 @@ def formats_of(model: Model, device: Device, precision: str | None, weights: str
     """
     if precision is not None or weights is not None:
         return Formats(taken.take("precision", precision, default_precision(device)), weights)
+    published = "(as the checkpoint is published)"
     if model.stored.startswith("fp8") and device.has("peak_flops.fp8"):
-        taken.add("precision = fp8 (as the checkpoint is published)")
+        taken.add(f"precision = fp8 {published}")
         return Formats("fp8")
+    if model.stored == "nvfp4" and device.has("peak_flops.fp4"):
+        taken.add(f"precision = fp4, weights = nvfp4 {published}")
+        return Formats("fp4", "nvfp4")
     wide = taken.take("precision", precision, default_precision(device))
-    if model.stored in _EXPERTS:
-        experts = _EXPERTS[model.stored]
-        taken.add(f"experts = {experts} (as the checkpoint is published)")
-        return Formats(wide, PRECISION, experts)
+    if model.is_moe and model.stored in _EXPERTS:
+        taken.add(f"experts = {_EXPERTS[model.stored]} {published}")
+        return Formats(wide, PRECISION, _EXPERTS[model.stored])
+    if model.stored in _DENSE:
+        taken.add(f"weights = {_DENSE[model.stored]} {published}")
+        return Formats(wide, _DENSE[model.stored])
     if wide == "fp32":
         taken.add(f"weights = {PRECISION}")
         return Formats(wide, PRECISION)

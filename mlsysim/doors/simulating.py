@@ -16,6 +16,7 @@ from mlsysim.doors.targets import SLO
 from mlsysim.doors.words import Assumed, count, counted, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
+from mlsysim.memory.serving import as_published
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
@@ -494,7 +495,7 @@ def simulate(
     if unknown := next((name for name in config if name not in known), None):
         raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
     taken = Assumed()
-    m, machines = catalog.model(model), catalog.where(device)
+    m, machines = as_published(model), catalog.where(device)
     if concurrency is not None and rate is not None:
         raise InputError("simulate: rate says when requests come and concurrency that they wait for others; give one")
     drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
