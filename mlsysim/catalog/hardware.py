@@ -202,6 +202,16 @@ def of_architecture(*architectures: str) -> list[Device]:
 _MAKERS = ("nvidia", "amd", "google", "aws", "intel", "apple", "qualcomm")
 
 
+def without_maker(name: str) -> str:
+    """A name as compared, and without the maker before the part, as drivers and shops write it.
+
+    >>> without_maker("NVIDIA B200"), without_maker("TPU-v4")
+    ('b200', 'tpu-v4')
+    """
+    maker, _, part = kept.fold(name).partition("-")
+    return part if maker in _MAKERS and kept.fold(name) not in shelf().names else kept.fold(name)
+
+
 def device(name: "str | Device") -> Device:
     """The device of that name or alias, its maker before it or not; spelling ignores case, blanks and underscores.
 
@@ -223,10 +233,8 @@ def device(name: "str | Device") -> Device:
     if (mine := kept.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
     found = shelf()
-    if isinstance(name, str) and kept.fold(name) not in found.names:
-        maker, _, part = kept.fold(name).partition("-")  # as drivers and shops write it: the maker before the part
-        name = part if maker in _MAKERS and part in found.names else name
-    if not isinstance(name, str) or kept.fold(name) not in found.names:
+    part = without_maker(name) if isinstance(name, str) else ""
+    if part not in found.names:
         raise unknown_name(
             "device",
             name,
@@ -234,4 +242,4 @@ def device(name: "str | Device") -> Device:
             "'mlsysim devices' lists them; catalog.define adds one of yours",
             found.aliases,
         )
-    return found[found.names[kept.fold(name)]]
+    return found[found.names[part]]

@@ -254,24 +254,34 @@ def test_what_was_assumed_is_printed() -> None:
     assert "assumed" not in given
 
 
+_OSS_EXPERTS = 36 * 128 * 3 * 2880 * 2880  # layers, experts of each, matrices of each, width by width
+
+
 @pytest.mark.parametrize(
-    ("model", "device", "devices", "gigabytes", "says"),
+    ("model", "device", "devices", "size", "says"),
     [
-        # sums of the published files: 688.6 GB with the module for further tokens (11.6 B parameters, about 12 GB); 65.2 GB
-        ("DeepSeek-R1", "8 H200", 8, 688.6 - 12 - 5.5, "precision = fp8 (as the checkpoint is published)"),
-        ("gpt-oss-120B", "H100", 1, 65.2, "precision = bf16, experts = mxfp4 (as the checkpoint is published)"),
+        ("DeepSeek-R1", "8 H200", 8, 671.03e9, "precision = fp8 (as the checkpoint is published)"),
+        (
+            "gpt-oss-120B",
+            "H100",
+            1,
+            4.25 / 8 * _OSS_EXPERTS + 2 * (116.83e9 - _OSS_EXPERTS),
+            "precision = bf16, experts = mxfp4 (as the checkpoint is published)",
+        ),
+        ("Qwen/Qwen3-32B-FP8", "H100", 1, 32.76e9, "precision = fp8 (as the checkpoint is published)"),
+        ("Qwen3-32B-AWQ", "L40S", 1, 4.25 / 8 * 32.76e9, "weights = int4-g128 (as the checkpoint is published)"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP4", "B200", 1, 4.5 / 8 * 70.55e9, "precision = fp4, weights = nvfp4 (as the"),
     ],
 )
 def test_a_checkpoint_is_served_as_it_is_published(
-    model: str, device: str, devices: int, gigabytes: float, says: str
+    model: str, device: str, devices: int, size: float, says: str
 ) -> None:
     s = mlsysim.serve(model, device)
     assert s.fits and s.devices == devices
-    assert devices * s.deployment.weight_memory == pytest.approx(gigabytes * 1e9, rel=0.01)
+    assert devices * s.deployment.weight_memory == pytest.approx(size, rel=5e-3)
     assert says in " ".join(str(s).split())
-    assert mlsysim.serve(model, device, precision="bf16").devices != devices or not mlsysim.serve(
-        model, device, precision="bf16"
-    ).fits
+    wide = mlsysim.serve(model, device, precision="bf16")
+    assert "published" not in str(wide) and wide.devices * wide.deployment.weight_memory > 1.5 * size
 
 
 def test_weights_are_widened_where_a_device_has_no_such_products() -> None:
@@ -279,7 +289,12 @@ def test_weights_are_widened_where_a_device_has_no_such_products() -> None:
     assert (a100.deployment.precision, a100.deployment.weights) == ("bf16", "bf16")
     thin = mlsysim.serve("Llama-3.1-8B", "Apple-M4-Pro")  # no peak in 16 bits: products in 32, weights still in 16
     assert thin.deployment.weight_memory == pytest.approx(2 * 8.03e9, rel=0.01)
-    assert not any("experts" in what for what, _ in mlsysim.serve("gpt-oss-20B", "H100").changes)
+    assert all("fp8" not in what for what, _ in mlsysim.serve("gpt-oss-20B", "H100").changes)  # that would be more bytes
+
+
+def test_the_simulator_serves_the_same_checkpoint() -> None:
+    s = mlsysim.simulate("gpt-oss-20B", "H100", concurrency=1, requests=2, input_len=64, output_len=8)
+    assert s.run.experts == "mxfp4" and s.run.steps().deployment.experts == "mxfp4"
 
 
 @pytest.mark.slow
