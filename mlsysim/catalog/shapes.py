@@ -368,7 +368,9 @@ def _elsewhere(name: object) -> str:
     for kind, known in found.items():
         for entry in known:
             if wanted in (kept.fold(entry), kept.fold(entry).replace("/", "-")):
-                return f"{entry} is no language model: catalog.{kind}({entry!r}), and mlsysim.beyond or flops for its work"
+                return (
+                    f"{entry} is no language model: catalog.{kind}({entry!r}), and mlsysim.beyond or flops for its work"
+                )
     return ""
 
 

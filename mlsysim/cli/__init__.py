@@ -109,7 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-def _warning(message: Warning | str, *where: object) -> str:
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """A warning as a command says it: one sentence, and no line of our source."""
     return f"mlsysim: {' '.join(str(message).split())}\n"
 

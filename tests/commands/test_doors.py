@@ -289,7 +289,9 @@ def test_weights_are_widened_where_a_device_has_no_such_products() -> None:
     assert (a100.deployment.precision, a100.deployment.weights) == ("bf16", "bf16")
     thin = mlsysim.serve("Llama-3.1-8B", "Apple-M4-Pro")  # no peak in 16 bits: products in 32, weights still in 16
     assert thin.deployment.weight_memory == pytest.approx(2 * 8.03e9, rel=0.01)
-    assert all("fp8" not in what for what, _ in mlsysim.serve("gpt-oss-20B", "H100").changes)  # that would be more bytes
+    assert all(
+        "fp8" not in what for what, _ in mlsysim.serve("gpt-oss-20B", "H100").changes
+    )  # that would be more bytes
 
 
 def test_the_simulator_serves_the_same_checkpoint() -> None:
@@ -630,6 +632,23 @@ def test_the_command_line_asks_the_doors(capsys: pytest.CaptureFixture[str]) -> 
     r = mlsysim.simulate("Llama-3.1-8B", "H100", rate=4, requests=40, seeds=[3])
     found = json.loads(capsys.readouterr().out)
     assert {k: found[k] for k in r.to_dict()} == json.loads(json.dumps(r.to_dict()))
+
+
+def test_a_warning_of_a_command_is_one_sentence_without_our_source() -> None:
+    asked = [
+        sys.executable,
+        "-m",
+        "mlsysim.cli",
+        "serve",
+        "--model",
+        "Llama-3.1-8B",
+        "--device",
+        "H100",
+        "--server",
+        "me",
+    ]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stderr
+    assert said.startswith("mlsysim: server 'me' is not in the table of servers") and ".py" not in said
 
 
 @pytest.mark.slow
