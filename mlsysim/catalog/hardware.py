@@ -199,8 +199,21 @@ def of_architecture(*architectures: str) -> list[Device]:
     return [d for d in known.values() if d.architecture in architectures]
 
 
+_MAKERS = ("nvidia", "amd", "google", "aws", "intel", "apple", "qualcomm")
+
+
+def without_maker(name: str) -> str:
+    """A name as compared, and without the maker before the part, as drivers and shops write it.
+
+    >>> without_maker("NVIDIA B200"), without_maker("TPU-v4")
+    ('b200', 'tpu-v4')
+    """
+    maker, _, part = kept.fold(name).partition("-")
+    return part if maker in _MAKERS and kept.fold(name) not in shelf().names else kept.fold(name)
+
+
 def device(name: "str | Device") -> Device:
-    """The device of that name or alias; spelling ignores case, blanks and underscores.
+    """The device of that name or alias, its maker before it or not; spelling ignores case, blanks and underscores.
 
     Parameters
     ----------
@@ -212,15 +225,16 @@ def device(name: "str | Device") -> Device:
     UnknownNameError
         With the nearest known names.
 
-    >>> device("h100").name
-    'H100-SXM5-80GB'
+    >>> device("h100").name, device("NVIDIA B200").name
+    ('H100-SXM5-80GB', 'B200-SXM-180GB')
     """
     if isinstance(name, Device):
         return name
     if (mine := kept.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
     found = shelf()
-    if not isinstance(name, str) or kept.fold(name) not in found.names:
+    part = without_maker(name) if isinstance(name, str) else ""
+    if part not in found.names:
         raise unknown_name(
             "device",
             name,
@@ -228,4 +242,4 @@ def device(name: "str | Device") -> Device:
             "'mlsysim devices' lists them; catalog.define adds one of yours",
             found.aliases,
         )
-    return found[found.names[kept.fold(name)]]
+    return found[found.names[part]]

@@ -82,7 +82,8 @@ def _named(name: str) -> Device | Node | None:
     """The node or the device of that name or alias; None without one."""
     if fold(name) in names_of(fabrics.nodes()):
         return fabrics.node(name)
-    return hardware.device(name) if fold(name) in names_of(hardware.devices()) else None
+    known = names_of(hardware.devices())
+    return hardware.device(name) if fold(name) in known or hardware.without_maker(name) in known else None
 
 
 def where(machines: "str | Device | Node | Cluster | Machines") -> Machines:

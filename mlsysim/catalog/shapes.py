@@ -354,10 +354,31 @@ def models() -> Mapping[str, Model]:
     return kept.joined("model", shelf())
 
 
+def _elsewhere(name: object) -> str:
+    """Where the catalogue has that name, if it is of something that is no language model; else nothing."""
+    from mlsysim.catalog import beyond  # here: whoever makes no mistake need not read them
+    from mlsysim.catalog.convnets import convnets
+
+    found = {
+        "patch_transformer": beyond.patch_transformers(),
+        "recommender": beyond.recommenders(),
+        "convnet": convnets(),
+    }
+    wanted = kept.fold(str(name))
+    for kind, known in found.items():
+        for entry in known:
+            if wanted in (kept.fold(entry), kept.fold(entry).replace("/", "-")):
+                return (
+                    f"{entry} is no language model: catalog.{kind}({entry!r}), and mlsysim.beyond or flops for its work"
+                )
+    return ""
+
+
 def model(name: "str | Model") -> Model:
     """The model of that name or alias; spelling ignores case, blanks and underscores.
 
-    Of a name with its owner before it, as a hub writes it, the part behind the last slash has to be known.
+    Of a name with its owner before it, as a hub writes it, the part behind the last slash has to be known; and an alias that
+    has its owner before it is known without it as well.
 
     Raises
     ------
@@ -369,8 +390,11 @@ def model(name: "str | Model") -> Model:
     if (mine := kept.find("model", name)) is not None:
         return mine  # type: ignore[no-any-return]
     found = shelf()
-    if isinstance(name, str) and "/" in name and kept.fold(name) not in found.names:
+    given = name
+    if isinstance(name, str) and kept.fold(name) not in found.names:
         name = name.rpartition("/")[2] or name
+        name = next((owned for owned in found.names if owned.rpartition("/")[2] == kept.fold(name)), name)
     if not isinstance(name, str) or kept.fold(name) not in found.names:
-        raise unknown_name("model", name, models(), "a Hugging Face config.json can stand in for it", found.aliases)
+        hint = _elsewhere(given) or "a Hugging Face config.json can stand in for it"
+        raise unknown_name("model", given, models(), hint, found.aliases)
     return found[found.names[kept.fold(name)]]

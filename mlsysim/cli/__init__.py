@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Sequence
 from contextlib import suppress
@@ -75,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     machine has too little memory; 130 when it was interrupted.
     """
     status: int | None = 0
+    before, warnings.formatwarning = warnings.formatwarning, _warning
     try:
         NOTES.clear()
         words = sys.argv[1:] if argv is None else list(argv)
@@ -102,7 +104,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("not enough memory; ask for fewer combinations, requests or layers at a time", 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
+    finally:
+        warnings.formatwarning = before
     return status or 0
+
+
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as a command says it: one sentence, and no line of our source."""
+    return f"mlsysim: {' '.join(str(message).split())}\n"
 
 
 def _check_given(args: Namespace) -> None:

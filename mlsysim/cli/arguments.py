@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 from mlsysim import catalog, units
 from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import CALIBRATED, DEFAULT, MEANINGS, WORDS
-from mlsysim.errors import InputError, MlsysimError
+from mlsysim.errors import InputError, MlsysimError, UnknownNameError
 
 NO_ANSWER = (
     3  # exit status of a command whose question has no answer: nothing fits, or no number of devices meets the targets
@@ -157,8 +157,15 @@ def pick_machines(text: str, file: str | None) -> Machines:
 
 
 def pick_model(text: str) -> Model:
-    """A model of the catalogue, or the one that a Hugging Face config.json describes."""
-    return catalog.from_hf_config(text) if text.endswith(".json") else catalog.model(text)
+    """A model of the catalogue or one of its published checkpoints, or the one that a Hugging Face config.json describes."""
+    if text.endswith(".json"):
+        return catalog.from_hf_config(text)
+    try:
+        return catalog.model(text)
+    except UnknownNameError:
+        from mlsysim.memory.serving import as_published  # here: the names of the catalogue need none of it
+
+        return as_published(text)
 
 
 def to_json(value: Any) -> str:

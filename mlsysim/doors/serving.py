@@ -14,6 +14,7 @@ from mlsysim.doors.words import Assumed, count, counted, paired, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
+from mlsysim.memory.serving import as_published
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Listed, Result, plain, shown
 
@@ -41,6 +42,7 @@ class Question(Listed):
     ep: int
     precision: str
     weights: str | None
+    experts: str | None
     kv: str
     efficiencies: inference.Efficiencies | str
     rent: Rent | None
@@ -332,6 +334,7 @@ def _deployed(q: Question, tp: int, pp: int) -> Deployment:
         ep=q.ep,
         precision=q.precision,
         weights=q.weights,
+        experts=q.experts,
         kv=q.kv,
         inter_bandwidth=q.inter_bandwidth,
         efficiencies=q.efficiencies,
@@ -498,7 +501,7 @@ def _neighbours(old: Served) -> Iterator[tuple[str, Question]]:
     """Questions that differ in one thing."""
     q = old.question
     narrow = NARROWER.get(q.precision)
-    if narrow and q.device.has(f"peak_flops.{narrow}"):
+    if narrow and not q.experts and q.device.has(f"peak_flops.{narrow}"):
         yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
     if not q.sized:
         tp, pp, there = 2 * old.option.tp, old.option.pp, q.machines.count
@@ -543,7 +546,7 @@ def _remedies(q: Question) -> Iterator[str]:
             or (precision, weights) == (q.precision, q.weights)
         ):
             continue
-        found = _answer_fits(replace(q, precision=precision, weights=weights))
+        found = None if q.experts else _answer_fits(replace(q, precision=precision, weights=weights))
         if found is not None:
             yield f"{weights or precision} weights, on {counted(found.devices, 'device')}"
     short = replace(q, input_len=1, output_len=2)
@@ -558,7 +561,13 @@ def _remedies(q: Question) -> Iterator[str]:
 
 
 def remedies_of(
-    model: Model, machines: Machines, tokens: float, precision: str, weights: str | None, kv: str
+    model: Model,
+    machines: Machines,
+    tokens: float,
+    precision: str,
+    weights: str | None,
+    kv: str,
+    experts: str | None = None,
 ) -> Iterator[str]:
     """What would hold a model with a sequence of so many tokens."""
     nothing: dict[str, Any] = dict.fromkeys(("rent", "tp", "pp", "inter_bandwidth"))
@@ -576,6 +585,7 @@ def remedies_of(
             ep=1,
             precision=precision,
             weights=weights,
+            experts=experts,
             kv=kv,
             efficiencies=DEFAULT,
             pue=1.0,
@@ -624,7 +634,8 @@ def serve(
     Parameters
     ----------
     model : Model or str
-        A catalogue entry, its name, or a shape of your own.
+        A catalogue entry, its name, the name of one of its published checkpoints (``"Qwen/Qwen3-32B-FP8"``), or a shape of
+        your own.
     device : str, Device, Node or Cluster
         What ``catalog.where`` reads: ``"B200"`` for as many as it takes, ``"2xB200"`` for so many, ``"DGX-H100"`` for a node.
     slo : SLO, optional
@@ -640,7 +651,9 @@ def serve(
     dp, ep : int
         As in ``inference.deploy``.
     precision, weights, kv : str, optional
-        Of the products (bf16 unless given), of the stored weights (as the products), of the cache.
+        Of the products, of the stored weights, of the cache. Where neither of the first two is given, a checkpoint that is
+        published in fewer bits is served as it is (``formats_of``), and any other in bf16. With ``precision`` alone the
+        weights are as the products.
     efficiencies : str or Efficiencies
         ``"calibrated"`` (with its range), ``"datasheet"``, ``"bound"``, or your own.
     price : str, float or Price, optional
@@ -679,23 +692,28 @@ def serve(
             f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
         )
     taken = Assumed()
-    m, machines = catalog.model(model), catalog.where(device)
-    known = default_precision(machines.device)
+    m, machines = as_published(model), catalog.where(device)
+    input_len, output_len = (
+        count("serve", name, taken.take(name, given, usual))
+        for name, given, usual in (("input_len", input_len, INPUT_LEN), ("output_len", output_len, OUTPUT_LEN))
+    )
+    formats = formats_of(m, machines.device, precision, weights, taken)
     q = Question(
         model=m,
         machines=machines,
         slo=slo,
         rate=None if rate is None else count("serve", "rate", rate, "1/s"),
-        input_len=count("serve", "input_len", taken.take("input_len", input_len, INPUT_LEN)),
-        output_len=count("serve", "output_len", taken.take("output_len", output_len, OUTPUT_LEN)),
+        input_len=input_len,
+        output_len=output_len,
         batch=count("serve", "batch", batch),
         cached_len=cached_len,
         tp=tp,
         pp=pp,
         dp=dp,
         ep=ep,
-        precision=taken.take("precision", precision, known),
-        weights=weights,
+        precision=formats.precision,
+        weights=formats.weights,
+        experts=formats.experts,
         kv=kv,
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
@@ -708,6 +726,58 @@ def serve(
     if q.sized and prompt_variation is None:
         taken.add("prompts whose time varies by 1 (standard deviation over mean)")
     return _answer(q, assumed=taken.lines)
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Number formats of products, of matrices as stored, and of experts where theirs is another."""
+
+    precision: str
+    weights: str | None = None
+    experts: str | None = None
+
+
+# Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
+_EXPERTS = {"mxfp4": "mxfp4", "int4": "int4-g32"}
+_DENSE = {"mxfp4": "mxfp4", "int4": "int4-g128", "int8": "int8", "nvfp4": "nvfp4"}
+
+
+def formats_of(model: Model, device: Device, precision: str | None, weights: str | None, taken: Assumed) -> Formats:
+    """The formats asked for; where nobody says, those in which the checkpoint is published, else 16 bits.
+
+    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is widened elsewhere; one in NVFP4 runs in FP4 where
+    the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
+    A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights.
+
+    >>> from mlsysim import catalog
+    >>> h200, a100 = catalog.device("H200"), catalog.device("A100")
+    >>> formats_of(catalog.model("DeepSeek-R1"), h200, None, None, Assumed())
+    Formats(precision='fp8', weights=None, experts=None)
+    >>> formats_of(catalog.model("DeepSeek-R1"), a100, None, None, Assumed()).precision
+    'bf16'
+    >>> formats_of(catalog.model("gpt-oss-120B"), h200, None, None, Assumed())
+    Formats(precision='bf16', weights='bf16', experts='mxfp4')
+    """
+    if precision is not None or weights is not None:
+        return Formats(taken.take("precision", precision, default_precision(device)), weights)
+    published = "(as the checkpoint is published)"
+    if model.stored.startswith("fp8") and device.has("peak_flops.fp8"):
+        taken.add(f"precision = fp8 {published}")
+        return Formats("fp8")
+    if model.stored == "nvfp4" and device.has("peak_flops.fp4"):
+        taken.add(f"precision = fp4, weights = nvfp4 {published}")
+        return Formats("fp4", "nvfp4")
+    wide = taken.take("precision", precision, default_precision(device))
+    if model.is_moe and model.stored in _EXPERTS:
+        taken.add(f"experts = {_EXPERTS[model.stored]} {published}")
+        return Formats(wide, PRECISION, _EXPERTS[model.stored])
+    if model.stored in _DENSE:
+        taken.add(f"weights = {_DENSE[model.stored]} {published}")
+        return Formats(wide, _DENSE[model.stored])
+    if wide == "fp32":
+        taken.add(f"weights = {PRECISION}")
+        return Formats(wide, PRECISION)
+    return Formats(wide)
 
 
 def default_precision(device: Device) -> str:

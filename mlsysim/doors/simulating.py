@@ -11,11 +11,12 @@ from mlsysim import catalog, serving
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.fleets import Parts, deployed, talks_of
-from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, default_precision, remedies_of, splits
+from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, formats_of, remedies_of, splits
 from mlsysim.doors.targets import SLO
 from mlsysim.doors.words import Assumed, count, counted, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
+from mlsysim.memory.serving import as_published
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
@@ -51,6 +52,7 @@ class Run:
     ep: int
     precision: str
     weights: str | None
+    experts: str | None
     kv: str
     efficiencies: Rates | str
     config: Config
@@ -84,6 +86,7 @@ class Run:
             dp=self.parts.dp,
             precision=self.precision,
             weights=self.weights,
+            experts=self.experts,
             kv=self.kv,
             inter_bandwidth=self.inter_bandwidth,
             server=self.server,
@@ -317,7 +320,7 @@ class Simulated(Result):
         """What would fit."""
         r = self.run
         tokens = r.input_len + r.output_len
-        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv))
+        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts))
 
     def explain(self) -> Table:
         """Mean and percentiles of every metric, those of queue and prompt included."""
@@ -367,7 +370,7 @@ class Simulated(Result):
 
 def _neighbours(run: Run) -> Iterator[tuple[str, Run]]:
     narrow = NARROWER.get(run.precision)
-    if narrow and run.machines.device.has(f"peak_flops.{narrow}"):
+    if narrow and not run.experts and run.machines.device.has(f"peak_flops.{narrow}"):
         yield f"{narrow} instead of {run.precision}", replace(run, precision=narrow, weights=None)
     yield counted(run.replicas + 1, "replica"), replace(run, replicas=run.replicas + 1)
     if splits(run.model, 2 * run.tp, 1) and 2 * run.tp <= run.machines.domain:
@@ -492,7 +495,7 @@ def simulate(
     if unknown := next((name for name in config if name not in known), None):
         raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
     taken = Assumed()
-    m, machines = catalog.model(model), catalog.where(device)
+    m, machines = as_published(model), catalog.where(device)
     if concurrency is not None and rate is not None:
         raise InputError("simulate: rate says when requests come and concurrency that they wait for others; give one")
     drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
@@ -532,13 +535,15 @@ def simulate(
         output_len = taken.take("output_len", output_len, OUTPUT_LEN)
     elif parts.traffic != "requests":
         raise InputError("simulate: the trace says which requests come; leave out traffic")
+    formats = formats_of(m, machines.device, precision, weights, taken)
     run = Run(
         model=m,
         machines=machines,
         tp=tp or 1,
         ep=ep,
-        precision=taken.take("precision", precision, default_precision(machines.device)),
-        weights=weights,
+        precision=formats.precision,
+        weights=formats.weights,
+        experts=formats.experts,
         kv=kv,
         efficiencies=efficiencies,
         config=Config(**config),

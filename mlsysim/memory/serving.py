@@ -107,6 +107,7 @@ _ALSO = {
     "fbgemm-fp8": "fp8",
     "modelopt-fp4": "nvfp4",
 }
+_READ_ON = "NVIDIA"  # whose devices every start-up log behind the figures of a release ran on
 # Published checkpoints are called by the model's name and one of these; the format follows from it.
 SUFFIXES = MappingProxyType(
     {
@@ -123,6 +124,11 @@ SUFFIXES = MappingProxyType(
         "-gptq-int4": "int4",
         "-gptq-int8": "int8",
         "-nvfp4": "nvfp4",
+        "-nvfp4-v2": "nvfp4",
+        "-fp4": "nvfp4",
+        "-fp4-v2": "nvfp4",
+        "-mxfp4": "mxfp4",
+        "-mxfp4-preview": "mxfp4",
     }
 )
 KV_FORMATS = MappingProxyType({"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8-e4m3": 1.0, "fp8-e5m2": 1.0})
@@ -144,6 +150,16 @@ def checkpoint(name: Model | str) -> tuple[Model, str]:
                 if name.lower().endswith(suffix) and (known := _known(name[: -len(suffix)])) is not None:
                     return known, stored
         raise
+
+
+def as_published(name: Model | str) -> Model:
+    """A model, with the format that its checkpoint's name says in the place of its entry's.
+
+    >>> as_published("Qwen/Qwen3-32B-FP8").stored, as_published("Qwen3-32B").stored
+    ('fp8', '')
+    """
+    found, stored = checkpoint(name)
+    return found if stored == found.stored else replace(found, stored=stored)
 
 
 def _known(name: str) -> Model | None:
@@ -528,7 +544,11 @@ class ServerMemory(Result):
 
     def explain(self) -> Explanation:
         """Every term with its equation and the numbers in it, and where the figures of the release come from."""
-        figures = [Input(n.replace("_", " "), f.value, f.unit, str(f)) for n, f in self.release.figures.items()]
+        figures = [
+            Input("runtime", self.runtime, "byte", "of this deployment, from the figures below unless given"),
+            Input("graphs", self._values["graphs_bytes"], "byte", "the same"),
+            *(Input(n.replace("_", " "), f.value, f.unit, str(f)) for n, f in self.release.figures.items()),
+        ]
         inputs = [Input("capacity", self.device.usable_memory, "byte", self.device.origin("usable_memory")), *figures]
         lines = ("Captured graphs come on top of the server's share of the memory.", *self._ranges(), *self.notes)
         return Explanation(self.summary()[0], self.terms, inputs, lines)
@@ -760,6 +780,11 @@ def server_memory(
             )
         )
     notes = list(found.notes)
+    if d.vendor != _READ_ON:
+        notes.append(
+            f"No start on a device of {d.vendor} was read: runtime, graphs and the defaults of a step are those of {_READ_ON}'s, "
+            "and whether the engine runs there is not asked."
+        )
     if m.attn_window and cache_groups(m, counts[0])[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."

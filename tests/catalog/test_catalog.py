@@ -24,6 +24,42 @@ def test_names_and_aliases(name: str) -> None:
     assert catalog.device(name).name == "H100-SXM5-80GB"
 
 
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"),  # as nvidia-smi writes it
+        ("NVIDIA B200", "B200-SXM-180GB"),
+        ("AMD MI355X", "MI355X"),
+        ("gb200_sxm", "GB200"),
+        ("Apple-M4-Max", "Apple-M4-Max"),
+    ],
+)
+def test_the_maker_may_stand_before_the_part(name: str, canonical: str) -> None:
+    assert catalog.device(name).name == catalog.where(f"8 x {name}").device.name == canonical
+    with pytest.raises(UnknownNameError, match="unknown device 'NVIDIA Foo'"):
+        catalog.device("NVIDIA Foo")
+
+
+def test_an_owner_of_an_alias_may_be_left_out() -> None:
+    assert catalog.model("Llama-2-7b-hf") is catalog.model("meta-llama/Llama-2-7b-hf") is catalog.model("Llama-2-7B")
+    with pytest.raises(UnknownNameError, match="unknown model 'somebody/Nothing-7B'"):
+        catalog.model("somebody/Nothing-7B")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("DiT-XL/2", r"patch_transformer\('DiT-XL/2'\)"),
+        ("vit-l-16", r"patch_transformer\('ViT-L/16'\)"),
+        ("DLRM-DCNv2", "recommender"),
+        ("ResNet-50", "convnet"),
+    ],
+)
+def test_what_is_no_language_model_says_where_it_stands(name: str, where: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"unknown model .*is no language model: catalog.{where}"):
+        catalog.model(name)
+
+
 def test_a_device_is_passed_through() -> None:
     d = catalog.device("H100")
     assert catalog.device(d) is d

@@ -113,12 +113,8 @@ def test_nodes_agree_with_their_devices_and_links(name: str) -> None:
 
 # Figures for which we could read one secondary text alone, as in test_devices.py.
 LONE = {
-    "PCIe-4-x16": "bandwidth",
-    "PCIe-5-x16": "bandwidth",
     "InfiniBand-HDR": "latency",
     "EFA-v1": "bandwidth",
-    "Slingshot-11": "bandwidth",
-    "Infinity-Fabric-4": "bandwidth link_bandwidth",
 }
 
 

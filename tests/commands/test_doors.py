@@ -254,6 +254,59 @@ def test_what_was_assumed_is_printed() -> None:
     assert "assumed" not in given
 
 
+_OSS_EXPERTS = 36 * 128 * 3 * 2880 * 2880  # layers, experts of each, matrices of each, width by width
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "devices", "size", "off", "says"),
+    [
+        ("DeepSeek-R1", "8 H200", 8, 671.03e9, 5e-3, "precision = fp8 (as the checkpoint is published)"),
+        (
+            "gpt-oss-120B",
+            "H100",
+            1,
+            4.25 / 8 * _OSS_EXPERTS + 2 * (116.83e9 - _OSS_EXPERTS),
+            5e-3,
+            "precision = bf16, experts = mxfp4 (as the checkpoint is published)",
+        ),
+        ("Qwen/Qwen3-32B-FP8", "H100", 1, 32.76e9, 0.06, "precision = fp8 (as the checkpoint is published)"),
+        ("Qwen3-32B-AWQ", "L40S", 1, 4.25 / 8 * 32.76e9, 0.15, "weights = int4-g128 (as the checkpoint is published)"),
+        (
+            "nvidia/Llama-3.3-70B-Instruct-FP4",
+            "B200",
+            1,
+            4.5 / 8 * 70.55e9,
+            0.09,
+            "precision = fp4, weights = nvfp4 (as the",
+        ),
+    ],
+)
+def test_a_checkpoint_is_served_as_it_is_published(
+    model: str, device: str, devices: int, size: float, off: float, says: str
+) -> None:  # the wide tolerances are those of embedding and head, which a checkpoint keeps in 16 bits
+    s = mlsysim.serve(model, device)
+    assert s.fits and s.devices == devices
+    assert devices * s.deployment.weight_memory == pytest.approx(size, rel=off)
+    assert says in " ".join(str(s).split())
+    wide = mlsysim.serve(model, device, precision="bf16")
+    assert "published" not in str(wide) and wide.devices * wide.deployment.weight_memory > 1.4 * size
+
+
+def test_weights_are_widened_where_a_device_has_no_such_products() -> None:
+    a100 = mlsysim.serve("DeepSeek-R1", "32 A100")
+    assert (a100.deployment.precision, a100.deployment.weights) == ("bf16", "bf16")
+    thin = mlsysim.serve("Llama-3.1-8B", "Apple-M4-Pro")  # no peak in 16 bits: products in 32, weights still in 16
+    assert thin.deployment.weight_memory == pytest.approx(2 * 8.03e9, rel=0.01)
+    assert all(
+        "fp8" not in what for what, _ in mlsysim.serve("gpt-oss-20B", "H100").changes
+    )  # that would be more bytes
+
+
+def test_the_simulator_serves_the_same_checkpoint() -> None:
+    s = mlsysim.simulate("gpt-oss-20B", "H100", concurrency=1, requests=2, input_len=64, output_len=8)
+    assert s.run.experts == "mxfp4" and s.run.steps().deployment.experts == "mxfp4"
+
+
 @pytest.mark.slow
 def test_answers_are_short_and_go_into_json() -> None:
     answers = [
@@ -587,6 +640,23 @@ def test_the_command_line_asks_the_doors(capsys: pytest.CaptureFixture[str]) -> 
     r = mlsysim.simulate("Llama-3.1-8B", "H100", rate=4, requests=40, seeds=[3])
     found = json.loads(capsys.readouterr().out)
     assert {k: found[k] for k in r.to_dict()} == json.loads(json.dumps(r.to_dict()))
+
+
+def test_a_warning_of_a_command_is_one_sentence_without_our_source() -> None:
+    asked = [
+        sys.executable,
+        "-m",
+        "mlsysim.cli",
+        "serve",
+        "--model",
+        "Llama-3.1-8B",
+        "--device",
+        "H100",
+        "--server",
+        "me",
+    ]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stderr
+    assert said.startswith("mlsysim: server 'me' is not in the table of servers") and ".py" not in said
 
 
 @pytest.mark.slow

@@ -423,3 +423,15 @@ def test_on_paper_the_example_has_its_three_numbers() -> None:
     for row in sizing.size(showing.EXAMPLE)["first"]:
         assert f"{row['label']}: {row['text']}" in html
     assert "<form" not in html
+
+
+@pytest.mark.parametrize(
+    ("model", "says"), [("gpt-oss-20B", "experts = mxfp4"), ("Qwen/Qwen3-8B-FP8", "precision = fp8")]
+)
+def test_a_checkpoint_is_sized_as_the_door_serves_it(model: str, says: str) -> None:
+    found = sizing.size({"task": "serve", "model": model, "device": "H100", "rate": "1"})
+    assert any(says in line for line in found["lines"])
+    space: dict[str, Any] = {}
+    exec(found["code"].replace("print(answer)", ""), space)
+    own = {row["name"]: row["value"] for row in found["rows"]}
+    assert own["weights"] == space["answer"].deployment.weight_memory

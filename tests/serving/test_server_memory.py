@@ -64,6 +64,14 @@ def test_groups_are_those_of_the_logs(name: str, size: int, groups: int) -> None
     assert cache_groups(m, m.layers) == (size, groups)
 
 
+def test_a_maker_of_which_no_start_was_read_is_named() -> None:
+    amd, nvidia = (memory.server_memory("Llama-3.1-8B", d) for d in ("MI300X", "L40S"))
+    assert any("No start on a device of AMD was read" in n for n in amd.to_dict()["notes"])
+    assert not any("was read: runtime" in n for n in nvidia.to_dict()["notes"])
+    told = " ".join(str(amd.explain()).split())
+    assert "runtime" in told and "graphs" in told
+
+
 @independent
 def test_a_layer_keeps_one_head_at_least_and_a_latent_whole() -> None:
     llama, lite = catalog.model("Llama-3.1-8B"), catalog.model("DeepSeek-V2-Lite")

@@ -1,7 +1,7 @@
 """From a form to an answer: three numbers first, then what stands behind them. Every text is safe as HTML where it says so."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -164,6 +164,11 @@ def _common(j: Job) -> dict[str, Any]:
 def _serve(j: Job) -> Sized:
     made = j.of(*_SERVE)
     notes = []
+    model = j.model
+    if (
+        "weights" in made and not {"weights", "precision"} & j.texts.keys()
+    ):  # the checkpoint says it: served as published
+        model = replace(model, stored=made.pop("weights"))
     if made.get("weights") == "fp8-block":
         made["weights"] = "fp8"
         notes.append("Weights in blocks of fp8 are counted as fp8.")
@@ -177,7 +182,7 @@ def _serve(j: Job) -> Sized:
             "percentile",
             "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last",
         )
-    s: Served = serve(j.model, j.machines, **made)
+    s: Served = serve(model, j.machines, **made)
     d, load, g = s.deployment, s.load, s.generation
     where = f"{s.devices:,} x {s.question.device.name}"
     spread = ""

@@ -46,7 +46,9 @@ def code(s: Sized) -> str:
     lines = ["import mlsysim"]
     if any(isinstance(v, Plan) for v in s.arguments.values()):
         lines.append("from mlsysim.parallelism import Plan")
-    name = json.dumps(s.job.model.name)
+    typed = s.job.texts.get("model", "")
+    published = s.call == "mlsysim.serve" and "weights" not in s.arguments and "weights" in s.job.given
+    name = json.dumps(typed if typed and published else s.job.model.name)  # a checkpoint's name says its format
     lines.append("")
     if s.job.config is not None:
         text = repr(json.dumps(s.job.config))

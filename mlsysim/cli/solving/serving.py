@@ -95,8 +95,12 @@ def add(commands: Commands) -> None:
     p.add_argument("--input-len", type=count, help=f"tokens of each prompt (default: {INPUT_LEN})")
     p.add_argument("--output-len", type=count, help=f"tokens of each answer (default: {OUTPUT_LEN})")
     p.add_argument("--cached-len", type=int, default=0, help="leading tokens that are cached (default: 0)")
-    p.add_argument("--precision", help="of the matrix products (default: bf16)")
-    p.add_argument("--weights", choices=inference.FORMATS, help="format of the weights (default: as --precision)")
+    p.add_argument("--precision", help="of the matrix products (default: as the checkpoint is published, else bf16)")
+    p.add_argument(
+        "--weights",
+        choices=inference.FORMATS,
+        help="format of the weights (default: as --precision, else as published)",
+    )
     p.add_argument("--kv", default="bf16", choices=inference.FORMATS, help="format of the cache (default: bf16)")
     p.add_argument(
         "--inter-bandwidth",

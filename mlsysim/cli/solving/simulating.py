@@ -298,8 +298,12 @@ def add(commands: Commands) -> None:
     p.add_argument("--device", required=True, help='as in H100; so many: "8 H100"; a node: DGX-H100')
     p.add_argument("--tp", type=count, help="tensor-parallel ranks (default: the fewest that leave room for cache)")
     p.add_argument("--ep", type=int, default=1, help="ranks that share the experts, out of tp (default: 1)")
-    p.add_argument("--precision", help="of the matrix products (default: bf16)")
-    p.add_argument("--weights", choices=inference.FORMATS, help="format of the weights (default: as --precision)")
+    p.add_argument("--precision", help="of the matrix products (default: as the checkpoint is published, else bf16)")
+    p.add_argument(
+        "--weights",
+        choices=inference.FORMATS,
+        help="format of the weights (default: as --precision, else as published)",
+    )
     p.add_argument("--kv", default="bf16", choices=inference.FORMATS, help="format of the cache (default: bf16)")
     p.add_argument("--trace", metavar="FILE.csv", help="the requests")
     p.add_argument("--max-num-batched-tokens", type=int, metavar="N", help="tokens of a step (default: as vLLM 0.11)")
