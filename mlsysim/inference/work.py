@@ -6,6 +6,7 @@ and overheads come on top. Every efficiency is a named field of :class:`Efficien
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from mlsysim import catalog, collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
@@ -133,6 +134,7 @@ class Split(Listed):
     kv_bytes: Num = 2.0
     dispatch_bytes: Num = 2.0  # per element of a token on its way to an expert; it returns in 16 bits
     interleaved: Num = 1.0  # micro-batches whose messages and products hide each other
+    micro_tokens: Num = 0.0  # most tokens of a pipeline's micro-batch, where a server cuts only into equal parts; 0: others
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,9 @@ class Machine(Listed):
     tp_inside: Num = 1.0  # ranks of a tensor-parallel group in one scale-up domain
     ep_inside: Num = 1.0
     pp_bandwidth: Num = 1.0  # of the link between neighbouring stages
+    # Protocols of a library for all-reduces that leave a domain, or that have none: s of a call with its steps, s per byte, stages
+    # that a chunk passes, and s of a chunk at each. None: a server's own kernels, with the two protocols of eq-switched-allreduce.
+    plans: Any = ()
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,7 @@ _MESSAGES: dict[str, Callable[..., Num]] = {
     "eq-switched-allreduce": switched_all_reduce,
     "eq-moe-dispatch": collectives.moe_dispatch,
     "eq-alpha-beta": collectives.transfer_time,
+    "eq-chunked-transfer": collectives.chunked_transfer,
 }
 
 
@@ -373,18 +379,35 @@ class _Rank:
         return maximum(0.0, messages - self.eff.overlap * busy)
 
 
+_HALVINGS = 20  # of a batch; more than any batch has
+
+
+def _micro_batches(s: Split, sequences: Num, new: Num) -> Num:
+    """Micro-batches of a pipeline: one per stage, or as FasterTransformer cuts a batch (``getLocalBatchSize``).
+
+    That cuts by the stages if they divide the batch, then halves an even part as long as it has too many tokens.
+    """
+    usual = maximum(1.0, minimum(s.pp, sequences))
+    if not is_array(s.micro_tokens) and (not s.micro_tokens or (not is_array(s.pp) and s.pp <= 1)):
+        return usual
+    part = where(sequences % s.pp == 0, sequences / s.pp, sequences)
+    for _ in range(_HALVINGS):
+        part = where(part * new > s.micro_tokens, where(part % 2 == 0, part / 2.0, part), part)
+    return where(s.micro_tokens > 0, where(s.pp > 1, sequences / part, 1.0), usual)
+
+
 def pass_cost(
     work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, cached_len: Num, decode: Num
 ) -> PassCost:
     """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``cached_len`` tokens being cached.
 
     ``decode`` is 1 for a step of running sequences (MLA then works on its latent cache) and 0 for a prompt. A pipeline
-    cuts the batch into as many micro-batches as it has stages, if there are so many sequences.
+    cuts the batch into as many micro-batches as it has stages, if there are so many sequences, or by ``Split.micro_tokens``.
     """
     w, s, m, e = work, split, machine, eff
     layers = -(-w.layers // s.pp) * s.pp  # the fullest stage binds
     per_rank = batch / s.dp
-    micro = maximum(1.0, minimum(s.pp, per_rank))
+    micro = _micro_batches(s, per_rank, new)
     b = per_rank / micro / s.interleaved  # sequences that one replica takes through a layer together
     tokens = b * new
     n = layers * s.interleaved
@@ -487,22 +510,59 @@ def mixed_cost(
 def _tensor_messages(
     w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, some: Num = 1.0
 ) -> tuple[Message, ...]:
-    """All-reduces of a layer's results: direct, for decode messages are short; in two tiers when tp leaves a domain."""
+    """All-reduces of a layer's results: by a server's kernels inside a domain, else by the quickest protocol of a library."""
     if not is_array(s.tp) and s.tp <= 1:
         return ()
     count = some * w.all_reduces * n
     bytes = w.all_reduces * n * tokens * w.hidden * ACTIVATION_BYTES
+    ways = _ways(m.plans)
+    if ways and not is_array(ways[0][0]) and ways[0][0] < NO_PLAN:
+        return planned_messages(ways, bytes, count)
+    ways = ways if ways and is_array(ways[0][0]) else []
+    planned = where(ways[0][0] < NO_PLAN, 1.0, 0.0) if ways else 0.0
+    own = 1.0 - planned
     given = {"short_share": where(e.short_link > 0, e.short_link, e.link), "long_share": e.link}
-    share = where(s.tp > m.tp_inside, 1.0, e.hop_share)
-    given |= {"latency": share * count * e.link_latency, "switch_time": share * count * e.switch_time}
-    inside = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
-    across = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
-    if not is_array(s.tp) and s.tp == m.tp_inside:
-        return (Message("tp inside", "eq-switched-allreduce", inside | given),)
-    return (
-        Message("tp inside", "eq-switched-allreduce", inside | given),
-        Message("tp across", "eq-switched-allreduce", across | given),
-    )
+    share = own * where(s.tp > m.tp_inside, 1.0, e.hop_share) * count
+    given |= {"latency": share * e.link_latency, "switch_time": share * e.switch_time}
+    inside = {"bytes": own * bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
+    found = (Message("tp inside", "eq-switched-allreduce", inside | given),)
+    if is_array(s.tp) or s.tp > m.tp_inside:
+        across = {"bytes": own * bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
+        found += (Message("tp across", "eq-switched-allreduce", across | given),)
+    return found + (planned_messages(ways, planned * bytes, planned * count) if ways else ())
+
+
+NO_PLAN = 1e9  # s of a call that no library makes: fills up the plans of rows that are taken together
+_Way = tuple[Num, Num, Num, Num]
+
+
+def _ways(plans: Any) -> list[_Way]:
+    """The protocols one by one; of many machines at once they lie in an array, by machine, protocol and number."""
+    if is_array(plans):
+        return [tuple(plans[..., i, j] for j in range(4)) for i in range(plans.shape[-2] if plans.size else 0)]  # type: ignore[misc]
+    return list(plans)
+
+
+def planned_messages(plans: Any, bytes: Num, count: Num) -> tuple[Message, ...]:
+    """So many all-reduces of so many bytes together by the quickest protocol: its calls and steps, and its bytes in chunks."""
+    found, times = [], []
+    for call, each, stages, chunk in _ways(plans):
+        steps = {"bytes": 0.0 * bytes, "bandwidth": 1.0 / each, "latency": count * call}
+        moved = {"bytes": bytes, "bandwidth": 1.0 / each, "stages": stages, "chunk_latency": count * chunk}
+        pair = Message("tp calls", "eq-alpha-beta", steps), Message("tp bytes", "eq-chunked-transfer", moved)
+        found.append(pair)
+        times.append(pair[0].time + pair[1].time)
+    if not any(map(is_array, times)):
+        return min(zip(times, found, strict=True), key=lambda x: x[0])[1]
+    least, left, kept = times[0], 1.0, []
+    for time in times[1:]:
+        least = minimum(least, time)
+    for (steps, moved), time in zip(found, times, strict=True):
+        mine = left * where(time <= least, 1.0, 0.0)
+        left = left - mine
+        for x, names in ((steps, ("latency",)), (moved, ("bytes", "chunk_latency"))):
+            kept.append(Message(x.name, x.label, x.arguments | {k: mine * x.arguments[k] for k in names}))
+    return tuple(kept)
 
 
 def _expert_messages(

@@ -12,15 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import catalog, inference
-from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of
+from mlsysim.efficiencies import CALIBRATED, MIDDLE, Server, known_server, lineage, server_of
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
-from mlsysim.inference.work import kernels_of
+from mlsysim.inference.wiring import CAPTURED, tensor_plans
+from mlsysim.inference.work import NO_PLAN, kernels_of
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
+_MOST_PLANS = 7  # protocols of a library; rows that are taken together all have as many
+_NO_PLAN = (NO_PLAN, 1.0, 1.0, 0.0)
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
@@ -138,6 +141,7 @@ def _split(row: Row, work: Work, server: Server) -> Split:
         kv_bytes=element_bytes(str(row.or_assume("kv_precision", "bf16", "16-bit cache"))),
         dispatch_bytes=min(2.0, element_bytes(compute)),
         interleaved=2.0 if server.interleaved else 1.0,
+        micro_tokens=server.micro_tokens,
     )
     for name in ("tp", "pp", "dp", "weight_bytes"):
         if not getattr(split, name) >= (1.0 if name != "weight_bytes" else 1e-3):
@@ -145,7 +149,7 @@ def _split(row: Row, work: Work, server: Server) -> Split:
     return split
 
 
-def _machine(row: Row, split: Split) -> Machine:
+def _machine(row: Row, split: Split, server: Server) -> Machine:
     compute = str(row.inputs.get("compute_precision") or "bf16")
     bandwidth = row.rate("hbm_bandwidth", "memory_bandwidth")
     try:
@@ -160,6 +164,9 @@ def _machine(row: Row, split: Split) -> Machine:
     if split.tp * split.pp * split.dp > 1:
         intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
         inter = row.number_or("inter_node_bandwidth", intra, "one network")
+    plans = tensor_plans(
+        row.device, split.tp, min(split.tp, domain), intra, inter, CALIBRATED, captured=server.decode in CAPTURED
+    )
     return Machine(
         peak_flops=peak,
         half_peak_flops=peak if element_bytes(compute) >= 2.0 else peak / 2.0,
@@ -169,6 +176,7 @@ def _machine(row: Row, split: Split) -> Machine:
         tp_inside=min(split.tp, domain),
         ep_inside=min(split.ep, domain),
         pp_bandwidth=intra if split.tp * split.pp <= domain else inter,
+        plans=(*plans, *[_NO_PLAN] * (_MOST_PLANS - len(plans))),
     )
 
 
@@ -190,7 +198,7 @@ def _case(row: Row) -> _Case:
         context, steps = prompt + out / 2.0, out - 1.0
         if prompt < 1 or out < 1:
             raise Unsupported("a prompt and an answer have at least one token")
-    machine = _machine(row, split)
+    machine = _machine(row, split, server)
     device = row.device
     line = lineage(str(row.inputs.get("device") or ""), row.inputs.get("peak_flops"), row.inputs.get("hbm_bandwidth"))
     return _Case(
