@@ -137,7 +137,7 @@ def _split(row: Row, work: Work, server: Server) -> Split:
         ep=max(1.0, row.optional("ep", 1.0)),
         weight_bytes=width,
         expert_bytes=experts,
-        head_bytes=width,
+        head_bytes=max(2.0, width) if server.wide_head and not row.has("weight_bytes") else width,
         kv_bytes=element_bytes(str(row.or_assume("kv_precision", "bf16", "16-bit cache"))),
         dispatch_bytes=min(2.0, element_bytes(compute)),
         interleaved=2.0 if server.interleaved else 1.0,
