@@ -5,7 +5,7 @@ and overheads come on top. Every efficiency is a named field of :class:`Efficien
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlsysim import catalog, collectives, roofline
@@ -19,6 +19,9 @@ from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
 from mlsysim.transformer import matrix_count
 
+# Share of the multiprocessors that compute while the kernels of DeepEP send tokens: 24 of 132 send (infersim2026bench, README,
+# DeepSeek-V3's prompts on H800, sm_ratio 108/132). Those of decode steps need none.
+BESIDE_MESSAGES = 108.0 / 132.0
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
 # Kernels of an indexer, counted in deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py, Indexer: projections of queries, keys and
@@ -411,6 +414,9 @@ def pass_cost(
     b = per_rank / micro / s.interleaved  # sequences that one replica takes through a layer together
     tokens = b * new
     n = layers * s.interleaved
+    # kernels that send tokens of one micro-batch to experts run beside the products of the other, in a prompt
+    free = where(s.interleaved > 1, where(decode > 0, 1.0, BESIDE_MESSAGES), 1.0)
+    m = replace(m, peak_flops=m.peak_flops * free, half_peak_flops=m.half_peak_flops * free)
     rank = _Rank(w, s, m, e, n)
     # Attention: pairs of queries and keys, and one reading of keys and values
     end = cached_len + new
