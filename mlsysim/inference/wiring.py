@@ -51,5 +51,5 @@ def tensor_plans(
         cost = replace(cost, start=None)
     near = min(tp, inside)
     wires = communication.Wires(tp, near, intra, inter if tp > near else float("inf"), link, network)
-    found = communication.library_time("all_reduce", 1.0, wires, cost=cost)
+    found = communication.library_time("all_reduce", 1.0, wires, cost=BOUND if word == BOUND else cost)
     return tuple((c.start + c.latency_time, c.bandwidth_time, c.stages, cost.chunk) for c in found.candidates)

@@ -19,8 +19,8 @@ from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
 from mlsysim.transformer import matrix_count
 
-# Share of the multiprocessors that compute while the kernels of DeepEP send tokens: 24 of 132 send (infersim2026bench, README,
-# DeepSeek-V3's prompts on H800, sm_ratio 108/132). Those of decode steps need none.
+# Share of the multiprocessors that compute while the kernels of DeepEP send tokens: 24 of 132 send (infersim2026readme, its
+# run of DeepSeek-V3's prompts on H800, sm_ratio 108/132). Those of decode steps need none.
 BESIDE_MESSAGES = 108.0 / 132.0
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
 _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
