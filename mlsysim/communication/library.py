@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, efficiencies
 from mlsysim._numeric import doublings
-from mlsysim.catalog import Device, Link, Node, Protocol, fabrics
+from mlsysim.catalog import Link, Node, Protocol, fabrics
 from mlsysim.catalog.fabrics import finer_or_equal, links, nodes
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, plain, shown
@@ -361,31 +361,30 @@ _LINKS = {
     "Blackwell Ultra": "NVLink-5",
     "CDNA 3": "Infinity-Fabric-3",
 }
-_HOST_LINKS = ("PCIe-4-x16", "PCIe-5-x16")
+HOST_LINKS = ("PCIe-4-x16", "PCIe-5-x16")  # slots of the host, the slowest first
 _SLACK = 1.05  # figures of one link differ by as much, as 31 and 32 GB/s
 
 
-def likely_link(device: Device | None, bandwidth: float) -> Link | None:
-    """The link between devices of one server: a slot of the host where an NVIDIA device reaches its peers no faster, else its generation's.
+def likely_link(line: Sequence[str], bandwidth: float) -> Link | None:
+    """The link between devices of one server: a slot of the host where NVIDIA's reach their peers no faster, else their generation's.
 
     Parameters
     ----------
-    device : Device or None
-        None where nobody knows it; then no link is known either.
+    line : sequence of str
+        Generations, the device's own first, as of ``efficiencies.lineage``.
     bandwidth : float, byte/s
         Per device and one way.
 
-    >>> likely_link(catalog.device("L40S"), 32e9).name, likely_link(catalog.device("H100"), 450e9).name
+    >>> from mlsysim.efficiencies import lineage
+    >>> likely_link(lineage("L40S"), 32e9).name, likely_link(lineage("H20"), 450e9).name
     ('PCIe-4-x16', 'NVLink-4')
     """
-    if device is None:
-        return None
-    if device.vendor == "NVIDIA":
-        for name in _HOST_LINKS:
+    if "NVIDIA gpu" in line:
+        for name in HOST_LINKS:
             if bandwidth <= _SLACK * fabrics.link(name).bandwidth:
                 return fabrics.link(name)
-    name = _LINKS.get(device.architecture.removeprefix("Grace "), "")
-    return fabrics.link(name) if name else None
+    own = next((_LINKS[name] for name in line if name in _LINKS), "")
+    return fabrics.link(own) if own else None
 
 
 def _protocols(w: Wires, algorithms: tuple[str, ...]) -> tuple[Protocol, ...]:

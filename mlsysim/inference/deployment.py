@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
 from mlsysim.catalog import Cluster, Device, Machines, Model
-from mlsysim.efficiencies import DEFAULT, said, server_of
+from mlsysim.efficiencies import DEFAULT, lineage, said, server_of
 from mlsysim.efficiencies.ground import serving_place
 from mlsysim.equations import POSITIVE, Domain, check_argument, is_recording
 from mlsysim.errors import InputError, unknown_name
@@ -369,17 +369,17 @@ def _deploy(
     lies = placement(Plan(tp=tp, pp=pp, dp=dp), size)
     tp_inside = int(lies.inside["tp"])
     ep_room = int(lies.inside["tp"] * lies.inside["dp"])
+    unused = d.memory_bandwidth  # of links that a single device has none of; they carry nothing
     reached = efficiencies_of(d, precision, efficiencies, server)
     own = server_of(server)
     plans: Plans = ()
     if tp > 1 and (inter or intra):
         near, inside = (inter, min(tp, CARDS)) if slots else (intra or inter, tp_inside)
         plans = tensor_plans(
-            d, tp, inside, near, inter, reached.name, captured=own.decode in CAPTURED,
+            lineage(d), tp, inside, near or unused, inter or unused, reached.name, captured=own.decode in CAPTURED,
             link=nodes.node.scale_up if nodes is not None else None,
             network=nodes.node.scale_out if nodes is not None else None,
         )  # fmt: skip
-    unused = d.memory_bandwidth  # of links that a single device has none of; they carry nothing
     return Deployment(
         model=m,
         device=d,

@@ -1,9 +1,10 @@
 """All-reduces that a library plans: over nodes, and between cards that have no link but their slots in the host."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mlsysim import communication
-from mlsysim.catalog import Device, Link
+from mlsysim.catalog import Link
 from mlsysim.efficiencies import BOUND, CALIBRATED, DATASHEET
 
 # Cards in a server that are joined by its slots alone.
@@ -13,7 +14,7 @@ Plans = tuple[tuple[float, float, float, float], ...]
 
 
 def tensor_plans(
-    device: Device | None,
+    line: Sequence[str],
     tp: float,
     inside: float,
     intra: float,
@@ -28,7 +29,8 @@ def tensor_plans(
 
     Parameters
     ----------
-    device : Device or None
+    line : sequence of str
+        The device's relatives, as of ``efficiencies.lineage``.
     tp, inside : float
         Ranks, and how many of them share a domain, or a server where slots join them.
     intra, inter : float, byte/s
@@ -40,13 +42,14 @@ def tensor_plans(
     link, network : Link, optional
         Where they are known; else what such devices have.
     """
-    link = link or communication.likely_link(device, intra)
+    link = link or communication.likely_link(line, intra)
     host = link is not None and link.kind == "host"
     if tp <= 1 or word not in (CALIBRATED, DATASHEET, BOUND) or (tp <= inside and not host):
         return ()
     cost = communication.call_cost(word)
-    if network is None and tp > inside and device is not None:
-        network = communication.likely_network(device.architecture.removeprefix("Grace "), inter, cost.unnamed)
+    if network is None and tp > inside:
+        generation = line[1] if "," in line[0] else line[0]  # of a part that was cut, the whole one's
+        network = communication.likely_network(generation, inter, cost.unnamed)
     if captured and word == CALIBRATED:
         cost = replace(cost, start=None)
     near = min(tp, inside)

@@ -137,7 +137,9 @@ class Split(Listed):
     kv_bytes: Num = 2.0
     dispatch_bytes: Num = 2.0  # per element of a token on its way to an expert; it returns in 16 bits
     interleaved: Num = 1.0  # micro-batches whose messages and products hide each other
-    micro_tokens: Num = 0.0  # most tokens of a pipeline's micro-batch, where a server cuts only into equal parts; 0: others
+    micro_tokens: Num = (
+        0.0  # most tokens of a pipeline's micro-batch, where a server cuts only into equal parts; 0: others
+    )
 
 
 @dataclass(frozen=True)
@@ -531,7 +533,7 @@ def _tensor_messages(
     share = own * where(s.tp > m.tp_inside, 1.0, e.hop_share) * count
     given |= {"latency": share * e.link_latency, "switch_time": share * e.switch_time}
     inside = {"bytes": own * bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
-    found = (Message("tp inside", "eq-switched-allreduce", inside | given),)
+    found: tuple[Message, ...] = (Message("tp inside", "eq-switched-allreduce", inside | given),)
     if is_array(s.tp) or s.tp > m.tp_inside:
         across = {"bytes": own * bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
         found += (Message("tp across", "eq-switched-allreduce", across | given),)
@@ -545,28 +547,30 @@ _Way = tuple[Num, Num, Num, Num]
 def _ways(plans: Any) -> list[_Way]:
     """The protocols one by one; of many machines at once they lie in an array, by machine, protocol and number."""
     if is_array(plans):
-        return [tuple(plans[..., i, j] for j in range(4)) for i in range(plans.shape[-2] if plans.size else 0)]  # type: ignore[misc]
+        count = plans.shape[-2] if plans.size else 0
+        return [tuple(plans[..., i, j] for j in range(4)) for i in range(count)]
     return list(plans)
 
 
 def planned_messages(plans: Any, bytes: Num, count: Num) -> tuple[Message, ...]:
     """So many all-reduces of so many bytes together by the quickest protocol: its calls and steps, and its bytes in chunks."""
-    found, times = [], []
+    found: list[tuple[Message, Message]] = []
     for call, each, stages, chunk in _ways(plans):
-        steps = {"bytes": 0.0 * bytes, "bandwidth": 1.0 / each, "latency": count * call}
+        calls = {"bytes": 0.0 * bytes, "bandwidth": 1.0 / each, "latency": count * call}
         moved = {"bytes": bytes, "bandwidth": 1.0 / each, "stages": stages, "chunk_latency": count * chunk}
-        pair = Message("tp calls", "eq-alpha-beta", steps), Message("tp bytes", "eq-chunked-transfer", moved)
-        found.append(pair)
-        times.append(pair[0].time + pair[1].time)
+        found.append((Message("tp calls", "eq-alpha-beta", calls), Message("tp bytes", "eq-chunked-transfer", moved)))
+    times = [one.time + other.time for one, other in found]
     if not any(map(is_array, times)):
         return min(zip(times, found, strict=True), key=lambda x: x[0])[1]
-    least, left, kept = times[0], 1.0, []
+    least: Num = times[0]
+    left: Num = 1.0
+    kept: list[Message] = []
     for time in times[1:]:
         least = minimum(least, time)
-    for (steps, moved), time in zip(found, times, strict=True):
+    for (one, other), time in zip(found, times, strict=True):
         mine = left * where(time <= least, 1.0, 0.0)
         left = left - mine
-        for x, names in ((steps, ("latency",)), (moved, ("bytes", "chunk_latency"))):
+        for x, names in ((one, ("latency",)), (other, ("bytes", "chunk_latency"))):
             kept.append(Message(x.name, x.label, x.arguments | {k: mine * x.arguments[k] for k in names}))
     return tuple(kept)
 

@@ -513,7 +513,9 @@ class StepModel(Result):
     def _message_terms(self, tokens: Num) -> list[Term]:
         arguments, m = self._message(tokens), self.deployment.machine
         if m.plans:
-            return [Term(x.name, x.time, x.label, x.arguments) for x in planned_messages(m.plans, arguments["bytes"], 1.0)]
+            return [
+                Term(x.name, x.time, x.label, x.arguments) for x in planned_messages(m.plans, arguments["bytes"], 1.0)
+            ]
         return [Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from mlsysim import collectives, communication
 from mlsysim.catalog import fabrics
 from mlsysim.communication.library import fitted_cost
+from mlsysim.efficiencies import lineage
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
@@ -27,7 +28,7 @@ def _wires(row: Row, unnamed: str) -> communication.Wires:
     if ranks < 1 or local < 1:
         raise Unsupported("a collective needs at least one rank")
     intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
-    link, network, inter = communication.likely_link(row.device, intra), None, float("inf")
+    link, network, inter = communication.likely_link(lineage(row.device), intra), None, float("inf")
     if local < ranks:
         inter = _network(row)
         network = communication.likely_network(row.generation, inter, unnamed)
