@@ -13,10 +13,11 @@ from mlsysim.efficiencies import DEFAULT, lineage, said, server_of
 from mlsysim.efficiencies.ground import serving_place
 from mlsysim.equations import POSITIVE, Domain, check_argument, is_recording
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.inference.counting import work_of
 from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.inference.wiring import CAPTURED, CARDS, Plans, tensor_plans
-from mlsysim.inference.work import Efficiencies, Machine, Split, Work, work_of
+from mlsysim.inference.work import Efficiencies, Machine, Split, Work
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
 from mlsysim.transformer import parameter_count

@@ -15,9 +15,10 @@ from mlsysim import catalog, inference
 from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, known_server, lineage, server_of
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
+from mlsysim.inference.counting import kernels_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
 from mlsysim.inference.wiring import CAPTURED, tensor_plans
-from mlsysim.inference.work import NO_PLAN, kernels_of
+from mlsysim.inference.work import NO_PLAN
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
