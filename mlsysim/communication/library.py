@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, efficiencies
 from mlsysim._numeric import doublings
-from mlsysim.catalog import Link, Node, Protocol
+from mlsysim.catalog import Link, Node, Protocol, fabrics
 from mlsysim.catalog.fabrics import finer_or_equal, links, nodes
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, plain, shown
@@ -30,6 +30,7 @@ __all__ = [
     "Wires",
     "call_cost",
     "library_time",
+    "likely_link",
     "likely_network",
     "planned_share",
     "wires",
@@ -350,6 +351,40 @@ def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Li
         if named:
             return named[0]
     return None
+
+
+# The link inside a domain by generation, and those of a host.
+_LINKS = {
+    "Ampere": "NVLink-3",
+    "Hopper": "NVLink-4",
+    "Blackwell": "NVLink-5",
+    "Blackwell Ultra": "NVLink-5",
+    "CDNA 3": "Infinity-Fabric-3",
+}
+HOST_LINKS = ("PCIe-4-x16", "PCIe-5-x16")  # slots of the host, the slowest first
+_SLACK = 1.05  # figures of one link differ by as much, as 31 and 32 GB/s
+
+
+def likely_link(line: Sequence[str], bandwidth: float) -> Link | None:
+    """The link between devices of one server: a slot of the host where NVIDIA's reach their peers no faster, else their generation's.
+
+    Parameters
+    ----------
+    line : sequence of str
+        Generations, the device's own first, as of ``efficiencies.lineage``.
+    bandwidth : float, byte/s
+        Per device and one way.
+
+    >>> from mlsysim.efficiencies import lineage
+    >>> likely_link(lineage("L40S"), 32e9).name, likely_link(lineage("H20"), 450e9).name
+    ('PCIe-4-x16', 'NVLink-4')
+    """
+    if "NVIDIA gpu" in line:
+        for name in HOST_LINKS:
+            if bandwidth <= _SLACK * fabrics.link(name).bandwidth:
+                return fabrics.link(name)
+    own = next((_LINKS[name] for name in line if name in _LINKS), "")
+    return fabrics.link(own) if own else None
 
 
 def _protocols(w: Wires, algorithms: tuple[str, ...]) -> tuple[Protocol, ...]:

@@ -28,6 +28,11 @@ class Server(Listed):
     prompts: str
     grouped: bool = True  # decode attention reads a key-value head once for all its query heads
     interleaved: bool = False  # two micro-batches hide each other's messages
+    wide_head: bool = True  # the head keeps 16 bits in checkpoints of narrow weights
+    kernels: float = (
+        0.0  # of a layer, all of them, where a server starts one for each operation of its graph; 0: counted by model
+    )
+    micro_tokens: float = 0.0  # most tokens of a pipeline's micro-batch, where a batch is cut into equal parts only
     known: bool = True
     source: str = ""
     where: str = ""

@@ -10,6 +10,7 @@ from mlsysim.inference.context import (
     context_work,
     hybrid_gain,
 )
+from mlsysim.inference.counting import work_of
 from mlsysim.inference.deployment import FORMATS, Deployment, deploy, format_bytes
 from mlsysim.inference.equations import (
     cache_readings,
@@ -35,7 +36,7 @@ from mlsysim.inference.techniques import (
     speculative_speedup,
     speculative_tokens,
 )
-from mlsysim.inference.work import BOUND, Efficiencies, Machine, Split, Terms, Work, pass_cost, work_of
+from mlsysim.inference.work import BOUND, Efficiencies, Machine, Split, Terms, Work, pass_cost
 
 __all__ = [
     "BOUND",

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
 from mlsysim.catalog import Cluster, Device, Machines, Model
-from mlsysim.efficiencies import DEFAULT, said
+from mlsysim.efficiencies import DEFAULT, lineage, said, server_of
 from mlsysim.efficiencies.ground import serving_place
 from mlsysim.equations import POSITIVE, Domain, check_argument, is_recording
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.inference.counting import work_of
 from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
-from mlsysim.inference.work import Efficiencies, Machine, Split, Work, work_of
+from mlsysim.inference.wiring import CAPTURED, CARDS, Plans, tensor_plans
+from mlsysim.inference.work import Efficiencies, Machine, Split, Work
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
@@ -279,7 +281,8 @@ def deploy(
     intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
         Link inside a scale-up domain, link between domains (per device, one way, byte/s), devices of a domain. From
         the catalogue unless given; the second is needed as soon as the replica leaves one domain. Cards without a
-        scale-up link have their link to the host, where the catalogue knows it.
+        scale-up link, or joined in pairs, have their link to the host, where the catalogue knows it. All-reduces over
+        such links and between domains take the protocols of the library that runs there (:func:`communication.library_time`).
     interleaved : int
         2 when the server runs two micro-batches so that the messages of one hide behind the products of the other.
     block_tokens : int
@@ -357,14 +360,15 @@ def _deploy(
     for name, given in (("intra_bandwidth", intra_bandwidth), ("inter_bandwidth", inter_bandwidth)):
         if given is not None:
             check_argument("deploy", name, given, "byte/s", _BANDWIDTH)
-    origins = {"inter_bandwidth": "given by the caller"}
+    origins, slots = {"inter_bandwidth": "given by the caller"}, False
     if replica > size and inter_bandwidth is None:
         if nodes is not None:
             inter_bandwidth = nodes.node.scale_out_bandwidth
             origins["inter_bandwidth"] = f"{nodes.node.nics} x {nodes.node.scale_out.name} of {nodes.node.name}"
-        elif size == 1 and d.has("host_bandwidth"):
+        elif size < CARDS and d.has("host_bandwidth"):
             inter_bandwidth = d.host_bandwidth
             origins["inter_bandwidth"] = f"the link to the host: {d.origin('host_bandwidth')}"
+            slots = True
         else:
             raise InputError(catalog.no_link("deploy", d, f"{replica} devices", size))
     intra = intra_bandwidth
@@ -376,6 +380,16 @@ def _deploy(
     tp_inside = int(lies.inside["tp"])
     ep_room = int(lies.inside["tp"] * lies.inside["dp"])
     unused = d.memory_bandwidth  # of links that a single device has none of; they carry nothing
+    reached = efficiencies_of(d, precision, efficiencies, server)
+    own = server_of(server)
+    plans: Plans = ()
+    if tp > 1 and (inter or intra):
+        near, inside = (inter, min(tp, CARDS)) if slots else (intra or inter, tp_inside)
+        plans = tensor_plans(
+            lineage(d), tp, inside, near or unused, inter or unused, reached.name, captured=own.decode in CAPTURED,
+            link=nodes.node.scale_up if nodes is not None else None,
+            network=nodes.node.scale_out if nodes is not None else None,
+        )  # fmt: skip
     return Deployment(
         model=m,
         device=d,
@@ -391,6 +405,7 @@ def _deploy(
             kv_bytes=format_bytes(kv),
             dispatch_bytes=min(2.0, format_bytes(precision)),
             interleaved=float(interleaved),
+            micro_tokens=own.micro_tokens,
         ),
         machine=Machine(
             peak_flops=d.peak_flops[precision],
@@ -401,8 +416,9 @@ def _deploy(
             tp_inside=float(tp_inside),
             ep_inside=float(min(ep, ep_room)),
             pp_bandwidth=(inter if lies.leaves["pp"] else intra) or unused,
+            plans=plans,
         ),
-        efficiencies=efficiencies_of(d, precision, efficiencies, server),
+        efficiencies=reached,
         precision=precision,
         weights=stored.layers,
         experts=stored.experts,

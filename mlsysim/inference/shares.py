@@ -107,7 +107,8 @@ def from_constants(
     k, software = dict(shares.values), constants["software"]
     family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
     own = family.values if family is not None else {}
-    memory = constants["shared memory"]["memory"] if shared_memory else k["memory"]
+    memory = k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else k["memory"]
+    whole = own.get("layer_overhead", server.kernels * k["start"])  # of all kernels of a layer together
     launches = {"eager": _EAGER_LAUNCH, "launched": software["launch_time"]}
     hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.said()}"
@@ -129,10 +130,10 @@ def from_constants(
         network_start=shipped("collective")["call"]["startup_s"],
         short_link=software["short_link"],
         switch_time=software["switch_time"],
-        layer_overhead=own.get("layer_overhead", 0.0),
-        kernel_start=0.0 if "layer_overhead" in own else k["start"],
-        grouped_start=0.0 if "layer_overhead" in own else k["grouped_start"],
-        attention_start=0.0 if "layer_overhead" in own else k["attention_start"],
+        layer_overhead=whole,
+        kernel_start=0.0 if whole else k["start"],
+        grouped_start=0.0 if whole else k["grouped_start"],
+        attention_start=0.0 if whole else k["attention_start"],
         launch_time=launches.get(server.decode, 0.0),
         prompt_launch_time=launches.get(server.prompts, 0.0),
         step_overhead=_EAGER_STEP if server.decode == "eager" else 0.0,

@@ -5,24 +5,20 @@ and overheads come on top. Every efficiency is a named field of :class:`Efficien
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from mlsysim import catalog, collectives, roofline
+from mlsysim import collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
-from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import own
 from mlsysim.experts import uneven_experts_hit
-from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
-from mlsysim.memory import state_of
 from mlsysim.results import Listed, Timed
-from mlsysim.transformer import matrix_count
 
+# Share of the multiprocessors that compute while the kernels of DeepEP send tokens: 24 of 132 send (infersim2026readme, its
+# run of DeepSeek-V3's prompts on H800, sm_ratio 108/132). Those of decode steps need none.
+BESIDE_MESSAGES = 108.0 / 132.0
 ACTIVATION_BYTES = 2.0  # activations and messages are 16-bit
-_INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, with a scale for 128 of them
-# Kernels of an indexer, counted in deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py, Indexer: projections of queries, keys and
-# weights, norm, rotation, two Hadamard transforms, two casts, weighting, write into the cache, scores, choice.
-_INDEXER = 13.0
 _NARROW = (
     0.95  # weights of fewer bytes than so much of a product's operand are unpacked; scales of a group are below it
 )
@@ -135,6 +131,9 @@ class Split(Listed):
     kv_bytes: Num = 2.0
     dispatch_bytes: Num = 2.0  # per element of a token on its way to an expert; it returns in 16 bits
     interleaved: Num = 1.0  # micro-batches whose messages and products hide each other
+    micro_tokens: Num = (
+        0.0  # most tokens of a pipeline's micro-batch, where a server cuts only into equal parts; 0: others
+    )
 
 
 @dataclass(frozen=True)
@@ -149,6 +148,9 @@ class Machine(Listed):
     tp_inside: Num = 1.0  # ranks of a tensor-parallel group in one scale-up domain
     ep_inside: Num = 1.0
     pp_bandwidth: Num = 1.0  # of the link between neighbouring stages
+    # Protocols of a library for all-reduces that leave a domain, or that have none: s of a call with its steps, s per byte, stages
+    # that a chunk passes, and s of a chunk at each. None: a server's own kernels, with the two protocols of eq-switched-allreduce.
+    plans: Any = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ _MESSAGES: dict[str, Callable[..., Num]] = {
     "eq-switched-allreduce": switched_all_reduce,
     "eq-moe-dispatch": collectives.moe_dispatch,
     "eq-alpha-beta": collectives.transfer_time,
+    "eq-chunked-transfer": collectives.chunked_transfer,
 }
 
 
@@ -378,21 +381,41 @@ class _Rank:
         return maximum(0.0, messages - self.eff.overlap * busy)
 
 
+_HALVINGS = 20  # of a batch; more than any batch has
+
+
+def _micro_batches(s: Split, sequences: Num, new: Num) -> Num:
+    """Micro-batches of a pipeline: one per stage, or as FasterTransformer cuts a batch (``getLocalBatchSize``).
+
+    That cuts by the stages if they divide the batch, then halves an even part as long as it has too many tokens.
+    """
+    usual = maximum(1.0, minimum(s.pp, sequences))
+    if not is_array(s.micro_tokens) and (not s.micro_tokens or (not is_array(s.pp) and s.pp <= 1)):
+        return usual
+    part = where(sequences % s.pp == 0, sequences / s.pp, sequences)
+    for _ in range(_HALVINGS):
+        part = where(part * new > s.micro_tokens, where(part % 2 == 0, part / 2.0, part), part)
+    return where(s.micro_tokens > 0, where(s.pp > 1, sequences / part, 1.0), usual)
+
+
 def pass_cost(
     work: Work, split: Split, machine: Machine, eff: Efficiencies, batch: Num, new: Num, cached_len: Num, decode: Num
 ) -> PassCost:
     """Time of one forward pass of ``batch`` sequences over ``new`` tokens each, ``cached_len`` tokens being cached.
 
     ``decode`` is 1 for a step of running sequences (MLA then works on its latent cache) and 0 for a prompt. A pipeline
-    cuts the batch into as many micro-batches as it has stages, if there are so many sequences.
+    cuts the batch into as many micro-batches as it has stages, if there are so many sequences, or by ``Split.micro_tokens``.
     """
     w, s, m, e = work, split, machine, eff
     layers = -(-w.layers // s.pp) * s.pp  # the fullest stage binds
     per_rank = batch / s.dp
-    micro = maximum(1.0, minimum(s.pp, per_rank))
+    micro = _micro_batches(s, per_rank, new)
     b = per_rank / micro / s.interleaved  # sequences that one replica takes through a layer together
     tokens = b * new
     n = layers * s.interleaved
+    # kernels that send tokens of one micro-batch to experts run beside the products of the other, in a prompt
+    free = where(s.interleaved > 1, where(decode > 0, 1.0, BESIDE_MESSAGES), 1.0)
+    m = replace(m, peak_flops=m.peak_flops * free, half_peak_flops=m.half_peak_flops * free)
     rank = _Rank(w, s, m, e, n)
     # Attention: pairs of queries and keys, and one reading of keys and values
     end = cached_len + new
@@ -492,22 +515,61 @@ def mixed_cost(
 def _tensor_messages(
     w: Work, s: Split, m: Machine, e: Efficiencies, tokens: Num, n: Num, some: Num = 1.0
 ) -> tuple[Message, ...]:
-    """All-reduces of a layer's results: direct, for decode messages are short; in two tiers when tp leaves a domain."""
+    """All-reduces of a layer's results: by a server's kernels inside a domain, else by the quickest protocol of a library."""
     if not is_array(s.tp) and s.tp <= 1:
         return ()
     count = some * w.all_reduces * n
     bytes = w.all_reduces * n * tokens * w.hidden * ACTIVATION_BYTES
+    ways = _ways(m.plans)
+    if ways and not is_array(ways[0][0]) and ways[0][0] < NO_PLAN:
+        return planned_messages(ways, bytes, count)
+    ways = ways if ways and is_array(ways[0][0]) else []
+    planned = where(ways[0][0] < NO_PLAN, 1.0, 0.0) if ways else 0.0
+    own = 1.0 - planned
     given = {"short_share": where(e.short_link > 0, e.short_link, e.link), "long_share": e.link}
-    share = where(s.tp > m.tp_inside, 1.0, e.hop_share)
-    given |= {"latency": share * count * e.link_latency, "switch_time": share * count * e.switch_time}
-    inside = {"bytes": bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
-    across = {"bytes": bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
-    if not is_array(s.tp) and s.tp == m.tp_inside:
-        return (Message("tp inside", "eq-switched-allreduce", inside | given),)
-    return (
-        Message("tp inside", "eq-switched-allreduce", inside | given),
-        Message("tp across", "eq-switched-allreduce", across | given),
-    )
+    share = own * where(s.tp > m.tp_inside, 1.0, e.hop_share) * count
+    given |= {"latency": share * e.link_latency, "switch_time": share * e.switch_time}
+    inside = {"bytes": own * bytes, "ranks": m.tp_inside, "bandwidth": m.intra_bandwidth}
+    found: tuple[Message, ...] = (Message("tp inside", "eq-switched-allreduce", inside | given),)
+    if is_array(s.tp) or s.tp > m.tp_inside:
+        across = {"bytes": own * bytes / m.tp_inside, "ranks": s.tp / m.tp_inside, "bandwidth": m.inter_bandwidth}
+        found += (Message("tp across", "eq-switched-allreduce", across | given),)
+    return found + (planned_messages(ways, planned * bytes, planned * count) if ways else ())
+
+
+NO_PLAN = 1e9  # s of a call that no library makes: fills up the plans of rows that are taken together
+_Way = tuple[Num, Num, Num, Num]
+
+
+def _ways(plans: Any) -> list[_Way]:
+    """The protocols one by one; of many machines at once they lie in an array, by machine, protocol and number."""
+    if is_array(plans):
+        count = plans.shape[-2] if plans.size else 0
+        return [tuple(plans[..., i, j] for j in range(4)) for i in range(count)]
+    return list(plans)
+
+
+def planned_messages(plans: Any, bytes: Num, count: Num) -> tuple[Message, ...]:
+    """So many all-reduces of so many bytes together by the quickest protocol: its calls and steps, and its bytes in chunks."""
+    found: list[tuple[Message, Message]] = []
+    for call, each, stages, chunk in _ways(plans):
+        calls = {"bytes": 0.0 * bytes, "bandwidth": 1.0 / each, "latency": count * call}
+        moved = {"bytes": bytes, "bandwidth": 1.0 / each, "stages": stages, "chunk_latency": count * chunk}
+        found.append((Message("tp calls", "eq-alpha-beta", calls), Message("tp bytes", "eq-chunked-transfer", moved)))
+    times = [one.time + other.time for one, other in found]
+    if not any(map(is_array, times)):
+        return min(zip(times, found, strict=True), key=lambda x: x[0])[1]
+    least: Num = times[0]
+    left: Num = 1.0
+    kept: list[Message] = []
+    for time in times[1:]:
+        least = minimum(least, time)
+    for (one, other), time in zip(found, times, strict=True):
+        mine = left * where(time <= least, 1.0, 0.0)
+        left = left - mine
+        for x, names in ((one, ("latency",)), (other, ("bytes", "chunk_latency"))):
+            kept.append(Message(x.name, x.label, x.arguments | {k: mine * x.arguments[k] for k in names}))
+    return tuple(kept)
 
 
 def _expert_messages(
@@ -548,107 +610,3 @@ def _expert_messages(
         gain = sum(x.time for x in sent(*grouped[:2], twice)) - sum(x.time for x in sent(*straight))
         direct = where(either > 0, where(gain > 0, 1.0, 0.0), decode)
     return sent(*(where(direct > 0, one, other) for one, other in zip(straight, grouped, strict=True)))
-
-
-def work_of(model: Model | str) -> Work:
-    """The work of a catalogue model (or of a shape of your own) in the terms of :func:`pass_cost`.
-
-    >>> float(work_of("Llama-3.1-8B").kv_elements)
-    2048.0
-    """
-    m = catalog.model(model)
-    count = matrix_count(m)
-    value = m.v_head_dim or m.head_dim
-    attended, recurrent, mlps = (n / m.layers for n in (m.n_attention_layers, m.n_recurrent_layers, m.n_mlp_layers))
-    state, together = _recurrence_macs(m)
-    query = m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim
-    latent = m.kv_lora_rank + m.qk_rope_head_dim
-    layers = max(m.n_attention_layers, 1)
-    indexers, near = (m.n_indexers or m.n_indexed_layers) / layers, m.n_near_layers / layers
-    macs, elements = (
-        float(query + value),
-        float(latent),
-    )  # of a head, and cached of a token, on average over layers with attention
-    if not m.is_mla:
-        kinds = m.attention_kinds
-        cached = [k.layers * k.kv_heads * (k.size + k.value) for k in kinds]
-        elements = sum(cached) / layers
-        macs = sum(k.layers * k.heads * (k.size + k.value) for k in kinds) / (layers * max(m.heads, 1))
-        # where layers with a window are unlike the others, they count by what they cache
-        near = (
-            sum(n for n, k in zip(cached, kinds, strict=True) if k.windowed) / max(sum(cached), 1)
-            if m.attn_window
-            else near
-        )
-    return Work(
-        layers=m.layers,
-        hidden=m.hidden,
-        attention_params=(count.attention + count.recurrence + count.indexer) / m.layers,
-        dense_params=(count.dense_mlp + count.shared_experts + count.router) / m.layers,
-        head_params=m.vocab * (m.embedding_width or m.hidden),
-        heads=m.heads,
-        key_value_macs=attended * macs,
-        absorbed_macs=attended * (latent + m.kv_lora_rank if m.is_mla else macs),
-        kv_elements=attended * elements,
-        kv_shards=1 if m.is_mla else max(1, m.kv_heads),
-        window=m.reach,
-        windowed=near,
-        indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
-        index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
-        state_bytes=state_of(m) / m.layers,
-        state_macs=recurrent * state,
-        chunk_macs=recurrent * together,
-        expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
-        n_experts=m.n_experts,
-        top_k=m.top_k,
-        moe=m.n_moe_layers / m.layers,
-        all_reduces=1.0 if m.parallel_block else m.n_mixed_layers / m.layers + mlps,
-        kernels=kernels_of(
-            m.is_mla,
-            bool(m.q_lora_rank),
-            m.n_moe_layers / m.layers,
-            m.n_shared_experts > 0,
-            attended=attended,
-            recurrent=recurrent,
-            mlps=mlps,
-            indexers=(m.n_indexers or m.n_indexed_layers) / m.layers,
-        ),
-        grouped=2.0 * m.n_moe_layers / m.layers,
-    )
-
-
-def _recurrence_macs(m: Model) -> tuple[float, float]:
-    """Multiply-adds of a token in one layer with a recurrence: with the state, and in a prompt with those of its chunk."""
-    delta = m.recurrence.endswith("-delta")
-    shape: dict[str, float] = {"heads": m.recurrent_heads, "key_dim": m.recurrent_state}
-    shape |= {"value_dim": m.recurrent_head_dim, "touches": 3.0 if delta else 2.0}
-    shape["key_heads"] = m.recurrent_heads if delta else m.recurrent_key_heads
-    chunk, keys, values = CHUNKS.get(m.recurrence, (0, 1, 1))
-    state = chunk_work(0.0, **shape) / 2.0
-    return state, chunk_work(chunk, **shape, key_products=keys, value_products=values) / 2.0 - state
-
-
-def kernels_of(
-    latent: bool,
-    query_rank: bool,
-    moe: float,
-    shared: bool,
-    *,
-    attended: float = 1.0,
-    recurrent: float = 0.0,
-    mlps: float = 1.0,
-    indexers: float = 0.0,
-) -> float:
-    """Kernels of a layer, averaged over unlike ones, without attention and grouped products.
-
-    Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
-    or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
-    A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
-
-    >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
-    (9.0, 13.0)
-    """
-    attention = (4.0 + query_rank) if latent else 2.0
-    mixing = attended * (attention + 2.0) + 4.0 * recurrent
-    norms = min(1.0, attended + recurrent) + mlps
-    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared) + indexers * _INDEXER

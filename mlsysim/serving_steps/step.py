@@ -17,7 +17,7 @@ from mlsysim.equations import is_recording
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
-from mlsysim.inference.work import ACTIVATION_BYTES
+from mlsysim.inference.work import ACTIVATION_BYTES, planned_messages
 from mlsysim.memory import state_of
 from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
 from mlsysim.serving_steps.batches import Batch
@@ -305,7 +305,7 @@ class StepModel(Result):
             for i, (k, t) in enumerate(zip(found, times, strict=True))
         ]
         if d.split.tp > 1:
-            rows.append(self._message_term(batch.tokens))
+            rows += self._message_terms(batch.tokens)
         rows.append(Term("step", terms.time, "eq-serving-step", vars(terms)))
         shares: dict[tuple[str, str], list[str]] = {}
         for k in found:
@@ -486,6 +486,9 @@ class StepModel(Result):
         if d.split.tp <= 1:
             return sent
         runs = minimum(1.0, tokens) * self.model.layers * d.work.all_reduces
+        if m.plans:
+            whole = planned_messages(m.plans, runs * self._message(tokens)["bytes"], runs)
+            return sent + sum(x.time for x in whole)
         inside = collectives.direct_all_reduce(**self._message(tokens))
         if d.split.tp == m.tp_inside:
             return sent + runs * inside
@@ -507,9 +510,13 @@ class StepModel(Result):
             "latency": self._rate(self.rates.products_16bit).start,
         }
 
-    def _message_term(self, tokens: Num) -> Term:
-        arguments = self._message(tokens)
-        return Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)
+    def _message_terms(self, tokens: Num) -> list[Term]:
+        arguments, m = self._message(tokens), self.deployment.machine
+        if m.plans:
+            return [
+                Term(x.name, x.time, x.label, x.arguments) for x in planned_messages(m.plans, arguments["bytes"], 1.0)
+            ]
+        return [Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)]
 
 
 @renamed(device_rates="efficiencies")
@@ -569,6 +576,8 @@ def _step_model(d: Deployment, rungs: Rungs | None, efficiencies: Efficiencies |
                 if d.efficiencies.name == word
                 else efficiencies_of(d.device, d.precision, word, d.server)
             )
+        if own.name != d.efficiencies.name:  # plans go with the efficiencies that they were made for
+            d = replace(d, machine=replace(d.machine, plans=()))
         return StepModel(d, PRINTED, TIER_0, own.name, own.source, MixedSteps(d, own))
     if word == BOUND:
         return StepModel(d, PRINTED, rungs or TIER_0, BOUND)

@@ -4,6 +4,7 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, inference, memory, transformer, units, validation
+from mlsysim.efficiencies import server_of
 from mlsysim.inference import Deployment, decode_step, deploy
 from mlsysim.validation.predictors import shipped_constants, shipped_fit
 from mlsysim.validation.reality import leave_one_out
@@ -49,6 +50,31 @@ def of_a_layer(e: inference.Efficiencies, model: str = "Llama-3.1-70B") -> float
     w = inference.work_of(model)
     given = (w.kernels, e.kernel_start, w.grouped, e.grouped_start, 1.0, e.attention_start)
     return float(inference.layer_starts(*given))
+
+
+def far_sums(batch: int = 8) -> dict[str, str]:
+    """One all-reduce of a decode step, inside a domain, over slots and over nodes."""
+    places = {
+        "domain": ("H100", 4),
+        "slots": ("L40S", 4),
+        "nodes": ("2 x DGX-A100", 16),
+        "efa": ("2 x P4d", 16),
+    }
+    steps = {
+        name: decode_step(deploy("Llama-3.1-70B", on, tp=tp), context=1024, batch=batch)
+        for name, (on, tp) in places.items()
+    }
+    w = steps["domain"].deployment.work
+    count = w.layers * w.all_reduces
+    found = {name: units.format(step.terms.tensor_parallel / count, "s", 2) for name, step in steps.items()}
+    metal = inference.efficiencies_of("Apple-M2-Ultra", "fp16").kernel_start
+    return found | {
+        "batch": str(batch),
+        "bytes": units.format(batch * w.hidden * 2.0, "byte", 3),
+        "count": f"{count:g}",
+        "metal": units.format(metal, "s", 3),
+        "kernels": f"{server_of('llama.cpp').kernels:g}",
+    }
 
 
 def switch_size(device: str, ranks: int) -> float:
@@ -206,6 +232,7 @@ def numbers() -> dict[str, Any]:
             "ungrouped": f"{old.ungrouped:.1f}",
             "readings": f"{inference.cache_readings(8, old.ungrouped):.1f}",
         },
+        "far": far_sums(),
         "fit": {
             "constants": str(sum(map(len, shipped_constants("inference").values()))),
             "rows": str(fit["rows"]),

@@ -15,6 +15,7 @@ from support import ROOT
 
 from mlsysim import catalog, cli, inference, memory, training, transformer
 from mlsysim.catalog import Device, Model, Sourced
+from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.inference import (
     BOUND,
@@ -29,10 +30,13 @@ from mlsysim.inference import (
     pass_cost,
     prefill,
 )
+from mlsysim.inference.work import _micro_batches
 from mlsysim.parallelism import Plan
 from mlsysim.validation import measurement, scoring
 from mlsysim.validation.cases import read_cases
-from mlsysim.validation.predictors import shipped_constants
+from mlsysim.validation.predictors import PREDICTORS, shipped_constants
+from mlsysim.validation.predictors import inference as of_inference
+from mlsysim.validation.predictors.base import Row
 
 TERMS = tuple(f.name for f in fields(Terms))
 OPEN = ROOT.parent / "shared" / "reference" / "cases" / "inference.open.csv"
@@ -110,10 +114,137 @@ def test_messages_of_tensor_parallelism_by_hand() -> None:
 def test_a_group_that_leaves_its_domain_pays_the_slow_link() -> None:
     wide = Model("wide", layers=4, hidden=8, heads=8, kv_heads=8, head_dim=1, ffn=32, vocab=100)
     step = decode_step(deploy(wide, DEVICE, tp=8, inter_bandwidth=5.0, efficiencies="bound"), context=10, batch=3)
-    inside, outside = 2 * 0.75 * 48 / 50, 2 * 0.5 * (48 / 4) / 5
-    assert step.terms.tensor_parallel == pytest.approx(8 * (inside + outside))
+    # A pair of trees over two domains of four, in which adapters count twice, and 92 % of the wire carry data.
+    assert step.terms.tensor_parallel == pytest.approx(8 * 2 * 48 / (0.92 * min(50, 4 * 2 * 5)))
     with pytest.raises(InputError, match="inter_bandwidth is missing"):
         deploy(wide, DEVICE, tp=8, efficiencies="bound")
+
+
+def _call(file: str, group: str, name: str) -> float:
+    text = (ROOT / "mlsysim" / "efficiencies" / file).read_text(encoding="utf-8")
+    return float(tomllib.loads(text)["constants"][group][name])
+
+
+def _in_chunks(seconds: float, stages: int) -> float:
+    return float((seconds**0.5 + ((stages - 1) * _call("collective.toml", "call", "chunk_s")) ** 0.5) ** 2)
+
+
+@pytest.mark.independent
+def test_cards_without_a_link_of_their_own_sum_over_their_slots() -> None:
+    """NCCL's ring with flags over four slots of PCIe 4: 24 of 31 GB/s planned, half of it payload, 1 us a step."""
+    d = deploy("Llama-3.1-70B", "L40S", tp=4, weights="fp8")
+    step = decode_step(d, context=1024, batch=8)
+    moving = 2 * 3 / 4 * (8 * 8192 * 2) / (0.5 * 24e9 * 32 / 31)
+    own = 2 * 3 * 1e-6 + _in_chunks(moving, 4)
+    assert step.terms.tensor_parallel == pytest.approx(160 * (6.6e-6 + own))
+    assert sum(x.time for x in step.cost.messages) == step.terms.tensor_parallel
+    # where a host starts the call, it costs what a call costs alone
+    launched = deploy("Llama-3.1-70B", "L40S", tp=4, weights="fp8", server="TensorRT-LLM 0.9")
+    start = _call("collective.toml", "call", "startup_s")
+    assert decode_step(launched, context=1024, batch=8).terms.tensor_parallel == pytest.approx(160 * (start + own))
+    # a prompt goes in whole chunks, at 5.7 us a step and the whole plan
+    chunks = 8.4e-6 + 2 * 3 * 5.7e-6 + _in_chunks(2 * 3 / 4 * 2048 * 8192 * 2 / (24e9 * 32 / 31), 4)
+    assert prefill(d, input_len=2048).terms.tensor_parallel == pytest.approx(160 * chunks)
+    # the bound has the slots at their printed rate, and no steps
+    bound = decode_step(deploy("Llama-3.1-70B", "L40S", tp=4, weights="fp8", efficiencies="bound"), context=1, batch=8)
+    assert bound.terms.tensor_parallel == pytest.approx(160 * 2 * 3 / 4 * (8 * 8192 * 2) / 32e9)
+
+
+@pytest.mark.independent
+def test_over_nodes_the_library_takes_a_tree_for_one_token() -> None:
+    """Two nodes of eight A100 on InfiniBand: a hop of 5 us between nodes and seven of 0.6 us inside, up and down."""
+    d = deploy("Llama-3.1-70B", "2 x DGX-A100", tp=16)
+    moving = 2 * 16_384 / (0.92 / 3.8 * 240e9)  # the tree's flags: 0.92 / 3.8 of the planned 240 GB/s
+    one = 6.8e-6 + 2 * (5e-6 + 7 * 0.6e-6) + _in_chunks(moving, 1 + 2 * (7 + 1))
+    step = decode_step(d, context=1024)
+    assert step.terms.tensor_parallel == pytest.approx(160 * one, rel=1e-3)
+    # an array of batches crosses from one protocol to the next, each element as it would alone
+    batches = np.array([1, 16, 256, 4096])
+    many = decode_step(d, context=1024, batch=batches)
+    alone = [decode_step(d, context=1024, batch=int(b)).terms.tensor_parallel for b in batches]
+    assert many.terms.tensor_parallel.tolist() == pytest.approx(alone, rel=1e-12)
+    rates = {x.arguments["bandwidth"] for b in batches for x in decode_step(d, context=9, batch=int(b)).cost.messages}
+    assert len(rates) > 1
+    # EFA of the first generation lets the library write whole chunks alone, and a step over it takes 23 us
+    far = decode_step(deploy("Llama-3.1-70B", "2 x P4d", tp=16), context=1024)
+    assert far.terms.tensor_parallel > 3 * step.terms.tensor_parallel
+
+
+@pytest.mark.independent
+def test_a_pipeline_of_fastertransformer_is_cut_as_its_source_says() -> None:
+    """``getLocalBatchSize``: by the stages where they divide the batch, then by halves down to 1,024 tokens."""
+    cut = Split(pp=3, micro_tokens=1024)
+    for sequences, new, parts in ((16, 1, 1), (12, 1, 3), (128, 128, 16), (6, 20, 3), (4, 600, 4), (7, 600, 1)):
+        assert _micro_batches(cut, sequences, new) == parts
+    sequences, new = np.array([16, 12, 128]), np.array([1, 1, 128])
+    assert _micro_batches(cut, sequences, new).tolist() == [1, 3, 16]
+    assert _micro_batches(Split(pp=3), 16, 1) == 3
+    # stages that do not divide a batch wait for one another: the whole batch goes through all layers
+    serial = time_of(split={"pp": 2, "micro_tokens": 1024.0, "dp": 1}, batch=31.0)
+    filled = time_of(split={"pp": 2, "dp": 1}, batch=31.0)
+    assert serial > filled
+    made = deploy("Llama-2-70B", "H100", tp=8, pp=2, inter_bandwidth=50e9, server="FasterTransformer")
+    assert made.split.micro_tokens == 1024
+
+
+@pytest.mark.independent
+def test_prompts_lose_the_multiprocessors_that_send_to_experts() -> None:
+    """24 of 132 send tokens of the other micro-batch; kernels of decode steps send without any."""
+    plain, two = (deploy("DeepSeek-V3", "H800", dp=32, ep=32, inter_bandwidth=50e9, interleaved=n) for n in (1, 2))
+    first, other = (prefill(d, input_len=4096, batch=128).cost.components["experts"] for d in (plain, two))
+    assert other.peak / first.peak == pytest.approx(108 / 132, rel=0.02)  # and a little for tiles that are less full
+    core = [prefill(d, input_len=4096, batch=128).cost.components["attention"].peak for d in (plain, two)]
+    assert core[1] / core[0] == pytest.approx(108 / 132)
+    core = [decode_step(d, context=4096, batch=128).cost.components["attention"].peak for d in (plain, two)]
+    assert core[1] == core[0]
+
+
+@pytest.mark.independent
+def test_llama_cpp_starts_a_kernel_for_every_operation_of_its_graph() -> None:
+    """25 operations of llm_build_llama compute, at 5.16 us each on Apple's GPUs: 4.3 ms over 832 of them."""
+    ours = inference.efficiencies_of("Apple-M2-Ultra", "fp16", framework="llama.cpp Metal")
+    assert ours.layer_overhead == pytest.approx(25 * 4.30e-3 / 832, rel=2e-3)
+    assert ours.kernel_start == ours.attention_start == ours.grouped_start == 0
+    other = inference.efficiencies_of("Apple-M2-Ultra", "fp16")
+    assert other.layer_overhead == 0 and other.kernel_start == pytest.approx(5.16e-6)
+
+
+@pytest.mark.independent
+def test_the_head_of_a_narrow_checkpoint_keeps_16_bits_unless_the_runtime_converts_it() -> None:
+    row = dict.fromkeys(("n_experts", "kv_lora_rank", "weight_bytes"))
+    row |= {"model": "x", "layers": 2, "hidden": 1024, "ffn": 4096, "heads": 8, "vocab": 50_000, "weight_bits": 8.0}
+    row |= {"device": "H100", "phase": "decode_step", "context_len": 10, "compute_precision": "bf16"}
+    times = {}
+    for server in ("vLLM 0.9", "gpt-fast"):
+        times[server] = PREDICTORS["inference"].predict({**row, "framework": server}, shipped("inference")).predicted
+    # eight-bit ones are read at half, and two vector operations make a number of each
+    less = 50_000 * 1024 * (1 / (0.887 * 3.35e12) - 2 / 66.9e12)
+    assert times["vLLM 0.9"] - times["gpt-fast"] == pytest.approx(less, rel=0.01)
+
+
+@pytest.mark.independent
+def test_rows_taken_together_are_as_each_alone() -> None:
+    """Over nodes, over slots, inside a domain and on one device; a card that the catalogue does not know has its slots too."""
+    shape = {"model": "x", "layers": 8, "hidden": 4096, "ffn": 16384, "heads": 32, "vocab": 50_000, "batch": 8.0}
+    ask = {"phase": "end_to_end", "input_len": 300, "output_len": 9, "framework": "TensorRT-LLM 0.9"}
+    on = (
+        {"device": "A100-SXM4-80GB", "tp": 16.0, "inter_node_bandwidth": 25e9},
+        {"device": "L40S", "tp": 4.0},
+        {"device": "A100-PCIe-80GB", "tp": 2.0, "peak_flops": 312e12, "hbm_bandwidth": 1.935e12},
+        {"device": "H100", "tp": 8.0},
+        {"device": "H100"},
+    )
+    rows = [shape | ask | m for m in on]
+    constants = shipped("inference")
+    alone = [PREDICTORS["inference"].predict(r, constants).predicted for r in rows]
+    cases = [of_inference._case(Row(r)) for r in rows]
+    parts = {n: of_inference._stack([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
+    names = ("batch", "input_len", "context", "prefills", "steps")
+    both = replace(cases[0], **{n: np.array([getattr(c, n) for c in cases]) for n in names}, **parts)
+    eff = [of_inference._efficiencies(c, constants) for c in cases]
+    fields = [f for f in vars(eff[0]) if f not in ("name", "source")]
+    together = of_inference._time(both, Efficiencies(**{n: np.array([getattr(e, n) for e in eff]) for n in fields}))
+    assert together.tolist() == pytest.approx(alone, rel=1e-12)
 
 
 @pytest.mark.independent
@@ -322,8 +453,9 @@ def test_a_processor_that_shares_its_memory_reaches_another_part_of_it() -> None
     """The constant as the file has it; a card with memory of its own reaches what STREAM does there."""
     file = ROOT / "mlsysim" / "efficiencies" / "inference.toml"
     fitted = tomllib.loads(file.read_text(encoding="utf-8"))["constants"]["shared memory"]["memory"]
-    for name, precision in (("DGX-Spark-GB10", "fp4"), ("Apple-M2-Ultra", "fp16")):
-        assert inference.efficiencies_of(name, precision).memory == fitted
+    assert inference.efficiencies_of("DGX-Spark-GB10", "fp4").memory == fitted
+    # of Apple's it was measured: 100 of the M4's 120 GB/s
+    assert inference.efficiencies_of("Apple-M2-Ultra", "fp16").memory == pytest.approx(100 / 120, abs=1e-3)
     assert inference.efficiencies_of("H100").memory > 1.3 * fitted
 
 

@@ -13,31 +13,13 @@ from typing import Any
 from mlsysim import collectives, communication
 from mlsysim.catalog import fabrics
 from mlsysim.communication.library import fitted_cost
+from mlsysim.efficiencies import lineage
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import coordinate_descent, log_loss, steps, votes
 
-_LINKS = {
-    "Ampere": "NVLink-3",
-    "Hopper": "NVLink-4",
-    "Blackwell": "NVLink-5",
-    "Blackwell Ultra": "NVLink-5",
-    "CDNA 3": "Infinity-Fabric-3",
-}
-_HOST_LINKS = ("PCIe-4-x16", "PCIe-5-x16")
 _OWN_WORDS = ("ring", "tree", "nvls")
 _PLAIN = {"": "InfiniBand-NDR", "EFA": "EFA-v4"}  # an adapter of each fabric that an unnamed network may be taken for
 _MIN_ROWS = 2  # no constant may rest on a single row
-
-
-def _link(row: Row, bandwidth: float) -> fabrics.Link | None:
-    """The link of the device's generation; a slot of the host where an NVIDIA device reaches its peers no faster than that."""
-    device = row.device
-    if device is not None and device.vendor == "NVIDIA":
-        for name in _HOST_LINKS:
-            if bandwidth <= 1.05 * fabrics.link(name).bandwidth:
-                return fabrics.link(name)
-    name = _LINKS.get(row.generation, "")
-    return fabrics.link(name) if name else None
 
 
 def _wires(row: Row, unnamed: str) -> communication.Wires:
@@ -46,7 +28,7 @@ def _wires(row: Row, unnamed: str) -> communication.Wires:
     if ranks < 1 or local < 1:
         raise Unsupported("a collective needs at least one rank")
     intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
-    link, network, inter = _link(row, intra), None, float("inf")
+    link, network, inter = communication.likely_link(lineage(row.device), intra), None, float("inf")
     if local < ranks:
         inter = _network(row)
         network = communication.likely_network(row.generation, inter, unnamed)

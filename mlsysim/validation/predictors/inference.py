@@ -1,10 +1,10 @@
 """Class inference: prompt passes, decode steps and static batches of dense and mixture transformers.
 
-The time is that of ``inference.pass_cost``: one pass, or a prompt pass and the decode steps after it. Fitted are seven
-constants, each of a class: how far arithmetic (products, attention) stays behind the peak as a device's peak outgrows
-its memory; kernel tails and messages, in captured graphs and when a host launches kernel by kernel; memory that a
-processor shares. Memory of accelerators follows STREAM, links follow measured collectives, traffic and the launches of
-eager Python are counted. Datasheet mode has no fitted constant.
+The time is that of ``inference.pass_cost``: one pass, or a prompt pass and the decode steps after it. Fitted are the launch
+of a layer, messages inside a domain, what a Python host does for each sequence, the second reading of caches, memory that a
+processor shares, and a family of compiled programs. Kernels are those of tables, messages over nodes and slots those of
+``communication.library_time``; traffic, the launches of eager Python, and what a server's own source says of its
+micro-batches and kernels are counted. Datasheet mode has no fitted constant.
 """
 
 import dataclasses
@@ -12,15 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import catalog, inference
-from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of
+from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, known_server, lineage, server_of
 from mlsysim.errors import UnknownNameError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
+from mlsysim.inference.counting import kernels_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
-from mlsysim.inference.work import kernels_of
+from mlsysim.inference.wiring import CAPTURED, tensor_plans
+from mlsysim.inference.work import NO_PLAN
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
+_MOST_PLANS = 7  # protocols of a library; rows that are taken together all have as many
+_NO_PLAN = (NO_PLAN, 1.0, 1.0, 0.0)
+_SLOT = catalog.link("PCIe-4-x16").bandwidth
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
 # Physical range of every fitted constant, and where its fit starts.
 _RANGES = {
@@ -134,10 +139,11 @@ def _split(row: Row, work: Work, server: Server) -> Split:
         ep=max(1.0, row.optional("ep", 1.0)),
         weight_bytes=width,
         expert_bytes=experts,
-        head_bytes=width,
+        head_bytes=max(2.0, width) if server.wide_head and not row.has("weight_bytes") else width,
         kv_bytes=element_bytes(str(row.or_assume("kv_precision", "bf16", "16-bit cache"))),
         dispatch_bytes=min(2.0, element_bytes(compute)),
         interleaved=2.0 if server.interleaved else 1.0,
+        micro_tokens=server.micro_tokens,
     )
     for name in ("tp", "pp", "dp", "weight_bytes"):
         if not getattr(split, name) >= (1.0 if name != "weight_bytes" else 1e-3):
@@ -145,7 +151,17 @@ def _split(row: Row, work: Work, server: Server) -> Split:
     return split
 
 
-def _machine(row: Row, split: Split) -> Machine:
+def _inside(row: Row, line: Sequence[str]) -> float:
+    """Bandwidth between devices of a server; cards without a link of their own have their slots in the host."""
+    device = row.device
+    if device is not None and not device.has("scale_up_bandwidth") and device.has("host_bandwidth"):
+        return row.number_or("intra_node_bandwidth", device.host_bandwidth, "the link to the host")
+    if device is None and "NVIDIA gpu" in line:
+        return row.number_or("intra_node_bandwidth", _SLOT, "sixteen lanes of PCIe 4")
+    return row.rate("intra_node_bandwidth", "scale_up_bandwidth")
+
+
+def _machine(row: Row, split: Split, server: Server, word: str, line: Sequence[str]) -> Machine:
     compute = str(row.inputs.get("compute_precision") or "bf16")
     bandwidth = row.rate("hbm_bandwidth", "memory_bandwidth")
     try:
@@ -158,8 +174,9 @@ def _machine(row: Row, split: Split) -> Machine:
     intra = inter = _NO_LIMIT
     domain = max(1.0, row.number_or("devices_per_node", 8.0)) if split.tp * split.pp * split.dp > 1 else 1.0
     if split.tp * split.pp * split.dp > 1:
-        intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
+        intra = _inside(row, line)
         inter = row.number_or("inter_node_bandwidth", intra, "one network")
+    plans = tensor_plans(line, split.tp, min(split.tp, domain), intra, inter, word, captured=server.decode in CAPTURED)
     return Machine(
         peak_flops=peak,
         half_peak_flops=peak if element_bytes(compute) >= 2.0 else peak / 2.0,
@@ -169,10 +186,11 @@ def _machine(row: Row, split: Split) -> Machine:
         tp_inside=min(split.tp, domain),
         ep_inside=min(split.ep, domain),
         pp_bandwidth=intra if split.tp * split.pp <= domain else inter,
+        plans=(*plans, *[_NO_PLAN] * (_MOST_PLANS - len(plans))),
     )
 
 
-def _case(row: Row) -> _Case:
+def _case(row: Row, word: str = CALIBRATED) -> _Case:
     phase = row.need("phase")
     if phase not in _PHASES:
         raise Unsupported(f"phase {str(phase)[:20]!r} is not one of {', '.join(_PHASES)}")
@@ -190,9 +208,9 @@ def _case(row: Row) -> _Case:
         context, steps = prompt + out / 2.0, out - 1.0
         if prompt < 1 or out < 1:
             raise Unsupported("a prompt and an answer have at least one token")
-    machine = _machine(row, split)
     device = row.device
     line = lineage(str(row.inputs.get("device") or ""), row.inputs.get("peak_flops"), row.inputs.get("hbm_bandwidth"))
+    machine = _machine(row, split, server, word, line)
     return _Case(
         work=work,
         split=split,
@@ -244,7 +262,7 @@ def _time(case: Any, eff: Efficiencies) -> Any:
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class inference in seconds."""
     row = Row(inputs)
-    case = _case(row)
+    case = _case(row, CALIBRATED if constants else DATASHEET)
     return Prediction(float(_time(case, _efficiencies(case, constants))), assumptions=tuple(row.assumptions))
 
 
