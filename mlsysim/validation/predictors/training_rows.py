@@ -34,6 +34,7 @@ class Step:
     line: tuple[str, ...]  # whose constants apply, the nearest relatives first
     precision: str  # of the linear layers
     clock: float  # clock at this part's power over that of the fastest of its kind
+    updated: bool = True  # whether the measured time has an optimizer's update in it
 
     @property
     def narrow(self) -> bool:
@@ -321,4 +322,5 @@ def step_of(row: Row) -> Step:
         ),
         precision=str(row.need("precision")),
         clock=clock,
+        updated=work.head_params > 0,  # a layer without vocabulary was timed alone: forward and backward
     )

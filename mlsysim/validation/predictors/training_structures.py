@@ -163,6 +163,7 @@ class Rows:
         self.memory = np.array([measured_share("memory", s.generation) for s in self.steps])
         self.casts = np.array([cast_bytes(s.precision) for s in self.steps])
         self.sharded = self.layout.weight_shards > 1
+        self.updated = np.array([float(s.updated) for s in self.steps])
         counted = [counted_software(s.line) for s in self.steps]
         self.software = {name: np.array([c[name] for c in counted]) for name in counted[0]}
 
@@ -226,6 +227,7 @@ class Variant:
             "loss_passes": LOSS_PASSES if s.loss == "counted" else 0.0,
             "tile": TILE if s.tiles == "counted" else 0.0,
             "selective_recompute": 0.0 if s.selective == "attention alone" else 0.5,
+            "optimizer_bytes": Efficiencies().optimizer_bytes * r.updated,
             **cp_times(),
             **software,
         }
