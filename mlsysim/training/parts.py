@@ -115,6 +115,7 @@ class Layout(Listed):
     muon: bool = False
     offload_states: bool = False  # the optimizer's states lie in the host's memory
     offload_activations: Num = 0.0  # bytes of a layer and micro-batch that go to the host's memory and come back
+    mtp: Num = 0.0  # modules for multi-token prediction that are trained, behind the last layer
 
 
 # Fields of a layout that all plans of an array have in common.

@@ -1,5 +1,6 @@
 """Efficiencies of a training step: calibrated, from the datasheet, or the bound, for any device."""
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from mlsysim.efficiencies import (
     DEFAULT,
     Constants,
     Same,
+    best_share,
     checked,
     clock_of,
     generation_of,
@@ -86,7 +88,13 @@ def cp_times() -> dict[str, Any]:
 
 
 def from_constants(
-    line: Sequence[str], generation: str, precision: str, clock: float, constants: Constants, asked: str = ""
+    line: Sequence[str],
+    generation: str,
+    precision: str,
+    clock: float,
+    constants: Constants,
+    asked: str = "",
+    most: tuple[float, float] = (math.inf, math.inf),
 ) -> Efficiencies:
     """The constants that a device takes: its generation's, else those of its next of kin; without any, what is sourced.
 
@@ -104,6 +112,8 @@ def from_constants(
         None for the datasheet.
     asked : str
         What else its source should say.
+    most : tuple of float
+        As of :func:`most_of`: no step multiplies faster than its maker at best.
     """
     sourced = {
         "memory": measured_share("memory", generation),
@@ -120,8 +130,8 @@ def from_constants(
         return Efficiencies(
             name=DATASHEET,
             source="measured products and STREAM, counted traffic, NCCL's steps" + asked,
-            gemm=share,
-            head=share,
+            gemm=min(share, most[0]),
+            head=min(share, most[1]),
             attention=share,
             elementwise=COUNTED_PASSES,
             dp_overlap=1.0,
@@ -135,13 +145,22 @@ def from_constants(
         name=CALIBRATED,
         source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, links as "
         "libraries plan with them, counted traffic, NCCL's steps" + kin + asked,
-        gemm=gemm,
-        head=gemm,
+        gemm=min(gemm, most[0]),
+        head=min(gemm, most[1]),
         attention=whole * clock,
         attention_sharded=sharded * clock,
         **{**counted_software(line), **constants["software"]},
         **sourced,
     )
+
+
+def most_of(device: Device | None, precision: str) -> tuple[float, float]:
+    """Shares of the peak that its maker reached at best: in the format of the products, and in 16 bits.
+
+    >>> [round(share, 3) for share in most_of(catalog.device("MI325X"), "fp8")]
+    [0.581, 0.645]
+    """
+    return best_share(device, PEAK_FORMAT.get(precision, precision)), best_share(device, "bf16")
 
 
 def counted_software(line: Sequence[str]) -> dict[str, float]:
@@ -225,4 +244,4 @@ def efficiencies_of(
 def _of(key: Same, precision: str, word: str) -> Efficiencies:
     d = key.device
     constants = {} if word == DATASHEET else shipped("training_step")
-    return from_constants(lineage(d), generation_of(d), precision, clock_of(d), constants)
+    return from_constants(lineage(d), generation_of(d), precision, clock_of(d), constants, most=most_of(d, precision))

@@ -23,7 +23,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class training_step in seconds."""
     row = Row(inputs)
     step = step_of(row)
-    eff = from_constants(step.line, step.generation, step.precision, step.clock, constants)
+    eff = from_constants(step.line, step.generation, step.precision, step.clock, constants, most=step.most)
     if constants and not rows_ran_on(constants, step.line):
         row.assume("efficiencies", eff.name, kin_of(constants, step.line))
     if not step.updated:

@@ -163,6 +163,7 @@ class Rows:
         self.memory = np.array([measured_share("memory", s.generation) for s in self.steps])
         self.casts = np.array([cast_bytes(s.precision) for s in self.steps])
         self.sharded = self.layout.weight_shards > 1
+        self.most, self.most_half = np.array([s.most for s in self.steps]).T
         self.updated = np.array([float(s.updated) for s in self.steps])
         counted = [counted_software(s.line) for s in self.steps]
         self.software = {name: np.array([c[name] for c in counted]) for name in counted[0]}
@@ -215,6 +216,7 @@ class Variant:
         # ``clock_of`` is the cube root of the power; to the power 1.5 it is the square root
         self._clock = 1.0 if s.power == "ignored" else r.clock if s.power == "sets the clock" else r.clock**1.5
         self._narrow, self._shards = r.narrow, r.sharded
+        self._most, self._most_half = r.most, r.most_half
         software = {name: r.software[name] for name in ("network", "tp_overlap")}
         software["link"] = r.software["link"] if s.links == "planned" else 1.0
         software["elementwise"] = r.software["elementwise"] if s.traffic == "counted" else 0.0
@@ -254,6 +256,8 @@ class Variant:
 
     def times(self, constants: Any) -> Any:
         """Seconds of every row."""
+        import numpy as np
+
         c, first = constants, dict(zip(self.names, range(len(self.names)), strict=True))
         own = {name: c[i] for (group, name), i in first.items() if group == SOFTWARE}
         gemm = c[self._products] * self._clock
@@ -269,8 +273,8 @@ class Variant:
             tokens = {name: getattr(work, name) * more for name in ("top_k", "active_expert_params")}
             work = dataclasses.replace(work, **tokens)
         eff = Efficiencies(
-            gemm=gemm,
-            head=gemm,
+            gemm=np.minimum(gemm, self._most),
+            head=np.minimum(gemm, self._most_half),
             attention=c[self._whole] * self._clock,
             attention_sharded=c[self._sharded] * self._clock,
             **{**fixed, **own},
