@@ -773,7 +773,9 @@ def training_memory(
         if modules:  # behind the last layer, which has fewer others beside it where the layers leave room for that
             behind = where(last, 1, alone) if not both_ends else 1 - last
             fewer = (1 - alone) * last * minimum(stage_layers, slots) if not both_ends else 0
-            copied = (1 - alone) * last * (p.first - p.tied) if not both_ends else 0  # each module embeds what comes next
+            copied = (
+                (1 - alone) * last * (p.first - p.tied) if not both_ends else 0
+            )  # each module embeds what comes next
             own_layers = own_layers + behind * modules - fewer
             dense = dense - fewer * p.layer + behind * p.module + copied
             experts = experts - fewer * p.layer_experts + behind * p.module_experts

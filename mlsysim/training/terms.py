@@ -21,7 +21,6 @@ _LABELS = {e.function: label for label, e in REGISTRY.items()}
 ELEMENT_BYTES = 2.0  # activations and working weights are 16-bit, also when the products run in FP8
 GRADIENT_BYTES = 4.0  # gradients of whole weights are added up in FP32, those of sharded weights in 16 bits
 FLASH_BACKWARD = 2.5  # products of an attention backward over those of its forward: 5 against 2
-JOINED = 0.75  # of a block's queries: with two pieces a rank, half of the blocks meet the later piece alone
 UNSPLIT_TRAFFIC = 10 / 34  # of a layer's activations, without sequence parallelism (korthikanti2022recompute, eq. 2)
 
 
@@ -259,7 +258,11 @@ def _orthogonal(
     """Muon beside its pass through memory: whole matrices gathered where they are shared, and their products."""
     iterations = 5.0
     share = p.tp * p.pp * owners
-    work = iterations * (w.layers + p.mtp) * (w.muon_flops / share + w.muon_expert_flops / (p.tp * p.pp * maximum(owners, p.ep)))
+    work = (
+        iterations
+        * (w.layers + p.mtp)
+        * (w.muon_flops / share + w.muon_expert_flops / (p.tp * p.pp * maximum(owners, p.ep)))
+    )
     products = call(
         "Muon's products", roofline.compute_time, flops=work, peak_flops=m.half_peak_flops, efficiency=e.gemm
     )
@@ -340,10 +343,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     if p.cp_contiguous:
         attend = attend * call("causal imbalance", parallelism.causal_imbalance, pieces=p.cp)
     attention = attend * (1.0 + FLASH_BACKWARD + again)
-    if not (call.lacks(p.cp - 1) or p.cp_swap):
-        # Of each block of keys that came round the ring there is a part of the result, and backward of the gradients, that is
-        # added to what is there: it is read, and the sum is read and written. Causal blocks need three quarters of that.
-        parts = where(p.cp_gather > 0, 0.0, JOINED * (p.cp - 1.0)) * tokens
+    if not (call.lacks(p.cp - 1) or call.lacks(e.joined) or p.cp_swap):
+        # Each block of keys that came round the ring gives a part of the result, and backward of the gradients, that is added
+        # to what is there: it is read, and the sum is read and written.
+        parts = where(p.cp_gather > 0, 0.0, e.joined * (p.cp - 1.0)) * tokens
         joined = w.heads * (w.v_dim * (1.0 + again) + w.qk_dim) + w.kv_heads * (w.qk_dim + w.v_dim)
         attention = attention + call(
             "CP parts joined",
