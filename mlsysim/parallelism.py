@@ -114,6 +114,7 @@ class Plan:
     dispatch: str = "bf16"  # format in which tokens travel to experts; combined results stay 16-bit
     optimizer: str = "adamw"  # one of memory.OPTIMIZERS
     offload: str = "none"  # what lies in the host's memory
+    mtp: bool = True  # whether pretraining trains the modules for multi-token prediction that the model has, if any
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group"):
@@ -136,6 +137,8 @@ class Plan:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
         if self._plain != _PLAIN:
             self._check_words()
+        if not isinstance(self.mtp, bool):
+            raise InputError(f"plan: mtp = {self.mtp!r} must be True (the modules that the model has) or False (none)")
         reshard = self.reshard_after_forward
         if reshard is not None and not isinstance(reshard, bool):
             raise InputError(f"plan: reshard_after_forward = {reshard!r} must be True, False or None (by the rule)")
@@ -233,6 +236,14 @@ class Plan:
         if self.sharding not in ("fsdp", "hsdp"):
             return self.pp * 0
         return memory.keeps_gathered(self.pp, self.reshard_after_forward)
+
+    def modules_trained(self, model: Model | str, task: str = "pretrain") -> int:
+        """Modules for multi-token prediction that a job trains: those that the model has, in pretraining, unless ``mtp`` is False.
+
+        >>> Plan().modules_trained("DeepSeek-V3"), Plan().modules_trained("DeepSeek-V3", "lora"), Plan().modules_trained("Llama-2-7B")
+        (1, 0, 0)
+        """
+        return catalog.model(model).n_mtp_layers if self.mtp and task == "pretrain" else 0
 
     def micro_batches(self, global_batch: Num) -> Num:
         """Micro-batches per data-parallel rank and step, for a global batch in sequences."""

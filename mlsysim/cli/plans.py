@@ -8,7 +8,7 @@ from mlsysim.cli.arguments import Parser, count
 
 # Words of a plan beside its degrees, with the options of their names.
 PLAN_WORDS = (
-    *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "optimizer", "offload"),
+    *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "optimizer", "offload", "mtp"),
 )
 
 
@@ -33,6 +33,11 @@ def plan_word_options(p: Parser) -> None:
     )
     p.add_argument("--optimizer", choices=tuple(memory.OPTIMIZERS), help="whose states are kept (default: adamw)")
     p.add_argument("--offload", choices=parallelism.OFFLOADS, help="what lies in the host's memory (default: none)")
+    p.add_argument(
+        "--mtp",
+        action=argparse.BooleanOptionalAction,
+        help="train the modules for multi-token prediction that the model has (default: in pretraining)",
+    )
 
 
 def plan_words(args: argparse.Namespace) -> dict[str, Any]:

@@ -196,6 +196,7 @@ def described(plan: Plan) -> str:
         "node_limit": None,
         "recompute_layers": None,
         "recompute_modules": (),
+        "mtp": True,
     }
     words = {name: getattr(plan, name) for name, usual in asked.items() if getattr(plan, name) != usual}
     more = "".join(

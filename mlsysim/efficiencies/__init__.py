@@ -28,7 +28,7 @@ from mlsysim.efficiencies.kin import (
     pooled_share,
 )
 from mlsysim.efficiencies.servers import MIDDLE, Server, known_server, server_of, servers
-from mlsysim.efficiencies.shipped import Constants, kernel_shares, measured_share, shipped
+from mlsysim.efficiencies.shipped import Constants, best_share, kernel_shares, measured_share, shipped
 from mlsysim.efficiencies.words import (
     BOUND,
     CALIBRATED,
@@ -58,6 +58,7 @@ __all__ = [
     "Pooled",
     "Same",
     "Server",
+    "best_share",
     "checked",
     "clock_of",
     "family_of",

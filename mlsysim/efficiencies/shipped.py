@@ -1,10 +1,12 @@
 """The figures that ship: constants that ``mlsysim.validation`` fitted, and shares of printed rates that others measured."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.efficiencies.kin import Pooled, measured_kin, pooled
 
@@ -34,6 +36,17 @@ def measured_share(kind: str, generation: str) -> float:
     True
     """
     return float(_file("measured")[measured_kin(generation)][kind])
+
+
+def best_share(device: Device | None, precision: str) -> float:
+    """Share of the printed peak that the maker itself reached at best with products in a format; infinite where it does not say.
+
+    >>> from mlsysim import catalog
+    >>> round(best_share(catalog.device("MI300X"), "fp8"), 3), best_share(catalog.device("H100"), "fp8")
+    (0.487, inf)
+    """
+    rate = None if device is None else _file("best").get(device.name, {}).get(precision)
+    return math.inf if device is None or rate is None else float(rate) / device.peak_flops[precision]
 
 
 @cache

@@ -34,7 +34,7 @@ CHOICES = ("sharding", "recompute", "schedule")
 # Words of a plan that a search takes from its base, as they are, for every plan it tries.
 SHARED = (
     *("sequence_parallel", "reshard_after_forward", "cp_comm_type", "cp_balance", "node_limit", "dispatch"),
-    *("recompute_layers", "recompute_modules", "optimizer", "offload"),
+    *("recompute_layers", "recompute_modules", "optimizer", "offload", "mtp"),
 )
 TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
@@ -484,6 +484,7 @@ def like(base: Plan, recompute: str, sharding: str) -> Plan:
         recompute_modules=base.recompute_modules if recompute == "selective" and whole else (),
         optimizer=base.optimizer,
         offload=base.offload,
+        mtp=base.mtp,
     )
 
 
@@ -538,7 +539,7 @@ def plan(
         Orders of a pipeline to try, of ``parallelism.SCHEDULES``. Those beside 1f1b are tried where they can run: with a
         pipeline, without chunks of interleaving, and with whole weights.
     base : Plan, optional
-        A plan whose other words all plans take: ``node_limit``, ``dispatch``, ``optimizer``, ``offload``, ``cp_comm_type``,
+        A plan whose other words all plans take: ``node_limit``, ``dispatch``, ``optimizer``, ``offload``, ``mtp``, ``cp_comm_type``,
         ``cp_balance``, ``recompute_layers`` (with full) and ``recompute_modules`` (with selective).
     only, most : mappings, optional
         Limits by name of the degree (tp, pp, cp, dp, ep, virtual_stages): the values it may take, as

@@ -547,14 +547,18 @@ class _Weights:
     first: float  # what stands before the layers
     last: float  # what stands behind them
     tied: float  # an embedding that the last stage needs a copy of
+    module: float  # of all modules for multi-token prediction, without their routed experts
+    module_experts: float
 
     @classmethod
-    def of(cls, m: Model) -> "_Weights":
+    def of(cls, m: Model, modules: int) -> "_Weights":
         count = transformer.parameter_count(m)
         before = count.embedding + count.positions
         layers = count.total - before - count.lm_head - count.experts
         tied = count.embedding if m.tied_embeddings else 0
-        return cls(layers / m.layers, count.experts / m.layers, before, count.lm_head, tied)
+        experts = modules * count.experts / m.n_moe_layers if m.is_moe else 0.0
+        module = modules * transformer.mtp_parameters(m) / max(1, m.n_mtp_layers) - experts
+        return cls(layers / m.layers, count.experts / m.layers, before, count.lm_head, tied, module, experts)
 
 
 @widening
@@ -588,6 +592,7 @@ def training_memory(
     precision: str = "bf16",
     optimizer: str = "adamw",
     offload: str = "none",
+    mtp: bool = False,
     capacity: float | None = None,
 ) -> TrainingMemory:
     """Memory that training needs on the device that holds most, and whether the device has it.
@@ -646,6 +651,9 @@ def training_memory(
         One of OPTIMIZERS: what it keeps beside the recipe's master weight.
     offload : str
         none; optimizer (its states lie in the host's memory); activations (all but those of one micro-batch do); both.
+    mtp : bool
+        Whether the modules for multi-token prediction that the model has are trained, behind the last stage: each a layer, a
+        projection, and a loss of its own.
     capacity : float, byte, optional
         What has to suffice; the device's usable memory when not given.
 
@@ -741,12 +749,14 @@ def training_memory(
         layer = (recompute_layers * layer + (stage_layers - recompute_layers) * (whole + scores)) / stage_layers
 
     # Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss.
-    p, ranks = _Weights.of(m), dp * cp
+    modules = m.n_mtp_layers if mtp else 0
+    p, ranks = _Weights.of(m, modules), dp * cp
     both_ends = (
         schedule == "dualpipe"
     )  # a device has a stage of each direction; the ends' devices may have fewer layers
     held = 2 if both_ends else 1
-    spare = minimum(2, stage_layers * pp - m.layers) if both_ends else 0
+    slots = stage_layers * pp - m.layers  # layers that the fullest stage has and others need not have
+    spare = minimum(2 * stage_layers if modules else 2, slots) if both_ends else 0
     enough = 2 * pp if micro_batches is None else micro_batches
     alone = where(pp == 1, 1, 0)
     kept = keeps_gathered(pp, reshard_after_forward) if sharding in GATHERED else 0
@@ -759,7 +769,17 @@ def training_memory(
         own_layers = stage_layers * held
         if both_ends:  # the device of both ends, then one in the middle
             ends, own_layers = (0, own_layers) if last else (p.first + p.last, own_layers - spare)
-        dense, experts = (own_layers * p.layer + ends) / tp, own_layers * p.layer_experts / (tp * ep)
+        dense, experts = own_layers * p.layer + ends, own_layers * p.layer_experts
+        if modules:  # behind the last layer, which has fewer others beside it where the layers leave room for that
+            behind = where(last, 1, alone) if not both_ends else 1 - last
+            fewer = (1 - alone) * last * minimum(stage_layers, slots) if not both_ends else 0
+            copied = (
+                (1 - alone) * last * (p.first - p.tied) if not both_ends else 0
+            )  # each module embeds what comes next
+            own_layers = own_layers + behind * modules - fewer
+            dense = dense - fewer * p.layer + behind * p.module + copied
+            experts = experts - fewer * p.layer_experts + behind * p.module_experts
+        dense, experts = dense / tp, experts / (tp * ep)
         pipeline = {
             "layer_bytes": layer,
             "layers": own_layers / held * pp,
@@ -778,7 +798,7 @@ def training_memory(
             gradients.append(model_state_memory(experts, r, sharding, **of_experts))
         state = {t.name: t for t in (*states[0].terms, gradients[0].terms[1])}
         sums = {name: sum(s._value(name) for s in (gradients if name == "gradients" else states)) for name in state}
-        output = {**shape, "vocab": m.vocab, "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
+        output = {**shape, "vocab": m.vocab * (1 + modules), "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
         output["seq"] = tokens * (1 if last != both_ends else alone)  # only the last stage computes the loss
         unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)
         flying = where(kept > 0, 1, units_in_flight) if sharding in GATHERED else 0
@@ -819,6 +839,7 @@ def training_memory(
             "The sequence is split among tensor-parallel ranks." if seq_parallel else "No sequence parallelism.",
             "Dropout masks are kept." if dropout else "No dropout.",
             *_beside(schedule, optimizer, offload),
+            *(("Modules for multi-token prediction are trained behind the last layer.",) if modules else ()),
             *_resharding(sharding, kept, alone),
         ),
     )

@@ -95,5 +95,6 @@ def training_memory(
         recompute_modules=plan.recompute_modules,
         optimizer=plan.optimizer,
         offload=plan.offload,
+        mtp=plan.modules_trained(model, task) > 0,
         **options,
     )

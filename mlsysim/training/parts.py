@@ -29,6 +29,7 @@ class Efficiencies:
     selective_recompute: Num = 0.0  # share of the products that selective recompute repeats with sharded weights
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
+    joined: Num = 0.0  # of a rank's queries, those whose parts of the result are added up for each block from the ring
     cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
     ring_node_step: Num = 0.0  # s of a step of a ring, of context or of gathered weights, between devices of one domain
     ring_network_step: Num = 0.0  # s of such a step over the network
@@ -115,6 +116,7 @@ class Layout(Listed):
     muon: bool = False
     offload_states: bool = False  # the optimizer's states lie in the host's memory
     offload_activations: Num = 0.0  # bytes of a layer and micro-batch that go to the host's memory and come back
+    mtp: Num = 0.0  # modules for multi-token prediction that are trained, behind the last layer
 
 
 # Fields of a layout that all plans of an array have in common.

@@ -173,13 +173,13 @@ def layout_of(
 ) -> Layout:
     """A plan in the terms of :func:`step_terms`; attention is causal over ``attn_len`` tokens (default: the sequence).
 
-    The model is needed for sliding windows only.
+    The model is needed for sliding windows and for modules of multi-token prediction only.
     """
     length = seq if attn_len is None else attn_len
-    return _further(plan, _usual(plan, global_batch, seq, length, task, model), model)
+    return _further(plan, _usual(plan, global_batch, seq, length, task, model), model, task)
 
 
-def _further(plan: Plan, layout: Layout, model: Model | str | None) -> Layout:
+def _further(plan: Plan, layout: Layout, model: Model | str | None, task: str) -> Layout:
     """What few plans ask for, in the terms of a layout."""
     asked: dict[str, Any] = {}
     if plan.schedule != "1f1b":
@@ -197,6 +197,8 @@ def _further(plan: Plan, layout: Layout, model: Model | str | None) -> Layout:
         asked |= {"moment_bytes": 8.0 - kept.saved, "muon": plan.optimizer == "muon"}
     if plan.offload in ("optimizer", "both"):
         asked["offload_states"] = True
+    if model is not None and (modules := plan.modules_trained(model, task)):
+        asked["mtp"] = float(modules)
     if model is not None and (plan.recompute_layers is not None or plan.recompute_modules):
         m = catalog.model(model)
         if plan.recompute_layers is not None:

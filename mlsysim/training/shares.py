@@ -1,5 +1,6 @@
 """Efficiencies of a training step: calibrated, from the datasheet, or the bound, for any device."""
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from mlsysim.efficiencies import (
     DEFAULT,
     Constants,
     Same,
+    best_share,
     checked,
     clock_of,
     generation_of,
@@ -34,6 +36,13 @@ COUNTED_PASSES = 34.0
 # and that written in 16 bits: 1 + 2 + 2 + 4 + 1 passes over 16-bit numbers, the sum and the largest in one reading.
 LOSS_PASSES = 10.0
 CONTENTION = 1.0  # as long as the bytes of a hidden gathering take on the fast link, no arithmetic advances
+# Causal attention with two pieces a rank: half of the blocks that come round the ring meet all queries, the others the later
+# half. Each gives a part of the result, which nvidia2026tecp adds to the sum of those before.
+JOINED = 0.75
+# Attention waits for exponentials as well as for products. In the clock in which 16 exponentials come out of a multiprocessor of
+# Blackwell (together2026fa4) its tensor cores do 8,192 FLOP; with heads of 128 a score takes 3.5 x 512 FLOP forward and
+# backward, and two exponentials. Blackwell Ultra, the same silicon otherwise, has twice the rate of them (nvidia2026softmax).
+SOFTMAX_GAIN = {"Blackwell Ultra": (3.5 * 512 + 2 * 8192 / 16) / (3.5 * 512 + 2 * 8192 / 32)}
 TILE = 128.0  # rows of a tile of grouped products: nvidia2023matmul, sec. 3.1
 # Of the multiprocessors, those that all-to-all kernels hold while products run beside them: 20 of the 132 of an H800
 # (deepseek2024v3report, sec. 3.2.2).
@@ -86,7 +95,13 @@ def cp_times() -> dict[str, Any]:
 
 
 def from_constants(
-    line: Sequence[str], generation: str, precision: str, clock: float, constants: Constants, asked: str = ""
+    line: Sequence[str],
+    generation: str,
+    precision: str,
+    clock: float,
+    constants: Constants,
+    asked: str = "",
+    most: tuple[float, float] = (math.inf, math.inf),
 ) -> Efficiencies:
     """The constants that a device takes: its generation's, else those of its next of kin; without any, what is sourced.
 
@@ -104,6 +119,8 @@ def from_constants(
         None for the datasheet.
     asked : str
         What else its source should say.
+    most : tuple of float
+        As of :func:`most_of`: no step multiplies faster than its maker at best.
     """
     sourced = {
         "memory": measured_share("memory", generation),
@@ -112,6 +129,7 @@ def from_constants(
         "loss_passes": LOSS_PASSES,
         "tile": TILE,
         "messengers": MESSENGERS,
+        "joined": JOINED,
         **cp_times(),
     }
     found = pooled(constants, line)
@@ -120,14 +138,15 @@ def from_constants(
         return Efficiencies(
             name=DATASHEET,
             source="measured products and STREAM, counted traffic, NCCL's steps" + asked,
-            gemm=share,
-            head=share,
+            gemm=min(share, most[0]),
+            head=min(share, most[1]),
             attention=share,
             elementwise=COUNTED_PASSES,
             dp_overlap=1.0,
             **sourced,
         )
-    gemm, general = found.values["gemm"] * clock, found.values["attention"]
+    gemm, faster = found.values["gemm"] * clock, clock * softmax_gain(line)
+    general = found.values["attention"]
     own = constants.get(FUSED, {}).get("attention", general)
     whole, sharded = (own if written else general for written in fused_attention(line))
     kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
@@ -135,13 +154,31 @@ def from_constants(
         name=CALIBRATED,
         source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, links as "
         "libraries plan with them, counted traffic, NCCL's steps" + kin + asked,
-        gemm=gemm,
-        head=gemm,
-        attention=whole * clock,
-        attention_sharded=sharded * clock,
+        gemm=min(gemm, most[0]),
+        head=min(gemm, most[1]),
+        attention=whole * faster,
+        attention_sharded=sharded * faster,
         **{**counted_software(line), **constants["software"]},
         **sourced,
     )
+
+
+def most_of(device: Device | None, precision: str) -> tuple[float, float]:
+    """Shares of the peak that its maker reached at best: in the format of the products, and in 16 bits.
+
+    >>> [round(share, 3) for share in most_of(catalog.device("MI325X"), "fp8")]
+    [0.581, 0.645]
+    """
+    return best_share(device, PEAK_FORMAT.get(precision, precision)), best_share(device, "bf16")
+
+
+def softmax_gain(line: Sequence[str]) -> float:
+    """How much faster attention is for units that make exponentials faster, beside a generation of the same silicon.
+
+    >>> round(softmax_gain(("Blackwell Ultra", "NVIDIA gpu", "gpu", "any")), 2), softmax_gain(("Hopper", "any"))
+    (1.22, 1.0)
+    """
+    return SOFTMAX_GAIN.get(line[0], 1.0)
 
 
 def counted_software(line: Sequence[str]) -> dict[str, float]:
@@ -225,4 +262,4 @@ def efficiencies_of(
 def _of(key: Same, precision: str, word: str) -> Efficiencies:
     d = key.device
     constants = {} if word == DATASHEET else shipped("training_step")
-    return from_constants(lineage(d), generation_of(d), precision, clock_of(d), constants)
+    return from_constants(lineage(d), generation_of(d), precision, clock_of(d), constants, most=most_of(d, precision))

@@ -507,12 +507,17 @@ def training_step(
     if task == "lora":
         frozen = flops.lora_flops(token.matmul_parameters, 0.0)
         counted = flops.train_flops_per_token(frozen, token.forward_core)
+    if layout.mtp:
+        module = flops.layer_matmul_parameters(m) / m.layers + 2 * m.hidden**2 + work.head_params
+        counted = counted + layout.mtp * flops.train_flops_per_token(
+            flops.matmul_flops_per_token(module), token.forward_core / m.layers
+        )
     again = flops.recompute_flops(
         flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
         token.forward_core,
         layer_share=repeated_share(work, layout, chosen),
         core_share=layout.recompute_full + layout.recompute_selective,
-    )
+    ) * (1 + layout.mtp / m.layers)
     tokens = global_batch * seq
     return TrainingStep(
         model=m,

@@ -258,7 +258,11 @@ def _orthogonal(
     """Muon beside its pass through memory: whole matrices gathered where they are shared, and their products."""
     iterations = 5.0
     share = p.tp * p.pp * owners
-    work = iterations * w.layers * (w.muon_flops / share + w.muon_expert_flops / (p.tp * p.pp * maximum(owners, p.ep)))
+    work = (
+        iterations
+        * (w.layers + p.mtp)
+        * (w.muon_flops / share + w.muon_expert_flops / (p.tp * p.pp * maximum(owners, p.ep)))
+    )
     products = call(
         "Muon's products", roofline.compute_time, flops=work, peak_flops=m.half_peak_flops, efficiency=e.gemm
     )
@@ -339,6 +343,20 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
     if p.cp_contiguous:
         attend = attend * call("causal imbalance", parallelism.causal_imbalance, pieces=p.cp)
     attention = attend * (1.0 + FLASH_BACKWARD + again)
+    if not (call.lacks(p.cp - 1) or call.lacks(e.joined) or p.cp_swap):
+        # Each block of keys that came round the ring gives a part of the result, and backward of the gradients, that is added
+        # to what is there: it is read, and the sum is read and written.
+        parts = where(p.cp_gather > 0, 0.0, e.joined * (p.cp - 1.0)) * tokens
+        joined = w.heads * (w.v_dim * (1.0 + again) + w.qk_dim) + w.kv_heads * (w.qk_dim + w.v_dim)
+        attention = attention + call(
+            "CP parts joined",
+            equations.elementwise_time,
+            tokens=parts,
+            hidden=joined / p.tp,
+            passes=3.0,
+            bandwidth=bandwidth,
+            element_bytes=ELEMENT_BYTES,
+        )
     split = where(p.sequence_parallel > 0, 1.0 / p.tp, UNSPLIT_TRAFFIC + (1.0 - UNSPLIT_TRAFFIC) / p.tp)
     touch = call(
         "elementwise",
@@ -557,8 +575,26 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
             wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
     # Where layers do not divide evenly, the last stage, which has the head, has one less
     spare = where(p.pp > 1, stage_layers - w.layers // p.pp, 0.0)
+    slots = stage_layers * p.pp - w.layers
+    fewest = minimum(2.0, slots)
+    if not call.lacks(p.mtp):
+        # Behind the last layer: two streams projected to one, a layer more, and the head and its loss again. Whoever cuts the
+        # model makes room for that where the layers allow it.
+        fewest = where(p.mtp > 0, minimum(2.0 * stage_layers, slots), fewest)
+        spare = where((p.mtp > 0) & (p.pp > 1), minimum(stage_layers, slots), spare)
+        projection = call(
+            "MTP projection",
+            roofline.compute_time,
+            flops=call("MTP projection of a token", flops.forward_matmul_flops, parameters=2.0 * w.hidden**2)
+            * tokens
+            / p.tp
+            * (2.0 + p.weight_gradients),
+            peak_flops=m.peak_flops,
+            efficiency=e.gemm,
+        )
+        head = head + p.mtp * (head + layer + projection)
     if p.schedule == "dualpipe":  # the device of both ends has its two stages in turn
-        spare = where(p.pp > 1, minimum(2.0, stage_layers * p.pp - w.layers), 0.0) / 2.0
+        spare = where(p.pp > 1, fewest, 0.0) / 2.0
         head = head / 2.0
     head = maximum(0.0, head - spare * layer)
     stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
@@ -591,8 +627,10 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: _Ledger) -> St
 
     # The tail: gradients that the last backward does not hide, then the optimizer
     both = 2.0 if p.schedule == "dualpipe" else 1.0  # stages of a device, and copies of a stage
-    dense = (w.layers * w.dense_params + w.embedding_params) * p.weight_gradients
-    routed = w.layers * w.expert_params / p.ep * p.weight_gradients
+    all_layers = w.layers + p.mtp
+    own_matrices = w.embedding_params + p.mtp * 2.0 * w.hidden**2
+    dense = (all_layers * w.dense_params + own_matrices) * p.weight_gradients
+    routed = all_layers * w.expert_params / p.ep * p.weight_gradients
     group = p.dp * p.cp
     copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))

@@ -9,8 +9,10 @@ from typing import Any
 
 from chapter_numbers import share as _share
 from mlsysim import catalog, collectives, flops, memory, parallelism, training, units, validation
+from mlsysim.efficiencies import best_share, lineage
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
+from mlsysim.training.shares import softmax_gain
 from mlsysim.validation import PublishedPlan, scoring
 from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.scoring.scores import shipped_scores
@@ -150,6 +152,7 @@ def _plan() -> dict[str, str]:
     job: dict[str, Any] = {"global_batch": 15_360, "seq": 4096, "precision": "fp8-blockwise"}
     cluster = catalog.cluster("H800-node", 256)
     step = training.training_step("DeepSeek-V3", published, cluster, **job)
+    alone = training.training_step("DeepSeek-V3", replace(published, mtp=False), cluster, **job)
     muon = training.training_step("DeepSeek-V3", replace(published, optimizer="muon"), cluster, **job)
     hours = float(step.devices * step.time / units.hour / step.tokens * 1e12)
     printed = 180e3  # deepseek2024v3report, sec. 1
@@ -163,6 +166,7 @@ def _plan() -> dict[str, str]:
         "memory": units.format(step.memory.total, "byte", 3),
         "capacity": units.format(step.memory.capacity, "byte", 3),
         "hours": f"{hours / 1e3:.0f}",
+        "hours_without": f"{float(hours * alone.time / step.time) / 1e3:.0f}",
         "printed": f"{printed / 1e3:.0f}",
         "error": units.percent(hours / printed - 1),
         "muon": units.format(muon.terms.optimizer, "s", 2),
@@ -237,6 +241,8 @@ def _score() -> dict[str, str]:
         "hopper": f"{h100.gemm:.2f}",
         "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
         "attention": f"{min(attention):.2f} to {max(attention):.2f}",
+        "softmax_gain": f"{softmax_gain(lineage(catalog.device('GB300'))):.2f}",
+        "best_mi300x": _share(best_share(catalog.device("MI300X"), "fp8"), 0),
         "passes": f"{h100.elementwise:.0f}",
         "link": f"{h100.link:.2f}",
         "overhead": units.format(software["layer_overhead"], "s", 2),

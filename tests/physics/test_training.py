@@ -13,7 +13,9 @@ from support import ROOT
 
 from mlsysim import catalog, collectives, flops, training
 from mlsysim.catalog import Model
+from mlsysim.efficiencies import clock_of
 from mlsysim.errors import InputError
+from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan, bubble_ratio
 from mlsysim.training import BOUND, Efficiencies, Layout, Machine, StepTerms, Work, layout_of, step_terms
 from mlsysim.validation import scoring
@@ -1048,6 +1050,83 @@ def test_deepseek_v3_fits_its_cluster_and_comes_near_its_time() -> None:
 
 
 @pytest.mark.independent
+def test_modules_for_multi_token_prediction_are_a_layer_a_projection_and_a_head_more() -> None:
+    """On one stage everything adds up; the other jobs of a model that has modules train none."""
+
+    def step(task: str = "pretrain", **words: Any) -> training.TrainingStep:
+        plan = Plan(dp=64, ep=64, **words)
+        return training.training_step(
+            "DeepSeek-V3", plan, "8 x DGX-H100", global_batch=64, seq=4096, task=task, efficiencies="bound"
+        )
+
+    with_, without = step(), step(mtp=False)
+    a, b, tokens, rate = with_.terms, without.terms, 4096, 989e12
+    layer = sum(getattr(b, n) for n in ("gemm", "attention", "elementwise", "overhead", "expert_parallel")) / 61
+    projection = 3 * 2 * 2 * 7168**2 * tokens / rate
+    assert a.head == pytest.approx(2 * b.head + layer + projection, rel=1e-3)
+    assert (a.gemm, a.attention) == (b.gemm, b.attention)
+    assert a.optimizer / b.optimizer == pytest.approx(62 / 61, rel=2e-3)
+    attention = 7168 * (1536 + 576) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168
+    active = attention + 9 * 3 * 7168 * 2048 + 2 * 7168**2 + 129_280 * 7168
+    again = (with_.model_flops - without.model_flops) / with_.tokens
+    assert again == pytest.approx(6 * active + 3 * 2 * 2048.5 * 128 * (192 + 128), rel=2e-3)
+    assert active == pytest.approx(2.4e9 - 0.9e9, rel=0.08)  # deepseek2025v3, README_WEIGHTS.md, less the embedding
+    assert step("sft").terms == step("sft", mtp=False).terms and step("sft").model_flops == without.model_flops
+    job: dict[str, Any] = {"seq": 4096, "global_batch": 64}
+    held = [training.training_memory("DeepSeek-V3", Plan(dp=64, ep=64, mtp=m), "H200", **job) for m in (True, False)]
+    routed, rest = 256 * 3 * 7168 * 2048, attention + 3 * 7168 * 2048 + 256 * 7168 + 2 * 7168**2
+    assert held[0].weights - held[1].weights == pytest.approx(2 * (routed / 64 + rest), rel=1e-3)
+    assert routed + rest == pytest.approx(11.5e9, rel=0.02)  # the same page's count
+    assert held[0].output == pytest.approx(2 * held[1].output, rel=0.06)
+    assert training.training_step("Llama-3.1-8B", Plan(dp=8), "DGX-H100", global_batch=8, seq=4096).layout.mtp == 0
+    with pytest.raises(InputError, match="mtp = 2 must be True"):
+        Plan(mtp=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.independent
+def test_a_pipeline_makes_room_for_the_modules_behind_its_last_layer() -> None:
+    """61 layers on 16 stages of 4 leave three: the end may have one layer, and a module, instead of four."""
+
+    def parts(**words: Any) -> tuple[StepTerms, TrainingMemory]:
+        plan = Plan(pp=16, dp=64, ep=64, **words)
+        step = training.training_step(
+            "DeepSeek-V3", plan, "128 x DGX-H100", global_batch=1024, seq=4096, efficiencies="bound"
+        )
+        return step.terms, step.memory
+
+    (a, held), (b, other) = parts(), parts(mtp=False)
+    layer = sum(getattr(b, n) for n in ("gemm", "attention", "elementwise", "overhead", "expert_parallel")) / 4
+    head = 6 * 129_280 * 7168 * 4096 * 16 / 989e12
+    projection = 6 * 2 * 7168**2 * 4096 * 16 / 989e12
+    assert a.head == pytest.approx(max(0.0, 2 * head + layer + projection - 3 * layer), rel=1e-6)
+    assert b.head == pytest.approx(max(0.0, head - layer), rel=1e-6)
+    assert held.total >= other.total
+
+
+@pytest.mark.independent
+def test_attention_of_blackwell_ultra_waits_half_as_long_for_exponentials() -> None:
+    """nvidia2026softmax: twice the rate of Blackwell's; a score costs 1,792 FLOP and two exponentials of 512 or 256 each."""
+    ultra, plain = training.efficiencies_of("GB300"), training.efficiencies_of("GB200")
+    power = clock_of(catalog.device("GB300")) / clock_of(catalog.device("GB200"))
+    for name in ("attention", "attention_sharded"):
+        assert getattr(ultra, name) / getattr(plain, name) == pytest.approx(power * (1792 + 1024) / (1792 + 512))
+    assert ultra.gemm / plain.gemm == pytest.approx(power)
+
+
+@pytest.mark.independent
+def test_no_product_is_faster_than_its_maker_s_best() -> None:
+    """sander2025maf, table 1, over the datasheet's dense peaks; NVIDIA prints no such figure."""
+    for name, bf16, fp8 in (("MI300X", 708e12, 1273e12), ("MI325X", 843e12, 1519e12)):
+        eff, wide = (training.efficiencies_of(name, p) for p in ("fp8", "bf16"))
+        peak = catalog.device(name).peak_flops
+        assert eff.gemm * peak["fp8"] <= fp8 * (1 + 1e-9) and wide.gemm * peak["bf16"] <= bf16 * (1 + 1e-9)
+        assert eff.head * peak["bf16"] <= bf16 * (1 + 1e-9)
+    assert training.efficiencies_of("MI300X", "fp8").gemm == pytest.approx(1273 / 2614.9, rel=1e-3)
+    assert training.efficiencies_of("MI300X", "fp8", "datasheet").gemm == pytest.approx(1273 / 2614.9, rel=1e-3)
+    assert training.efficiencies_of("MI355X", "fp8").gemm == training.efficiencies_of("H100", "fp8").gemm
+
+
+@pytest.mark.independent
 def test_what_a_plan_adds_is_seen_in_its_term() -> None:
     def terms(**words: Any) -> StepTerms:
         options = {name: words.pop(name) for name in ("host_bandwidth",) if name in words}
@@ -1087,13 +1166,22 @@ def test_what_a_plan_adds_is_seen_in_its_term() -> None:
 
 @pytest.mark.independent
 def test_a_cut_context_is_swapped_or_passed_round() -> None:
-    def terms(**words: Any) -> StepTerms:
-        plan = Plan(tp=2, cp=4, dp=2, **words)
-        return training.training_step("Llama-3.1-8B", plan, "2 x DGX-H100", global_batch=16, seq=131_072).terms
+    eff = training.efficiencies_of("H100")
+
+    def terms(joined: float = 0.0, **words: Any) -> StepTerms:
+        plan, own = Plan(tp=2, cp=4, dp=2, **words), replace(eff, joined=joined)
+        job: dict[str, Any] = {"global_batch": 16, "seq": 131_072, "efficiencies": own}
+        return training.training_step("Llama-3.1-8B", plan, "2 x DGX-H100", **job).terms
 
     ring, row, swap = terms(), terms(cp_balance="contiguous"), terms(cp_comm_type="a2a")
     assert row.attention == pytest.approx(ring.attention * 7 / 4) and swap.attention == ring.attention
-    eff = training.efficiencies_of("H100")
+    # Of three blocks that came round, three quarters of a rank's queries have a part to add: 32 heads forward and again
+    # backward, and the gradients of 2 x 8 heads of keys and values; each read, and the sum read and written, in 2 bytes.
+    numbers = 3 * 0.75 * 131_072 / 4 * (2 * 32 + 2 * 8) * 128 / 2
+    added = terms(eff.joined).attention - ring.attention
+    assert added == pytest.approx(32 * 8 * numbers * 3 * 2 / (eff.memory * 3.35e12))
+    assert terms(eff.joined, cp_comm_type="all_gather").attention == ring.attention  # it meets all keys at once
+    assert terms(eff.joined, cp_comm_type="a2a").attention == ring.attention
     sent = 131_072 * (16 + 4) * 256 * 2 * 3 / 16  # of a layer, in one direction
     passed = sent / (eff.link * 450e9) + 2 * eff.cp_start
     assert swap.context_parallel == pytest.approx(32 * 8 * 2 * passed)

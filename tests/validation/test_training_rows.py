@@ -224,6 +224,19 @@ def test_a_device_that_nobody_knows_takes_what_all_devices_have_in_common() -> N
 
 
 @pytest.mark.independent
+def test_a_layer_that_was_timed_alone_has_no_update() -> None:
+    """The cases' README: of KORT_layer forward and backward of one layer, vocabulary 0."""
+    row = ROW | {"vocab": 0.0, "layers": 1.0, "n_devices": 2.0, "pp": 1.0, "cp": 1.0, "dp": 1.0, "virtual_stages": 1.0}
+    alone, step = predict(row), step_of(Row(row | {"global_batch": 1.0}))
+    assert any("optimizer" in text for text in map(str, alone.assumptions)) and not step.updated
+    assert not any("optimizer" in text for text in map(str, predict(ROW).assumptions))
+    step = step_of(Row(row))
+    eff = efficiencies_of("H100-SXM5-80GB")
+    whole = training.step_terms(step.work, step.layout, step.machine, eff)
+    slowest = whole.time / (whole.time - whole.straggler)
+    assert alone.predicted == pytest.approx(whole.time - whole.optimizer * slowest, rel=1e-9)
+
+
 def test_an_empty_cell_recomputes_no_more_than_memory_demands() -> None:
     """In a memory of any size nothing is; in a small one all of it; the share falls in between."""
     shares = [

@@ -10,6 +10,7 @@ from mlsysim.efficiencies import clock_of, generation_of, lineage
 from mlsysim.flops import attention_context
 from mlsysim.parallelism import CP_COMM_TYPES, RECOMPUTES
 from mlsysim.training import Layout, Machine, Work
+from mlsysim.training.shares import most_of
 from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
 
 # Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
@@ -34,6 +35,8 @@ class Step:
     line: tuple[str, ...]  # whose constants apply, the nearest relatives first
     precision: str  # of the linear layers
     clock: float  # clock at this part's power over that of the fastest of its kind
+    most: tuple[float, float]  # shares of the peak that products can reach at best, as of training.shares.most_of
+    updated: bool = True  # whether the measured time has an optimizer's update in it
 
     @property
     def narrow(self) -> bool:
@@ -321,4 +324,6 @@ def step_of(row: Row) -> Step:
         ),
         precision=str(row.need("precision")),
         clock=clock,
+        most=most_of(device, str(row.need("precision"))),
+        updated=work.head_params > 0,  # a layer without vocabulary was timed alone: forward and backward
     )

@@ -8,6 +8,7 @@ Without constants (datasheet mode) everything is sourced, counted or the bound.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mlsysim import training
@@ -22,9 +23,12 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class training_step in seconds."""
     row = Row(inputs)
     step = step_of(row)
-    eff = from_constants(step.line, step.generation, step.precision, step.clock, constants)
+    eff = from_constants(step.line, step.generation, step.precision, step.clock, constants, most=step.most)
     if constants and not rows_ran_on(constants, step.line):
         row.assume("efficiencies", eff.name, kin_of(constants, step.line))
+    if not step.updated:
+        eff = replace(eff, optimizer_bytes=0.0)
+        row.assume("optimizer", "none", "without a vocabulary: layers alone, forward and backward")
     time = training.step_terms(step.work, step.layout, step.machine, eff).time
     return Prediction(float(time), assumptions=tuple(row.assumptions))
 

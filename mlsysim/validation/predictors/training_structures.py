@@ -13,7 +13,16 @@ from typing import Any
 from mlsysim import training
 from mlsysim.efficiencies import measured_share
 from mlsysim.training import Efficiencies, cast_bytes
-from mlsysim.training.shares import FUSED, LOSS_PASSES, TILE, counted_software, cp_times, fused_attention
+from mlsysim.training.shares import (
+    FUSED,
+    JOINED,
+    LOSS_PASSES,
+    TILE,
+    counted_software,
+    cp_times,
+    fused_attention,
+    softmax_gain,
+)
 from mlsysim.validation.predictors.base import Row
 from mlsysim.validation.predictors.training_rows import CHUNK, Step, step_of
 
@@ -163,6 +172,9 @@ class Rows:
         self.memory = np.array([measured_share("memory", s.generation) for s in self.steps])
         self.casts = np.array([cast_bytes(s.precision) for s in self.steps])
         self.sharded = self.layout.weight_shards > 1
+        self.softmax = np.array([softmax_gain(s.line) for s in self.steps])
+        self.most, self.most_half = np.array([s.most for s in self.steps]).T
+        self.updated = np.array([float(s.updated) for s in self.steps])
         counted = [counted_software(s.line) for s in self.steps]
         self.software = {name: np.array([c[name] for c in counted]) for name in counted[0]}
 
@@ -214,6 +226,8 @@ class Variant:
         # ``clock_of`` is the cube root of the power; to the power 1.5 it is the square root
         self._clock = 1.0 if s.power == "ignored" else r.clock if s.power == "sets the clock" else r.clock**1.5
         self._narrow, self._shards = r.narrow, r.sharded
+        self._softmax = self._clock * r.softmax
+        self._most, self._most_half = r.most, r.most_half
         software = {name: r.software[name] for name in ("network", "tp_overlap")}
         software["link"] = r.software["link"] if s.links == "planned" else 1.0
         software["elementwise"] = r.software["elementwise"] if s.traffic == "counted" else 0.0
@@ -224,8 +238,10 @@ class Variant:
             "written": float(s.written == "counted"),
             "cast_bytes": r.casts if s.casts != "none" else np.zeros(len(r.steps)),
             "loss_passes": LOSS_PASSES if s.loss == "counted" else 0.0,
+            "joined": JOINED,
             "tile": TILE if s.tiles == "counted" else 0.0,
             "selective_recompute": 0.0 if s.selective == "attention alone" else 0.5,
+            "optimizer_bytes": Efficiencies().optimizer_bytes * r.updated,
             **cp_times(),
             **software,
         }
@@ -252,6 +268,8 @@ class Variant:
 
     def times(self, constants: Any) -> Any:
         """Seconds of every row."""
+        import numpy as np
+
         c, first = constants, dict(zip(self.names, range(len(self.names)), strict=True))
         own = {name: c[i] for (group, name), i in first.items() if group == SOFTWARE}
         gemm = c[self._products] * self._clock
@@ -267,10 +285,10 @@ class Variant:
             tokens = {name: getattr(work, name) * more for name in ("top_k", "active_expert_params")}
             work = dataclasses.replace(work, **tokens)
         eff = Efficiencies(
-            gemm=gemm,
-            head=gemm,
-            attention=c[self._whole] * self._clock,
-            attention_sharded=c[self._sharded] * self._clock,
+            gemm=np.minimum(gemm, self._most),
+            head=np.minimum(gemm, self._most_half),
+            attention=c[self._whole] * self._softmax,
+            attention_sharded=c[self._sharded] * self._softmax,
             **{**fixed, **own},
         )
         return training.step_terms(work, self.layout, self.machine, eff).time
