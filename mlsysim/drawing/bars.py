@@ -66,7 +66,7 @@ class _Rows(Drawing):
         row = over + thick + 6
         body = [f"<title>{escape(self.title or self.x_label)}</title>", words(WIDE / 2, 16, self.title, size=13)]
         shown = [(label, *_LOOKS[look][::2]) for label, look in legend.items() if label]
-        key, top = swatches(shown, 24.0 if self.title else 6.0)  # type: ignore[arg-type]
+        key, top = swatches(shown, 24.0 if self.title else 6.0)
         top += 6 if beside else 3
         bottom = top + row * len(self.names) + 2
         axis = Axis(*ends, False, left, WIDE - _RIGHT)

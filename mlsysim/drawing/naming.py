@@ -35,6 +35,22 @@ class Boxes:
                     cost += 3 if i == own else 6
         return cost
 
+    def between(self, x: float, y: float, own: int) -> int:
+        """How many lines run between a place and its own line, straight above or below it."""
+        heights = [self.height(i, x) for i in range(len(self.points))]
+        mine = heights[own]
+        return 0 if mine is None else sum(h is not None and min(y, mine) < h < max(y, mine) for h in heights)
+
+    def height(self, i: int, x: float) -> float | None:
+        """Where a line is at x; None where it is not."""
+        xs, ys = self.points[i]
+        if not xs or not xs[0] <= x <= xs[-1]:
+            return None
+        j = bisect_left(xs, x)
+        if xs[j] == x or j == 0:
+            return ys[j]
+        return ys[j - 1] + (ys[j] - ys[j - 1]) * (x - xs[j - 1]) / (xs[j] - xs[j - 1])
+
 
 def dense(line: Sequence[Point]) -> list[Point]:
     """Points along a line, close enough that no word slips between two of them."""

@@ -19,6 +19,7 @@ TALL, RIGHT = 216.0, 16.0  # of the plot; what is left beside it
 ROW, SYMBOL = 17.0, 32.0  # of the key
 CROWDED = 30.0  # what it may cost to name a line where it runs; a word on three points of another line costs 18
 NEAR, SHARED = 9.0, 24.0  # what counts as another line at the same place, and what it costs to name one there
+CROSSED = 8.0  # what each line costs that runs between a line and its name
 SHARES = (0.93, 0.07, 0.75, 0.5, 0.25, 0.62, 0.38, 0.84, 0.16)  # of a line's length, at which its name may stand
 
 
@@ -99,7 +100,9 @@ class _Plot:
             if self.left < x < self.right:  # rather moved a little than over the edge
                 x = min(max(x, self.left + 4), max(self.left + 4, self.right - width - 2))
             box: Box = (x - 2, y - 11, x + width + 2, y + 3)
-            cost += self.boxes.cost(box, own)
+            cost += self.boxes.cost(box, own) + (
+                CROSSED * self.boxes.between(x + width / 2, y - 4, own) if own >= 0 else 0
+            )
             if cost < found[0]:
                 found = cost, (x, y)
         return found
