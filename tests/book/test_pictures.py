@@ -1,13 +1,14 @@
 """Drawings of things: legible on a phone, said in words, and no other than what the library computes."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from mlsysim import catalog, collectives, hlo, memory, network, parallelism, roofline
+from mlsysim import catalog, collectives, explore, hlo, memory, network, parallelism, roofline
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.cluster.messages import ring_held
 from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
@@ -97,6 +98,9 @@ ARGUMENTS: dict[str, tuple] = {
     "two_clocks": ("H100",),
     "two_largest": ([0.1 + 0.01 * (i % 37) for i in range(49)] + [1.4],),
     "two_losses": (60.0, 10800.0),
+    "search_landscape": (
+        explore.plan("Llama-3.1-8B", "2 x DGX-H100", global_batch=128, seq=4096, most={"cp": 1}, sharding="zero1"),
+    ),
     "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
     "two_waters": (1.4, 0.36, 4.35),
 }
@@ -298,6 +302,37 @@ def test_a_drawn_dragonfly_has_its_cables_and_a_way_of_five_hops() -> None:
     cables = [s for s in pictures.dragonfly_route(4, 3, 2).shapes if isinstance(s, Arrow)]
     assert sum(2 * (s.width < 2) for s in cables) == network.topology.dragonfly(4, 3, 2).links
     assert sum(s.width > 2 for s in cables) == 5
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("text", "ports"), [("switch:2", 2), ("switch:16", 4)])
+def test_a_drawn_fat_tree_has_as_many_cables_in_each_layer_as_ranks_and_uses_every_port(text: str, ports: int) -> None:
+    """Al-Fares et al.: k pods, (k/2)^2 cores, k^3/4 ranks; so 5 k^2/4 switches, and as many cables up as down everywhere."""
+    shapes = pictures.fat_tree(text, ports).shapes
+    cables = [s for s in shapes if isinstance(s, Arrow) and s.width < 2]
+    ranks = network.topology.parse(text).ranks
+    assert len(cables) == 3 * ranks and sum(isinstance(s, Arrow) and s.width > 2 for s in shapes) == 6
+    ends = Counter(point for s in cables for point in (s.points[0], s.points[-1]))
+    assert sorted(ends.values()) == [1] * ranks + [ports] * (5 * ports * ports // 4)
+    middle = sum((s.points[0][0] < 200) for s in cables if min(s.points[0][1], s.points[-1][1]) < 40)
+    assert middle == network.topology.parse(text).bisection
+    with pytest.raises(InputError, match="as switch:16"):
+        pictures.fat_tree("switch:8", 4)
+
+
+@pytest.mark.independent
+def test_a_drawn_landscape_is_that_of_its_search() -> None:
+    (searched,) = ARGUMENTS["search_landscape"]
+    shapes = pictures.search_landscape(searched).shapes
+    front = [s for s in shapes if isinstance(s, Box) and (s.width, s.kind) == (7, "compute")]
+    plain = [s for s in shapes if isinstance(s, Box) and (s.width, s.kind) == (5, "waiting")]
+    assert len(front) == len(searched.front()) and 60 <= len(plain) <= 300
+    assert [s.y for s in front] == sorted(s.y for s in front), "more memory, less time"
+    for s in plain:  # nothing that fits lies below and left of the front
+        if s.x + 2.5 < 36 + 352 / 1.5:
+            assert any(f.x + 3.5 <= s.x + 2.51 and f.y + 3.5 >= s.y + 2.49 for f in front)
+    with pytest.raises(InputError, match="draw 10 to 400"):
+        pictures.search_landscape(searched, 3)
 
 
 @pytest.mark.independent
