@@ -124,8 +124,9 @@ class _Plot:
 
     def along(self, text: str, color: str, i: int) -> bool:
         """Name a line where it runs, if there is room."""
-        cost, at = self.best(self.starts(i, LETTER * len(text)), LETTER * len(text), i)
-        if cost > CROWDED:
+        starts = self.starts(i, LETTER * len(text))
+        cost, at = self.best(starts, LETTER * len(text), i)
+        if cost > CROWDED or all(own >= SHARED for own, _ in starts):  # lies on another all the way
             return False
         self.say(text, at, color)
         return True

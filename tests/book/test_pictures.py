@@ -1,10 +1,12 @@
 """Drawings of things: legible on a phone, said in words, and no other than what the library computes."""
 
+import random
 import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 import pytest
 
@@ -13,7 +15,7 @@ from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.cluster.messages import ring_held
 from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
 from mlsysim.classroom.pictures.serving.answers import _tight
-from mlsysim.drawing import Chart, Drawing, Line
+from mlsysim.drawing import DASHES, PALETTE, Bars, Chart, Drawing, Lanes, Line, Marks, Panels, Span, Swings
 from mlsysim.drawing.charts import Name, on_lines
 from mlsysim.drawing.scenes import (
     PHONE,
@@ -431,10 +433,76 @@ def test_names_stand_on_their_lines_and_inside_the_axes() -> None:
         svg = on_lines(Chart("x", "y", [rising], x_log=False, y_log=False), place).svg()
         (text,) = [t for t in ElementTree.fromstring(svg).iter(f"{SVG}text") if t.text == rising.label]
         x, wide = float(text.attrib["x"]), 6.0 * len(rising.label)
-        left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
-        assert 70 <= left < left + wide <= 576
+        assert 20 <= x < x + wide <= 384
     with pytest.raises(InputError, match="for 1 lines; give one"):
         on_lines(Chart("x", "y", [rising]), 0.5, 0.5)
+
+
+def spans(count: int) -> list[Span]:
+    return [Span(f"lane {i} of the drawing", float(i), i + 2.0, f"kind {i % 4}") for i in range(count)]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Chart("x", "y", [Line([1, 10, 100], [1, 5, 9], "one"), Line([1, 10, 100], [9, 5, 1], "two")], title="a title"),
+        Chart("x", "y", [], [Marks([1, 2], [3, 4], "dots", ("a", "b"))], x_log=False, y_log=False),
+        Bars(
+            ["a bar with a name that is long", "b"], {"one": [1, 2], "two": [2, 1]}, "time (s)", limit=(4, "the limit")
+        ),
+        Swings(["first", "second"], [1, 2], [3, 4], 2.5, "time (s)"),
+        Lanes(spans(6), "time (s)", "a title"),
+        Panels(Bars(["a"], {"one": [1]}, "x"), Chart("x", "y", [Line([1, 2], [1, 2], "one")])),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_no_word_of_a_chart_is_below_ten_pixels_on_a_phone(drawing: Drawing) -> None:
+    root = ElementTree.fromstring(drawing.svg())
+    width = float(root.attrib["viewBox"].split()[2])
+    assert width == 400
+    parents = {child: parent for parent in root.iter() for child in parent}
+    for text in root.iter(f"{SVG}text"):
+        at: Element | None = text
+        while at is not None and "font-size" not in at.attrib:
+            at = parents.get(at)
+        assert at is not None and float(at.attrib["font-size"]) * PHONE / width >= 10, text.text
+    inner = [e for e in root.iter(f"{SVG}svg") if e is not root]
+    assert all(float(e.attrib["width"]) == width for e in inner), "panels are drawn at one scale"
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("seed", range(8))
+def test_names_of_lines_keep_apart_and_what_finds_no_place_stands_in_the_key(seed: int) -> None:
+    draw = random.Random(seed)
+    xs = [float(i) for i in range(1, 30)]
+    lines = [
+        Line(
+            xs, [draw.uniform(1, 9) + (k + 1) * draw.uniform(0.4, 0.6) * x for x in xs], f"line number {k}", PALETTE[k]
+        )
+        for k in range(draw.randint(1, 6))
+    ]
+    marks = [Marks([5, 20], [20, 40], "measured", ("a point", "another"), PALETTE[5])]
+    root = ElementTree.fromstring(Chart("x", "y", lines, marks, x_log=False, y_log=False).svg())
+    (plot,) = [g for g in root if g.tag == f"{SVG}g"]
+    inside = [t for g in plot.findall(f"{SVG}g") for t in g.findall(f"{SVG}text")]
+    named = {t.text for t in inside} - {"a point", "another"}
+    keyed = {t.text for t in root.findall(f"{SVG}text")} - {"y"}
+    assert named | keyed == {line.label for line in lines} | {"measured"} and not named & keyed
+    assert all(
+        t.attrib["fill"] == {line.label: line.color for line in lines}[t.text or ""] for t in inside if t.text in named
+    )
+    boxes = [(float(t.attrib["x"]), float(t.attrib["y"]), 7.0 * len(t.text or "")) for t in inside]
+    for i, (x, y, wide) in enumerate(boxes):
+        assert x > 0 and x + wide <= 400 and 11 <= y <= 216
+        for u, v, other in boxes[:i]:
+            assert x + wide <= u or u + other <= x or abs(y - v) >= 12, "words on words"
+
+
+def test_lines_that_lie_on_one_another_are_told_apart_in_the_key() -> None:
+    same = [Line([1, 2, 3], [4, 5, 6], f"way {k}", PALETTE[k], DASHES[k]) for k in range(3)]
+    root = ElementTree.fromstring(Chart("x", "y", same, x_log=False, y_log=False).svg())
+    assert {f"way {k}" for k in range(3)} <= {t.text for t in root.findall(f"{SVG}text")}
 
 
 @pytest.mark.independent
