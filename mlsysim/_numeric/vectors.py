@@ -137,8 +137,8 @@ def _coded(values: list[Any]) -> tuple[list[int], list[int]]:
 class _Taken:
     """Chosen places of vectors, kept with what chose them, so that columns that are taken together stay alike together."""
 
-    def __init__(self, places: list[int]) -> None:
-        self.places = places
+    def __init__(self, chosen: list[int]) -> None:
+        self.places = chosen
         self.families: dict[Family, Family] = {}
 
     def of(self, x: "Vector") -> "Vector":
