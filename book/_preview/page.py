@@ -21,6 +21,9 @@ def frame(book: Book, page: Page) -> str:
     previous = book.pages[position - 1] if position else None
     following = book.pages[position + 1] if position + 1 < len(book.pages) else None
     styles = [f"{up}site_preview/preview.css", *(up + css for css in book.paths("format.html.css"))]
+    moving = '<div class="frames"' in page.body  # make_live, which may come later, leaves these two alone
+    if moving:
+        styles.append(f"{up}book/assets/frames.css")
     return Template((HERE / "page.html").read_text("utf-8")).substitute(
         lang=escape(str(book.get("lang", "en"))),
         title=escape(title if page.source == "index.qmd" else f"{page.title} – {title}"),
@@ -31,6 +34,7 @@ def frame(book: Book, page: Page) -> str:
         styles="\n".join(f'<link rel="stylesheet" href="{escape(s)}">' for s in styles),
         script=f"{up}site_preview/preview.js",
         access=f"{up}site_preview/access.js",
+        moving=f'<script src="{up}book/assets/frames.js" defer></script>' if moving else "",
         masthead=_masthead(book) if page.source == "index.qmd" else "",
         sidebar=_sidebar(book, page),
         body=page.body,

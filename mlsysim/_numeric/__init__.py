@@ -35,6 +35,12 @@ def arrays() -> Any:
     return numpy
 
 
+def grouped(columns: dict[str, Any]) -> dict[str, Any]:
+    """The same columns; where our own vectors stand in for NumPy, what is asked of them is asked once for elements that are alike."""
+    own = getattr(arrays(), "grouped", None)
+    return columns if own is None else own(columns)
+
+
 def bare(x: Any) -> Any:
     """An element of an array as Python's own number or text.
 
@@ -231,6 +237,8 @@ def even_share(size: Num, room: Num) -> Num:
     """
     if is_array(size) or is_array(room):
         np = arrays()
+        if hasattr(np, "elementwise"):  # our own vectors ask each pair once
+            return np.elementwise(even_share, size, room)
         size, room = np.broadcast_arrays(size, room)
         share = np.minimum(size, room)
         split = (size > room) & (room > 1)  # few: an inner group that does not fit leaves no room outside it

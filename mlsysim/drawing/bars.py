@@ -5,11 +5,28 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from mlsysim.drawing.style import GRID, HATCHES, INK, PALETTE, PAPER, SHADES, WIDTH, Drawing, page, words
+from mlsysim.drawing.axes import Axis, named
+from mlsysim.drawing.style import (
+    GRID,
+    HALO,
+    HATCHES,
+    INK,
+    LETTER,
+    PALETTE,
+    PAPER,
+    SHADES,
+    SHOWN,
+    WIDE,
+    Drawing,
+    page,
+    swatches,
+    words,
+)
 from mlsysim.errors import InputError
 
 _LOW, _HIGH = "input at its low end", "input at its high end"
-_RIGHT, _ROW = 24.0, 30.0
+_RIGHT = 18.0
+MOST = 120.0  # units of a name that still stands beside its bar; longer ones stand above
 _LOOKS = tuple(zip(PALETTE, HATCHES, SHADES, strict=True))
 
 
@@ -39,43 +56,41 @@ class _Rows(Drawing):
         pieces: Iterable[_Piece],
         legend: Mapping[str, int],
         ends: tuple[float, float],
-        left: float,
         thick: int,
-        columns: tuple[int, float],
         middle: float | None = None,
         said: str = "",
     ) -> str:
-        top = 64.0 if columns[0] == 3 else 52.0
-        width, bottom, (low, high) = WIDTH * 100, top + _ROW * len(self.names), ends
-
-        def place(value: float) -> float:
-            return left + (value - low) / (high - low) * (width - left - _RIGHT)
-
-        body = [f"<title>{escape(self.title or self.x_label)}</title>", words(width / 2, 16, self.title, size=13)]
-        for i in range(6):
-            value = low + i / 5 * (high - low)
-            x = place(value)
-            body.append(f'<path d="M{x:.1f} {top}V{bottom}" stroke="{GRID}"/>' + words(x, bottom + 16, f"{value:.3g}"))
-        for i, name in enumerate(self.names):
-            body.append(words(left - 6, top + _ROW * i + 19, name, "end", 11))
-        inset = (_ROW - thick) / 2
+        longest = LETTER * max(map(len, self.names))
+        beside = longest <= MOST
+        left, over = (longest + 14, 4.0) if beside else (10.0, 17.0)  # over: from the top of a row to its bar
+        row = over + thick + 6
+        body = [f"<title>{escape(self.title or self.x_label)}</title>", words(WIDE / 2, 16, self.title, size=13)]
+        shown = [(label, *_LOOKS[look][::2]) for label, look in legend.items() if label]
+        key, top = swatches(shown, 24.0 if self.title else 6.0)
+        top += 6 if beside else 3
+        bottom = top + row * len(self.names) + 2
+        axis = Axis(*ends, False, left, WIDE - _RIGHT)
+        body.append(key)
+        for value, text in named(axis):
+            x = axis.place(value)
+            at = min(x, WIDE - LETTER * len(text) / 2 - 2)
+            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>' + words(at, bottom + 16, text))
         for piece in pieces:
-            a, b = sorted((place(piece.start), place(piece.end)))
+            a, b = sorted((axis.place(piece.start), axis.place(piece.end)))
             color, _, shade = _LOOKS[piece.look]
             body.append(
-                f'<rect x="{a:.1f}" y="{top + _ROW * piece.row + inset:.1f}" width="{b - a:.1f}" height="{thick}" '
+                f'<rect x="{a:.1f}" y="{top + row * piece.row + over:.1f}" width="{b - a:.1f}" height="{thick}" '
                 f'fill="{color}" fill-opacity="{shade}"/>'
             )
         if middle is not None:
-            body.append(f'<path d="M{place(middle):.1f} {top}V{bottom}" stroke="{INK}"/>')
-            body.append(words(place(middle) - 4, bottom - 3, said, "end", 11) if said else "")
-        for i, (label, look) in enumerate((k, v) for k, v in legend.items() if k):
-            x, y = left + (i % columns[0]) * columns[1], 30 + 16 * (i // columns[0])
-            color, _, shade = _LOOKS[look]
-            body.append(f'<rect x="{x}" y="{y - 3}" width="12" height="12" fill="{color}" fill-opacity="{shade}"/>')
-            body.append(words(x + 17, y + 7, label, "start", 11))
-        body.append(words((left + width - _RIGHT) / 2, bottom + 36, self.x_label))
-        return page(width, bottom + 48, "".join(body))
+            x = axis.place(middle)
+            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{INK}"/>')
+            body.append(words(x - 4, top + 10, said, "end") if said else "")
+        for i, name in enumerate(self.names):
+            y = top + row * i + (over + thick / 2 + 4 if beside else 13)
+            body.append(words(left - 6 if beside else left, y, name, "end" if beside else "start", extra=HALO))
+        body.append(words((left + WIDE - _RIGHT) / 2, bottom + 36, self.x_label))
+        return page(WIDE, bottom + 46, "".join(body), SHOWN)
 
     def _axes(self, figure: Any, columns: int, middle: float | None = None, said: str = "") -> Any:
         axes = figure.subplots()
@@ -128,7 +143,7 @@ class Bars(_Rows):
         legend = {label: i for i, label in enumerate(self.parts)}
         at, said = self.limit or (None, "")
         last = max([*totals, at or 0.0]) or 1.0
-        return self._svg(pieces, legend, (0.0, last), 150.0, 22, (3, 145.0), at, said)
+        return self._svg(pieces, legend, (0.0, last), 22, at, said)
 
     def paint(self, figure: Any) -> None:
         dressed = self._axes(figure, 3, *(self.limit or ()))
@@ -163,7 +178,7 @@ class Swings(_Rows):
         ends = (min(values) - room, max(values) + room)
         both = zip(self.at_low, self.at_high, strict=True)
         pieces = [_Piece(row, self.middle, end, look) for row, pair in enumerate(both) for look, end in enumerate(pair)]
-        return self._svg(pieces, {_LOW: 0, _HIGH: 1}, ends, 190.0, 18, (2, 190.0), self.middle)
+        return self._svg(pieces, {_LOW: 0, _HIGH: 1}, ends, 18, self.middle)
 
     def paint(self, figure: Any) -> None:
         dressed = self._axes(figure, 2, self.middle)

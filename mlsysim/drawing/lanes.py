@@ -5,7 +5,22 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-from mlsysim.drawing.style import GRID, HATCHES, PALETTE, PAPER, SHADES, WIDTH, Drawing, page, words
+from mlsysim.drawing.axes import Axis, named
+from mlsysim.drawing.bars import MOST
+from mlsysim.drawing.style import (
+    GRID,
+    HATCHES,
+    LETTER,
+    PALETTE,
+    PAPER,
+    SHADES,
+    SHOWN,
+    WIDE,
+    Drawing,
+    page,
+    swatches,
+    words,
+)
 from mlsysim.errors import InputError
 
 
@@ -63,31 +78,33 @@ class Lanes(Drawing):
         return 1.2 + 0.32 * len(self.names)
 
     def svg(self) -> str:
-        width, left, right, row, top = WIDTH * 100, 150.0, 24.0, 26.0, 52.0
         names, kinds = self.names, self.kinds
-        bottom, last = top + row * len(names), max(span.end for span in self.spans) or 1.0
-        scale = (width - left - right) / last
-        body = [f"<title>{escape(self.title or self.x_label)}</title>", words(width / 2, 16, self.title, size=13)]
-        for i in range(6):
-            x = left + i / 5 * last * scale
-            tick = words(x, bottom + 16, f"{i / 5 * last:.3g}")
-            body.append(f'<path d="M{x:.1f} {top}V{bottom}" stroke="{GRID}"/>{tick}')
-        body += [words(left - 6, top + row * i + 17, name, "end", 11) for i, name in enumerate(names)]
+        longest = LETTER * max(map(len, names))
+        beside = longest <= MOST
+        left, over = (longest + 14, 4.0) if beside else (10.0, 17.0)  # over: from the top of a lane to its spans
+        row, last = over + 22, max(span.end for span in self.spans) or 1.0
+        body = [f"<title>{escape(self.title or self.x_label)}</title>", words(WIDE / 2, 16, self.title, size=13)]
+        looks = [(kind, PALETTE[i], SHADES[i]) for i, kind in enumerate(kinds) if kind]
+        key, top = swatches(looks, 24.0 if self.title else 6.0)
+        top += 6 if beside else 3
+        bottom, axis = top + row * len(names), Axis(0.0, last, False, left, WIDE - 18.0)
+        body.append(key)
+        for value, text in named(axis):
+            x = axis.place(value)
+            tick = words(min(x, WIDE - LETTER * len(text) / 2 - 2), bottom + 16, text)
+            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>{tick}')
+        for i, name in enumerate(names):
+            y = top + row * i + (over + 13 if beside else 13)
+            body.append(words(left - 6 if beside else left, y, name, "end" if beside else "start"))
         for span in self.spans:
-            look, y = kinds.index(span.kind), top + row * names.index(span.lane) + 4
+            look, y = kinds.index(span.kind), top + row * names.index(span.lane) + over
+            start, end = axis.place(span.start), axis.place(max(span.start, span.end))
             body.append(
-                f'<rect x="{left + span.start * scale:.2f}" y="{y:.1f}" width="{max(0.0, span.end - span.start) * scale:.2f}" '
+                f'<rect x="{start:.2f}" y="{y:.1f}" width="{end - start:.2f}" '
                 f'height="18" fill="{PALETTE[look]}" fill-opacity="{SHADES[look]}"/>'
             )
-        for i, kind in enumerate(k for k in kinds if k):
-            look, x = kinds.index(kind), left + i % 4 * 110
-            y = 27 + 16 * (i // 4)
-            body.append(
-                f'<rect x="{x}" y="{y}" width="12" height="12" fill="{PALETTE[look]}" fill-opacity="{SHADES[look]}"/>'
-            )
-            body.append(words(x + 17, y + 10, kind, "start", 11))
-        body.append(words((left + width - right) / 2, bottom + 36, self.x_label))
-        return page(width, bottom + 48, "".join(body))
+        body.append(words((left + WIDE - 18) / 2, bottom + 36, self.x_label))
+        return page(WIDE, bottom + 46, "".join(body), SHOWN)
 
     def paint(self, figure: Any) -> None:
         axes, names = figure.subplots(), self.names

@@ -17,7 +17,7 @@ from mlsysim.errors import InputError
 WIDEST, PHONE, SMALLEST = (
     480.0,
     339.0,
-    9.0,
+    10.0,
 )  # units of a scene; pixels of a phone's text column; pixels of a letter there
 TEXT = 13  # size of words in units
 _LETTER = 0.53  # mean width of a letter of a sans-serif font over its size

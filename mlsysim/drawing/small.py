@@ -3,16 +3,16 @@
 They are drawn 360 units wide, the width of a phone's column, so that no text falls below nine pixels there.
 """
 
-import itertools
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+from mlsysim.drawing.axes import Axis, between, few
 from mlsysim.drawing.bars import Bars
-from mlsysim.drawing.charts import Chart, Line, Marks, _Axis
+from mlsysim.drawing.charts import Chart, Line, Marks
 from mlsysim.drawing.lanes import Lanes, Span
+from mlsysim.drawing.naming import Boxes
 from mlsysim.drawing.style import GRID, INK, PAPER, PLAIN, Drawing
 from mlsysim.errors import InputError
 
@@ -119,47 +119,6 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return [float(v) for v in values if v is not None and math.isfinite(v)]
 
 
-def _few(ticks: list[float], most: int) -> list[float]:
-    return ticks[:: max(1, -(-len(ticks) // most))]
-
-
-class _Boxes:
-    """Where words may stand: not on each other, rather not on lines."""
-
-    def __init__(self, lines: Sequence[Sequence[tuple[float, float]]], top: float, bottom: float) -> None:
-        self.points = [([x for x, _ in p], [y for _, y in p]) for p in (sorted(_dense(line)) for line in lines)]
-        self.taken: list[tuple[float, float, float, float]] = []
-        self.top, self.bottom = top, bottom
-
-    def take(self, x: float, y: float, width: float) -> tuple[float, float, float, float]:
-        box = (x - 2, y - 11, x + width + 2, y + 3)
-        self.taken.append(box)
-        return box
-
-    def cost(self, box: tuple[float, float, float, float], own: int) -> float:
-        a, b, c, d = box
-        if a < LEFT + 1 or c > RIGHT + 4 or b < self.top or d > self.bottom:
-            return 1e9
-        cost = 0.0
-        for e, f, g, h in self.taken:
-            if a < g and e < c and b < h and f < d:
-                cost += 60 if g - e == 12 else 5000  # a point, or other words
-        for i, (xs, ys) in enumerate(self.points):
-            for y in ys[bisect_right(xs, a) : bisect_left(xs, c)]:
-                if b < y < d:
-                    cost += 3 if i == own else 6
-        return cost
-
-
-def _dense(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points along a line, close enough that no word slips between two of them."""
-    found = list(line)
-    for (a, b), (c, d) in itertools.pairwise(line):
-        n = int(max(abs(c - a), abs(d - b)) / 9)
-        found += [(a + (c - a) * i / (n + 1), b + (d - b) * i / (n + 1)) for i in range(1, n + 1)]
-    return found
-
-
 class Curves(Small):
     """Lines over one axis, each with its name on it; where the slider stands, a point on each."""
 
@@ -199,20 +158,20 @@ class Curves(Small):
         high, top = 232.0, 24.0
         bottom = high - FOOT
         ends = _span([v for t in self.traces for v in _known(t.y)], self.y_log)
-        ax = _Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
-        ay = _Axis(*ends, self.y_log, bottom, top)
+        ax = Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
+        ay = Axis(*ends, self.y_log, bottom, top)
         body = [say(4, 13, self.y_label, bold=True)]
         grid: list[str] = []
         names: list[str] = []
-        for t in _few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else _between(ends), 7):
+        for t in few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else between(ends), 7):
             y = ay.place(t)
             grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
             names.append(say(LEFT - 5, y + 4, self.y_text(t)))
         body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
         body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
-        ticks = _few(ax.ticks(), 5)
+        ticks = few(ax.ticks(), 5)
         if self.x_log and len(ticks) < 2:
-            ticks = _between((self.x[0], self.x[-1]))
+            ticks = between((self.x[0], self.x[-1]))
         below: list[str] = []
         for t in ticks:
             x, words = ax.place(t), self.x_text(t)
@@ -239,7 +198,7 @@ class Curves(Small):
                 points.append((here, ay.place(value)))
                 if not trace.dashed:
                     body.append(f'<circle cx="{here:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{trace.color}"/>')
-        boxes = _Boxes(lines, top, bottom)
+        boxes = Boxes(lines, LEFT, RIGHT, top, bottom)
         boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
         said: list[str] = []
         for name, value in self.corners:
@@ -261,7 +220,7 @@ class Curves(Small):
                 said.append(self._named(trace, lines[i], boxes, i))
         return self.sheet(high, [*body, gathered(_HALO, said)])
 
-    def _named(self, trace: Trace, line: list[tuple[float, float]], boxes: _Boxes, own: int) -> str:
+    def _named(self, trace: Trace, line: list[tuple[float, float]], boxes: Boxes, own: int) -> str:
         """The name beside its line, where nothing else is."""
         width, best = BOLD * len(trace.label), None
         for place, share in enumerate((0.93, 0.07, 0.75, 0.5, 0.25)):
@@ -304,13 +263,6 @@ def _path(piece: Sequence[tuple[float, float]]) -> str:
             kept.add(worst)
             open_ends += [(a, worst), (worst, b)]
     return "M" + "L".join(f"{piece[i][0]:.1f} {piece[i][1]:.1f}" for i in sorted(kept))
-
-
-def _between(ends: tuple[float, float]) -> list[float]:
-    """Round values on a logarithmic axis of less than two decades."""
-    first, last = math.floor(math.log10(ends[0])), math.ceil(math.log10(ends[1]))
-    every = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-    return [v for v in every if ends[0] <= v <= ends[1] * (1 + 1e-9)]
 
 
 def _halo(x: float, y: float, words: str, color: str) -> str:
@@ -399,9 +351,9 @@ class Timeline(Small):
         lanes = list(dict.fromkeys(s.lane for s in self.spans))
         top, pitch, left, right = 24.0, 38.0, 8.0, WIDE - 12.0
         bottom, last = top + pitch * len(lanes), max(s.end for s in self.spans) or 1.0
-        axis = _Axis(0.0, last, False, left, right)
+        axis = Axis(0.0, last, False, left, right)
         body = [say(4, 13, self.title, bold=True)]
-        for t in _few(axis.ticks(), 5):
+        for t in few(axis.ticks(), 5):
             x, words = axis.place(t), self.text(t)
             half = LETTER * len(words) / 2
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>')
@@ -447,19 +399,19 @@ class Scatter(Small):
         bottom = high - FOOT
         xs = [d.x for d in self.dots] + [v for t in self.trails for v in t[1]]
         ys = [d.y for d in self.dots] + [v for t in self.trails for v in t[2]]
-        ax = _Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
-        ay = _Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
+        ax = Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
+        ay = Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
         body = [say(4, 13, self.y_label, bold=True)]
         grid: list[str] = []
         names: list[str] = []
-        for t in _few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else _between((ay.low, ay.high)), 6):
+        for t in few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else between((ay.low, ay.high)), 6):
             y = ay.place(t)
             grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
             names.append(say(LEFT - 5, y + 4, self.y_text(t)))
         body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
         body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
         below: list[str] = []
-        for t in _few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else _between((ax.low, ax.high)), 5):
+        for t in few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else between((ax.low, ax.high)), 5):
             words = self.x_text(t)
             half = LETTER * len(words) / 2
             below.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words))
@@ -469,7 +421,7 @@ class Scatter(Small):
         for _, tx, ty, color in self.trails:
             lines.append([(ax.place(x), ay.place(y)) for x, y in zip(tx, ty, strict=True)])
             body.append(f'<path d="{_path(lines[-1])}" fill="none" stroke="{color}" stroke-width="2.2"/>')
-        boxes = _Boxes(lines, top, bottom)
+        boxes = Boxes(lines, LEFT, RIGHT, top, bottom)
         boxes.taken += [(ax.place(d.x) - 6, ay.place(d.y) - 6, ax.place(d.x) + 6, ay.place(d.y) + 6) for d in self.dots]
         said: list[str] = []
         for d in self.dots:

@@ -4,6 +4,7 @@ Drawings are data. matplotlib draws them where it is installed, plain SVG where 
 They are drawn on white; the book's dark mode inverts their lightness and keeps their hues (a test computes the contrasts).
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,9 +26,16 @@ PALETTE = (
 )  # after Okabe and Ito, darkened for contrast
 COMPUTE, NETWORK, MEMORY, ANSWER, OTHER, WAITING = PALETTE  # what a colour means: the same in plots and in drawings
 PLAIN = WAITING
+# Words that stand on lines have the paper around them.
+HALO = f'stroke="{PAPER}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")  # told apart in grey
 SHADES = (1.0, 0.75, 0.45, 0.6, 0.3, 0.85)  # the same in an SVG, by opacity
-WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each
+WIDTH, HEIGHT = 6.0, 3.8  # inches at 100 dots each, of matplotlib's figures
+WIDE, SHOWN = (
+    400.0,
+    520.0,
+)  # units of an SVG, whose letters of 12 units have 10 pixels in a phone's column of 340; pixels of it where there is room
+LETTER = 7.0  # the mean width of a letter of 12 units, in the wider of the usual fonts
 STYLE: dict[str, Any] = {
     "figure.figsize": (WIDTH, HEIGHT),
     "figure.dpi": 100,
@@ -122,9 +130,10 @@ class Panels(Drawing):
         for part in self.parts:
             text = part.svg()
             width, height = size(text)
-            inner.append(text.replace("<svg ", f'<svg y="{y:g}" height="{height:g}" ', 1))
+            bare = re.sub(r'\bwidth="[\d.]+"', f'width="{width:g}"', text, count=1)
+            inner.append(bare.replace("<svg ", f'<svg y="{y:g}" height="{height:g}" ', 1))
             y += height
-        return page(width, y, "".join(inner))
+        return page(width, y, "".join(inner), SHOWN)
 
     def paint(self, figure: Any) -> None:
         rows = figure.subfigures(len(self.parts), 1, height_ratios=[part.height for part in self.parts], squeeze=False)
@@ -132,9 +141,9 @@ class Panels(Drawing):
             part.paint(row)
 
 
-def page(width: float, height: float, body: str) -> str:
-    """A white SVG page around what is drawn on it."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" fill="{INK}"'
+def page(width: float, height: float, body: str, shown: float | None = None) -> str:
+    """A white SVG page around what is drawn on it, ``shown`` pixels wide where there is room."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{shown or width:g}" role="img" fill="{INK}"'
     return f'{head} font-family="sans-serif"><rect width="100%" height="100%" fill="{PAPER}"/>{body}</svg>'
 
 
@@ -147,6 +156,19 @@ def size(svg: str) -> tuple[float, float]:
 def words(x: float, y: float, content: str, anchor: str = "middle", size: int = 12, extra: str = "") -> str:
     """Text in an SVG."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
+
+
+def swatches(looks: Sequence[tuple[str, str, float]], top: float) -> tuple[str, float]:
+    """A key of filled squares (name, colour, opacity) in rows that fill the width, and where it ends."""
+    x, y, found = 8.0, top, []
+    for name, color, shade in looks:
+        wide = 18 + LETTER * len(name) + 12
+        if x > 8 and x + wide > WIDE + 8:
+            x, y = 8.0, y + 17
+        found.append(f'<rect x="{x:g}" y="{y:g}" width="12" height="12" fill="{color}" fill-opacity="{shade}"/>')
+        found.append(words(x + 18, y + 10.5, name, "start"))
+        x += wide
+    return "".join(found), y + 17 if looks else top
 
 
 def matplotlib_figure(drawing: Drawing) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
-from mlsysim._numeric import arrays, bare
+from mlsysim._numeric import arrays, bare, grouped
 from mlsysim._renamed import renamed
 from mlsysim.catalog import Cluster, Machines, Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
@@ -588,7 +588,7 @@ def plan(
     steps = _Steps(
         m,
         machines,
-        dict(degrees.data),
+        grouped(dict(degrees.data)),
         global_batch,
         seq,
         precision,

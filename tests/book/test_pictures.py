@@ -1,18 +1,21 @@
 """Drawings of things: legible on a phone, said in words, and no other than what the library computes."""
 
+import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 import pytest
 
-from mlsysim import catalog, collectives, hlo, memory, network, parallelism, roofline
+from mlsysim import catalog, collectives, explore, hlo, memory, network, parallelism, roofline
 from mlsysim.classroom import pictures
 from mlsysim.classroom.pictures.cluster.messages import ring_held
 from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
 from mlsysim.classroom.pictures.serving.answers import _tight
-from mlsysim.drawing import Chart, Drawing, Line
+from mlsysim.drawing import DASHES, PALETTE, Bars, Chart, Drawing, Lanes, Line, Marks, Panels, Span, Swings
 from mlsysim.drawing.charts import Name, on_lines
 from mlsysim.drawing.scenes import (
     PHONE,
@@ -97,6 +100,9 @@ ARGUMENTS: dict[str, tuple] = {
     "two_clocks": ("H100",),
     "two_largest": ([0.1 + 0.01 * (i % 37) for i in range(49)] + [1.4],),
     "two_losses": (60.0, 10800.0),
+    "search_landscape": (
+        explore.plan("Llama-3.1-8B", "2 x DGX-H100", global_batch=128, seq=4096, most={"cp": 1}, sharding="zero1"),
+    ),
     "two_scales": ([("16 GPUs", 0.677, 0.254, 0.0), ("128 GPUs", 0.36, 0.349, 0.104)],),
     "two_waters": (1.4, 0.36, 4.35),
 }
@@ -301,6 +307,37 @@ def test_a_drawn_dragonfly_has_its_cables_and_a_way_of_five_hops() -> None:
 
 
 @pytest.mark.independent
+@pytest.mark.parametrize(("text", "ports"), [("switch:2", 2), ("switch:16", 4)])
+def test_a_drawn_fat_tree_has_as_many_cables_in_each_layer_as_ranks_and_uses_every_port(text: str, ports: int) -> None:
+    """Al-Fares et al.: k pods, (k/2)^2 cores, k^3/4 ranks; so 5 k^2/4 switches, and as many cables up as down everywhere."""
+    shapes = pictures.fat_tree(text, ports).shapes
+    cables = [s for s in shapes if isinstance(s, Arrow) and s.width < 2]
+    ranks = network.topology.parse(text).ranks
+    assert len(cables) == 3 * ranks and sum(isinstance(s, Arrow) and s.width > 2 for s in shapes) == 6
+    ends = Counter(point for s in cables for point in (s.points[0], s.points[-1]))
+    assert sorted(ends.values()) == [1] * ranks + [ports] * (5 * ports * ports // 4)
+    middle = sum((s.points[0][0] < 200) for s in cables if min(s.points[0][1], s.points[-1][1]) < 40)
+    assert middle == network.topology.parse(text).bisection
+    with pytest.raises(InputError, match="as switch:16"):
+        pictures.fat_tree("switch:8", 4)
+
+
+@pytest.mark.independent
+def test_a_drawn_landscape_is_that_of_its_search() -> None:
+    (searched,) = ARGUMENTS["search_landscape"]
+    shapes = pictures.search_landscape(searched).shapes
+    front = [s for s in shapes if isinstance(s, Box) and (s.width, s.kind) == (7, "compute")]
+    plain = [s for s in shapes if isinstance(s, Box) and (s.width, s.kind) == (5, "waiting")]
+    assert len(front) == len(searched.front()) and 60 <= len(plain) <= 300
+    assert [s.y for s in front] == sorted(s.y for s in front), "more memory, less time"
+    for s in plain:  # nothing that fits lies below and left of the front
+        if s.x + 2.5 < 36 + 352 / 1.5:
+            assert any(f.x + 3.5 <= s.x + 2.51 and f.y + 3.5 >= s.y + 2.49 for f in front)
+    with pytest.raises(InputError, match="draw 10 to 400"):
+        pictures.search_landscape(searched, 3)
+
+
+@pytest.mark.independent
 def test_small_wirings_have_their_cables() -> None:
     for text in ("ring:8", "mesh:6", "fullyconnected:6", "switch:8", "torus:4x4", "ring:4xswitch:2"):
         scene = pictures.wirings((text, "mesh:2"))
@@ -396,10 +433,76 @@ def test_names_stand_on_their_lines_and_inside_the_axes() -> None:
         svg = on_lines(Chart("x", "y", [rising], x_log=False, y_log=False), place).svg()
         (text,) = [t for t in ElementTree.fromstring(svg).iter(f"{SVG}text") if t.text == rising.label]
         x, wide = float(text.attrib["x"]), 6.0 * len(rising.label)
-        left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
-        assert 70 <= left < left + wide <= 576
+        assert 20 <= x < x + wide <= 384
     with pytest.raises(InputError, match="for 1 lines; give one"):
         on_lines(Chart("x", "y", [rising]), 0.5, 0.5)
+
+
+def spans(count: int) -> list[Span]:
+    return [Span(f"lane {i} of the drawing", float(i), i + 2.0, f"kind {i % 4}") for i in range(count)]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Chart("x", "y", [Line([1, 10, 100], [1, 5, 9], "one"), Line([1, 10, 100], [9, 5, 1], "two")], title="a title"),
+        Chart("x", "y", [], [Marks([1, 2], [3, 4], "dots", ("a", "b"))], x_log=False, y_log=False),
+        Bars(
+            ["a bar with a name that is long", "b"], {"one": [1, 2], "two": [2, 1]}, "time (s)", limit=(4, "the limit")
+        ),
+        Swings(["first", "second"], [1, 2], [3, 4], 2.5, "time (s)"),
+        Lanes(spans(6), "time (s)", "a title"),
+        Panels(Bars(["a"], {"one": [1]}, "x"), Chart("x", "y", [Line([1, 2], [1, 2], "one")])),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_no_word_of_a_chart_is_below_ten_pixels_on_a_phone(drawing: Drawing) -> None:
+    root = ElementTree.fromstring(drawing.svg())
+    width = float(root.attrib["viewBox"].split()[2])
+    assert width == 400
+    parents = {child: parent for parent in root.iter() for child in parent}
+    for text in root.iter(f"{SVG}text"):
+        at: Element | None = text
+        while at is not None and "font-size" not in at.attrib:
+            at = parents.get(at)
+        assert at is not None and float(at.attrib["font-size"]) * PHONE / width >= 10, text.text
+    inner = [e for e in root.iter(f"{SVG}svg") if e is not root]
+    assert all(float(e.attrib["width"]) == width for e in inner), "panels are drawn at one scale"
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("seed", range(8))
+def test_names_of_lines_keep_apart_and_what_finds_no_place_stands_in_the_key(seed: int) -> None:
+    draw = random.Random(seed)
+    xs = [float(i) for i in range(1, 30)]
+    lines = [
+        Line(
+            xs, [draw.uniform(1, 9) + (k + 1) * draw.uniform(0.4, 0.6) * x for x in xs], f"line number {k}", PALETTE[k]
+        )
+        for k in range(draw.randint(1, 6))
+    ]
+    marks = [Marks([5, 20], [20, 40], "measured", ("a point", "another"), PALETTE[5])]
+    root = ElementTree.fromstring(Chart("x", "y", lines, marks, x_log=False, y_log=False).svg())
+    (plot,) = [g for g in root if g.tag == f"{SVG}g"]
+    inside = [t for g in plot.findall(f"{SVG}g") for t in g.findall(f"{SVG}text")]
+    named = {t.text for t in inside} - {"a point", "another"}
+    keyed = {t.text for t in root.findall(f"{SVG}text")} - {"y"}
+    assert named | keyed == {line.label for line in lines} | {"measured"} and not named & keyed
+    assert all(
+        t.attrib["fill"] == {line.label: line.color for line in lines}[t.text or ""] for t in inside if t.text in named
+    )
+    boxes = [(float(t.attrib["x"]), float(t.attrib["y"]), 7.0 * len(t.text or "")) for t in inside]
+    for i, (x, y, wide) in enumerate(boxes):
+        assert x > 0 and x + wide <= 400 and 11 <= y <= 216
+        for u, v, other in boxes[:i]:
+            assert x + wide <= u or u + other <= x or abs(y - v) >= 12, "words on words"
+
+
+def test_lines_that_lie_on_one_another_are_told_apart_in_the_key() -> None:
+    same = [Line([1, 2, 3], [4, 5, 6], f"way {k}", PALETTE[k], DASHES[k]) for k in range(3)]
+    root = ElementTree.fromstring(Chart("x", "y", same, x_log=False, y_log=False).svg())
+    assert {f"way {k}" for k in range(3)} <= {t.text for t in root.findall(f"{SVG}text")}
 
 
 @pytest.mark.independent

@@ -264,6 +264,19 @@ def test_site_has_its_files_and_both_themes(site: Path) -> None:
     assert "localStorage" in page(site, "site_preview/preview.js")
 
 
+@pytest.mark.slow
+def test_a_page_with_moving_drawings_steps_through_them_by_itself(small: Path) -> None:
+    chapter = small / "book/01-one.qmd"
+    moving = '<div class="frames" role="group"><ol><li>one</li><li>two</li></ol></div>'
+    chapter.write_text(chapter.read_text("utf-8").replace('<div id="raw">raw</div>', moving), "utf-8")
+    for name in ("frames.css", "frames.js"):
+        (small / "book/assets" / name).write_text((ROOT / "book/assets" / name).read_text("utf-8"), "utf-8")
+    assert main(["--root", str(small)]) == 0
+    with_them, without = (page(small / "_site", f"book/{name}.html") for name in ("01-one", "02-two"))
+    assert 'src="../book/assets/frames.js" defer' in with_them and 'href="../book/assets/frames.css"' in with_them
+    assert "frames." not in without
+
+
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
         assert not re.search(r'(src|<link[^>]*href)="(https?:)?//', path.read_text("utf-8"))

@@ -32,7 +32,7 @@ from mlsysim.errors import InputError
 from mlsysim.validation.studies import case_runs
 
 SPACE = "{http://www.w3.org/2000/svg}"
-PHONE, COLUMN, SMALLEST = 390, 340, 9.0  # px: a phone, what its margins leave of it, and the smallest text
+PHONE, COLUMN, SMALLEST = 390, 340, 10.0  # px: a phone, what its margins leave of it, and the smallest text
 # Sliders whose values have no unit: pure numbers, and names that say what is counted.
 BARE = re.compile(
     r"coefficient|correlation|PUE|over|dimension|\(m\)|\(n\)|\(k\)|rows|columns|constants|noise|error in the fit|times|parts|"

@@ -351,6 +351,49 @@ def even_share_of(n: Any, x: Any, y: Any) -> Any:
     return share + 0 * y
 
 
+ASKED: list[Any] = [
+    lambda a, b, c: a * 3.7 + b,
+    lambda a, b, c: a / b,
+    lambda a, b, c: 1.0 / a,
+    lambda a, b, c: vectors.maximum(a, b - 2),
+    lambda a, b, c: vectors.where(a > b, b, 5),
+    lambda a, b, c: vectors.where(a > 2, b, c),
+    lambda a, b, c: -(-a // 3) + vectors.sqrt(abs(b)),
+    lambda a, b, c: vectors.full(200, 2.5) * a,
+    lambda a, b, c: vectors.elementwise(max, a, b),
+]
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("seed", range(6))
+def test_vectors_in_groups_say_bit_by_bit_what_plain_ones_say(seed: int) -> None:
+    draw = random.Random(seed)
+    tp, dp = ([draw.choice((1, 2, 4, 8)) for _ in range(200)] for _ in "ab")
+    columns = {"tp": tp, "dp": dp, "pp": [64 // (a * b) for a, b in zip(tp, dp, strict=True)]}  # pp follows from two
+    columns |= {"kind": [draw.choice("xyz") for _ in range(200)], "own": list(range(200))}
+    plain = {name: vectors.array(column) for name, column in columns.items()}
+    groups = vectors.grouped({name: vectors.array(column) for name, column in columns.items()})
+    assert [x.groups is None for x in groups.values()] == [False, False, False, False, True]
+    pools = [{n: x for n, x in c.items() if n != "kind"} for c in (plain, groups)]
+    for step in range(60):
+        one, other, name = (draw.choice(list(pools[0])) for _ in range(3))
+        asked = draw.choice(ASKED)
+        made = [asked(pool[one], pool[other], pool[name]) for pool in pools]
+        assert list(map(repr, made[0])) == list(map(repr, made[1])), "values and their types"
+        if draw.random() < 0.2 and 0 < (mask := (plain["kind"] == "x") | (made[0] > 2.0)).sum() < 200:
+            masks = mask, (groups["kind"] == "x") | (made[1] > 2.0)
+            kept = [repr((p[one][m] + p[other][m]).tolist()) for p, m in zip(pools, masks, strict=True)]
+            assert kept[0] == kept[1]
+            for m, vector in zip(masks, made, strict=True):
+                vector[m] = vector[m] * 2
+            assert list(map(repr, made[0])) == list(map(repr, made[1]))
+        for pool, vector in zip(pools, made, strict=True):
+            pool[f"made {step % 7}"] = vector
+    for p, g in zip(pools[0].values(), pools[1].values(), strict=True):
+        assert repr([p.min(), p.max(), p.sum(), len(p)]) == repr([g.min(), g.max(), g.sum(), len(g)])
+        assert (p.argmin(), p.all(), p.any(), str(p.dtype)) == (g.argmin(), g.all(), g.any(), str(g.dtype))
+
+
 @pytest.mark.independent
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_a_front_of_plain_rows_is_that_of_arrays(columns: int) -> None:

@@ -40,6 +40,7 @@ _HOMES = {
     "experts_read": "serving.batches",
     "failure_step_by_step": "running.lasting",
     "failures_add": "running.lasting",
+    "fat_tree": "cluster.wires",
     "first_in_a_mean": "serving.steps",
     "folds": "programs.lowering",
     "four_cuts": "cluster.schedules",

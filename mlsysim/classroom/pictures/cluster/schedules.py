@@ -66,7 +66,7 @@ def pipeline_orders(
         idle = 1 - 3 * micro_batches / found.time
         shapes.append(Words(4, y, f"{name}: {found.time:g} units, idle {idle:.0%}", "start", 12, bold=True))
         other = (lambda i: i >= micro_batches // 2) if kind == "dualpipe" else (lambda i: False)
-        shapes += tracks(4, y + 14, 392, _rows(found, tasks, pp, other), until=last, names=58, height=20, size=11)
+        shapes += tracks(4, y + 14, 392, _rows(found, tasks, pp, other), until=last, names=58, height=20, size=12)
         y += 14 + 26.0 * pp + 18
     said = "blue: forward, purple: backward"
     if {"zero-bubble", "zb-v", "dualpipe"} & {first, second}:
@@ -103,9 +103,9 @@ def four_cuts(parts: int = 2) -> Scene:
         shapes.append(Words(x, y - 16, name, "start", 12, bold=True))
         for i in range(parts):
             if upright:
-                box = Box(x + i * long / parts, y, long / parts, thick, f"device {i}", _KINDS[i], size=11.5)
+                box = Box(x + i * long / parts, y, long / parts, thick, f"device {i}", _KINDS[i], size=12)
             else:
-                box = Box(x, y + i * thick / parts, long, thick / parts, f"device {i}", _KINDS[i], size=11.5)
+                box = Box(x, y + i * thick / parts, long, thick / parts, f"device {i}", _KINDS[i], size=12)
             shapes.append(box)
     shapes += [
         Words(24, 112, "sums inside every layer", "start", 12, "network"),
@@ -149,7 +149,7 @@ def partners(plan: Plan, domain: int = 8, rank: int = 0) -> Scene:
         elif sum(same) == 2:
             text = ("TP", "DP", "PP")[same.index(False)]
             kind = groups[text]
-        shapes.append(Box(68 + at * side, y + 6, side - 3, 34, text, kind, full=all(same), size=11))
+        shapes.append(Box(68 + at * side, y + 6, side - 3, 34, text, kind, full=all(same), size=12))
     low = 8 + 56.0 * (count // domain)
     inside = parallelism.placement(plan, domain).inside
     leaves = [
@@ -186,8 +186,8 @@ def experts_on_ranks(dp: int = 4, ep: int = 2, experts: int = 4) -> Scene:
         shapes += [
             Words(x + gap / 2 - 4, 14, f"DP rank {i}", size=12),
             Box(x, 26, gap - 8, 112, rounded=True),
-            Box(x + 6, 34, gap - 20, 40, "attention,\nall of it", "compute", size=11.5),
-            Box(x + 6, 82, gap - 20, 48, f"experts\n{names}", _KINDS[1 + group], full=True, size=11.5),
+            Box(x + 6, 34, gap - 20, 40, "attention,\nall of it", "compute", size=12),
+            Box(x + 6, 82, gap - 20, 48, f"experts\n{names}", _KINDS[1 + group], full=True, size=12),
         ]
     for g in range(dp // ep):
         left, right = 8 + gap * g * ep, 8 + gap * (g + 1) * ep - 8
@@ -210,15 +210,15 @@ def sequence_parallel() -> Scene:
         product = i % 2 == 1
         for d in range(2):
             shapes.append(
-                Box(x, 44 + 52 * d, wide, 40, f"{name}\n{d + 1}/2", _KINDS[d] if product else "waiting", size=11.5)
+                Box(x, 44 + 52 * d, wide, 40, f"{name}\n{d + 1}/2", _KINDS[d] if product else "waiting", size=12)
             )
-        shapes.append(Words(x + wide / 2, 30, f"by {cut}", size=11.5))
+        shapes.append(Words(x + wide / 2, 30, f"by {cut}", size=12))
         gap = 34.0
         a, b = x + wide + 3, x + wide + gap - 3
         shapes.append(Arrow([(a, 64), (b, 116)], kind="network", width=1.8))
         shapes.append(Arrow([(a, 116), (b, 64)], kind="network", width=1.8))
         name_of = "reduce-\nscatter" if product else "all-\ngather"
-        shapes.append(Words(x + wide + gap / 2, 160, name_of, size=11.5, kind="network"))
+        shapes.append(Words(x + wide + gap / 2, 160, name_of, size=12, kind="network"))
         x += wide + gap
     shapes += [Words(4, 64, "dev. 0", "start", 12), Words(4, 116, "dev. 1", "start", 12)]
     return Scene(
@@ -245,7 +245,7 @@ def ring_attention(cp: int = 4) -> Frames:
                 Words(x + gap / 2 - 11, 14, f"device {i}", size=12),
                 Box(x + 6, 34, gap - 34, 26, f"Q {i}", "plain", size=12),
                 Box(x + 6, 66, gap - 34, 26, f"K, V {block}", _KINDS[block], full=True, size=12),
-                Words(x + gap / 2 - 11, 114, f"met {len(met[i])} of {cp}", size=11.5),
+                Words(x + gap / 2 - 11, 114, f"met {len(met[i])} of {cp}", size=12),
             ]
             if hop < cp - 1 and i < cp - 1:
                 shapes.append(Arrow([(x + gap - 21, 79), (x + gap + 4, 79)], kind="network", width=3))
@@ -337,7 +337,7 @@ def hidden_messages(gather: float = 1.6, gradient: float = 2.6) -> Scene:
             rows[1][1].extend(pieces)
         left.append(seen)
         shapes.append(Words(4, y, f"{name}: {seen:.1f} left to see", "start", 12, bold=True))
-        shapes += tracks(4, y + 12, 392, rows, until=last, names=62, height=26, size=11.5)
+        shapes += tracks(4, y + 12, 392, rows, until=last, names=62, height=26, size=12)
     shapes.append(Words(66, 306, "light orange: hidden; full orange: seen", "start", 12))
     return Scene(
         shapes,
@@ -417,7 +417,7 @@ def whole_step(pp: int = 3, micro_batches: int = 4, gradients: float = 2.0, opti
         text = {"G": "grad.", "O": "opt."}.get(what, t.name[1 : t.name.index(".")])
         kind = {"F": "compute", "B": "other", "G": "network", "O": "memory"}[what]
         rows[t.ranks[0]][1].append(Stretch(found.starts[t.name], found.ends[t.name], text, kind, what == "F"))
-    shapes = tracks(4, 30, 392, rows, until=found.time, names=58, height=26, size=11.5)
+    shapes = tracks(4, 30, 392, rows, until=found.time, names=58, height=26, size=12)
     low, scale = 30 + 32.0 * pp, 334 / found.time
     work, wait = 3.0 * micro_batches, 3.0 * (pp - 1)
     shapes += [

@@ -40,7 +40,7 @@ def image_patches(side: int = 64, patch: int = 16) -> Scene:
     shapes.append(Words(8, 182, f"{count} tokens, and one for the class", "start", 12))
     for i in range(count + 1):
         text = (str(i) if i else "c") if wide > 20 else ""
-        shapes.append(Box(8 + i * wide, 194, wide - 3, 26, text, "compute" if i else "extra", full=True, size=11))
+        shapes.append(Box(8 + i * wide, 194, wide - 3, 26, text, "compute" if i else "extra", full=True, size=12))
     return Scene(
         shapes,
         f"An image of {side} by {side} pixels is cut into {count} patches of {patch} by {patch}. One matrix turns each of them into a "

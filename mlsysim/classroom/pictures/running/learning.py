@@ -23,7 +23,7 @@ def adapter_beside(size: int = 4096, rank: int = 8) -> Scene:
         Box(14, 46, 140, 140, f"frozen matrix\n{size:,} by {size:,}\n{size * size / 1e6:.3g} million", size=12),
         Box(248, 46, 120, 24, f"{rank} by {size:,}", "compute", full=True, size=12),
         Arrow([(308, 72), (308, 90)], width=1.2),
-        Words(316, 81, f"{rank} numbers", "start", 11),
+        Words(316, 81, f"{rank} numbers", "start", 12),
         Box(248, 92, 120, 24, f"{size:,} by {rank}", "compute", full=True, size=12),
         Words(308, 138, f"trained: {own:,.0f}", "middle", 12, "compute", bold=True),
         Words(308, 156, f"that is 1 in {size * size / own:,.0f}", "middle", 12),
@@ -76,7 +76,7 @@ def answers_waiting(lengths: Sequence[int] = LENGTHS, stills: int = 5) -> Frames
         shapes: list[Shape] = [Words(8, 14, f"after {now} decode steps", "start", 13, bold=True)]
         for i, n in enumerate(lengths):
             y = 30 + 22.0 * i
-            shapes.append(Words(72, y + 8, f"answer {i + 1}", "end", 11))
+            shapes.append(Words(72, y + 8, f"answer {i + 1}", "end", 12))
             shapes.append(Box(80, y, unit * min(n, now), 16, kind="compute", full=n > now))
             if n < now:
                 shapes.append(Box(80 + unit * n, y, unit * (now - n), 16, kind="waiting"))

@@ -1,10 +1,16 @@
 """Running it: the path of a watt and of a dollar, a failure and its rework, a range that past errors give, a search."""
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from mlsysim.classroom.pictures.machines.devices import said
-from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Scene, Shape, Words, bar
+from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Point, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlsysim.explore.planner import PlanSearch
 
 
 def path_of_a_watt(chip: float, host: float, pue: float) -> Scene:
@@ -61,32 +67,51 @@ def path_of_a_dollar(parts: Sequence[tuple[str, float]], total: str = "one devic
     return Scene(shapes, f"A bar to scale of {total}: " + ", ".join(f"{n} {v / whole:.0%}" for n, v in known) + ".")
 
 
-def search_landscape() -> Scene:
-    """A search over plans: what does not fit, what is slow, and the front of what nothing beats in both."""
-    front = [(70.0, 60.0), (118.0, 92.0), (190.0, 118.0), (300.0, 136.0)]
-    others = [
-        (110.0, 44.0),
-        (160.0, 72.0),
-        (210.0, 60.0),
-        (240.0, 96.0),
-        (290.0, 84.0),
-        (340.0, 112.0),
-        (340.0, 60.0),
-        (270.0, 40.0),
-    ]
+def search_landscape(searched: "PlanSearch", shown: int = 150) -> Scene:
+    """A search over plans: what does not fit, what is slow, and the front of what nothing beats in both.
+
+    Parameters
+    ----------
+    searched : PlanSearch
+        What ``explore.plan`` returns.
+    shown : int, 1
+        About how many of its plans to draw, evenly spaced, in [10, 400]; the front is drawn whole.
+    """
+    if not 10 <= shown <= 400:
+        raise InputError(f"search_landscape: shown = {shown}; draw 10 to 400 plans")
+    room, front = searched.capacity, searched.front()
+    if len(front) < 2:
+        raise InputError(
+            f"search_landscape: {len(front)} plans on the front; give a search that trades time for memory"
+        )
+    rows = zip(searched.rows["memory"].tolist(), searched.rows["time"].tolist(), strict=True)
+    slowest = 2.5 * max(front["time"].tolist())
+    every = [(memory, time) for memory, time in rows if memory < 1.5 * room and time < slowest]
+    few = every[:: max(1, len(every) // shown)]
+    best = sorted(zip(front["memory"].tolist(), front["time"].tolist(), strict=True))
+    low, high = math.log(0.9 * best[-1][1]), math.log(slowest)
+    width = 352 / (1.5 * room)
+
+    def at(plan: tuple[float, float]) -> Point:
+        return 36 + plan[0] * width, 16 + 190 * (high - math.log(plan[1])) / (high - low)
+
+    edge = at((room, slowest))[0]
+    steps = [at(best[0])]  # a staircase: less memory than that costs the time of the plan before
+    for a, b in pairwise(best):
+        steps += [at((b[0], a[1])), at(b)]
     shapes: list[Shape] = [
-        Arrow([(34, 170), (34, 14)], width=1),
-        Arrow([(34, 170), (392, 170)], width=1),
-        Box(36, 16, 24, 152, kind="waiting"),
-        Words(66, 30, "left: does not fit", "start", 12),
-        Words(392, 186, "memory used, or cost", "end", 12),
-        Words(34, 202, "up: step time", "start", 12),
-        Curve(front, "compute", 2.5),
-        *[Box(x - 4, y - 4, 8, 8, kind="compute", full=True) for x, y in front],
-        *[Box(x - 3, y - 3, 6, 6, kind="waiting", full=True) for x, y in others],
-        Words(310, 152, "the front: nothing\nis better in both", size=12, kind="compute"),
+        Box(edge, 14, 390 - edge, 192, kind="waiting"),
+        *[Box(x - 2.5, y - 2.5, 5, 5, kind="waiting", full=True) for x, y in map(at, few)],
+        Curve(steps, "compute", 2.5),
+        *[Box(x - 3.5, y - 3.5, 7, 7, kind="compute", full=True) for x, y in map(at, best)],
+        Arrow([(34, 208), (34, 10)], width=1),
+        Arrow([(34, 208), (394, 208)], width=1),
+        Words((edge + 390) / 2, 32, "does not fit", size=12),
+        Words(394, 222, "memory of the fullest device", "end", 12),
+        Words(34, 240, f"up: time of a step; {len(every):,} of {len(searched.rows):,} plans lie here", "start", 12),
+        Words(34, 258, f"the front: {len(best)} that nothing beats in both", "start", 12, "compute"),
     ]
     return Scene(
         shapes,
-        "Plans as points, cost to the right and step time upwards; a band at the left does not fit; a falling line joins the plans that no other beats in both.",
+        f"Plans as points, memory to the right and step time upwards; a band at the right does not fit; a falling staircase joins the {len(best)} plans that no other beats in both.",
     )
