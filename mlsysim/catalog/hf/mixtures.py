@@ -178,7 +178,8 @@ def gpt_oss(c: Config) -> Shape:
             "n_experts": experts,
             "top_k": c.top_k(experts),
             "moe_ffn": c.size("intermediate_size"),
-            **biases(True),
+            **biases(c.flag("attention_bias", True)),
+            "mlp_bias": True,
             "router_bias": True,
             "attention_sinks": True,
             "tied_embeddings": c.flag("tie_word_embeddings", False),
@@ -292,8 +293,9 @@ def _ernie4_5_moe(c: Config) -> Shape:
     bias = c.flag("use_bias", False)
     first, every = c.size("moe_layer_start_index", default=1, least=0), c.size("moe_layer_interval", default=1)
     last = c.raw.get("moe_layer_end_index", -1)
-    if last not in (-1, s["layers"] - 1):
-        c.fail("moe_layer_end_index", "is not supported; mixtures up to the last layer only, which -1 says")
+    if type(last) is not int or not -1 <= last < s["layers"]:
+        c.fail("moe_layer_end_index", f"must lie in [-1, {s['layers'] - 1}]; -1 says the last layer")
+    mixed = sum((i + 1) % every == 0 and first <= i <= last % s["layers"] for i in range(s["layers"]))
     n = c.size("moe_num_experts")
     return s | {
         **biases(bias),
@@ -304,8 +306,7 @@ def _ernie4_5_moe(c: Config) -> Shape:
         "top_k": c.top_k(n, "moe_k"),
         "moe_ffn": c.size("moe_intermediate_size"),
         "n_shared_experts": c.size("moe_num_shared_experts", default=0, least=0),
-        "n_dense_layers": first,
-        "moe_every": every,
+        "n_dense_layers": s["layers"] - mixed,
         "router_bias": c.flag("moe_use_aux_free", True),
         "tied_embeddings": c.flag("tie_word_embeddings", True),
         **further(c),
@@ -429,7 +430,7 @@ def _step3p5(c: Config) -> Shape:
     dense = s["layers"] - len(mixed) if mixed is not None else c.size("first_k_dense_replace", default=0, least=0)
     if mixed is not None and mixed != list(range(dense, s["layers"])):
         c.fail("moe_layers_enum", "is not supported; only leading dense layers")
-    n = c.size("moe_num_experts", "num_experts")
+    n = c.size("moe_num_experts", "num_experts", "n_routed_experts")
     return s | {
         "qk_norm": "head",
         "attention_gate": "head" if c.flag("use_head_wise_attn_gate", True) else "",
@@ -445,7 +446,7 @@ def _step3p5(c: Config) -> Shape:
         "n_dense_layers": dense,
         "router_bias": c.flag("use_moe_router_bias", True),
         "tied_embeddings": c.flag("tie_word_embeddings", False),
-        **sliding(s["layers"], c.size("sliding_window"), near),
+        **sliding(s["layers"], c.size("sliding_window", default=None if near else 0), near),
         **further(c),
     }
 
