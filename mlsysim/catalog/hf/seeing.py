@@ -228,8 +228,42 @@ def _voxtral(c: Config) -> Shape:
     return s | {"tower_parameters": size + f * wide + wide * wide}
 
 
+_VISION_3N = 294_126_912  # MobileNetV5-300M: what the hub stores of Gemma 3n E4B less everything else that is counted
+
+
+def _conformer(c: Config) -> tuple[int, int]:
+    """Parameters and width of Gemma 3n's encoder of sound: two convolutions, then conformer layers."""
+    a = c.inner("audio_config")
+    h, layers, bins = a.size("hidden_size", default=1536), a.size("conf_num_hidden_layers", default=12), a.size("input_feat_size", default=128)
+    heads, kernel = a.size("conf_num_attention_heads", default=8), a.size("conf_conv_kernel_size", default=5)
+    first, second = 128, 32
+    channels = a.raw.get("sscp_conv_channel_size", [first, second])
+    if channels != [first, second]:
+        a.fail("sscp_conv_channel_size", f"is not supported; only {[first, second]}")
+    entry = 9 * first + first + 9 * first * second + second + bins // 4 * second * h
+    layer = 2 * (8 * h * h + 2 * h) + 5 * h * h + 2 * h + h // heads + 3 * h * h + kernel * h + 2 * h + h
+    return entry + layers * layer, h
+
+
+def _gemma3n(c: Config) -> Shape:
+    s = unlike.gemma3n_text(c.inner("text_config") if c.has("text_config") else c)
+    if c.has("text_config") and c.has("tie_word_embeddings"):
+        s |= {"tied_embeddings": c.flag("tie_word_embeddings", True)}
+    vision, audio = c.inner("vision_config"), c.inner("audio_config")
+    vision.must_be("architecture", "mobilenetv5_300m_enc", "another tower")
+
+    def joined(width: int, rows: int) -> int:  # a table of its own, two norms, and a projection to the text
+        return rows * width + 2 * width + width * s["hidden"]
+
+    size, wide = _conformer(c)
+    sound = size + joined(wide, audio.size("vocab_size", default=128))
+    sight = _VISION_3N + joined(vision.size("hidden_size", default=2048), vision.size("vocab_size", default=128))
+    return s | {"tower_parameters": sound + sight}
+
+
 READERS: dict[str, Callable[[Config], Shape]] = {
     "cohere2_vision": _cohere2_vision,
+    "gemma3n": _gemma3n,
     "idefics3": _idefics3,
     "internvl": _internvl,
     "kimi_k3": _kimi_k3,
