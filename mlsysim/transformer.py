@@ -364,7 +364,9 @@ def matrix_count(model: Model | str) -> ParameterCount:
 @remembered
 def _matrix_count(m: Model) -> ParameterCount:
     bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
-    bare = replace(bare, other_vectors=0, n_shared_blocks=0)  # a block that layers share is multiplied with in each of them
+    bare = replace(
+        bare, other_vectors=0, n_shared_blocks=0
+    )  # a block that layers share is multiplied with in each of them
     indexers = m.n_indexers or m.n_indexed_layers
     return replace(
         parameter_count(bare),

@@ -89,10 +89,14 @@ class Model(Result):
     window_head_dim: int = 0
     window_v_head_dim: int = 0
     shared_kv: bool = False  # values are the keys in layers without a window (Gemma 4)
-    n_reused_layers: int = 0  # layers without a window that read the keys and values of another layer and have none of their own
+    n_reused_layers: int = (
+        0  # layers without a window that read the keys and values of another layer and have none of their own
+    )
     n_reused_windowed: int = 0  # the same of layers with a window
     attention_width: int = 0  # numbers that queries, keys and values are made from, where not hidden; 0: hidden
-    n_shared_blocks: int = 0  # blocks of attention and MLP that the layers with attention take in turn; 0: each has its own
+    n_shared_blocks: int = (
+        0  # blocks of attention and MLP that the layers with attention take in turn; 0: each has its own
+    )
     n_indexed_layers: int = 0  # layers whose attention reads only the keys that an indexer picks (DeepSeek-V3.2)
     n_indexers: int = 0  # layers with an indexer of their own; 0: each of them
     index_heads: int = 0
@@ -119,9 +123,13 @@ class Model(Result):
     n_mtp_layers: int = 0  # modules that predict further tokens, beside the model; not in its count
     tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
     table_parameters: int = 0  # further tables that a token looks rows up in, such as embeddings of each layer
-    other_matrices: int = 0  # weights of all layers that no other field says and that each token is multiplied with once
+    other_matrices: int = (
+        0  # weights of all layers that no other field says and that each token is multiplied with once
+    )
     other_vectors: int = 0  # the same of scales, norms, biases and decays
-    counts_only: str = ""  # what of cache and work no field says, so that only parameters can be counted; empty: nothing
+    counts_only: str = (
+        ""  # what of cache and work no field says, so that only parameters can be counted; empty: nothing
+    )
     rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
     stored: str = ""  # number format in which the weights are published; empty: 16-bit
@@ -310,7 +318,9 @@ def check_shape(m: Model) -> None:
     need(not (m.is_mla and m.attention_width), "attention_width", "must be 0 with latent attention")
     need(m.n_shared_blocks <= m.n_attention_layers, "n_shared_blocks", attended)
     alike = m.n_attention_layers == m.n_mlp_layers and not m.is_moe
-    need(not m.n_shared_blocks or alike, "n_shared_blocks", "needs a dense MLP in each layer with attention and no other")
+    need(
+        not m.n_shared_blocks or alike, "n_shared_blocks", "needs a dense MLP in each layer with attention and no other"
+    )
     need(m.is_moe or not m.n_zero_experts, "n_zero_experts", "needs n_experts > 0")
     need(m.attention_gate in ("", "full", "head"), "attention_gate", "must be '', 'full' or 'head'")
     need(

@@ -46,7 +46,13 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
     else:
         alike: dict[tuple[int, ...], int] = {}  # layers whose products have the same sizes, with a window or without
         for kind in m.attention_kinds:
-            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.layers
+            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.own
+        borrowed = [
+            (kind.layers - kind.own, kind.heads * kind.size, kind.heads * kind.value) for kind in m.attention_kinds
+        ]
+        for count, asked, results in borrowed:  # which read the keys that another layer has cached
+            if count:
+                found += [Product("q", read, asked / tp, count), Product("output", results / tp, h, count)]
         for (heads, kv_heads, size, value), layers in alike.items():
             if fused:
                 found += [Product("qkv", read, fused_width(heads, kv_heads, (size + value) / 2, tp), layers)]

@@ -262,7 +262,11 @@ def test_one_layer_is_the_whole_cache_and_a_prompt_of_many_steps_sends_as_it_goe
     load = [Request(t, 200 + 31 * i % 700, 40) for i, t in enumerate(serving.poisson(60.0, 80, seed=2))]
     whole, same, layers = (
         play(Fleet(alone(MODEL, ROOMY), alone(MODEL, ROOMY, replicas=2), link), single(load))
-        for link in (Link(1e8, token_bytes=1e4), Link(1e8, token_bytes=1e4, layers=1), Link(1e8, token_bytes=1e4, layers=32))
+        for link in (
+            Link(1e8, token_bytes=1e4),
+            Link(1e8, token_bytes=1e4, layers=1),
+            Link(1e8, token_bytes=1e4, layers=32),
+        )
     )
     assert list(whole.records.finished) == list(same.records.finished)
     assert math.fsum(layers.records.finished) < math.fsum(whole.records.finished)
@@ -293,7 +297,9 @@ def test_conversations_that_forget_find_only_what_they_share_again() -> None:
     before = [c.prompts[i - 1] + 59 for c in (kept,) for i in range(1, 8)]
     assert found(kept) == sum(b // 16 * 16 for b in before)
     assert found(cut) == sum(b // 16 * 16 for b in before[:3]) + 4 * 320
-    assert found(summed) == sum(b // 16 * 16 for b in before[:3]) + 2 * 320 + sum((p + 59) // 16 * 16 for p in (500, 660))
+    assert found(summed) == sum(b // 16 * 16 for b in before[:3]) + 2 * 320 + sum(
+        (p + 59) // 16 * 16 for p in (500, 660)
+    )
     assert found(replace(kept, history_len=10_000)) == found(kept)
 
 

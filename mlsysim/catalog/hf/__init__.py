@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mlsysim.catalog.hf import dense, mixtures, more, recurrent, seeing, towers, unlike
+from mlsysim.catalog.hf import counted, dense, mixtures, more, recurrent, seeing, towers, unlike
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
 from mlsysim.catalog.hf.config import MAX_SIZE, Config, Shape, read_json
 from mlsysim.catalog.shapes import Model
@@ -83,6 +83,7 @@ _READERS: dict[str, Callable[[Config], Shape]] = dict(
             | recurrent.READERS
             | more.READERS
             | unlike.READERS
+            | dict(counted.READERS)
             | towers.READERS
             | seeing.READERS
         ).items()
@@ -109,7 +110,19 @@ _NO_FIELD: Mapping[str, str] = {
 }
 _KNOWN_PARTS: Mapping[str, str] = {}
 # Readers that know what to make of those keys.
-_AWARE = {*recurrent.READERS, *more.READERS, *seeing.READERS, *unlike.READERS, "mamba_ssm", "deepseek_v32", "glm_moe_dsa", "minimax_m2", "qwen3_5", "qwen3_5_moe"}
+_AWARE = {
+    *counted.READERS,
+    *recurrent.READERS,
+    *more.READERS,
+    *seeing.READERS,
+    *unlike.READERS,
+    "mamba_ssm",
+    "deepseek_v32",
+    "glm_moe_dsa",
+    "minimax_m2",
+    "qwen3_5",
+    "qwen3_5_moe",
+}
 
 
 def _inexpressible(c: Config, kind: str) -> str:

@@ -14,7 +14,9 @@ def _gptj(c: Config) -> Shape:
     """One norm before attention and MLP side by side; biases in the MLP and the head."""
     s = gpt(c, "n_embd", "hidden_size")
     bare = {"qkv_bias": False, "output_bias": False, "norms_per_layer": 1, "parallel_block": True, "head_bias": True}
-    return s | bare | {"ffn": c.size("n_inner", default=s["ffn"]), "tied_embeddings": c.flag("tie_word_embeddings", False)}
+    return (
+        s | bare | {"ffn": c.size("n_inner", default=s["ffn"]), "tied_embeddings": c.flag("tie_word_embeddings", False)}
+    )
 
 
 def _gpt_bigcode(c: Config) -> Shape:
@@ -30,7 +32,11 @@ def _gpt_bigcode(c: Config) -> Shape:
 def _openai_gpt(c: Config) -> Shape:
     positions = c.size("n_positions", "max_position_embeddings")
     tied = c.flag("tie_word_embeddings", True)
-    return gpt(c, "n_embd", "hidden_size") | {"learned_positions": positions, "final_norm": False, "tied_embeddings": tied}
+    return gpt(c, "n_embd", "hidden_size") | {
+        "learned_positions": positions,
+        "final_norm": False,
+        "tied_embeddings": tied,
+    }
 
 
 def _gpt_neo(c: Config) -> Shape:
@@ -39,7 +45,9 @@ def _gpt_neo(c: Config) -> Shape:
     kinds = c.raw.get("attention_layers")
     if kinds is None:  # GPTNeoConfig: written as [[["global", "local"], 12]]
         pairs = c.raw.get("attention_types", [[["global", "local"], layers // 2]])
-        whole = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], list) for p in pairs)
+        whole = isinstance(pairs, list) and all(
+            isinstance(p, list) and len(p) == 2 and isinstance(p[0], list) for p in pairs
+        )
         if not whole or not all(type(p[1]) is int and 0 <= p[1] <= layers for p in pairs):
             c.fail("attention_types", "must list pairs of names and how often they repeat")
         kinds = [name for names, times in pairs for name in names * times]
@@ -164,7 +172,11 @@ def _hyperclovax(c: Config) -> Shape:
 
 def _jais2(c: Config) -> Shape:
     s = llama(c) | PLAIN
-    return s | {"qkv_bias": c.flag("attention_bias", True), "output_bias": c.flag("attention_bias", True), "mlp_bias": c.flag("mlp_bias", True)}
+    return s | {
+        "qkv_bias": c.flag("attention_bias", True),
+        "output_bias": c.flag("attention_bias", True),
+        "mlp_bias": c.flag("mlp_bias", True),
+    }
 
 
 def _nanochat(c: Config) -> Shape:
@@ -189,7 +201,11 @@ def _youtu(c: Config) -> Shape:
 
 
 def _listed_dense(c: Config, layers: int, key: str = "first_k_dense_replace", default: int = 0) -> int:
-    return dense_first(Config({"first_k_dense_replace": c.raw.get(key), **{k: c.raw.get(k) for k in ("mlp_layer_types",)}}, c.file), layers, default)
+    return dense_first(
+        Config({"first_k_dense_replace": c.raw.get(key), **{k: c.raw.get(k) for k in ("mlp_layer_types",)}}, c.file),
+        layers,
+        default,
+    )
 
 
 def _grouped(c: Config, kv_heads: int | None = None, head_dim: int | None = None) -> Shape:
@@ -204,7 +220,9 @@ def _grouped(c: Config, kv_heads: int | None = None, head_dim: int | None = None
     }
 
 
-def _experts(c: Config, s: Shape, n: int, width: int, dense: int, picked: str = "num_experts_per_tok", **more: Any) -> Shape:
+def _experts(
+    c: Config, s: Shape, n: int, width: int, dense: int, picked: str = "num_experts_per_tok", **more: Any
+) -> Shape:
     found = {"n_experts": n, "top_k": c.top_k(n, picked), "moe_ffn": width, "n_dense_layers": dense}
     return found | {"ffn": c.size("intermediate_size") if dense else 0} | more
 
@@ -230,8 +248,19 @@ def _cohere2_moe(c: Config) -> Shape:
     n, dense = c.size("num_experts"), _listed_dense(c, s["layers"])
     first = c.size("prefix_dense_sliding_window_pattern", default=1)
     every = c.size("sliding_window_pattern", "_sliding_window_pattern", default=4)
-    s |= _experts(c, s, n, c.size("moe_intermediate_size", "intermediate_size") if not dense else c.size("moe_intermediate_size", default=c.size("intermediate_size")), dense)
-    s |= {"n_shared_experts": c.size("num_shared_experts", default=0, least=0), "tied_embeddings": c.flag("tie_word_embeddings", True)}
+    s |= _experts(
+        c,
+        s,
+        n,
+        c.size("moe_intermediate_size", "intermediate_size")
+        if not dense
+        else c.size("moe_intermediate_size", default=c.size("intermediate_size")),
+        dense,
+    )
+    s |= {
+        "n_shared_experts": c.size("num_shared_experts", default=0, least=0),
+        "tied_embeddings": c.flag("tie_word_embeddings", True),
+    }
     return s | _every(c, s["layers"], dense // first + (s["layers"] - dense) // every, 4096)
 
 
@@ -296,7 +325,9 @@ def _kolibri1(c: Config) -> Shape:
 
 def _mellum(c: Config) -> Shape:
     s = _grouped(c, kv_heads=4, head_dim=128) | {"qk_norm": "head"}
-    s |= _experts(c, s, c.size("num_local_experts", "num_experts"), c.size("moe_intermediate_size"), _listed_dense(c, s["layers"]))
+    s |= _experts(
+        c, s, c.size("num_local_experts", "num_experts"), c.size("moe_intermediate_size"), _listed_dense(c, s["layers"])
+    )
     return s | _every(c, s["layers"], s["layers"], 1024) | further(c, "num_mtp_layers")
 
 
@@ -304,18 +335,30 @@ def _laguna(c: Config) -> Shape:
     """A gate for each head; layers with a window may have more heads than the others."""
     s = _grouped(c, kv_heads=8, head_dim=128) | {"qk_norm": "head", "router_bias": True}
     s |= {"attention_gate": "head" if c.raw.get("gating", True) in (True, "per-head") else "full"}
-    s |= _experts(c, s, c.size("num_experts"), c.size("moe_intermediate_size"), _listed_dense(c, s["layers"], default=1))
+    s |= _experts(
+        c, s, c.size("num_experts"), c.size("moe_intermediate_size"), _listed_dense(c, s["layers"], default=1)
+    )
     s |= {"n_shared_experts": 1, "shared_ffn": c.size("shared_expert_intermediate_size")}
     s |= _every(c, s["layers"], s["layers"], 512)
-    heads, kinds = c.raw.get("num_attention_heads_per_layer"), c.raw.get("layer_types") or ["full_attention"] * s["layers"]
+    heads, kinds = (
+        c.raw.get("num_attention_heads_per_layer"),
+        c.raw.get("layer_types") or ["full_attention"] * s["layers"],
+    )
     if heads is None:
         return s
     if not isinstance(heads, list) or len(heads) != len(kinds) or any(type(h) is not int or h < 1 for h in heads):
         c.fail("num_attention_heads_per_layer", f"must list {s['layers']} numbers of heads, one for each layer")
-    far, near = ({h for h, kind in zip(heads, kinds, strict=True) if (kind == "sliding_attention") is is_near} for is_near in (False, True))
+    far, near = (
+        {h for h, kind in zip(heads, kinds, strict=True) if (kind == "sliding_attention") is is_near}
+        for is_near in (False, True)
+    )
     if len(far) > 1 or len(near) > 1:
         c.fail("num_attention_heads_per_layer", "is not supported; layers with a window alike, and the others alike")
-    return s | {"heads": (far or near or {s["heads"]}).pop()} | ({"window_heads": near.pop()} if near and s.get("n_windowed_layers") else {})
+    return (
+        s
+        | {"heads": (far or near or {s["heads"]}).pop()}
+        | ({"window_heads": near.pop()} if near and s.get("n_windowed_layers") else {})
+    )
 
 
 def _axk1(c: Config) -> Shape:

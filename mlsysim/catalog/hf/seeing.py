@@ -16,7 +16,14 @@ _TEXT: Mapping[str, Callable[[Config], Shape]] = {
     **unlike.READERS,
 }
 # What the classes of transformers take for a key that the file of such a model leaves out of its text part.
-_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+)
 _ABSENT: Mapping[str, Mapping[str, int]] = {
     kind: dict(zip(_SIZES, sizes, strict=False))
     for kind, sizes in {
@@ -158,7 +165,9 @@ def _lfm2_vl(c: Config) -> Shape:
     s, (size, h) = text_part(c, "lfm2"), _tower(c, "siglip2_vision_model")
     taken, wide = h * c.size("downsample_factor", default=2) ** 2, c.size("projector_hidden_size", default=2560)
     bias, norm = c.flag("projector_bias", True), c.flag("projector_use_layernorm", True)
-    return s | {"tower_parameters": size + 2 * norm * taken + _matrix(taken, wide, bias) + _matrix(wide, s["hidden"], bias)}
+    return s | {
+        "tower_parameters": size + 2 * norm * taken + _matrix(taken, wide, bias) + _matrix(wide, s["hidden"], bias)
+    }
 
 
 def _cohere2_vision(c: Config) -> Shape:
@@ -174,7 +183,10 @@ def _minimax_m3_vl(c: Config) -> Shape:
     given = {"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "patch_size": 14}
     h, f, layers, patch, frames = of_tower(c, *given, "temporal_patch_size", **given, temporal_patch_size=2)
     tower = plain_tower(h, f, layers, 3 * frames * patch**2, 0) + h  # no bias of patches, a norm before the layers
-    wide, merged = c.size("projector_hidden_size", default=s["hidden"]), c.size("merged_hidden_size", default=4 * s["hidden"])
+    wide, merged = (
+        c.size("projector_hidden_size", default=s["hidden"]),
+        c.size("merged_hidden_size", default=4 * s["hidden"]),
+    )
     joined = _matrix(h, wide) + _matrix(wide, s["hidden"]) + _matrix(merged, wide) + _matrix(wide, s["hidden"])
     return s | {"tower_parameters": tower + joined}
 
@@ -191,7 +203,12 @@ def _step3p7(c: Config) -> Shape:
     layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h + 2 * h
     down = 9 * h * 2 * h + 2 * h + 9 * 2 * h * 4 * h + 4 * h
     embedded = 3 * patch**2 * h + (image // patch) ** 2 * h + 2 * h
-    return s | {"tower_parameters": embedded + layers * layer + down + _matrix(4 * h, s["hidden"], c.flag("projector_bias", False))}
+    return s | {
+        "tower_parameters": embedded
+        + layers * layer
+        + down
+        + _matrix(4 * h, s["hidden"], c.flag("projector_bias", False))
+    }
 
 
 def _kimi_k3(c: Config) -> Shape:
@@ -210,7 +227,10 @@ def _kimi_k3(c: Config) -> Shape:
 def _whisper(c: Config) -> tuple[int, int, int]:
     """The encoder of Whisper: two convolutions over time, learned positions, layers whose keys have no bias."""
     audio = c.inner("audio_config")
-    h, f = audio.size("d_model", "hidden_size", default=1280), audio.size("encoder_ffn_dim", "intermediate_size", default=5120)
+    h, f = (
+        audio.size("d_model", "hidden_size", default=1280),
+        audio.size("encoder_ffn_dim", "intermediate_size", default=5120),
+    )
     layers = audio.size("encoder_layers", "num_hidden_layers", default=32)
     bins, places = audio.size("num_mel_bins", default=128), audio.size("max_source_positions", default=1500)
     layer = 4 * h * h + 3 * h + 2 * h * f + f + h + 4 * h
@@ -234,7 +254,11 @@ _VISION_3N = 294_126_912  # MobileNetV5-300M: what the hub stores of Gemma 3n E4
 def _conformer(c: Config) -> tuple[int, int]:
     """Parameters and width of Gemma 3n's encoder of sound: two convolutions, then conformer layers."""
     a = c.inner("audio_config")
-    h, layers, bins = a.size("hidden_size", default=1536), a.size("conf_num_hidden_layers", default=12), a.size("input_feat_size", default=128)
+    h, layers, bins = (
+        a.size("hidden_size", default=1536),
+        a.size("conf_num_hidden_layers", default=12),
+        a.size("input_feat_size", default=128),
+    )
     heads, kernel = a.size("conf_num_attention_heads", default=8), a.size("conf_conv_kernel_size", default=5)
     first, second = 128, 32
     channels = a.raw.get("sscp_conv_channel_size", [first, second])
@@ -252,8 +276,10 @@ def _gemma3n(c: Config) -> Shape:
     vision, audio = c.inner("vision_config"), c.inner("audio_config")
     vision.must_be("architecture", "mobilenetv5_300m_enc", "another tower")
 
+    wide_text: int = s["hidden"]
+
     def joined(width: int, rows: int) -> int:  # a table of its own, two norms, and a projection to the text
-        return rows * width + 2 * width + width * s["hidden"]
+        return rows * width + 2 * width + width * wide_text
 
     size, wide = _conformer(c)
     sound = size + joined(wide, audio.size("vocab_size", default=128))

@@ -179,7 +179,9 @@ def gemma4_text(c: Config) -> Shape:
     near = kinds.count("sliding_attention")
     # newer files write what differs layer by layer
     others = [c.inner("per_layer_config").inner(key) for key in c.inner("per_layer_config").raw]
-    wide = c.size("global_head_dim", default=0, least=0) or max([o.size("head_dim", default=1) for o in others], default=512)
+    wide = c.size("global_head_dim", default=0, least=0) or max(
+        [o.size("head_dim", default=1) for o in others], default=512
+    )
     size = c.size("head_dim", default=256)
     few = min([o.size("num_key_value_heads", default=s["heads"]) for o in others], default=s["heads"])
     kv = c.size("num_key_value_heads", default=s["heads"])

@@ -6,7 +6,17 @@ from typing import Any
 from mlsysim.catalog.hf.config import Config, Shape
 from mlsysim.catalog.hf.dense import gemma3_text, olmo2, sliding
 from mlsysim.catalog.hf.mixtures import deepseek_v3, deepseek_v32, dense_first, further, routed
-from mlsysim.catalog.hf.recurrent import base, bits, conv_layers, counted, delta, inner_width, kimi_linear, mamba1, mamba2_sizes
+from mlsysim.catalog.hf.recurrent import (
+    base,
+    bits,
+    conv_layers,
+    counted,
+    delta,
+    inner_width,
+    kimi_linear,
+    mamba1,
+    mamba2_sizes,
+)
 
 
 def layer_kinds(c: Config, layers: int, otherwise: list[str], key: str = "layer_types") -> list[str]:
@@ -49,7 +59,13 @@ def gemma3n_text(c: Config) -> Shape:
         least = c.size("intermediate_size", default=16_384)
         widths = [least]
     vocab = c.size("vocab_size", default=262_400)
-    given = {"hidden_size": 2048, "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 2, "sliding_window": 512}
+    given = {
+        "hidden_size": 2048,
+        "num_hidden_layers": 35,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "sliding_window": 512,
+    }
     full = Config({**given, **c.raw, "intermediate_size": least, "vocab_size": vocab}, c.file)
     layers, h = full.size("num_hidden_layers"), full.size("hidden_size")
     kinds = layer_kinds(c, layers, ["full_attention" if i % 5 == 4 else "sliding_attention" for i in range(layers)])
@@ -59,17 +75,25 @@ def gemma3n_text(c: Config) -> Shape:
     own = Config({**defaults, **c.raw}, c.file)
     table, matrices, vectors = layer_tables(own, layers, h, vocab)
     altup = layers * (streams**2 + streams**3 + streams * h) + 2 * (streams - 1) * h * h
-    return s | reused(own, kinds) | {
-        "norms_per_layer": 8,  # two of the low-rank path and the embedding of the layer, two of the streams
-        "table_parameters": table,
-        "other_matrices": matrices + altup + 2 * layers * rank * h + 3 * h * (sum(widths) - len(widths) * least),
-        "other_vectors": vectors,
-    }
+    return (
+        s
+        | reused(own, kinds)
+        | {
+            "norms_per_layer": 8,  # two of the low-rank path and the embedding of the layer, two of the streams
+            "table_parameters": table,
+            "other_matrices": matrices + altup + 2 * layers * rank * h + 3 * h * (sum(widths) - len(widths) * least),
+            "other_vectors": vectors,
+        }
+    )
 
 
 def recurrent_gemma(c: Config) -> Shape:
     """Griffin: real-gated linear recurrences, and attention with a window in every third layer."""
-    layers, h, heads = c.size("num_hidden_layers", default=26), c.size("hidden_size", default=2560), c.size("num_attention_heads", default=10)
+    layers, h, heads = (
+        c.size("num_hidden_layers", default=26),
+        c.size("hidden_size", default=2560),
+        c.size("num_attention_heads", default=10),
+    )
     pattern = c.raw.get("block_types", c.raw.get("_block_types")) or ["recurrent", "recurrent", "attention"]
     if not isinstance(pattern, list) or not all(kind in ("recurrent", "attention") for kind in pattern):
         c.fail("block_types", "must list 'recurrent' and 'attention'")
@@ -103,7 +127,7 @@ def recurrent_gemma(c: Config) -> Shape:
     }
 
 
-def _shared(c: Config, uses: int, blocks: int, names: tuple[str, ...]) -> Shape:
+def _shared(c: Config, uses: int, blocks: int) -> Shape:
     """Layers with a state each; before some of them stands a block of attention and an MLP that they share."""
     h, layers = c.size("hidden_size"), c.size("num_hidden_layers")
     heads = c.size("num_attention_heads")
@@ -141,7 +165,7 @@ def zamba(c: Config) -> Shape:
     layers, h = c.size("num_hidden_layers"), c.size("hidden_size")
     every, first = c.size("attn_layer_period", default=6), c.size("attn_layer_offset", default=4, least=0)
     usual = ["mamba", "mamba", "hybrid"] + ["hybrid" if i % every == first else "mamba" for i in range(layers - 3)]
-    s = _shared(c, _hybrid_layers(c, layers, usual), 1, ())
+    s = _shared(c, _hybrid_layers(c, layers, usual), 1)
     keys = {"state": "mamba_d_state", "conv": "mamba_d_conv", "rank": "mamba_dt_rank"}
     inner = inner_width(c, h, "mamba_expand")
     bias, conv_bias = c.flag("mamba_proj_bias", False), c.flag("mamba_conv_bias", True)
@@ -152,7 +176,7 @@ def zamba2(c: Config) -> Shape:
     layers, h = c.size("num_hidden_layers"), c.size("hidden_size")
     ids = {6, 12, 18, 24, 30, 36, 42, 47, 51}  # Zamba2Config, when it lists none
     uses = _hybrid_layers(c, layers, ["hybrid" if i in ids else "mamba" for i in range(layers)])
-    s = _shared(c, uses, c.size("num_mem_blocks", default=1), ())
+    s = _shared(c, uses, c.size("num_mem_blocks", default=1))
     rank = c.size("adapter_rank", default=128)
     adapters = rank * (h + 2 * s["ffn"])
     if c.flag("use_shared_attention_adapter", False):
@@ -161,7 +185,13 @@ def zamba2(c: Config) -> Shape:
     heads = c.size("n_mamba_heads", default=8)
     keys = {"groups": "mamba_ngroups", "state": "mamba_d_state", "conv": "mamba_d_conv"}
     state = mamba2_sizes(
-        c, heads, inner_width(c, h, "mamba_expand") // heads, keys, norm=True, bias=False, conv_bias=c.flag("use_conv_bias", True)
+        c,
+        heads,
+        inner_width(c, h, "mamba_expand") // heads,
+        keys,
+        norm=True,
+        bias=False,
+        conv_bias=c.flag("use_conv_bias", True),
     )
     return s | state | {"other_matrices": s["other_matrices"] + uses * adapters}
 
@@ -171,8 +201,16 @@ def longcat_flash(c: Config) -> Shape:
     layers = 2 * c.size("num_layers", "num_hidden_layers")
     n, zero = c.size("n_routed_experts"), c.size("zero_expert_num", default=0, least=0)
     picked, ffn = c.size("moe_topk", "num_experts_per_tok"), c.size("ffn_hidden_size", "intermediate_size")
-    names = {"num_hidden_layers": layers, "num_experts_per_tok": max(1, round(picked * n / (n + zero))), "intermediate_size": ffn}
-    names |= {"moe_intermediate_size": c.size("expert_ffn_hidden_size", "moe_intermediate_size"), "n_shared_experts": None, "first_k_dense_replace": 0}
+    names: dict[str, Any] = {
+        "num_hidden_layers": layers,
+        "num_experts_per_tok": max(1, round(picked * n / (n + zero))),
+        "intermediate_size": ffn,
+    }
+    names |= {
+        "moe_intermediate_size": c.size("expert_ffn_hidden_size", "moe_intermediate_size"),
+        "n_shared_experts": None,
+        "first_k_dense_replace": 0,
+    }
     s = deepseek_v3(Config({**c.raw, **names}, c.file))
     return s | {
         "ffn": ffn,
@@ -198,11 +236,20 @@ def deepseek_v4(c: Config) -> Shape:
     if ratios is None:
         usual = [n for i in range(layers) for n in names if names[n] == (4 if i % 2 and i > 1 else 128)]
         ratios = [names.get(kind, -1) for kind in layer_kinds(c, layers, usual)]
-    if not isinstance(ratios, list) or len(ratios) < layers or any(type(r) is not int or r not in (0, 4, 128) for r in ratios):
+    if (
+        not isinstance(ratios, list)
+        or len(ratios) < layers
+        or any(type(r) is not int or r not in (0, 4, 128) for r in ratios)
+    ):
         c.fail("compress_ratios", f"must list 0, 4 or 128 for each of {layers} layers")
     rates = ratios[:layers]
     sparse, dense = rates.count(4), rates.count(128)
-    rank, out, groups, index = c.size("q_lora_rank"), c.size("o_lora_rank"), c.size("o_groups"), c.size("index_head_dim")
+    rank, out, groups, index = (
+        c.size("q_lora_rank"),
+        c.size("o_lora_rank"),
+        c.size("o_groups"),
+        c.size("index_head_dim"),
+    )
     n, streams = c.size("n_routed_experts"), c.size("hc_mult", default=4)
     attention = layers * (h * rank + rank * heads * size + h * size + heads * size * out + groups * out * h)
     indexer = 4 * index * h + rank * c.size("index_n_heads") * index + h * c.size("index_n_heads")
@@ -212,10 +259,9 @@ def deepseek_v4(c: Config) -> Shape:
     if isinstance(kinds := c.raw.get("mlp_layer_types"), list):
         hash_layers = sum(kind == "hash_moe" for kind in kinds)
     mixed = _streams(streams, h, layers, (2 + streams) * streams, 3)
+    c.kv_heads(heads, default=1)  # one for all, whose keys are its values: the key must make sense
     return s | {
-        "kv_heads": c.kv_heads(heads, default=1),
-        "head_dim": size,
-        "ffn": 0,
+        **dict.fromkeys(("heads", "kv_heads", "head_dim", "ffn"), 0),  # its attention stands among the other matrices
         "n_attention_free_layers": layers,
         "n_experts": n,
         "top_k": c.top_k(n),
@@ -226,8 +272,6 @@ def deepseek_v4(c: Config) -> Shape:
         "other_matrices": attention + made + mixed["other_matrices"],
         "other_vectors": layers * (heads + rank + size) + places + mixed["other_vectors"] + (layers - hash_layers) * n,
         "counts_only": "keys compressed four or 128 to one beside a window, and an indexer over compressed keys",
-        "heads": 0,
-        **dict.fromkeys(("kv_heads", "head_dim"), 0),
         **further(c),
     }
 
@@ -235,7 +279,11 @@ def deepseek_v4(c: Config) -> Shape:
 def hy_v4(c: Config) -> Shape:
     s = deepseek_v32(c)
     streams = c.size("hc_mult", default=4)
-    return s | {"attention_gate": "full", "attention_sinks": True} | _streams(streams, s["hidden"], s["layers"], 2 * streams, 2)
+    return (
+        s
+        | {"attention_gate": "full", "attention_sinks": True}
+        | _streams(streams, s["hidden"], s["layers"], 2 * streams, 2)
+    )
 
 
 def axk2(c: Config) -> Shape:
@@ -309,7 +357,9 @@ def kimi_k3_text(c: Config) -> Shape:
     latent = c.size("routed_expert_hidden_size", default=0, least=0)
     normed = latent * c.flag("latent_moe_use_norm", False)
     mixtures = layers - s["n_dense_layers"]
-    weighed = 4 * h * layers + 2 * h if c.has("attn_res_block_size") else 0  # a norm and a query before attention and MLP
+    weighed = (
+        4 * h * layers + 2 * h if c.has("attn_res_block_size") else 0
+    )  # a norm and a query before attention and MLP
     return s | {
         "attention_gate": "full" if c.flag("mla_use_output_gate", False) else "",
         "moe_hidden": latent,
@@ -336,7 +386,11 @@ def minimax_m3_text(c: Config) -> Shape:
     blocks = of("index_topk_blocks", "sparse_topk_blocks", 16) + of("index_local_blocks", "sparse_local_block", 1)
     listed = c.raw.get("moe_layer_freq")
     names = {} if not isinstance(listed, list) else {"mlp_layer_types": ["sparse" if f else "dense" for f in listed]}
-    dense = dense_first(Config({"mlp_layer_types": c.raw.get("mlp_layer_types"), **names, "first_k_dense_replace": None}, c.file), layers, 0)
+    dense = dense_first(
+        Config({"mlp_layer_types": c.raw.get("mlp_layer_types"), **names, "first_k_dense_replace": None}, c.file),
+        layers,
+        0,
+    )
     n = c.size("num_local_experts", "num_experts")
     picked = {
         "n_indexed_layers": indexed,
@@ -364,7 +418,11 @@ def minimax_m3_text(c: Config) -> Shape:
 
 
 def xlstm(c: Config) -> Shape:
-    h, layers, heads = c.size("hidden_size", "embedding_dim"), c.size("num_hidden_layers", "num_blocks"), c.size("num_heads")
+    h, layers, heads = (
+        c.size("hidden_size", "embedding_dim"),
+        c.size("num_hidden_layers", "num_blocks"),
+        c.size("num_heads"),
+    )
     c.must_be("use_bias", False, "biases of the projections")
     c.must_be("weight_mode", "single", "projections in one matrix")
 
@@ -375,7 +433,11 @@ def xlstm(c: Config) -> Shape:
         return value
 
     def rounded(size: float, multiple: int) -> int:
-        return -(-int(size) // multiple) * multiple if size == int(size) else int((size + multiple - 1) // multiple * multiple)
+        return (
+            -(-int(size) // multiple) * multiple
+            if size == int(size)
+            else int((size + multiple - 1) // multiple * multiple)
+        )
 
     keys, values = int(h * factor("qk_dim_factor", 0.5)), int(h * factor("v_dim_factor", 1.0))
     none = dict.fromkeys(("heads", "kv_heads", "head_dim"), 0)

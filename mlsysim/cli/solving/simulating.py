@@ -240,8 +240,12 @@ def _fleet_options(p: argparse.ArgumentParser) -> None:
     g.add_argument(
         "--shared-len", type=int, metavar="N", help="tokens with which all begin (default: 500, of agents 4000)"
     )
-    g.add_argument("--history-len", type=int, metavar="N", help="tokens of earlier turns that it repeats (default: all)")
-    g.add_argument("--summary-len", type=int, metavar="N", help="tokens in place of more (default: the newest are kept)")
+    g.add_argument(
+        "--history-len", type=int, metavar="N", help="tokens of earlier turns that it repeats (default: all)"
+    )
+    g.add_argument(
+        "--summary-len", type=int, metavar="N", help="tokens in place of more (default: the newest are kept)"
+    )
 
 
 def _saturated(full: serving.Saturation) -> str:
