@@ -427,16 +427,23 @@ def _step3p5(c: Config) -> Shape:
     near = c.windowed_layers(s["layers"], 0)
     listed = c.raw.get("moe_layers_enum")
     mixed = [int(x) for x in listed.split(",") if x.strip().isdigit()] if isinstance(listed, str) else None
-    dense = s["layers"] - len(mixed) if mixed is not None else c.size("first_k_dense_replace", default=0, least=0)
+    of_mlps = c.raw.get("mlp_layer_types")
+    if isinstance(of_mlps, list):
+        c = Config({**c.raw, "mlp_layer_types": of_mlps[: s["layers"]]}, c.file)
+    dense = s["layers"] - len(mixed) if mixed is not None else dense_first(c, s["layers"], default=0)
     if mixed is not None and mixed != list(range(dense, s["layers"])):
         c.fail("moe_layers_enum", "is not supported; only leading dense layers")
+    wider = c.size("num_sliding_attention_heads", default=s["heads"])
+    apart = {
+        "window_heads": other.size("num_attention_heads", default=wider),
+        "window_kv_heads": other.size("num_attention_groups", default=s["kv_heads"]),
+        "window_head_dim": other.size("head_dim", default=s["head_dim"]),
+    }
     n = c.size("moe_num_experts", "num_experts", "n_routed_experts")
     return s | {
         "qk_norm": "head",
         "attention_gate": "head" if c.flag("use_head_wise_attn_gate", True) else "",
-        "window_heads": other.size("num_attention_heads", default=s["heads"]),
-        "window_kv_heads": other.size("num_attention_groups", default=s["kv_heads"]),
-        "window_head_dim": other.size("head_dim", default=s["head_dim"]),
+        **(apart if near else {}),
         "ffn": c.size("intermediate_size"),
         "n_experts": n,
         "top_k": c.top_k(n, "moe_top_k" if c.has("moe_top_k") else "num_experts_per_tok"),
