@@ -196,6 +196,7 @@ class ParameterCount(Result):
     experts: int
     shared_experts: int
     router: int
+    other: int
     norms: int
     lm_head: int
 
@@ -234,23 +235,28 @@ def attention_parameters(m: Model) -> int:
         latent = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
         expand = m.kv_lora_rank * m.heads * (m.head_dim + v_dim)
         results = m.heads * v_dim * m.hidden * (1 + (m.attention_gate == "full"))
+        results += m.heads * ((m.attention_gate == "head") * m.hidden + m.attention_sinks)
         return m.n_attention_layers * (queries + latent + expand + results)
     total = 0
-    for layers, heads, kv_heads, size, value, windowed in m.attention_kinds:
+    wider = m.attention_width - m.hidden if m.attention_width else 0
+    for layers, heads, kv_heads, size, value, windowed, own in m.attention_kinds:
         matrices = int(attention_matrices(m.hidden, heads, kv_heads, size))
+        matrices += wider * (heads * size + kv_heads * (size + value))
         matrices += m.hidden * (heads + kv_heads) * (value - size)  # values need not be as wide as keys
         if m.shared_kv and not windowed:
             matrices -= m.hidden * kv_heads * value
         gate = {"": 0, "head": heads, "full": heads * value}[m.attention_gate] * m.hidden
         biases = m.qkv_bias * (heads * size + kv_heads * (size + value)) + m.output_bias * m.hidden
         total += layers * (matrices + gate + biases + m.attention_sinks * heads)
-    return total
+        keys = (m.hidden + wider + m.qkv_bias) * kv_heads * (size if m.shared_kv and not windowed else size + value)
+        total -= (layers - own) * keys  # layers that read the keys of others have no matrices for them
+    return total * m.n_shared_blocks // m.n_attention_layers if m.n_shared_blocks else total
 
 
 def indexer_parameters(m: Model) -> int:
     """Parameters of the indexer of one layer: its queries, its one key with a layer norm, a weight for each of its heads."""
     queries = (m.q_lora_rank or m.hidden) * m.index_heads * m.index_head_dim
-    return queries + m.hidden * (m.index_head_dim + m.index_heads) + 2 * m.index_head_dim
+    return queries + m.hidden * (m.index_head_dim + m.index_weights * m.index_heads) + 2 * m.index_head_dim
 
 
 def recurrence_matrices(m: Model) -> int:
@@ -262,6 +268,10 @@ def recurrence_matrices(m: Model) -> int:
     if m.recurrence == "kimi-delta":  # the decay of each key channel and the gate come from low ranks
         low = 2 * m.hidden * rank + rank * (keys + inner) if rank else m.hidden * (keys + inner)
         return m.hidden * (2 * keys + 2 * inner + m.recurrent_heads) + low + conv
+    if m.recurrence == "mlstm":  # queries, keys, values, a gate, the output; an input and a forget gate a head
+        return m.hidden * (2 * keys + 3 * inner + 2 * m.recurrent_heads)
+    if m.recurrence == "rg-lru":  # a branch, its gate, the output; two gates in blocks along the diagonal
+        return m.hidden * 3 * inner + 2 * inner * (inner // m.recurrent_key_heads) + conv
     if m.recurrence == "lightning":  # queries, keys, values, a gate, the output
         return m.hidden * (2 * keys + 3 * inner)
     if m.recurrence == "mamba2":  # values and a gate, keys and queries of the groups, a step size a head
@@ -280,6 +290,8 @@ def recurrence_parameters(m: Model) -> int:
         "gated-delta": 2 * heads + m.recurrent_norm * m.recurrent_head_dim,
         "kimi-delta": heads + keys + m.recurrent_norm * m.recurrent_head_dim,
         "lightning": m.recurrent_norm * inner,
+        "mlstm": 2 * heads + m.recurrent_norm * inner,
+        "rg-lru": 3 * inner + m.recurrent_bias * (2 * inner + m.hidden),
         "mamba2": 3 * heads + m.recurrent_norm * inner + m.recurrent_bias * (2 * inner + 2 * keys + heads + m.hidden),
         "mamba": inner * (m.recurrent_state + 2)
         + m.recurrent_norm * (rank + 2 * m.recurrent_state)
@@ -304,6 +316,8 @@ def norm_parameters(m: Model) -> int:
     for kind in m.attention_kinds:
         normed = {"": 0, "head": 2 * kind.size, "full": (kind.heads + kind.kv_heads) * kind.size}[m.qk_norm]
         total += size * kind.layers * normed
+        keys = {"": 0, "head": kind.size, "full": kind.kv_heads * kind.size}[m.qk_norm]
+        total -= size * (kind.layers - kind.own) * keys
     return total
 
 
@@ -311,7 +325,8 @@ _NOT_IN_A_MODULE = (
     *("n_attention_free_layers", "n_mlp_free_layers", "n_dense_layers", "n_indexers"),
     *("n_windowed_layers", "attn_window", "window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"),
     *("n_recurrent_layers", "recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
-    *("recurrent_conv", "recurrent_rank"),
+    *("recurrent_conv", "recurrent_rank", "n_reused_layers", "n_reused_windowed", "n_shared_blocks"),
+    *("table_parameters", "other_matrices", "other_vectors"),
 )
 
 
@@ -349,6 +364,9 @@ def matrix_count(model: Model | str) -> ParameterCount:
 @remembered
 def _matrix_count(m: Model) -> ParameterCount:
     bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
+    bare = replace(
+        bare, other_vectors=0, n_shared_blocks=0
+    )  # a block that layers share is multiplied with in each of them
     indexers = m.n_indexers or m.n_indexed_layers
     return replace(
         parameter_count(bare),
@@ -370,15 +388,16 @@ def _parameter_count(m: Model) -> ParameterCount:
     shared += 2 * m.moe_hidden * m.hidden  # the way to narrower experts and back
     projection = m.embedding_width * m.hidden  # once from the embedding to the residual stream, once back
     return ParameterCount(
-        embedding=m.vocab * width + projection,
+        embedding=m.vocab * width + projection + m.table_parameters,
         positions=m.learned_positions * m.hidden,
         attention=attention_parameters(m),
         recurrence=m.n_recurrent_layers * recurrence_parameters(m),
         indexer=(m.n_indexers or m.n_indexed_layers) * indexer_parameters(m),
-        dense_mlp=(m.n_mlp_layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
+        dense_mlp=(m.n_shared_blocks or m.n_mlp_layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
         experts=m.n_moe_layers * m.n_experts * mlp_parameters(replace(m, hidden=m.moe_hidden or m.hidden), m.moe_ffn),
         shared_experts=m.n_moe_layers * shared,
-        router=m.n_moe_layers * (m.hidden * m.n_experts + m.router_bias * m.n_experts),
+        router=m.n_moe_layers * (m.hidden + m.router_bias) * (m.n_experts + m.n_zero_experts),
+        other=m.other_matrices + m.other_vectors,
         norms=norm_parameters(m),
         lm_head=(0 if m.tied_embeddings else m.vocab * width) + projection + m.head_bias * m.vocab,
     )

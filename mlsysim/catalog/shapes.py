@@ -15,8 +15,10 @@ from mlsysim.results import Report, Result, plain
 
 _TYPES = {"int": int, "str": str, "bool": bool}
 NORMS = ("rmsnorm", "layernorm")
-_MOST = {"tower_parameters": 10**11, "rotary_rows": 10**8}  # of any other size: ten million
-RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "short-conv")
+_MOST = {"tower_parameters": 10**11, "rotary_rows": 10**8, "table_parameters": 10**12}  # of any other size: ten million
+_MOST |= {"other_matrices": 10**12, "other_vectors": 10**11}
+RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "mlstm", "rg-lru", "short-conv")
+_WITHOUT_KEYS = ("mamba", "rg-lru", "short-conv")  # whose convolutions see values alone
 
 
 class Attention(NamedTuple):
@@ -28,6 +30,7 @@ class Attention(NamedTuple):
     size: int  # of a query and a key of one head, in latent attention without the rotary part
     value: int
     windowed: bool
+    own: int  # of these layers, those with keys and values of their own; the others read what another layer has cached
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Model(Result):
     router_bias: bool = False  # DeepSeek-V3's load-balancing bias
     n_dense_layers: int = 0  # leading layers with a dense MLP
     moe_every: int = 1  # every n-th of the remaining layers is a mixture of experts
+    n_zero_experts: int = 0  # experts without weights, which give a token back as it came; top_k does not count them
     attn_window: int = 0  # tokens a sliding-window layer looks back
     n_windowed_layers: int = 0
     window_heads: int = 0  # of the layers with a window, where they differ from the others; 0: the same
@@ -85,14 +89,23 @@ class Model(Result):
     window_head_dim: int = 0
     window_v_head_dim: int = 0
     shared_kv: bool = False  # values are the keys in layers without a window (Gemma 4)
+    n_reused_layers: int = (
+        0  # layers without a window that read the keys and values of another layer and have none of their own
+    )
+    n_reused_windowed: int = 0  # the same of layers with a window
+    attention_width: int = 0  # numbers that queries, keys and values are made from, where not hidden; 0: hidden
+    n_shared_blocks: int = (
+        0  # blocks of attention and MLP that the layers with attention take in turn; 0: each has its own
+    )
     n_indexed_layers: int = 0  # layers whose attention reads only the keys that an indexer picks (DeepSeek-V3.2)
     n_indexers: int = 0  # layers with an indexer of their own; 0: each of them
     index_heads: int = 0
     index_head_dim: int = 0  # also the numbers that an indexer caches of a token
     index_top_k: int = 0  # keys that it picks
+    index_weights: bool = True  # a weight for each of its heads, made from the token
     n_attention_free_layers: int = 0
     n_mlp_free_layers: int = 0
-    recurrence: str = ""  # "gated-delta", "kimi-delta", "lightning", "mamba", "mamba2" or "short-conv"
+    recurrence: str = ""  # one of RECURRENCES
     n_recurrent_layers: int = 0
     recurrent_heads: int = 0  # states of a layer: value heads; the inner width, in a Mamba of the first kind
     recurrent_head_dim: int = 0  # rows of a state: the size of a value
@@ -109,6 +122,14 @@ class Model(Result):
     parallel_block: bool = False  # attention and MLP read the same input (no effect on counts of matrices)
     n_mtp_layers: int = 0  # modules that predict further tokens, beside the model; not in its count
     tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
+    table_parameters: int = 0  # further tables that a token looks rows up in, such as embeddings of each layer
+    other_matrices: int = (
+        0  # weights of all layers that no other field says and that each token is multiplied with once
+    )
+    other_vectors: int = 0  # the same of scales, norms, biases and decays
+    counts_only: str = (
+        ""  # what of cache and work no field says, so that only parameters can be counted; empty: nothing
+    )
     rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
     stored: str = ""  # number format in which the weights are published; empty: 16-bit
@@ -180,9 +201,11 @@ class Model(Result):
         value, near = self.v_head_dim or size, self.window_head_dim or size
         value_near = self.window_v_head_dim or self.window_head_dim or value
         heads, kv_heads = self.window_heads or self.heads, self.window_kv_heads or self.kv_heads
+        wide = self.n_attention_layers - self.n_windowed_layers
+        own, own_near = wide - self.n_reused_layers, self.n_windowed_layers - self.n_reused_windowed
         every = (
-            Attention(self.n_attention_layers - self.n_windowed_layers, self.heads, self.kv_heads, size, value, False),
-            Attention(self.n_windowed_layers, heads, kv_heads, near, value_near, True),
+            Attention(wide, self.heads, self.kv_heads, size, value, False, own),
+            Attention(self.n_windowed_layers, heads, kv_heads, near, value_near, True, own_near),
         )
         return tuple(kind for kind in every if kind.layers)
 
@@ -210,13 +233,25 @@ class Model(Result):
     def conv_channels(self) -> int:
         """Channels that the convolution of a recurrence works on: values, and keys and queries where it has them."""
         values = self.recurrent_heads * self.recurrent_head_dim
-        both = 0 if self.recurrence in ("mamba", "short-conv") else 2
+        both = 0 if self.recurrence in _WITHOUT_KEYS else 2
         return values + both * self.recurrent_key_heads * self.recurrent_state
 
     @property
     def conv_elements(self) -> int:
         """Numbers that the convolution of a layer keeps of a sequence: its last inputs."""
         return max(self.recurrent_conv - 1, 0) * self.conv_channels
+
+    def check_whole(self, owner: str) -> None:
+        """Raise an InputError for a shape of which only parameters can be counted.
+
+        >>> from mlsysim import catalog
+        >>> catalog.model("Llama-3.1-8B").check_whole("prefill")
+        """
+        if self.counts_only:
+            raise InputError(
+                f"{owner}: of {self.name} only parameters can be counted, because no field of a shape says its {self.counts_only}; "
+                "for an estimate without that part, give a shape by hand with catalog.define('model', ...) and counts_only = ''"
+            )
 
     def check_length(self, owner: str, tokens: Any) -> None:
         """Raise an InputError for a sequence beyond the positions that the model has learned; others have no such end.
@@ -275,6 +310,18 @@ def check_shape(m: Model) -> None:
     if m.n_windowed_layers:
         heads, kv = m.window_heads or m.heads, m.window_kv_heads or m.kv_heads
         need(heads % kv == 0, "window_kv_heads", f"must divide the {heads} heads of the layers with a window")
+    near = m.n_windowed_layers
+    reused = f"must be below {m.n_attention_layers - near}, the layers without a window, of which one has keys at least"
+    need(m.n_reused_layers < max(m.n_attention_layers - near, 1), "n_reused_layers", reused)
+    need(m.n_reused_windowed < max(near, 1), "n_reused_windowed", f"must be below n_windowed_layers = {near}")
+    need(not (m.is_mla and m.n_reused_layers), "n_reused_layers", "must be 0 with latent attention")
+    need(not (m.is_mla and m.attention_width), "attention_width", "must be 0 with latent attention")
+    need(m.n_shared_blocks <= m.n_attention_layers, "n_shared_blocks", attended)
+    alike = m.n_attention_layers == m.n_mlp_layers and not m.is_moe
+    need(
+        not m.n_shared_blocks or alike, "n_shared_blocks", "needs a dense MLP in each layer with attention and no other"
+    )
+    need(m.is_moe or not m.n_zero_experts, "n_zero_experts", "needs n_experts > 0")
     need(m.attention_gate in ("", "full", "head"), "attention_gate", "must be '', 'full' or 'head'")
     need(
         m.n_indexed_layers <= m.n_attention_layers - m.n_windowed_layers,
@@ -292,6 +339,7 @@ def check_shape(m: Model) -> None:
         "short-conv": ("recurrent_heads", "recurrent_head_dim", "recurrent_conv"),
         "lightning": ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
         "mamba": ("recurrent_heads", "recurrent_head_dim", "recurrent_state", "recurrent_conv", "recurrent_rank"),
+        "mlstm": ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
     }
     every = ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state", "recurrent_conv")
     needed = sizes.get(m.recurrence, every)

@@ -230,18 +230,26 @@ def model_lines(m: "Model") -> list[str]:
     )
     state = m.state_elements + m.conv_elements
     recurrent = f"{m.recurrence} in {m.n_recurrent_layers} of {m.layers} layers, {state:,} numbers of state in each"
+    reused = m.n_reused_layers + m.n_reused_windowed
+    if reused:
+        heads += f"; {reused} layers read the keys of others"
+    if m.n_shared_blocks:
+        heads += f", which share {m.n_shared_blocks} block{'s' * (m.n_shared_blocks > 1)}"
     apart = (
         f"{m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction" if m.n_mtp_layers else "",
         f"{m.tower_parameters:,} parameters that read images or sound" if m.tower_parameters else "",
+    )
+    beyond = (
+        f"{m.table_parameters:,} parameters in further tables" if m.table_parameters else "",
+        f"{m.other_matrices:,} in further matrices" if m.other_matrices else "",
     )
     bias = [n.removesuffix("_bias") for n in ("qkv_bias", "output_bias", "mlp_bias", "head_bias") if getattr(m, n)]
     norm = m.norm + (" with bias" if m.norm == "layernorm" and m.norm_bias else "")
     experts = ""
     if m.is_moe:
         shared = f", {m.n_shared_experts} shared" if m.n_shared_experts else ""
-        experts = (
-            f"{m.n_experts} of width {m.moe_ffn:,}, {m.top_k} a token{shared}, in {m.n_moe_layers} of {m.layers} layers"
-        )
+        free = f" and {m.n_zero_experts} without weights" if m.n_zero_experts else ""
+        experts = f"{m.n_experts} of width {m.moe_ffn:,}{free}, {m.top_k} a token{shared}, in {m.n_moe_layers} of {m.layers} layers"
     window = f"{m.n_windowed_layers} layers look back {m.attn_window:,} tokens" if m.n_windowed_layers else ""
     learned = (
         f"{m.learned_positions:,} learned positions"
@@ -256,6 +264,8 @@ def model_lines(m: "Model") -> list[str]:
         ("MLP", f"{'gated, ' if m.gated_mlp else ''}{m.ffn:,} wide" if m.ffn else ""),
         ("experts", experts),
         ("active", f"{int(active.value):,} parameters a token" if active else ""),
+        ("beyond", "; ".join(part for part in beyond if part)),
+        ("only counted", f"no field says its {m.counts_only}" if m.counts_only else ""),
         ("beside it", "; ".join(part for part in apart if part)),
         ("context", "; ".join(part for part in (learned, window) if part)),
         (

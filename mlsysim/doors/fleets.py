@@ -27,6 +27,8 @@ from mlsysim.serving_steps import Rates, StepModel, step_model
 
 # What requests are: each by itself, or turns of conversations.
 TRAFFIC = ("requests", "chats", "agents")
+# When the cache of a prompt crosses to the servers that decode: when it is done, or layer by layer while it is computed.
+TRANSFERS = ("whole", "layers")
 _USUAL = {"chats": rooms.chats.__kwdefaults__ or {}, "agents": rooms.agents.__kwdefaults__ or {}}
 
 
@@ -40,6 +42,8 @@ class Parts:
         Servers that prefill alone; the others decode then.
     link_bandwidth, link_latency : float, byte/s and s
         Of the link that leaves each of them; an adapter of 400 Gbit/s for each of its devices unless given.
+    transfer : str, optional
+        Whether a cache crosses ``whole``, when its prompt is done, or ``layers`` by layers while it is computed; whole unless given.
     dp : int
         Data-parallel attention ranks of a server, which step together; experts are shared by ``ep`` devices.
     acceptance : tuple of float, 1
@@ -70,11 +74,14 @@ class Parts:
         Random requests by themselves, or turns of ``chats`` or ``agents``.
     turns, added_len, pause, shared_len : float, token, s, token, optional
         Means of a conversation: its turns, what each adds, the time after an answer; and the text with which all begin.
+    history_len, summary_len : int, token, optional
+        What a prompt repeats at most of earlier turns, and what takes the place of more; all of it, or the newest, unless given.
     """
 
     prefill_replicas: int | None = None
     link_bandwidth: float | None = None
     link_latency: float | None = None
+    transfer: str | None = None
     dp: int = 1
     acceptance: tuple[float, ...] = ()
     draft_model: Model | str | None = None
@@ -96,18 +103,23 @@ class Parts:
     added_len: float | None = None
     pause: float | None = None
     shared_len: int | None = None
+    history_len: int | None = None
+    summary_len: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "acceptance", tuple(self.acceptance))
         object.__setattr__(self, "also_models", tuple(self.also_models))
         if self.traffic not in TRAFFIC:
             raise unknown_name("traffic", self.traffic, TRAFFIC)
+        if self.transfer is not None and self.transfer not in TRANSFERS:
+            raise unknown_name("transfer", self.transfer, TRANSFERS)
         for name in ("prefill_replicas", "dp"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"simulate: {name} = {value!r} must be a whole number of at least 1")
         for needed, names in (
-            ("prefill_replicas", ("link_bandwidth", "link_latency")),
+            ("prefill_replicas", ("link_bandwidth", "link_latency", "transfer")),
+            ("history_len", ("summary_len",)),
             ("acceptance", ("draft_model",)),
             ("prefix_tree", ("cache_blocks", "host_memory", "store_memory")),
             ("host_memory", ("host_bandwidth",)),
@@ -126,7 +138,7 @@ class Parts:
         if self.swap_bandwidth is not None and (self.resident or not self.also_models):
             raise InputError("simulate: swap_bandwidth is for also_models that are swapped; leave it out, or swap them")
         if self.traffic == "requests":
-            for name in ("turns", "added_len", "pause", "shared_len"):
+            for name in ("turns", "added_len", "pause", "shared_len", "history_len"):
                 if getattr(self, name) is not None:
                     raise InputError(f"simulate: {name} is for traffic='chats' or 'agents'; give one, or leave it out")
 
@@ -175,7 +187,8 @@ class Parts:
         first = None if self.prefill_replicas is None else replace(servers, replicas=self.prefill_replicas)
         devices = steps.deployment.devices
         bandwidth = ADAPTER * devices if self.link_bandwidth is None else self.link_bandwidth
-        link = Link(bandwidth, self.link_latency or 0.0)
+        parts = max(1, steps.model.n_mixed_layers) if self.transfer == "layers" else 1
+        link = Link(bandwidth, self.link_latency or 0.0, layers=parts)
         return Fleet(servers, first, link, Router(routing, self.imbalance), self._cache(steps, config))
 
     def _hosted(self, name: str, steps: StepModel, config: Config, counted: bool) -> Hosted:
@@ -227,6 +240,8 @@ class Parts:
             output_len=output_len,
             pause=usual["pause"] if self.pause is None else self.pause,
             shared_len=usual["shared_len"] if self.shared_len is None else self.shared_len,
+            history_len=self.history_len or 0,
+            summary_len=self.summary_len or 0,
             variation=variation,
             models=tuple(models),
             seed=seed,

@@ -66,6 +66,7 @@ def layer_matmul_parameters(model: Model | str) -> int:
 def _layer_matrices(m: Model) -> int:
     count = matrix_count(m)
     always = count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
+    always += count.other
     return int(moe_active(always, m.top_k, count.experts // m.n_experts)) if m.is_moe else always
 
 
@@ -201,7 +202,7 @@ def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict
     state is written once and read once, and read once more before it is written by the delta rule.
     """
     parts: list[tuple[str, int, Num, tuple[int, int, int]]] = []
-    for layers, heads, _, size, value, windowed in m.attention_kinds:
+    for layers, heads, _, size, value, windowed, _ in m.attention_kinds:
         of = (heads, size + m.qk_rope_head_dim, value)
         if windowed:
             parts.append(("windowed core", layers, m.attn_window, of))
@@ -270,6 +271,7 @@ def training_flops_per_token(
     if recompute not in RECOMPUTE:
         choices = ", ".join(RECOMPUTE)
         raise InputError(f"training_flops_per_token: recompute = {str(recompute)[:40]!r} must be one of {choices}")
+    m.check_whole("training_flops_per_token")
     weights = matmul_parameters(m)
     core: Num = sum(attention_core_flops(**a) for _, _, a in _cores(m, seq, causal))
     matmul = lora_flops(weights, adapters) if adapters else matmul_flops_per_token(weights)

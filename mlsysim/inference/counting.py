@@ -20,6 +20,7 @@ def work_of(model: Model | str) -> Work:
     2048.0
     """
     m = catalog.model(model)
+    m.check_whole("work_of")
     count = matrix_count(m)
     value = m.v_head_dim or m.head_dim
     attended, recurrent, mlps = (n / m.layers for n in (m.n_attention_layers, m.n_recurrent_layers, m.n_mlp_layers))
@@ -34,7 +35,7 @@ def work_of(model: Model | str) -> Work:
     )  # of a head, and cached of a token, on average over layers with attention
     if not m.is_mla:
         kinds = m.attention_kinds
-        cached = [k.layers * k.kv_heads * (k.size + k.value) for k in kinds]
+        cached = [k.own * k.kv_heads * (k.size + k.value) for k in kinds]
         elements = sum(cached) / layers
         macs = sum(k.layers * k.heads * (k.size + k.value) for k in kinds) / (layers * max(m.heads, 1))
         # where layers with a window are unlike the others, they count by what they cache
@@ -47,7 +48,7 @@ def work_of(model: Model | str) -> Work:
         layers=m.layers,
         hidden=m.hidden,
         attention_params=(count.attention + count.recurrence + count.indexer) / m.layers,
-        dense_params=(count.dense_mlp + count.shared_experts + count.router) / m.layers,
+        dense_params=(count.dense_mlp + count.shared_experts + count.router + count.other) / m.layers,
         head_params=m.vocab * (m.embedding_width or m.hidden),
         heads=m.heads,
         key_value_macs=attended * macs,

@@ -254,12 +254,13 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
     42.94967296
     """
     m = catalog.model(model)
+    m.check_whole("kv_cache_of")
     size = element_bytes
     index = kv_cache_mla(m.n_indexers or m.n_indexed_layers, batch, tokens, m.index_head_dim, 0, size)
     if m.is_mla:
         return kv_cache_mla(m.n_attention_layers, batch, tokens, m.kv_lora_rank, m.qk_rope_head_dim, size) + index
     total = index
-    for layers, _, kv_heads, keys, values, windowed in m.attention_kinds:
+    for _, _, kv_heads, keys, values, windowed, layers in m.attention_kinds:
         mean = (keys + values) / 2  # values need not be as wide as keys
         if windowed:
             total = total + kv_cache_window(0, layers, m.attn_window, batch, tokens, kv_heads, mean, size)
@@ -278,6 +279,7 @@ def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Nu
     (0.0, 39.5)
     """
     m = catalog.model(model)
+    m.check_whole("state_of")
     state = m.state_bits / 8 if m.state_bits else element_bytes
     shape = (m.recurrent_heads, m.recurrent_head_dim, m.recurrent_state)
     return recurrent_state(m.n_recurrent_layers, batch, *shape, state, m.conv_elements, element_bytes)

@@ -281,7 +281,7 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
     >>> cache_groups(catalog.model("Qwen3-Next-80B-A3B"), 48)  # 12 layers with attention, 36 with a state
     (12, 4)
     """
-    kinds = (m.n_attention_layers - m.n_windowed_layers, m.n_windowed_layers, m.n_recurrent_layers)
+    kinds = (*(kind.own for kind in m.attention_kinds), m.n_recurrent_layers)
     counts = sorted(n for n in (round(kind * layers / m.layers) for kind in kinds) if n)
     if len(counts) < 2:
         return (counts or [layers])[0], 1
@@ -336,7 +336,7 @@ def _stage_weights(
     part = layers / m.layers
     vocab = _filled(m.vocab, _PADDING) * (m.embedding_width or m.hidden)
     attention = (count.attention + count.recurrence + count.indexer) * part
-    dense = (count.dense_mlp + count.shared_experts) * part
+    dense = (count.dense_mlp + count.shared_experts + count.other) * part
     experts = count.experts * part
     if experts:
         width, hidden = of_experts.multiple
@@ -347,7 +347,7 @@ def _stage_weights(
         m.rotary_dim or (m.qk_rope_head_dim if m.is_mla else m.head_dim)
     )
     whole = vocab * (first + (last and (not m.tied_embeddings or not first)))
-    whole += count.positions * first + m.tower_parameters * first
+    whole += (count.positions + m.tower_parameters + m.table_parameters) * first
     if (
         m.is_mla
     ):  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit

@@ -27,7 +27,8 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
     [('qkv', 4096, 6144.0), ('output', 4096.0, 4096)]
     """
     m = model
-    h, every = m.hidden, m.n_attention_layers
+    m.check_whole("layer_products")
+    h, every, read = m.hidden, m.n_attention_layers, m.attention_width or m.hidden
     value = m.v_head_dim or m.head_dim
     found: list[Product] = []
     if m.is_mla:
@@ -45,14 +46,20 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
     else:
         alike: dict[tuple[int, ...], int] = {}  # layers whose products have the same sizes, with a window or without
         for kind in m.attention_kinds:
-            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.layers
+            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.own
+        borrowed = [
+            (kind.layers - kind.own, kind.heads * kind.size, kind.heads * kind.value) for kind in m.attention_kinds
+        ]
+        for count, asked, results in borrowed:  # which read the keys that another layer has cached
+            if count:
+                found += [Product("q", read, asked / tp, count), Product("output", results / tp, h, count)]
         for (heads, kv_heads, size, value), layers in alike.items():
             if fused:
-                found += [Product("qkv", h, fused_width(heads, kv_heads, (size + value) / 2, tp), layers)]
+                found += [Product("qkv", read, fused_width(heads, kv_heads, (size + value) / 2, tp), layers)]
             else:
                 queries, shared = heads * size / tp, max(1.0, kv_heads / tp)
-                found += [Product("q", h, queries, layers)]
-                found += [Product("k", h, shared * size, layers), Product("v", h, shared * value, layers)]
+                found += [Product("q", read, queries, layers)]
+                found += [Product("k", read, shared * size, layers), Product("v", read, shared * value, layers)]
             found += [Product("output", heads * value / tp, h, layers)]
     if m.attention_gate:
         of = m.heads * (value if m.attention_gate == "full" else 1)
@@ -75,7 +82,7 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
             Product("down", m.ffn / tp, h, dense, part="mlp"),
         ]
     if m.n_moe_layers:
-        found += [Product("router", h, m.n_experts, m.n_moe_layers, part="mlp")]
+        found += [Product("router", h, m.n_experts + m.n_zero_experts, m.n_moe_layers, part="mlp")]
         if m.moe_hidden:  # routed experts are narrower than the residual stream
             found += [Product("to experts", h, m.moe_hidden, m.n_moe_layers, part="mlp")]
             found += [Product("from experts", m.moe_hidden, h, m.n_moe_layers, part="mlp")]
@@ -85,5 +92,7 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
                 Product("shared up", h, gates * width / tp, m.n_moe_layers, part="mlp"),
                 Product("shared down", width / tp, h, m.n_moe_layers, part="mlp"),
             ]
+    if m.other_matrices:
+        found += [Product("other", h, m.other_matrices / (h * m.layers * tp), m.layers, part="mlp")]
     width = m.embedding_width or h
     return (*found, Product("head", width, m.vocab / tp, 1, rows="sequences", part="head"))

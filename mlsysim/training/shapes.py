@@ -25,6 +25,7 @@ def work_of(model: Model | str) -> Work:
 
 @remembered
 def _work(m: Model) -> Work:
+    m.check_whole("work_of")
     count = matrix_count(m)
     routed = count.experts / m.layers
     mixed = m.n_moe_layers / m.layers
@@ -44,7 +45,13 @@ def _work(m: Model) -> Work:
         layers=m.layers,
         hidden=m.hidden,
         dense_params=(
-            count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
+            count.attention
+            + count.recurrence
+            + count.indexer
+            + count.dense_mlp
+            + count.shared_experts
+            + count.router
+            + count.other
         )
         / m.layers,
         heads=m.heads,

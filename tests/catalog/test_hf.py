@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlsysim import catalog, memory
+from mlsysim import catalog, flops, inference, memory, serving_steps, training
 from mlsysim.catalog import hf
 from mlsysim.catalog.hf import FAMILIES, MAX_CONFIG_BYTES, from_hf_config
 from mlsysim.errors import InputError
-from mlsysim.transformer import mtp_parameters, parameter_count
+from mlsysim.transformer import matrix_count, mtp_parameters, parameter_count
 
 Config = dict[str, Any]
 
@@ -353,10 +353,12 @@ RECENT = json.loads((Path(__file__).parent / "recent.json").read_text("utf-8"))
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("kind", RECENT["defaults"])
-def test_a_type_has_as_many_parameters_as_its_own_code_builds(kind: str) -> None:
-    found = RECENT["defaults"][kind]
-    assert parameter_count(from_hf_config(found["config"])).total == found["parameters"] + found["router_bias"]
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part in ("defaults", "variants") for name in RECENT[part]])
+def test_a_type_has_as_many_parameters_as_its_own_code_builds(part: str, name: str) -> None:
+    found = RECENT[part][name]
+    read = from_hf_config(found["config"])
+    assert parameter_count(read).total == found["parameters"] + found["router_bias"]
+    assert read.tower_parameters == found.get("tower", read.tower_parameters)
 
 
 @pytest.mark.published
@@ -377,8 +379,142 @@ def test_every_family_is_compared_with_a_real_model_or_with_its_own_code() -> No
         c["model_type"] for c in CONFIGS.values()
     }
     by_hand = {"qwen2_moe", "mamba_ssm", "minimax_text_01", "minimax_m1", "step3p5", "glm4v", "glm4v_moe", "qwen2_vl"}
-    by_hand |= {"apertus", "mimo_v2_flash"}
-    assert set(FAMILIES) == real | set(RECENT["defaults"]) | by_hand
+    by_hand |= {"mimo_v2_flash", "minimax_m3", "kimi_k3"}
+    built = {c["config"]["model_type"] for part in ("defaults", "variants") for c in RECENT[part].values()}
+    assert set(FAMILIES) == real | built | by_hand
+
+
+@pytest.mark.published
+def test_kimi_k3_by_hand() -> None:
+    """A card says 2.8 T parameters and 104 B a token meets: 69 layers of delta attention, 24 of latent attention."""
+    h, latent, experts, width, inner = 7168, 3584, 896, 3072, 96 * 128
+    linear = {"num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4, "use_full_rank_gate": True}
+    full = [*range(4, 93, 4), 93]
+    linear |= {"full_attn_layers": full, "kda_layers": [i for i in range(1, 94) if i not in full]}
+    text = sizes(93, h, 96, 163840, num_key_value_heads=96, intermediate_size=33792, q_lora_rank=1536)
+    text |= {**MLA, "linear_attn_config": linear, "mla_use_output_gate": True, "attn_res_block_size": 12}
+    text |= {
+        "num_experts": experts,
+        "num_experts_per_token": 16,
+        "num_shared_experts": 2,
+        "moe_intermediate_size": width,
+    }
+    text |= {"first_k_dense_replace": 1, "routed_expert_hidden_size": latent, "latent_moe_use_norm": True}
+    vision = {"vt_hidden_size": 1024, "vt_intermediate_size": 4096, "vt_num_hidden_layers": 27, "qkv_hidden_size": 1536}
+    read = from_hf_config({"model_type": "kimi_k3", "text_config": text, "vision_config": vision})
+    delta = h * (4 * inner + 96) + h * 128 + 128 * inner + h * inner + 3 * 4 * inner + 128 + inner + 128
+    mla = h * 1536 + 1536 * 96 * 192 + h * 576 + 512 * 96 * 256 + 2 * 96 * 128 * h + 1536 + 512
+    mixture = experts * 3 * latent * width + 2 * h * latent + latent + 2 * 3 * h * width + h * experts + experts
+    layers = 69 * delta + 24 * mla + 92 * mixture + 3 * h * 33792 + 93 * (2 * h + 4 * h)
+    assert parameter_count(read).total == layers + 2 * 163840 * h + h + 2 * h
+    assert round(parameter_count(read).total / 1e12, 1) == 2.8
+    assert round((flops.active_parameters(read) - 163840 * h) / 1e9) == 104  # without the rows of the embedding
+    block = 4 * 1024 * 1536 + 2 * 1024 * 4096 + 2 * 1024
+    joined = 4096 * 4096 + 4096 * h + h
+    assert read.tower_parameters == 588 * 1024 + 64 * 64 * 1024 + 27 * block + 1024 + joined
+    assert memory.kv_cache_of(read, 1, 1000) == 24 * 1000 * 576 * 2
+
+
+@pytest.mark.independent
+def test_minimax_m3_keeps_its_first_layers_dense_and_without_an_indexer() -> None:
+    config = {
+        "model_type": "minimax_m3",
+        **sizes(60, 6144, 64, 200064, num_key_value_heads=4, head_dim=128, intermediate_size=3072),
+    }
+    first = [0] * 3 + [1] * 57
+    config |= {
+        "dense_intermediate_size": 12288,
+        "moe_layer_freq": first,
+        "n_shared_experts": 1,
+        "shared_intermediate_size": 3072,
+    }
+    config |= {"num_local_experts": 128, "num_experts_per_tok": 4, "num_nextn_predict_layers": 1}
+    sparse = {
+        "sparse_attention_freq": first,
+        "sparse_num_index_heads": 4,
+        "sparse_index_dim": 128,
+        "sparse_block_size": 128,
+    }
+    read = from_hf_config(
+        config | {"sparse_attention_config": sparse | {"sparse_topk_blocks": 16, "sparse_local_block": 1}}
+    )
+    built = RECENT["defaults"]["minimax_m3_vl_text"]
+    assert parameter_count(read).total == built["parameters"] + built["router_bias"]
+    assert (read.n_indexed_layers, read.index_top_k, read.n_dense_layers, read.n_mtp_layers) == (57, 17 * 128, 3, 1)
+
+
+@pytest.mark.independent
+def test_blocks_that_layers_share_are_counted_once_and_worked_through_in_each() -> None:
+    read = from_hf_config(
+        RECENT["published"]["Zyphra/Zamba2-1.2B-instruct"]["config"]
+    )  # one block for six of 38 layers
+    assert (read.n_attention_layers, read.n_mlp_layers, read.n_shared_blocks) == (6, 6, 1)
+    h, wide, ffn, rank = 2048, 4096, 8192, 128
+    attention, mlp = 3 * wide * wide + wide * h, 3 * h * ffn
+    count, work = parameter_count(read), matrix_count(read)
+    assert (count.attention, count.dense_mlp) == (attention, mlp)
+    assert (work.attention, work.dense_mlp) == (6 * attention, 6 * mlp)
+    assert work.other == 6 * (h * h + 3 * rank * 2 * wide + rank * (h + 2 * ffn))
+    assert memory.kv_cache_of(read, 2, 1000) == 2 * 1000 * 6 * 2 * 32 * 128 * 2  # each use has a cache of its own
+    assert memory.state_of(read) == 38 * 2 * (64 * 64 * 128 + 3 * (4096 + 2 * 128))
+    assert float(inference.work_of(read).kv_elements) * 38 == 6 * 2 * 32 * 128
+
+
+@pytest.mark.independent
+def test_layers_that_borrow_keys_have_none_and_tables_are_looked_up() -> None:
+    read = from_hf_config(
+        {"model_type": "gemma3n"}
+    )  # 35 layers, the last 15 borrow: of the 20 before every fifth sees all
+    assert (read.n_attention_layers, read.n_reused_layers, read.n_reused_windowed) == (35, 3, 12)
+    far, near = 4, 16
+    assert memory.kv_cache_of(read, 1, 10_000) == (far * 10_000 + near * 512) * 2 * 2 * 256 * 2
+    assert parameter_count(read).attention == 35 * 2 * 2048 * 2048 + 20 * 2 * 512 * 2048
+    table = 262_144 * 35 * 256
+    assert parameter_count(read).embedding == 262_400 * 2048 + table
+    rest = flops.matmul_parameters(read) - 262_400 * 2048  # the head, tied to the embedding
+    altup = 35 * (16 + 64 + 4 * 2048) + 6 * 2048**2
+    gates = 3 * 35 * 256 * 2048 + 35 * 2 * 64 * 2048
+    assert rest == parameter_count(read).attention + 35 * 3 * 2048 * 16_384 + gates + altup
+
+
+@pytest.mark.independent
+def test_a_recurrence_of_numbers_keeps_one_each() -> None:
+    sized = {"intermediate_size": 15_360, "num_key_value_heads": 1}
+    read = from_hf_config({"model_type": "recurrent_gemma", **sized})  # RecurrentGemma-2b
+    assert memory.state_of(read, 3) == 3 * 18 * (2560 * 4 + 3 * 2560 * 2)
+    assert (read.n_windowed_layers, read.attn_window) == (8, 2048)
+    assert memory.kv_cache_of(read, 1, 10**6) == 8 * 2048 * 2 * 256 * 2
+
+
+@pytest.mark.published
+def test_experts_without_weights_are_picked_and_cost_nothing() -> None:
+    """LongCat-Flash: of 12 picks among 768 the 512 with weights get 8 on average; its paper says 18.6 to 31.3 B, about 27 B."""
+    read = from_hf_config(RECENT["published"]["meituan-longcat/LongCat-Flash-Chat"]["config"])
+    assert (read.top_k, read.n_experts, read.n_zero_experts, read.n_moe_layers) == (8, 512, 256, 28)
+    assert parameter_count(read).router == 28 * (6144 + 1) * 768
+    assert round((flops.active_parameters(read) - 131072 * 6144) / 1e9) == 27  # without the rows of the embedding
+    # a module for multi-token prediction, dense, and a copy of the embedding are what the hub stores beside it
+    mla = 1536 * 6144 + 12288 * 1536 + 576 * 6144 + 16384 * 512 + 6144 * 8192
+    module = mla + 3 * 6144 * 12288 + 2 * 6144**2 + (1536 + 512 + 5 * 6144)
+    assert RECENT["published"]["meituan-longcat/LongCat-Flash-Chat"]["scales"] == module + 131072 * 6144
+
+
+@pytest.mark.parametrize(
+    "kind", ["deepseek_v4", "dots3_note_text", "inkling_text", "jetmoe", "mllama", "qwen4_exp_text"]
+)
+def test_what_can_only_be_counted_says_so(kind: str) -> None:
+    read = from_hf_config(RECENT["defaults"][kind]["config"])
+    for ask in (
+        lambda: memory.kv_cache_of(read, 1, 1000),
+        lambda: memory.state_of(read),
+        lambda: flops.training_flops_per_token(read, 1000, True),
+        lambda: inference.work_of(read),
+        lambda: training.work_of(read),
+        lambda: serving_steps.layer_products(read),
+    ):
+        with pytest.raises(InputError, match="only parameters can be counted, because no field of a shape says its"):
+            ask()
+    assert "only counted" in "\n".join(read.summary())
 
 
 @pytest.mark.published
@@ -473,9 +609,6 @@ def test_olmo3_by_hand() -> None:
 @pytest.mark.parametrize(
     ("config", "part"),
     [
-        ({"model_type": "deepseek_v4"}, "several residual streams"),
-        ({"model_type": "zamba2"}, "blocks that several layers share"),
-        ({"model_type": "longcat_flash"}, "two blocks of attention in a layer"),
         ({**LLAMA, "layer_types": ["linear_attention"]}, "layers of linear attention"),
         ({"model_type": "of tomorrow", "mamba_d_state": 128}, "layers of a state space"),
         (
@@ -573,7 +706,6 @@ def test_defaults_and_variants_as_the_families_have_them(config: Config, field: 
         ({}, "no model_type; give the config.json as it was published"),
         ({"model_type": 3}, "model_type = 3 must be text"),
         ({"model_type": "lama"}, "unknown model_type 'lama'; did you mean 'llama'"),
-        ({"model_type": "zamba2"}, "model_type 'zamba2' has what no field of a shape says yet"),
         ({"model_type": "llama"}, "no num_hidden_layers; add it"),
         ({**LLAMA, "vocab_size": None}, "no vocab_size; add it"),
         ({**LLAMA, "hidden_size": "4096"}, "hidden_size = '4096' must be a whole number"),

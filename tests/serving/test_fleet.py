@@ -246,6 +246,72 @@ def test_a_cache_crosses_by_size_over_bandwidth_after_those_before_it() -> None:
 
 
 @independent
+@pytest.mark.parametrize(("bandwidth", "layers"), [(1e9, 1), (1e9, 10), (4e7, 2), (4e7, 10), (1e6, 10), (math.inf, 10)])
+def test_a_cache_that_crosses_by_layers_is_there_but_for_the_last_one(bandwidth: float, layers: int) -> None:
+    """A prompt of one step of 10 ms: of S bytes max(S / (L B), S / B - T (L - 1) / L) is left to wait for."""
+    size, step = 200 * 1000.0, 0.01
+    link = Link(bandwidth, 0.003, 1000.0, layers)
+    one = play(Fleet(alone(), alone(), link), single([Request(0.0, 200, 2)]))
+    left = max(size / (layers * bandwidth), size / bandwidth - step * (layers - 1) / layers)
+    assert one.records[0].finished == pytest.approx(step + left + 0.003 + step, rel=1e-9)
+    assert one.moved_bytes == pytest.approx(size)
+
+
+@independent
+def test_one_layer_is_the_whole_cache_and_a_prompt_of_many_steps_sends_as_it_goes() -> None:
+    load = [Request(t, 200 + 31 * i % 700, 40) for i, t in enumerate(serving.poisson(60.0, 80, seed=2))]
+    whole, same, layers = (
+        play(Fleet(alone(MODEL, ROOMY), alone(MODEL, ROOMY, replicas=2), link), single(load))
+        for link in (
+            Link(1e8, token_bytes=1e4),
+            Link(1e8, token_bytes=1e4, layers=1),
+            Link(1e8, token_bytes=1e4, layers=32),
+        )
+    )
+    assert list(whole.records.finished) == list(same.records.finished)
+    assert math.fsum(layers.records.finished) < math.fsum(whole.records.finished)
+    assert layers.moved_bytes == pytest.approx(whole.moved_bytes)
+    # four steps of 100 tokens: three chunks and nine tenths of the last leave meanwhile, at 20 ms a chunk 35 ms later than that
+    config = replace(ROOMY, max_num_batched_tokens=100, prefix_caching=False)
+    link = Link(5e6, 0.0, 1000.0, 10)
+    found = play(Fleet(alone(), alone(config=config), link), single([Request(0.0, 400, 2)])).records[0]
+    assert found.first_token == pytest.approx(0.04)
+    # the link is never idle from the first layer of the first chunk on, 1 ms after the beginning
+    assert found.finished == pytest.approx(0.001 + 400 * 1000.0 / 5e6 + 0.01, rel=1e-9)
+
+
+@independent
+def test_conversations_that_forget_find_only_what_they_share_again() -> None:
+    turns = tuple(Turn(100, 60, 1.0) for _ in range(8))
+    kept = Conversation(0.0, (Turn(420, 60), *turns[1:]), "text", 320)
+    cut, summed = replace(kept, history_len=480), replace(kept, history_len=480, summary_len=80)
+    assert cut.prompts == (420, 580, 740, 900, *[900] * 4) and max(cut.rewritten) == 4
+    # three turns, then a summary: 80 tokens and what the turn adds, again and again
+    assert summed.prompts == (420, 580, 740, 900, 500, 660, 820, 500)
+    assert replace(kept, history_len=10_000).prompts == kept.prompts == tuple(420 + 160 * i for i in range(8))
+
+    def found(c: Conversation) -> int:
+        return play(Fleet(alone(MODEL), cache=Cache()), [c]).found_tokens
+
+    # what was said before, in whole blocks of 16, but for its last token: of a turn that was rewritten the shared 320
+    before = [c.prompts[i - 1] + 59 for c in (kept,) for i in range(1, 8)]
+    assert found(kept) == sum(b // 16 * 16 for b in before)
+    assert found(cut) == sum(b // 16 * 16 for b in before[:3]) + 4 * 320
+    assert found(summed) == sum(b // 16 * 16 for b in before[:3]) + 2 * 320 + sum(
+        (p + 59) // 16 * 16 for p in (500, 660)
+    )
+    assert found(replace(kept, history_len=10_000)) == found(kept)
+
+
+def test_a_trace_says_what_is_forgotten(tmp_path: Path) -> None:
+    talks = chats(2.0, 20, turns=6.0, history_len=600, summary_len=100, seed=4)
+    assert read_traffic(write_traffic(talks, tmp_path / "talks.csv")) == talks
+    assert any(t.rewritten[-1] for t in talks)
+    with pytest.raises(InputError, match="summary_len = 600 must be below history_len = 600"):
+        chats(2.0, 20, history_len=600, summary_len=600)
+
+
+@independent
 def test_decoding_takes_a_cache_in_when_its_blocks_are_free() -> None:
     """Blocks for one: the second begins to cross when the first has ended."""
     link = Link(bandwidth=1e6, token_bytes=1000.0)
@@ -785,10 +851,26 @@ def test_a_draft_model_takes_its_memory_from_the_cache() -> None:
     assert found.simulation is not None and found.simulation.limits.blocks == beside.kv_blocks
 
 
+def test_layers_and_forgetting_have_a_door() -> None:
+    parts = Parts(prefill_replicas=1, link_bandwidth=1e9, traffic="chats", history_len=300, summary_len=50)
+    whole, layers = (
+        mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, requests=12, parts=replace(parts, transfer=t)).simulation
+        for t in ("whole", "layers")
+    )
+    assert isinstance(whole, Played) and isinstance(layers, Played)
+    assert statistics.mean(layers.records.finished) < statistics.mean(whole.records.finished)
+    assert {(c.history_len, c.summary_len) for c in parts.drawn(2.0, 12, 200.0, 1.0, ("",), 0)} == {(300, 50)}
+    with pytest.raises(UnknownNameError, match="transfer"):
+        Parts(prefill_replicas=1, transfer="slices")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--link-bandwidth", "1 GB/s"], "link_bandwidth is for prefill_replicas"),
+        (["--transfer", "layers"], "transfer is for prefill_replicas"),
+        (["--history-len", "500"], "history_len is for traffic"),
+        (["--summary-len", "50", "--traffic", "chats"], "summary_len is for history_len"),
         (["--host-memory", "1 GB", "--prefix-tree"], "host_memory needs host_bandwidth"),
         (["--host-memory", "1 GB"], "host_memory is for prefix_tree"),
         (["--draft-model", "Llama-3.2-1B"], "draft_model is for acceptance"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mlsysim.catalog.hf import dense, mixtures, recurrent, towers
+from mlsysim.catalog.hf import counted, dense, mixtures, more, recurrent, seeing, towers, unlike
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
 from mlsysim.catalog.hf.config import MAX_SIZE, Config, Shape, read_json
 from mlsysim.catalog.shapes import Model
@@ -81,7 +81,11 @@ _READERS: dict[str, Callable[[Config], Shape]] = dict(
             | dense.READERS
             | mixtures.READERS
             | recurrent.READERS
+            | more.READERS
+            | unlike.READERS
+            | dict(counted.READERS)
             | towers.READERS
+            | seeing.READERS
         ).items()
     )
 )
@@ -104,20 +108,21 @@ _NO_FIELD: Mapping[str, str] = {
     "mamba_d_state": _STATE,
     "ssm_state_size": _STATE,
 }
-_SHARED = "blocks that several layers share: how often each is used, and the adapters of each use"
-_STREAMS = "several residual streams, attention over compressed tokens, and groups of an output projection of low rank"
-_KNOWN_PARTS: Mapping[str, str] = {
-    "deepseek_v4": _STREAMS,
-    "gemma3n": "embeddings of each layer, and layers that take the keys of others",
-    "kimi_k3": "residuals over blocks of layers, and delta attention with gates of full rank",
-    "longcat_flash": "two blocks of attention in a layer with one mixture of experts, and experts without weights",
-    "minimax_m3": "an indexer that picks blocks of tokens",
-    "recurrent_gemma": "gated linear recurrences: how many, their width and blocks",
-    "zamba": _SHARED,
-    "zamba2": _SHARED,
-}
+_KNOWN_PARTS: Mapping[str, str] = {}
 # Readers that know what to make of those keys.
-_AWARE = {*recurrent.READERS, "mamba_ssm", "deepseek_v32", "glm_moe_dsa", "minimax_m2", "qwen3_5", "qwen3_5_moe"}
+_AWARE = {
+    *counted.READERS,
+    *recurrent.READERS,
+    *more.READERS,
+    *seeing.READERS,
+    *unlike.READERS,
+    "mamba_ssm",
+    "deepseek_v32",
+    "glm_moe_dsa",
+    "minimax_m2",
+    "qwen3_5",
+    "qwen3_5_moe",
+}
 
 
 def _inexpressible(c: Config, kind: str) -> str:

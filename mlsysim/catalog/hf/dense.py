@@ -291,6 +291,8 @@ def gemma3_text(c: Config) -> Shape:
         "head_dim": c.size("head_dim", default=256),
         "ffn": c.size("intermediate_size", default=9216),
         "vocab": c.size("vocab_size", default=262_208),
+        "qkv_bias": c.flag("attention_bias", False),
+        "output_bias": c.flag("attention_bias", False),
         "norms_per_layer": 4,
         "qk_norm": "head",
         "tied_embeddings": c.flag("tie_word_embeddings", True),
@@ -404,7 +406,8 @@ def _ministral3(c: Config) -> Shape:
 
 
 def _apertus(c: Config) -> Shape:
-    return llama(c) | {"gated_mlp": False, "qk_norm": "head"}  # two numbers a layer of its activation are not counted
+    s = llama(c)
+    return s | {"gated_mlp": False, "qk_norm": "head", "other_vectors": 2 * s["layers"]}  # of its activation
 
 
 def _internlm3(c: Config) -> Shape:

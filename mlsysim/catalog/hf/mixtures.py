@@ -178,7 +178,8 @@ def gpt_oss(c: Config) -> Shape:
             "n_experts": experts,
             "top_k": c.top_k(experts),
             "moe_ffn": c.size("intermediate_size"),
-            **biases(True),
+            **biases(c.flag("attention_bias", True)),
+            "mlp_bias": True,
             "router_bias": True,
             "attention_sinks": True,
             "tied_embeddings": c.flag("tie_word_embeddings", False),
@@ -292,8 +293,9 @@ def _ernie4_5_moe(c: Config) -> Shape:
     bias = c.flag("use_bias", False)
     first, every = c.size("moe_layer_start_index", default=1, least=0), c.size("moe_layer_interval", default=1)
     last = c.raw.get("moe_layer_end_index", -1)
-    if last not in (-1, s["layers"] - 1):
-        c.fail("moe_layer_end_index", "is not supported; mixtures up to the last layer only, which -1 says")
+    if type(last) is not int or not -1 <= last < s["layers"]:
+        c.fail("moe_layer_end_index", f"must lie in [-1, {s['layers'] - 1}]; -1 says the last layer")
+    mixed = sum((i + 1) % every == 0 and first <= i <= last % s["layers"] for i in range(s["layers"]))
     n = c.size("moe_num_experts")
     return s | {
         **biases(bias),
@@ -304,8 +306,7 @@ def _ernie4_5_moe(c: Config) -> Shape:
         "top_k": c.top_k(n, "moe_k"),
         "moe_ffn": c.size("moe_intermediate_size"),
         "n_shared_experts": c.size("moe_num_shared_experts", default=0, least=0),
-        "n_dense_layers": first,
-        "moe_every": every,
+        "n_dense_layers": s["layers"] - mixed,
         "router_bias": c.flag("moe_use_aux_free", True),
         "tied_embeddings": c.flag("tie_word_embeddings", True),
         **further(c),
@@ -426,16 +427,23 @@ def _step3p5(c: Config) -> Shape:
     near = c.windowed_layers(s["layers"], 0)
     listed = c.raw.get("moe_layers_enum")
     mixed = [int(x) for x in listed.split(",") if x.strip().isdigit()] if isinstance(listed, str) else None
-    dense = s["layers"] - len(mixed) if mixed is not None else c.size("first_k_dense_replace", default=0, least=0)
+    of_mlps = c.raw.get("mlp_layer_types")
+    if isinstance(of_mlps, list):
+        c = Config({**c.raw, "mlp_layer_types": of_mlps[: s["layers"]]}, c.file)
+    dense = s["layers"] - len(mixed) if mixed is not None else dense_first(c, s["layers"], default=0)
     if mixed is not None and mixed != list(range(dense, s["layers"])):
         c.fail("moe_layers_enum", "is not supported; only leading dense layers")
-    n = c.size("moe_num_experts", "num_experts")
+    wider = c.size("num_sliding_attention_heads", default=s["heads"])
+    apart = {
+        "window_heads": other.size("num_attention_heads", default=wider),
+        "window_kv_heads": other.size("num_attention_groups", default=s["kv_heads"]),
+        "window_head_dim": other.size("head_dim", default=s["head_dim"]),
+    }
+    n = c.size("moe_num_experts", "num_experts", "n_routed_experts")
     return s | {
         "qk_norm": "head",
         "attention_gate": "head" if c.flag("use_head_wise_attn_gate", True) else "",
-        "window_heads": other.size("num_attention_heads", default=s["heads"]),
-        "window_kv_heads": other.size("num_attention_groups", default=s["kv_heads"]),
-        "window_head_dim": other.size("head_dim", default=s["head_dim"]),
+        **(apart if near else {}),
         "ffn": c.size("intermediate_size"),
         "n_experts": n,
         "top_k": c.top_k(n, "moe_top_k" if c.has("moe_top_k") else "num_experts_per_tok"),
@@ -445,7 +453,7 @@ def _step3p5(c: Config) -> Shape:
         "n_dense_layers": dense,
         "router_bias": c.flag("use_moe_router_bias", True),
         "tied_embeddings": c.flag("tie_word_embeddings", False),
-        **sliding(s["layers"], c.size("sliding_window"), near),
+        **sliding(s["layers"], c.size("sliding_window", default=None if near else 0), near),
         **further(c),
     }
 

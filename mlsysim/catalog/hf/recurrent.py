@@ -7,7 +7,7 @@ from mlsysim.catalog.hf.dense import llama, qwen3_attention
 from mlsysim.catalog.hf.mixtures import further, qwen_experts, routed
 
 
-def _counted(c: Config, layers: int, *names: str, key: str = "layer_types") -> int | None:
+def counted(c: Config, layers: int, *names: str, key: str = "layer_types") -> int | None:
     """Layers of some kinds in the list of a config that has one."""
     kinds = c.raw.get(key)
     if kinds is None:
@@ -17,7 +17,7 @@ def _counted(c: Config, layers: int, *names: str, key: str = "layer_types") -> i
     return sum(kind in names for kind in kinds)
 
 
-def _bits(c: Config, *keys: str) -> int:
+def bits(c: Config, *keys: str) -> int:
     """Bits of a number of a state, where the config says that a server keeps it wider than what it computes in."""
     return 32 if any(c.text(key) == "float32" for key in keys) else 0
 
@@ -25,12 +25,14 @@ def _bits(c: Config, *keys: str) -> int:
 # Qwen: gated delta networks, and gated attention in every fourth layer
 
 
-def _delta(c: Config, s: Shape) -> Shape:
+def delta(c: Config, s: Shape) -> Shape:
     every = c.size("full_attention_interval", default=4)
-    full = _counted(c, s["layers"], "full_attention")
+    full = counted(c, s["layers"], "full_attention")
     free = s["layers"] - (s["layers"] // every if full is None else full)
+    gated = c.flag("attn_output_gate", True)
     return {
-        "attention_gate": "full" if c.flag("attn_output_gate", True) else "",
+        "attention_gate": "full" if gated else "",
+        "other_vectors": gated * s["qkv_bias"] * (s["layers"] - free) * s["heads"] * s["head_dim"],  # the gate's bias
         "n_attention_free_layers": free,
         "n_recurrent_layers": free,
         "recurrence": "gated-delta",
@@ -39,7 +41,7 @@ def _delta(c: Config, s: Shape) -> Shape:
         "recurrent_key_heads": c.size("linear_num_key_heads"),
         "recurrent_state": c.size("linear_key_head_dim"),
         "recurrent_conv": c.size("linear_conv_kernel_dim", default=4),
-        "state_bits": _bits(c, "mamba_ssm_dtype"),
+        "state_bits": bits(c, "mamba_ssm_dtype"),
     }
 
 
@@ -50,12 +52,12 @@ def _qwen_mixture(c: Config, s: Shape) -> Shape:
 
 def qwen3_5(c: Config) -> Shape:
     s = qwen3_attention(c, kv_default=4, head_dim=256)
-    return s | _delta(c, s) | {"ffn": c.size("intermediate_size")} | further(c)
+    return s | delta(c, s) | {"ffn": c.size("intermediate_size")} | further(c)
 
 
 def qwen3_5_moe(c: Config) -> Shape:
     s = qwen3_attention(c, kv_default=2, head_dim=256)
-    return s | _delta(c, s) | _qwen_mixture(c, s) | further(c)
+    return s | delta(c, s) | _qwen_mixture(c, s) | further(c)
 
 
 def _qwen3_next(c: Config) -> Shape:
@@ -71,7 +73,7 @@ def _auto(c: Config, key: str, size: int) -> int:
     return size if c.raw.get(key, "auto") in ("auto", None) else c.size(key)
 
 
-def _mamba2(
+def mamba2_sizes(
     c: Config, heads: int, head_dim: int, keys: dict[str, str], *, norm: bool, bias: bool, conv_bias: bool
 ) -> Shape:
     return {
@@ -84,7 +86,7 @@ def _mamba2(
         "recurrent_norm": norm,
         "recurrent_bias": bias,
         "conv_bias": conv_bias,
-        "state_bits": _bits(c, "mamba_ssm_cache_dtype", "mamba_ssm_dtype"),
+        "state_bits": bits(c, "mamba_ssm_cache_dtype", "mamba_ssm_dtype"),
     }
 
 
@@ -99,7 +101,7 @@ def _only(layers: int) -> Shape:
     return none | free | {"norms_per_layer": 1}
 
 
-def _inner(c: Config, hidden: int, key: str = "expand") -> int:
+def inner_width(c: Config, hidden: int, key: str = "expand") -> int:
     """The inner width: a multiple of hidden, which some configs write as a fraction."""
     factor = c.raw.get(key, 2)
     if type(factor) not in (int, float) or not 0 < factor <= 100 or factor * hidden != int(factor * hidden):
@@ -110,11 +112,11 @@ def _inner(c: Config, hidden: int, key: str = "expand") -> int:
 def _mamba2_alone(c: Config) -> Shape:
     layers, hidden = c.size("num_hidden_layers"), c.size("hidden_size")
     size = c.size("head_dim", default=64)
-    heads, inner = c.size("num_heads", default=_inner(c, hidden) // size), _inner(c, hidden)
+    heads, inner = c.size("num_heads", default=inner_width(c, hidden) // size), inner_width(c, hidden)
     if heads * size != inner:
         c.fail("num_heads", f"times head_dim = {size} must be expand x hidden_size = {inner}")
     keys = _BARE | {"state": "state_size"}
-    s = _mamba2(
+    s = mamba2_sizes(
         c, heads, size, keys, norm=True, bias=c.flag("use_bias", False), conv_bias=c.flag("use_conv_bias", True)
     )
     tied = c.flag("tie_word_embeddings", False)
@@ -128,7 +130,7 @@ def _mamba2_alone(c: Config) -> Shape:
     }
 
 
-def _mamba1(
+def mamba1(
     c: Config, inner: int, keys: dict[str, str], *, norms: bool, bias: bool, conv_bias: bool, hidden: int
 ) -> Shape:
     return {
@@ -147,9 +149,9 @@ def _mamba1(
 def _mamba_alone(c: Config) -> Shape:
     layers, hidden = c.size("num_hidden_layers", "n_layer"), c.size("hidden_size", "d_model")
     keys = {"state": "state_size", "conv": "conv_kernel", "rank": "time_step_rank"}
-    inner = c.size("intermediate_size", default=_inner(c, hidden))
+    inner = c.size("intermediate_size", default=inner_width(c, hidden))
     bias, conv_bias = c.flag("use_bias", False), c.flag("use_conv_bias", True)
-    s = _mamba1(c, inner, keys, norms=False, bias=bias, conv_bias=conv_bias, hidden=hidden)
+    s = mamba1(c, inner, keys, norms=False, bias=bias, conv_bias=conv_bias, hidden=hidden)
     tied = c.flag("tie_word_embeddings", True)
     return {
         "layers": layers,
@@ -170,7 +172,7 @@ def original_mamba(c: Config) -> Shape:
         c.fail("d_intermediate", "is not supported; only models without MLPs")
     multiple = c.size("pad_vocab_size_multiple", default=8)
     vocab = -(-c.size("vocab_size") // multiple) * multiple
-    inner = _inner(ssm, hidden)
+    inner = inner_width(ssm, hidden)
     s: Shape = {"layers": layers, "hidden": hidden, "vocab": vocab, **_only(layers)}
     s["tied_embeddings"] = c.flag("tie_embeddings", True)
     if ssm.text("layer", "Mamba1") == "Mamba2":
@@ -185,7 +187,7 @@ def original_mamba(c: Config) -> Shape:
             "conv_bias": ssm.flag("conv_bias", True),
         }
     keys = {"state": "d_state", "conv": "d_conv", "rank": "dt_rank"}
-    return s | _mamba1(
+    return s | mamba1(
         ssm,
         inner,
         keys,
@@ -215,8 +217,8 @@ def _nemotron_h(c: Config) -> Shape:
     mambas, cores, plain, mixed = (pattern.count(letter) for letter in "M*-E")
     heads = c.size("num_attention_heads") if cores else 0
     bias = c.flag("attention_bias", False)
-    wide = c.flag("use_bias", False) or c.flag("mamba_proj_bias", False)
-    s = _mamba2(
+    wide = c.flag("use_bias", False)
+    s = mamba2_sizes(
         c,
         c.size("mamba_num_heads"),
         c.size("mamba_head_dim"),
@@ -253,7 +255,7 @@ def _nemotron_h(c: Config) -> Shape:
         "top_k": c.top_k(n),
         "moe_ffn": c.size("moe_intermediate_size"),
         "moe_hidden": c.size("moe_latent_size", default=0, least=0),
-        "n_shared_experts": c.size("n_shared_experts", default=1, least=0),
+        "n_shared_experts": 1 if c.size("n_shared_experts", default=1, least=0) else 0,  # their width is given for all
         "shared_ffn": c.size("moe_shared_expert_intermediate_size"),
         **further(c),
     }
@@ -262,10 +264,10 @@ def _nemotron_h(c: Config) -> Shape:
 def _falcon_h1(c: Config) -> Shape:
     """Attention and a Mamba side by side in every layer."""
     s = llama(c)
-    inner = c.size("mamba_d_ssm", default=_inner(c, s["hidden"], "mamba_expand"))
+    inner = c.size("mamba_d_ssm", default=inner_width(c, s["hidden"], "mamba_expand"))
     heads = c.size("mamba_n_heads")
     bias = c.flag("mamba_proj_bias", False)
-    recurrent = _mamba2(
+    recurrent = mamba2_sizes(
         c, heads, _auto(c, "mamba_d_head", inner // heads), _PREFIXED,
         norm=c.flag("mamba_rms_norm", False), bias=bias, conv_bias=c.flag("mamba_conv_bias", True),
     )  # fmt: skip
@@ -275,12 +277,12 @@ def _falcon_h1(c: Config) -> Shape:
 def _beside(c: Config, s: Shape, cores: int) -> Shape:
     """A Mamba of the second kind in the layers without attention."""
     heads = c.size("mamba_n_heads")
-    size = _auto(c, "mamba_d_head", _inner(c, s["hidden"], "mamba_expand") // heads)
+    size = _auto(c, "mamba_d_head", inner_width(c, s["hidden"], "mamba_expand") // heads)
     bias, conv_bias = c.flag("mamba_proj_bias", False), c.flag("mamba_conv_bias", True)
     free = s["layers"] - cores
     if not free:
         return {}
-    recurrent = _mamba2(c, heads, size, _PREFIXED, norm=True, bias=bias, conv_bias=conv_bias)
+    recurrent = mamba2_sizes(c, heads, size, _PREFIXED, norm=True, bias=bias, conv_bias=conv_bias)
     return recurrent | {"n_recurrent_layers": free, "n_attention_free_layers": free}
 
 
@@ -294,11 +296,12 @@ def _bamba(c: Config) -> Shape:
 
 def _granite_hybrid(c: Config) -> Shape:
     s = llama(Config({k: v for k, v in c.raw.items() if k != "num_local_experts"}, c.file))
-    cores = _counted(c, s["layers"], "attention", "full_attention")
+    cores = counted(c, s["layers"], "attention", "full_attention")
     if cores is None:
-        cores = _counted(c, s["layers"], "attention", "full_attention", key="layers_block_type")
+        cores = counted(c, s["layers"], "attention", "full_attention", key="layers_block_type") or 0
     shared = c.size("shared_intermediate_size")
-    s |= {"ffn": shared, **(_beside(c, s, cores) if cores is not None else {})}
+    s |= {"ffn": shared, **_beside(c, s, cores)}
+    s |= {} if cores else {"heads": 0, "kv_heads": 0, "head_dim": 0}
     n = c.size("num_local_experts", default=0, least=0)
     if not n:
         return s
@@ -313,9 +316,9 @@ def _jamba(c: Config) -> Shape:
     cores = len(range(first, s["layers"], every))
     keys = {"state": "mamba_d_state", "conv": "mamba_d_conv", "rank": "mamba_dt_rank"}
     bias, conv_bias = c.flag("mamba_proj_bias", False), c.flag("mamba_conv_bias", True)
-    inner = _inner(c, s["hidden"], "mamba_expand")
+    inner = inner_width(c, s["hidden"], "mamba_expand")
     free = s["layers"] - cores
-    s |= _mamba1(c, inner, keys, norms=True, bias=bias, conv_bias=conv_bias, hidden=s["hidden"])
+    s |= mamba1(c, inner, keys, norms=True, bias=bias, conv_bias=conv_bias, hidden=s["hidden"])
     s |= {"kv_heads": kv, "n_recurrent_layers": free, "n_attention_free_layers": free}
     n = c.size("num_experts", default=16)
     if n == 1:
@@ -329,8 +332,8 @@ def _jamba(c: Config) -> Shape:
 # Short convolutions (Liquid), lightning attention (MiniMax) and Kimi's delta attention
 
 
-def _conv(c: Config, s: Shape) -> Shape:
-    full = _counted(c, s["layers"], "full_attention")
+def conv_layers(c: Config, s: Shape) -> Shape:
+    full = counted(c, s["layers"], "full_attention")
     listed = c.raw.get("full_attn_idxs")
     if full is None:
         full = len(listed) if isinstance(listed, list) else s["layers"]
@@ -351,13 +354,13 @@ def _conv(c: Config, s: Shape) -> Shape:
     }
 
 
-def _base(c: Config, kv_heads: int = 8) -> Shape:
+def base(c: Config, kv_heads: int = 8) -> Shape:
     s = c.base()
     return s | {"kv_heads": c.kv_heads(s["heads"], default=kv_heads), "head_dim": c.head_dim(s["hidden"], s["heads"])}
 
 
 def _lfm2(c: Config) -> Shape:
-    s = _base(c)
+    s = base(c)
     width = c.size("block_ff_dim", "intermediate_size")
     if c.flag("block_auto_adjust_ff_dim", True):
         factor, multiple = c.raw.get("block_ffn_dim_multiplier", 1.0), c.size("block_multiple_of", default=256)
@@ -365,12 +368,12 @@ def _lfm2(c: Config) -> Shape:
             c.fail("block_ffn_dim_multiplier", "must be a number in (0, 100]")
         width = int(2 * width / 3)
         width = multiple * -(-int((factor or 1.0) * width) // multiple)
-    return _conv(c, s) | {"ffn": width}
+    return conv_layers(c, s) | {"ffn": width}
 
 
 def _lfm2_moe(c: Config) -> Shape:
-    s, n = _base(c), c.size("num_experts")
-    return _conv(c, s) | {
+    s, n = base(c), c.size("num_experts")
+    return conv_layers(c, s) | {
         "ffn": c.size("intermediate_size"),
         "n_experts": n,
         "top_k": c.top_k(n),
@@ -381,8 +384,8 @@ def _lfm2_moe(c: Config) -> Shape:
 
 
 def _minimax(c: Config) -> Shape:
-    s, n = _base(c), c.size("num_local_experts")
-    full = _counted(c, s["layers"], "full_attention")
+    s, n = base(c), c.size("num_local_experts")
+    full = counted(c, s["layers"], "full_attention")
     listed = c.raw.get("attn_type_list")
     if full is None and listed is not None:
         if not isinstance(listed, list) or len(listed) != s["layers"] or any(x not in (0, 1) for x in listed):
@@ -405,7 +408,7 @@ def _minimax(c: Config) -> Shape:
     }
 
 
-def _kimi_linear(c: Config) -> Shape:
+def kimi_linear(c: Config) -> Shape:
     """Latent attention without rotation in every fourth layer, delta attention with a decay of each channel in the others."""
     c.must_be("moe_layer_freq", 1, "mixtures in every n-th layer")
     for key in ("routed_expert_hidden_size", "attn_res_block_size"):
@@ -413,7 +416,7 @@ def _kimi_linear(c: Config) -> Shape:
             c.fail(key, "is not supported; only Kimi Linear itself")
     s, linear = c.base(), c.inner("linear_attn_config")
     kinds = linear.raw.get("kda_layers")
-    full = _counted(c, s["layers"], "full_attention")
+    full = counted(c, s["layers"], "full_attention")
     free = s["layers"] - full if full is not None else len(kinds) if isinstance(kinds, list) else -1
     if not 0 < free <= s["layers"]:
         linear.fail("kda_layers", "must list the layers with linear attention")
@@ -449,7 +452,7 @@ READERS: dict[str, Callable[[Config], Shape]] = {
     "falcon_mamba": _mamba_alone,
     "granitemoehybrid": _granite_hybrid,
     "jamba": _jamba,
-    "kimi_linear": _kimi_linear,
+    "kimi_linear": kimi_linear,
     "lfm2": _lfm2,
     "lfm2_moe": _lfm2_moe,
     "mamba": _mamba_alone,

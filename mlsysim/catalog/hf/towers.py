@@ -6,12 +6,18 @@ from mlsysim.catalog.hf.config import Config, Shape
 from mlsysim.catalog.hf.dense import gemma3_text, glm4, mistral, qwen2, qwen3, sliding
 from mlsysim.catalog.hf.mixtures import deepseek_v3, glm4_moe, llama4, qwen3_moe
 from mlsysim.catalog.hf.recurrent import qwen3_5, qwen3_5_moe
+from mlsysim.catalog.hf.unlike import layer_kinds, layer_tables, reused
 
 
 def plain_tower(hidden: int, ffn: int, layers: int, patch: int, positions: int) -> int:
     """Parameters of a tower of plain layers with biases and layer norms: SigLIP and what was made from it."""
     layer = 4 * (hidden * hidden + hidden) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
     return patch * hidden + hidden + positions * hidden + layers * layer
+
+
+def pooling_head(hidden: int, ffn: int) -> int:
+    """Parameters of a head that pools with one query, and of the MLP behind it."""
+    return hidden + 4 * (hidden * hidden + hidden) + 2 * hidden + 2 * hidden * ffn + ffn + hidden
 
 
 def of_tower(c: Config, *names: str, **defaults: int) -> list[int]:
@@ -23,7 +29,7 @@ def nested(c: Config, read: Callable[[Config], Shape]) -> Shape:
     """The text part, which newer multimodal configs keep in ``text_config`` and older ones beside the rest."""
     text = c.inner("text_config") if c.has("text_config") else c
     shape = read(text)
-    if c.has("text_config") and c.has("tie_word_embeddings") and not text.has("tie_word_embeddings"):
+    if c.has("text_config") and c.has("tie_word_embeddings"):  # the outer key counts where both are given
         shape |= {"tied_embeddings": c.flag("tie_word_embeddings", False)}
     return shape
 
@@ -39,6 +45,7 @@ def gemma3(c: Config) -> Shape:
     }
     h, f, layers, patch, image = of_tower(c, *siglip, **siglip)
     tower = plain_tower(h, f, layers, 3 * patch**2, (image // patch) ** 2) + 2 * h
+    tower += pooling_head(h, f) if c.inner("vision_config").flag("vision_use_head", False) else 0
     return s | {"tower_parameters": tower + h + h * s["hidden"]}
 
 
@@ -57,7 +64,8 @@ def qwen2_5_vl(c: Config) -> Shape:
     h, f, layers, patch, side = of_tower(c, *given, **given)
     wide = h * side**2
     layer = 4 * (h * h + h) + 3 * h * f + 2 * f + h + 2 * h
-    merger = h + wide * wide + wide + wide * s["hidden"] + s["hidden"]
+    out = c.inner("vision_config").size("out_hidden_size", default=s["hidden"])
+    merger = h + wide * wide + wide + wide * out + out
     return s | {"tower_parameters": 3 * 2 * patch**2 * h + layers * layer + merger}
 
 
@@ -75,7 +83,8 @@ def _qwen3_vl(read: Callable[[Config], Shape]) -> Callable[[Config], Shape]:
         if not isinstance(taken, list):
             c.inner("vision_config").fail("deepstack_visual_indexes", "must be a list of layers")
         wide = h * side**2
-        merger = wide * wide + wide + wide * s["hidden"] + s["hidden"]
+        out = c.inner("vision_config").size("out_hidden_size", default=s["hidden"])
+        merger = wide * wide + wide + wide * out + out
         mergers = 2 * h + merger + len(taken) * (2 * wide + merger)
         return s | {"tower_parameters": plain_tower(h, f, layers, 3 * 2 * patch**2, places) + mergers}
 
@@ -118,8 +127,7 @@ def _llama4(c: Config) -> Shape:
         c.inner("vision_config").fail("pixel_shuffle_ratio", "must lie in (0, 1]")
     layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h
     encoder = 3 * patch**2 * h + h + ((image // patch) ** 2 + 1) * h + 4 * h + layers * layer
-    shuffled = round(h / ratio**2)
-    return s | {"tower_parameters": encoder + shuffled * wide + wide * out + given_out * s["hidden"]}
+    return s | {"tower_parameters": encoder + f * wide + wide * out + given_out * s["hidden"]}
 
 
 def _glm4v(read: Callable[[Config], Shape]) -> Callable[[Config], Shape]:
@@ -145,6 +153,11 @@ def _glm4v(read: Callable[[Config], Shape]) -> Callable[[Config], Shape]:
     return reader
 
 
+def _glm46v(c: Config) -> Shape:
+    """GLM 4.6V, large with experts and small without."""
+    return _glm4v(glm4_moe if c.inner("text_config").has("n_routed_experts") else glm4)(c)
+
+
 def _qwen2_vl(c: Config) -> Shape:
     s = nested(c, qwen2)
     if not c.has("vision_config"):
@@ -153,33 +166,45 @@ def _qwen2_vl(c: Config) -> Shape:
     h, ratio, layers, patch, side = of_tower(c, *given, **given)
     f, wide = h * ratio, h * side**2
     layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h
-    merger = 2 * h + wide * wide + wide + wide * s["hidden"] + s["hidden"]
+    out = c.inner("vision_config").size("hidden_size", default=s["hidden"])  # not the width of the tower
+    merger = 2 * h + wide * wide + wide + wide * out + out
     return s | {"tower_parameters": 3 * 2 * patch**2 * h + layers * layer + merger}
 
 
 def gemma4_text(c: Config) -> Shape:
     """Layers that see everything have fewer, wider heads, whose values are their keys; a dense MLP stands beside experts."""
-    for key in ("hidden_size_per_layer_input", "num_kv_shared_layers"):
-        if c.size(key, default=0, least=0):
-            c.fail(
-                key,
-                "is not supported; no field of a shape says embeddings of each layer, or layers that take the keys of others",
-            )
     s = c.base()
-    wide = c.size("global_head_dim", default=c.size("head_dim", default=256))
-    near = c.windowed_layers(s["layers"], s["layers"] - s["layers"] // 6)
+    layers, h, ffn = s["layers"], s["hidden"], c.size("intermediate_size")
+    kinds = layer_kinds(c, layers, ["full_attention" if i % 6 == 5 else "sliding_attention" for i in range(layers)])
+    near = kinds.count("sliding_attention")
+    # newer files write what differs layer by layer
+    others = [c.inner("per_layer_config").inner(key) for key in c.inner("per_layer_config").raw]
+    wide = c.size("global_head_dim", default=0, least=0) or max(
+        [o.size("head_dim", default=1) for o in others], default=512
+    )
+    size = c.size("head_dim", default=256)
+    few = min([o.size("num_key_value_heads", default=s["heads"]) for o in others], default=s["heads"])
+    kv = c.size("num_key_value_heads", default=s["heads"])
     shape = s | {
-        "kv_heads": c.kv_heads(s["heads"], "num_global_key_value_heads", default=c.size("num_key_value_heads")),
-        "head_dim": wide,
-        "window_kv_heads": c.kv_heads(s["heads"]),
-        "window_head_dim": c.size("head_dim", default=256),
+        "kv_heads": c.kv_heads(s["heads"], "num_global_key_value_heads", default=min(few, kv)),
+        "head_dim": wide if near < layers else size,
         "shared_kv": c.flag("attention_k_eq_v", False),
         "qk_norm": "head",
         "norms_per_layer": 4,
-        "ffn": c.size("intermediate_size"),
+        "ffn": ffn,
         "tied_embeddings": c.flag("tie_word_embeddings", True),
-        **sliding(s["layers"], c.size("sliding_window", default=1024), near),
+        **sliding(layers, c.size("sliding_window", default=1024), near),
+        **reused(c, kinds),
     }
+    if near:
+        shape |= {"window_kv_heads": kv, "window_head_dim": size}
+    shared = c.size("num_kv_shared_layers", default=0, least=0)
+    if shared and c.flag("use_double_wide_mlp", False):  # in the layers that borrow their keys
+        shape["other_matrices"] = 3 * shared * h * ffn
+    table, matrices, vectors = layer_tables(c, layers, h, s["vocab"])
+    if table:
+        shape |= {"norms_per_layer": 5, "table_parameters": table, "other_vectors": vectors}
+        shape["other_matrices"] = matrices + shape.get("other_matrices", 0)
     if not c.flag("enable_moe_block", False):
         return shape
     n = c.size("num_experts")
@@ -212,7 +237,9 @@ READERS: dict[str, Callable[[Config], Shape]] = {
     "gemma3": gemma3,
     "gemma4": _gemma4,
     "gemma4_text": gemma4_text,
+    "gemma4_unified_text": gemma4_text,
     "glm4v": _glm4v(glm4),
+    "glm46v": _glm46v,
     "glm4v_moe": _glm4v(glm4_moe),
     "kimi_k25": _kimi_k25,
     "kimi_vl": kimi_vl,

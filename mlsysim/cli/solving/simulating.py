@@ -21,7 +21,7 @@ from mlsysim.cli.arguments import (
     server_option,
     slo_options,
 )
-from mlsysim.doors.fleets import TRAFFIC, Parts
+from mlsysim.doors.fleets import TRAFFIC, TRANSFERS, Parts
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN
 from mlsysim.doors.simulating import REQUESTS, simulate
 from mlsysim.errors import InputError
@@ -122,6 +122,7 @@ def _parts(args: argparse.Namespace) -> Parts:
         prefill_replicas=args.prefill_replicas,
         link_bandwidth=args.link_bandwidth,
         link_latency=args.link_latency,
+        transfer=args.transfer,
         dp=args.dp,
         acceptance=args.acceptance,
         draft_model=draft_model,
@@ -143,6 +144,8 @@ def _parts(args: argparse.Namespace) -> Parts:
         added_len=args.added_len,
         pause=args.pause,
         shared_len=args.shared_len,
+        history_len=args.history_len,
+        summary_len=args.summary_len,
     )
 
 
@@ -170,6 +173,7 @@ def _fleet_options(p: argparse.ArgumentParser) -> None:
         "--link-bandwidth", type=quantity("byte/s"), help="of the link that leaves each (default: 50 GB/s a device)"
     )
     g.add_argument("--link-latency", type=quantity("s"), help="of each cache that crosses (default: 0)")
+    g.add_argument("--transfer", choices=TRANSFERS, help="of a cache: layers, while it is computed (default: whole)")
     g.add_argument("--dp", type=count, default=1, help="data-parallel attention ranks of a server (default: 1)")
     g = p.add_argument_group("speculation")
     g.add_argument(
@@ -236,6 +240,12 @@ def _fleet_options(p: argparse.ArgumentParser) -> None:
     g.add_argument(
         "--shared-len", type=int, metavar="N", help="tokens with which all begin (default: 500, of agents 4000)"
     )
+    g.add_argument(
+        "--history-len", type=int, metavar="N", help="tokens of earlier turns that it repeats (default: all)"
+    )
+    g.add_argument(
+        "--summary-len", type=int, metavar="N", help="tokens in place of more (default: the newest are kept)"
+    )
 
 
 def _saturated(full: serving.Saturation) -> str:
@@ -285,7 +295,7 @@ def add(commands: Commands) -> None:
         parents=[device_options(), slo_options(), bill_options(), scale_options()],
         help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
         epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
-        "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len and model, and "
+        "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len, model, history_len and summary_len, and "
         "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
         "can never fit; summary, by metric: mean, p50, p90, p99; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "

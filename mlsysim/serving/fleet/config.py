@@ -107,15 +107,22 @@ class Link:
         Of each cache, beside its size over the bandwidth; others may cross meanwhile.
     token_bytes : float, byte, optional
         Cache of a token over all layers; that of the deployment unless given.
+    layers : int
+        Parts in which a cache crosses while its prompt is computed, each as soon as its layer is done; of 1 it crosses as a whole
+        when the prompt is done.
+
+    Source: vllmascend2026layerwise, "How It Works", for a layer that is sent while the next is computed.
     """
 
     bandwidth: float = math.inf
     latency: float = 0.0
     token_bytes: float | None = None
+    layers: int = 1
 
     def __post_init__(self) -> None:
         _number("Link", "bandwidth", self.bandwidth, above=True)
         _number("Link", "latency", self.latency)
+        _whole("Link", "layers", self.layers, 1)
         if self.token_bytes is not None:
             _number("Link", "token_bytes", self.token_bytes)
 

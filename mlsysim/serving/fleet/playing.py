@@ -394,7 +394,7 @@ class _Play:
         elif cache is not None and cache.tiers:
             each = hosted.token_bytes(cache.token_bytes, "Cache")
         if first:
-            link = Channel(self.fleet.link.bandwidth, self.fleet.link.latency)
+            link = Channel(self.fleet.link.bandwidth, self.fleet.link.latency, self.fleet.link.layers)
         return Rank(hosted, pool.limits[model], cache, link, each)
 
     def _tiers(self, cache: Cache, units: Sequence[Sequence[Rank]]) -> None:
@@ -440,11 +440,12 @@ class _Play:
         self.requests, self.rejected = requests, rejected
         return Records.open(requests, rejected), at
 
-    def path(self, talk: int) -> Path:
-        """The text of a conversation, in blocks."""
+    def path(self, talk: int, turn: int = 0) -> Path:
+        """The text of a conversation, in blocks; what was forgotten or summed up by that turn makes it another text."""
         c = self.traffic[talk]
         trunk = c.shared_len // self.block
-        own = (f"\n{talk}", ENDLESS)
+        times = c.rewritten[turn] if c.history_len else 0
+        own = (f"\n{talk}" + (f"\n{times}" if times else ""), ENDLESS)
         return ((c.shared, trunk), own) if trunk else (own,)
 
     def run(self, records: Records, advance: Callable[[int], Any]) -> None:
@@ -512,7 +513,7 @@ class _Play:
         index = self.began[talk] + turn
         old = self.requests[index]
         self.requests[index] = Request(now, old.input_len, old.output_len)
-        job = Job(index, now, old.input_len, old.output_len, self.path(talk))
+        job = Job(index, now, old.input_len, old.output_len, self.path(talk, turn))
         job.talk, job.turn = talk, turn
         return self.pools[0].take(job, self.model_of[c.model], self.fleet.router, now)
 

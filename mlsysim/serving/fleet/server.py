@@ -9,7 +9,8 @@ gets on by a number of its own. What differs:
 2. What a tier has and the devices have not is loaded before the prompt comes in, if the policy says so; others go first meanwhile.
 3. With drafted tokens every sequence takes as many rows of a step as it may get tokens, in the budget and in the cache.
 4. A server that only prefills keeps a prompt's blocks until its cache has crossed; one that only decodes takes a sequence in
-   when the blocks of its prompt are free, and then the cache begins to cross.
+   when the blocks of its prompt are free, and then the cache begins to cross. Where it crosses layer by layer, what the link could
+   carry while the prompt was computed is there by then; the last layer never is.
 """
 
 import math
@@ -29,6 +30,7 @@ class Job:
     """A request inside the fleet."""
 
     __slots__ = (
+        "ahead",
         "arrival",
         "blocks",
         "chance",
@@ -53,6 +55,7 @@ class Job:
         "source",
         "talk",
         "turn",
+        "unsent",
     )
 
     def __init__(self, index: int, arrival: float, input_len: int, output_len: int, path: Path) -> None:
@@ -69,6 +72,7 @@ class Job:
         self.chance: Callable[[], float] | None = None
         self.scheduled = self.first = self.finished = -1.0
         self.preemptions = 0
+        self.ahead = self.unsent = 0.0  # bytes that crossed while it was computed, and that could have but for others
         self.source: Rank | None = None  # what keeps its cache until it has crossed
         self.place = self.talk = self.turn = -1
 
@@ -76,10 +80,10 @@ class Job:
 class Channel:
     """What is sent over it goes one after the other."""
 
-    __slots__ = ("bandwidth", "free", "latency", "sent", "waited")
+    __slots__ = ("bandwidth", "free", "latency", "layers", "sent", "waited")
 
-    def __init__(self, bandwidth: float, latency: float) -> None:
-        self.bandwidth, self.latency = bandwidth, latency
+    def __init__(self, bandwidth: float, latency: float, layers: int = 1) -> None:
+        self.bandwidth, self.latency, self.layers = bandwidth, latency, layers
         self.free = 0.0  # when the last byte that was asked for has left
         self.sent = self.waited = 0.0  # bytes; s that they waited for others
 
@@ -93,6 +97,15 @@ class Channel:
         self.sent += size
         self.free = max(now, self.free) + size / self.bandwidth
         return self.free + self.latency
+
+    def meanwhile(self, size: float, begun: float, now: float) -> float:
+        """How many of so many bytes that were there at the beginning of a time have left by its end."""
+        begun = max(begun, self.free)
+        if size <= 0.0 or begun >= now:
+            return 0.0
+        left = min(size, (now - begun) * self.bandwidth)
+        self.free = begun + left / self.bandwidth
+        return left
 
 
 class Rank:
@@ -133,6 +146,7 @@ class Rank:
         self.survival = self.speculation.survival if self.speculation is not None else ()
         self.used = 0  # blocks outside the tree
         self.closed = False  # whether it takes in nothing that waits
+        self._began = 0.0  # when the last step was planned
         self.step = self.prefill_tokens = self.decode_tokens = self.decoded = self.preemptions = 0
         self.drafted = self.accepted = self.found = self.loaded = self.asked = 0
         self.most_blocks = 0
@@ -171,6 +185,7 @@ class Rank:
 
     def plan(self, now: float) -> bool:
         """Choose what the next step works on; False where there is nothing."""
+        self._began = now
         if not (self._growing or self.waiting or self._entered or self._partial is not None):
             self._chunks = []  # the same answers once more
             return bool(self.decoders)
@@ -269,6 +284,8 @@ class Rank:
 
     def end(self, now: float) -> None:
         """Book the step that ends now."""
+        if self.link is not None and self.link.layers > 1 and self._chunks:
+            self._stream(now)
         if self.decoders:
             self._advance(now)
         for job in self._ended:
@@ -288,6 +305,24 @@ class Rank:
             else:
                 self._enter(job, left)
         self._ended = []
+
+    def _stream(self, now: float) -> None:
+        """Of the caches that the step has made, all layers but the last may have left before it ends.
+
+        With S bytes of L layers and a step of T seconds, min((L - 1) S / L, T B (L - 1) / L) of them, so that
+        max(S / (L B), S / B - T (L - 1) / L) is left to wait for.
+        """
+        link = self.link
+        last = (now - self._began) / link.layers  # type: ignore[union-attr]
+        for job, chunk in self._chunks:
+            if not job.ahead and not job.unsent:  # what was found of it needs no computing
+                job.unsent = (job.computed - chunk) * self.token_bytes
+            size = chunk * self.token_bytes
+            ready = size - size / link.layers  # type: ignore[union-attr]
+            older = link.meanwhile(job.unsent, self._began, now)  # type: ignore[union-attr]
+            newer = link.meanwhile(ready, self._began + last, now)  # type: ignore[union-attr]
+            job.ahead += older + newer
+            job.unsent += size - older - newer
 
     # Answers
 
@@ -475,7 +510,11 @@ class Rank:
         self._take(own)
         job.shared, job.blocks = shared, own
         self.loading[job] = None
-        there = source.link.send(now, (job.known - shared * block) * self.token_bytes)
+        size = (job.known - shared * block) * self.token_bytes
+        if job.ahead:  # what is there already, of which the last layer is no part
+            size = max(size - job.ahead, size / source.link.layers)
+            source.link.sent += job.ahead
+        there = source.link.send(now, size)
         if there > now:
             self.loads.append((there, job))
         else:
@@ -538,6 +577,7 @@ class Rank:
         self._publish(job, job.computed)
         self._release(job)
         job.computed = 0
+        job.ahead = job.unsent = 0.0
         job.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(job)

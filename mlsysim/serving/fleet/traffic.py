@@ -12,13 +12,29 @@ from mlsysim.serving.arrivals import lengths, poisson
 from mlsysim.serving.requests import MAX_ROWS, MAX_TOKENS, Request, number, rows
 
 # Columns of a trace of conversations beside those that every trace has.
-COLUMNS = ("conversation", "pause_s", "shared", "shared_len", "model")
+COLUMNS = ("conversation", "pause_s", "shared", "shared_len", "model", "history_len", "summary_len")
 _NEEDED = ("arrival_s", "input_len", "output_len")
 
 
 def _whole(owner: str, name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_TOKENS:
         raise InputError(f"{owner}: {name} = {value!r} must be a whole number from {least} to {MAX_TOKENS:,}")
+
+
+def _memory(owner: str, history_len: int, summary_len: int) -> None:
+    _whole(owner, "history_len", history_len, 0)
+    _whole(owner, "summary_len", summary_len, 0)
+    if summary_len and summary_len >= history_len:
+        raise InputError(
+            f"{owner}: summary_len = {summary_len} must be below history_len = {history_len}, which it takes the place of"
+        )
+
+
+def _repeated(said: int, shared_len: int, history_len: int, summary_len: int) -> int:
+    """What a prompt repeats of all that was said, the shared text included."""
+    if not history_len or said - shared_len <= history_len:
+        return said
+    return shared_len + (summary_len or history_len)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,12 @@ class Conversation:
         Tokens of it, counted within the first turn's ``added_len``.
     model : str
         Which model it asks.
+    history_len : int, token
+        Of what was said, beside the shared text, that a prompt repeats at most; 0 repeats all of it. What exceeds it is rewritten,
+        so that a prefix cache finds only the shared text again.
+    summary_len : int, token
+        What takes the place of a history that exceeds it; 0 drops the oldest tokens instead. The request that writes a summary is
+        no turn by itself.
     """
 
     start: float
@@ -69,9 +91,12 @@ class Conversation:
     shared: str = ""
     shared_len: int = 0
     model: str = ""
+    history_len: int = 0
+    summary_len: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "turns", tuple(self.turns))
+        _memory("Conversation", self.history_len, self.summary_len)
         if not (isinstance(self.start, (int, float)) and math.isfinite(self.start) and self.start >= 0):
             raise InputError(f"Conversation: start = {self.start!r} must be a time in seconds, zero or later")
         if not self.turns:
@@ -84,15 +109,30 @@ class Conversation:
         if self.shared_len and not self.shared:
             raise InputError("Conversation: shared_len needs shared, the name of the text that others begin with too")
 
+    def _told(self) -> list[tuple[int, int]]:
+        """Of each turn: tokens of its prompt, and how often the history was rewritten by then."""
+        found, said, times = [], 0, 0
+        for turn in self.turns:
+            kept = _repeated(said, self.shared_len, self.history_len, self.summary_len)
+            times += kept < said
+            said = kept + turn.added_len
+            found.append((said, times))
+            said += turn.output_len
+        return found
+
     @property
     def prompts(self) -> tuple[int, ...]:
-        """Tokens of each turn's prompt: all that was said before and what the turn adds."""
-        found, said = [], 0
-        for turn in self.turns:
-            said += turn.added_len
-            found.append(said)
-            said += turn.output_len
-        return tuple(found)
+        """Tokens of each turn's prompt: what it repeats of all that was said before, and what the turn adds."""
+        return tuple(size for size, _ in self._told())
+
+    @property
+    def rewritten(self) -> tuple[int, ...]:
+        """By turn: how often what was said had been cut or summed up.
+
+        >>> Conversation(0.0, (Turn(100, 50),) * 4, history_len=400, summary_len=30).rewritten
+        (0, 0, 0, 1)
+        """
+        return tuple(times for _, times in self._told())
 
 
 def single(requests: Iterable[Request]) -> tuple[Conversation, ...]:
@@ -124,6 +164,8 @@ def chats(
     pause: float = 20.0,
     shared_len: int = 500,
     texts: int = 1,
+    history_len: int = 0,
+    summary_len: int = 0,
     variation: float = 1.0,
     models: Sequence[str] = ("",),
     seed: int = 0,
@@ -146,6 +188,8 @@ def chats(
         Text with which every conversation begins.
     texts : int
         How many such texts there are; each conversation has one of them.
+    history_len, summary_len : int, token
+        What a prompt repeats at most of earlier turns, and what takes the place of more; 0 forgets nothing, or drops the oldest.
     variation : float, 1
         Of the lengths.
     models : sequence of str
@@ -168,6 +212,7 @@ def chats(
         raise InputError(f"chats: pause = {pause!r} must be a time in seconds, zero or more")
     _whole("chats", "shared_len", shared_len, 0)
     _whole("chats", "texts", texts, 1)
+    _memory("chats", history_len, summary_len)
     if not models:
         raise InputError("chats: models is empty; name at least one")
     starts = poisson(rate, conversations, seed)
@@ -194,7 +239,8 @@ def chats(
             for turn in range(count)
         ]
         text = f"text {draw.randrange(texts)}" if shared_len else ""
-        found.append(Conversation(start, tuple(said), text, shared_len, models[draw.randrange(len(models))]))
+        model = models[draw.randrange(len(models))]
+        found.append(Conversation(start, tuple(said), text, shared_len, model, history_len, summary_len))
     return tuple(found)
 
 
@@ -208,6 +254,8 @@ def agents(
     pause: float = 2.0,
     shared_len: int = 4000,
     texts: int = 1,
+    history_len: int = 0,
+    summary_len: int = 0,
     variation: float = 1.0,
     models: Sequence[str] = ("",),
     seed: int = 0,
@@ -228,6 +276,8 @@ def agents(
         pause=pause,
         shared_len=shared_len,
         texts=texts,
+        history_len=history_len,
+        summary_len=summary_len,
         variation=variation,
         models=models,
         seed=seed,
@@ -247,28 +297,31 @@ def write_traffic(conversations: Sequence[Conversation], path: str | Path) -> Pa
         for name, c in enumerate(conversations):
             for prompt, turn in zip(c.prompts, c.turns, strict=True):
                 pause = repr(float(turn.pause))
-                out.writerow(
-                    [repr(float(c.start)), prompt, turn.output_len, name, pause, c.shared, c.shared_len, c.model]
-                )
+                about = (c.shared, c.shared_len, c.model, c.history_len, c.summary_len)
+                out.writerow([repr(float(c.start)), prompt, turn.output_len, name, pause, *about])
     return path
 
 
 def read_traffic(path: str | Path) -> tuple[Conversation, ...]:
     """Conversations of a CSV file.
 
-    Its columns are arrival_s, input_len and output_len, and where you like conversation, pause_s, shared, shared_len and model.
-    Rows of one conversation are its turns, in the order of the file: their input_len is the whole prompt, and so at least one
-    token more than all that was said before; they come when the answer before is there and pause_s has passed. A row without a
-    conversation is one of its own. The first row of a conversation says when it starts, what it shares, and the model.
+    Its columns are arrival_s, input_len and output_len, and where you like conversation, pause_s, shared, shared_len, model,
+    history_len and summary_len. Rows of one conversation are its turns, in the order of the file: their input_len is the whole
+    prompt, and so at least one token more than what it repeats of all that was said before; they come when the answer before is there and pause_s has passed. A row without a
+    conversation is one of its own. The first row of a conversation says when it starts, what it shares, what it forgets, and the model.
 
     Raises
     ------
     InputError
         A file that is not what it should be; the message names file, line and column.
     """
-    talks: dict[str, tuple[list[Turn], int, float, str, int, str]] = {}
+    talks: dict[str, tuple[list[Turn], int, float, str, int, str, int, int]] = {}
     alone = 0
     for where, row in rows(path, _NEEDED, COLUMNS):
+
+        def count(name: str, row: dict[str, str] = row, where: str = where) -> int:
+            return int(number(row, name, where, whole=True)) if row.get(name, "").strip() else 0
+
         start = number(row, "arrival_s", where)
         size, answer = (int(number(row, name, where, whole=True)) for name in ("input_len", "output_len"))
         for name, value in (("input_len", size), ("output_len", answer)):
@@ -281,22 +334,24 @@ def read_traffic(path: str | Path) -> tuple[Conversation, ...]:
             name = f"\n{alone}"  # no cell holds this
         if name in talks:
             turns, said, *first = talks[name]
-            if size <= said:
+            kept = _repeated(said, first[2], *first[4:])  # type: ignore[arg-type]
+            if size <= kept:
                 raise InputError(
-                    f"{where}, column 'input_len': {size} must exceed the {said} tokens that were said in the conversation before"
+                    f"{where}, column 'input_len': {size} must exceed the {kept} tokens that it repeats of what was said before"
                 )
-            turns.append(Turn(size - said, answer, pause))
+            turns.append(Turn(size - kept, answer, pause))
             talks[name] = (turns, size + answer, *first)  # type: ignore[assignment]
             continue
-        shared_len = int(number(row, "shared_len", where, whole=True)) if row.get("shared_len", "").strip() else 0
+        shared_len = count("shared_len")
         shared = row.get("shared", "").strip()
         if shared_len > size:
             raise InputError(f"{where}, column 'shared_len': {shared_len} exceed the {size} tokens of the prompt")
         if shared_len and not shared:
             raise InputError(f"{where}, column 'shared': give the text of {shared_len} tokens a name")
-        model = row.get("model", "").strip()
-        talks[name] = ([Turn(size, answer, pause)], size + answer, start, shared, shared_len, model)
+        model, memory = row.get("model", "").strip(), (count("history_len"), count("summary_len"))
+        _memory(where, *memory)
+        talks[name] = ([Turn(size, answer, pause)], size + answer, start, shared, shared_len, model, *memory)
     return tuple(
-        Conversation(start, tuple(turns), shared, shared_len, model)
-        for turns, _, start, shared, shared_len, model in talks.values()
+        Conversation(start, tuple(turns), shared, shared_len, model, history_len, summary_len)
+        for turns, _, start, shared, shared_len, model, history_len, summary_len in talks.values()
     )
