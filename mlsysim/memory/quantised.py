@@ -78,8 +78,9 @@ def stored_parts(weights: str, mixture: bool, *, experts: str | None = None, hea
 
     Assumptions: norms and router are as the layers, which changes nothing that matters.
 
-    >>> stored_parts("mxfp4", mixture=True)
-    StoredParts(layers='bf16', experts='mxfp4', head='bf16')
+    >>> found = stored_parts("mxfp4", mixture=True)
+    >>> found.layers, found.experts, found.head
+    ('bf16', 'mxfp4', 'bf16')
     >>> stored_parts("nvfp4", mixture=True, experts="nvfp4").layers  # attention as well, as LLM Compressor does
     'nvfp4'
 

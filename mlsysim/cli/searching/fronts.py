@@ -96,7 +96,10 @@ def add(commands: Commands) -> None:
     p.add_argument("--output-len", type=count, default=1024, help="tokens of each answer (default: 1024)")
     p.add_argument("--slo", type=_slo, metavar="TARGETS", help="as in 'ttft=2 s, itl=40 ms'")
     p.add_argument(
-        "--precision", type=_words, metavar="NAMES", help="of fp4,fp8,bf16 (default: all that it multiplies in)"
+        "--precision",
+        type=_words,
+        metavar="NAMES",
+        help="of fp4,fp8,bf16; fp4-fp8 if asked (default: all that it multiplies in)",
     )
     p.add_argument("--mode", type=_words, metavar="NAMES", help="together, apart or both (default)")
     p.add_argument(
