@@ -291,6 +291,7 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
 
 def layer_cache_bytes(m: Model, tp: int, element_bytes: float) -> float:
     """Cache of one token in one layer on one device; latent attention, and heads that are too few, are copied."""
+    m.check_whole("layer_cache_bytes")
     if m.is_mla:
         indexers = (m.n_indexers or m.n_indexed_layers) / m.n_attention_layers
         return (m.kv_lora_rank + m.qk_rope_head_dim) * element_bytes + indexers * m.index_head_dim * _INDEX_BYTES

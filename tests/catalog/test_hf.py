@@ -511,6 +511,7 @@ def test_what_can_only_be_counted_says_so(kind: str) -> None:
         lambda: inference.work_of(read),
         lambda: training.work_of(read),
         lambda: serving_steps.layer_products(read),
+        lambda: memory.server_memory(read, "B300", tp=8),
     ):
         with pytest.raises(InputError, match="only parameters can be counted, because no field of a shape says its"):
             ask()

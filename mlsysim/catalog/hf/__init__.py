@@ -108,7 +108,6 @@ _NO_FIELD: Mapping[str, str] = {
     "mamba_d_state": _STATE,
     "ssm_state_size": _STATE,
 }
-_KNOWN_PARTS: Mapping[str, str] = {}
 # Readers that know what to make of those keys.
 _AWARE = {
     *counted.READERS,
@@ -134,7 +133,7 @@ def _inexpressible(c: Config, kind: str) -> str:
     kinds = text.raw.get("layer_types")
     if isinstance(kinds, list) and "linear_attention" in kinds:
         found.append(_LINEAR)
-    return _KNOWN_PARTS.get(kind) or (found[0] if found else "")
+    return found[0] if found else ""
 
 
 def _refuse(c: Config, kind: str) -> NoReturn:
