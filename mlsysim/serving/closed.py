@@ -22,6 +22,7 @@ ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools s
 CAPTURED = ("vLLM",)
 # Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
 PASS = 8192.0
+_MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
@@ -178,7 +179,7 @@ def held_back(
     waited = minimum(gather * step, enough / rate)
     came = rate * waited
     wait = waited * (1.0 + came / 2.0) / (1.0 + came) + poll * step / 2.0
-    return wait, minimum(came + rate * poll * step, joint - 1.0)
+    return wait, minimum(came + rate * poll * step, maximum(0.0, joint - 1.0))
 
 
 def served(eff: Efficiencies, by: Served) -> Efficiencies:
@@ -303,9 +304,9 @@ def closed_loop(
     one = 1.0 + 0.0 * full
     slow, mixed = prefill.efficiencies.prompt_pace, decode.efficiencies.prompt_pace
     own = slow * pass_of(work, prefill, 0.0 * full, context, one, input_len).time
+    more = slow * pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
+    more = (more - own) / _MORE  # of one that joins a pass
     waiting = where(apart > 0, concurrency / prefill.ranks, cached)  # prompts of one rank, where all come at once
-    joint = maximum(1.0, minimum(waiting, PASS / input_len))  # of them, those of one pass
-    more = slow * pass_of(work, prefill, 0.0 * full, context, joint, input_len).time / joint
     decoding = cached
     # the share of others in the prompts that come during an answer, and in the steps under way when a prompt comes
     others = (cached - 1.0) / cached
@@ -324,7 +325,7 @@ def closed_loop(
         # together, prompts hold up answers, and so those who come next, for as long as they take; the pace holds up nobody
         load = busy / pace / (answer + prompt)
         # of the beginning's prompts those of one pass come out together: on average half a pass later than one by one
-        passes = maximum(1.0, waiting / joint)
+        passes = maximum(1.0, waiting * input_len / PASS)
         queue = prompt_wait(busy, maximum(load, _IDLE), pace * prompt, minimum(1.0, (1.0 + 1.0 / passes) / waves))
         # half of the step under way, and the answers of the step that it shares; alone there are none
         joined = where(
@@ -332,7 +333,7 @@ def closed_loop(
         )
         held, company = held_back(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
-            input_len=input_len, joint=joint,
+            input_len=input_len, joint=PASS / input_len,
         )  # fmt: skip
         # nobody holds back a request alone: there are no steps of others to wait for
         held = where(apart > 0, 0.0, others * (held + company * each))
