@@ -445,7 +445,7 @@ def _loops(
     by: Served = serving.served_by(first.work, fused, steps)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "apart")
-    latency, pace = serving.begun_by(first.work, "", begin, apart)
+    latency, pace = serving.begun_by(first.work, "", begin, fused)
 
     def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
         splits, machines = (

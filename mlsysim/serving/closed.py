@@ -114,8 +114,11 @@ def served_by(work: Work, fused: Num, constants: Constants) -> Served:
     )
 
 
-def begun_by(work: Work, server: str, constants: Constants, apart: float = 0.0) -> tuple[Num, Num]:
+def begun_by(work: Work, server: str, constants: Constants, fused: Num = 0.0) -> tuple[Num, Num]:
     """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
+
+    The latency is that of kernels which the host launches one by one, where no graph holds a pass with prompts; they are
+    counted, and one constant is what each of them takes.
 
     Parameters
     ----------
@@ -125,15 +128,58 @@ def begun_by(work: Work, server: str, constants: Constants, apart: float = 0.0) 
         As the table of servers names it; nothing for one that it does not have.
     constants : Constants
         Of class ``serving_ttft``; none changes nothing.
-    apart : float
-        1 where prompts have a pool of their own, so that no server makes them take turns with answers.
+    fused : float
+        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`Served`.
     """
     if not constants:
         return 0.0, 1.0
-    pace, latency = constants["pace"], constants["latency"]
-    launched = 0.0 if server in CAPTURED else latency["layer"]
-    experts = pace["experts"] if not is_array(work.moe) and work.moe > 0 else 1.0
-    return launched * work.layers, experts * (1.0 if apart else pace.get(server, 1.0))
+    kernels = work.kernels + 1.0 + where(fused > 0, work.grouped / 2.0, work.grouped)  # one of attention
+    launched = 0.0 if server in CAPTURED else constants["latency"]["kernel"]
+    experts = constants["pace"]["experts"] if not is_array(work.moe) and work.moe > 0 else 1.0
+    return launched * work.layers * kernels, experts
+
+
+def held_back(
+    poll: Num, gather: Num, gather_tokens: Num, *, step: Num, rate: Num, decoding: Num, input_len: Num, joint: Num
+) -> tuple[Num, Num]:
+    """Mean wait of a prompt that the server lets wait on purpose, and how many others share its pass for it.
+
+    Two options of servers do so. One looks for new requests only after so many steps: whoever comes meanwhile waits for half
+    of them. The other lets the first prompt wait for others: those who come while it waits, wait for half of it on average,
+    the first for all, and enough tokens end the wait.
+
+    Parameters
+    ----------
+    poll : float or array
+        Steps of answers between two looks for new requests; 0 where the server looks at every step.
+    gather : float or array
+        Steps that a prompt waits for others; 0 where it does not.
+    gather_tokens : float or array
+        Tokens of prompts and answers in a pass that end this wait.
+    step : float or array, s
+        Of answers.
+    rate : float or array, 1/s
+        At which prompts come.
+    decoding : float or array
+        Answers under way.
+    input_len : float or array
+        Tokens of a prompt.
+    joint : float or array
+        Prompts that fit one pass.
+
+    >>> wait, others = held_back(20.0, 0.0, 0.0, step=0.01, rate=5.0, decoding=8.0, input_len=900.0, joint=9.0)
+    >>> wait, others
+    (0.1, 1.0)
+    >>> wait, others = held_back(0.0, 20.0, 1e4, step=0.01, rate=5.0, decoding=8.0, input_len=900.0, joint=9.0)
+    >>> round(wait, 3), others
+    (0.15, 1.0)
+    """
+    enough = maximum(0.0, (gather_tokens - decoding) / input_len - 1.0)  # further prompts that end the wait
+    rate = maximum(rate, _IDLE)
+    waited = minimum(gather * step, enough / rate)
+    came = rate * waited
+    wait = waited * (1.0 + came / 2.0) / (1.0 + came) + poll * step / 2.0
+    return wait, minimum(came + rate * poll * step, maximum(0.0, joint - 1.0))
 
 
 def served(eff: Efficiencies, by: Served) -> Efficiencies:
@@ -198,6 +244,9 @@ def closed_loop(
     drafted: Num = 0.0,
     accepted: Num = 1.0,
     waves: Num = WAVES,
+    poll: Num = 0.0,
+    gather: Num = 0.0,
+    gather_tokens: Num = 0.0,
 ) -> Loop:
     """Time per output token and time to first token of a loop with so many requests in flight.
 
@@ -227,6 +276,9 @@ def closed_loop(
     waves : float or array
         Requests of the run over requests in flight; infinity for a loop without a beginning. At the beginning all prompts come
         at once, so that one in ``waves`` of the requests waits for half of the others.
+    poll, gather, gather_tokens : float or array
+        Steps after which the server looks for new requests, steps that a prompt waits for others, and tokens that end this
+        wait, as of :func:`held_back`; prompts that are ``apart`` are not held back.
 
     Raises
     ------
@@ -254,6 +306,7 @@ def closed_loop(
     own = slow * pass_of(work, prefill, 0.0 * full, context, one, input_len).time
     more = slow * pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
     more = (more - own) / _MORE  # of one that joins a pass
+    waiting = where(apart > 0, concurrency / prefill.ranks, cached)  # prompts of one rank, where all come at once
     decoding = cached
     # the share of others in the prompts that come during an answer, and in the steps under way when a prompt comes
     others = (cached - 1.0) / cached
@@ -268,18 +321,23 @@ def closed_loop(
         # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
         # pool falls behind
         each = pace * where(apart > 0, minimum(own, more), prompt)
-        busy = (where(apart > 0, concurrency / prefill.ranks, cached) - 1.0) * each
-        busy = maximum(0.0, busy)
+        busy = maximum(0.0, (waiting - 1.0) * each)
         # together, prompts hold up answers, and so those who come next, for as long as they take; the pace holds up nobody
         load = busy / pace / (answer + prompt)
         # of the beginning's prompts those of one pass come out together: on average half a pass later than one by one
-        passes = maximum(1.0, where(apart > 0, concurrency / prefill.ranks, cached) * input_len / PASS)
+        passes = maximum(1.0, waiting * input_len / PASS)
         queue = prompt_wait(busy, maximum(load, _IDLE), pace * prompt, minimum(1.0, (1.0 + 1.0 / passes) / waves))
         # half of the step under way, and the answers of the step that it shares; alone there are none
         joined = where(
             apart > 0, step + pace * own, others * (1.5 * step + pace * prompt) + (1.0 - others) * pace * own
         )
-        first = latency + joined + queue + transfer
+        held, company = held_back(
+            poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
+            input_len=input_len, joint=PASS / input_len,
+        )  # fmt: skip
+        # nobody holds back a request alone: there are no steps of others to wait for
+        held = where(apart > 0, 0.0, others * (held + company * each))
+        first = latency + joined + queue + transfer + held
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
     ttft = first + (full - cached) / cached * (answer + first)

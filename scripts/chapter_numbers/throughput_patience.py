@@ -79,7 +79,7 @@ def numbers() -> dict[str, Any]:
     spec = runs["r1-mi355x"]
     mi = [c.rate_error for c in checks["gpt-oss-mi355x"]]
     sheet = shipped_scores("serving_tpot")
-    left = sheet.leave_one_group_out
+    left, first = sheet.leave_one_group_out, shipped_scores("serving_ttft").leave_one_group_out
     large = [own.mape for _, own in sheet.groups.values() if own.n > 5]
     rebuilt = {n: published[f"rebuilt-{n}"].value for n in ("roofline", "messages")}
     prefill = day.computed / 8.0
@@ -96,6 +96,7 @@ def numbers() -> dict[str, Any]:
             "share": units.format(serving.shared_itl(0.0, 0.1, 10.0, 10.0, 100.0), "s"),
             "pools": f"{serving.pools_rate(2000.0, 8000.0, 4000.0, 1000.0):,.0f}",
         },
+        "held": {run: units.format(published[f"llama-first-{run}"].value, "s") for run in ("held", "free")},
         "uneven": {
             "v": f"{uneven:.2g}",
             "hit": f"{experts.uneven_experts_hit(256, 8, 64, uneven):.0f}",
@@ -137,6 +138,7 @@ def numbers() -> dict[str, Any]:
                 max(abs(c.itl_error or 0.0) for r in ("", "-again") for c in checks[f"minimax-b200-0.19.0{r}"]), 0
             ),
             "left_within": share(left.within, 0),
+            "first_within": share(first.within, 0),
             "left_mean": share(left.mape, 0),
             "left_large": share(statistics.mean(large), 0),
             "left_small": str(len(sheet.groups) - len(large)),

@@ -1,7 +1,9 @@
 """A closed loop: its closed form beside requests played one by one, its limits, and what it refuses."""
 
 import dataclasses
+import itertools
 import math
+import random
 import statistics
 
 import pytest
@@ -11,7 +13,7 @@ from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError
 from mlsysim.inference.work import mixed_cost
 from mlsysim.serving import Pool, Request, closed_loop
-from mlsysim.serving.closed import pass_of
+from mlsysim.serving.closed import held_back, pass_of
 from mlsysim.serving_steps import step_model
 
 
@@ -112,11 +114,13 @@ def test_served_changes_only_what_it_says() -> None:
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
     assert serving.served_by(d.work, 0.0, {}) == serving.Served()
     assert serving.begun_by(d.work, "SGLang", {}) == (0.0, 1.0)
-    fitted = {"pace": {"experts": 2.0, "SGLang": 1.5}, "latency": {"layer": 1e-3}}
-    layers, mixture = d.work.layers, inference.work_of("gpt-oss-120B")
-    assert serving.begun_by(d.work, "SGLang", fitted) == (pytest.approx(1e-3 * layers), 1.5)
-    assert serving.begun_by(mixture, "SGLang", fitted)[1] == 3.0
-    assert serving.begun_by(mixture, "SGLang", fitted, 1.0)[1] == 2.0  # in a pool of their own prompts take no turns
+    fitted = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5}}
+    mixture = inference.work_of("gpt-oss-120B")
+    # a layer of Llama: four products, two norms, rotation, cache, activation, attention
+    assert serving.begun_by(d.work, "SGLang", fitted) == (pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
+    grouped, fused = (serving.begun_by(mixture, "SGLang", fitted, f) for f in (0.0, 1.0))
+    assert grouped[1] == 2.0
+    assert grouped[0] - fused[0] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
     assert serving.begun_by(d.work, "vLLM", fitted) == (0.0, 1.0)  # its prompts are captured
     assert mixed_cost.__name__ == "mixed_cost"
 
@@ -200,6 +204,71 @@ def test_prompts_of_one_pass_wait_for_its_end() -> None:
         ever, begun = (closed_loop(d.work, pool, input_len=input_len, waves=w, **asked) for w in (math.inf, 10.0))
         prompts = 3.0 * begun.added
         assert begun.ttft - ever.ttft == pytest.approx(prompts * (1.0 + 1.0 / passes) / 20.0, rel=0.05)
+
+
+@pytest.mark.independent
+def test_prompts_that_are_held_back_played_one_by_one() -> None:
+    """Prompts that come at random: looked for by a clock, or held until the first of them has waited long enough."""
+    draw = random.Random(5)
+    rate, held = 8.0, 0.25
+    come = list(itertools.accumulate(draw.expovariate(rate) for _ in range(20_000)))
+    by_clock = [held - t % held for t in come]
+    gathered, start = [], -1.0
+    for t in come:
+        start = t if t > start + held else start
+        gathered.append(start + held - t)
+    asked = {"step": held / 20.0, "rate": rate, "decoding": 8.0, "input_len": 900.0, "joint": 9.0}
+    assert held_back(20.0, 0.0, 0.0, **asked)[0] == pytest.approx(statistics.mean(by_clock), rel=0.02)
+    assert held_back(0.0, 20.0, 1e9, **asked)[0] == pytest.approx(statistics.mean(gathered), rel=0.02)
+    # two prompts fill the pass: the first waits for the second, which comes after an eighth of a second and waits for nobody
+    wait, company = held_back(0.0, 2000.0, 1808.0, **asked)
+    assert (wait, company) == (pytest.approx(0.125 * 1.5 / 2.0), pytest.approx(1.0))
+    assert held_back(0.0, 0.0, 0.0, **asked) == (0.0, 0.0)
+
+
+@pytest.mark.independent
+def test_a_loop_that_holds_prompts_back() -> None:
+    """Held for half of twenty steps, with the company that comes in them; not where nobody else reads, and not in a pool apart."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    asked = {"concurrency": 32.0, "input_len": 2000.0, "output_len": 4000.0}
+    free, held = (closed_loop(d.work, pool, poll=p, **asked) for p in (0.0, 20.0))
+    company = 32.0 / (3999.0 * held.tpot + held.added) * 20.0 * held.step
+    assert held.ttft - free.ttft == pytest.approx(31.0 / 32.0 * (10.0 * held.step + company * held.added), rel=0.02)
+    assert held.tpot == pytest.approx(free.tpot, rel=1e-3)
+    alone = asked | {"concurrency": 1.0}
+    assert closed_loop(d.work, pool, poll=20.0, gather=20.0, gather_tokens=1e5, **alone) == closed_loop(
+        d.work, pool, **alone
+    )
+    pools = asked | {"apart": 1.0, "prefill": pool}
+    assert closed_loop(d.work, pool, poll=20.0, **pools).ttft == closed_loop(d.work, pool, **pools).ttft
+
+
+@pytest.mark.independent
+def test_rows_are_read_with_the_options_of_their_recipe() -> None:
+    """As the scripts of the benchmark have it; nothing is known of other lengths, which runs send as they are."""
+    from mlsysim.validation.predictors.base import Row
+    from mlsysim.validation.predictors.serving import _case
+
+    def read(**columns: object) -> tuple[float, float, float]:
+        row = {
+            "mode": "agg",
+            "precision": "fp8",
+            "input_len": 1024.0,
+            "output_len": 1024.0,
+            "concurrency": 8.0,
+            "tp": 8.0,
+        }
+        case = _case(Row(row | columns))
+        return case.poll, case.gather, case.input_len
+
+    r1 = {"model": "DeepSeek-R1", "backend": "sglang"}
+    llama = {"model": "Llama-3.1-70B", "backend": "trtllm", "device": "B200-SXM-180GB"}
+    assert read(**r1, device="B200-SXM-180GB") == (10.0, 0.0, pytest.approx(921.6))
+    assert read(**r1, device="B300-SXM-288GB", concurrency=16.0)[0] == 30.0
+    assert read(**r1, device="H200-SXM-141GB", concurrency=16.0)[0] == 0.0
+    assert read(**llama)[1] == 0.0 and read(**llama, tp=4.0)[1] == 20.0
+    assert read(**llama, tp=4.0, output_len=8192.0)[1] == 0.0
+    assert read(**llama, tp=4.0, input_len=1000.0) == (0.0, 0.0, 1000.0)
 
 
 @pytest.mark.independent

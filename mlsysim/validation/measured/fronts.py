@@ -187,7 +187,7 @@ def loop_at(
             f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
         )
     pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
-    latency, pace = serving.begun_by(made.work, "", constants_of("serving_ttft"))
+    latency, pace = serving.begun_by(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
         latency=latency, pace=pace, drafted=drafted, accepted=accepted,

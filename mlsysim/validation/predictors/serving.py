@@ -3,8 +3,8 @@
 The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
 servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
 its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, and what a host does for each
-sequence of a step. Three are for the first token: the pace of prompt passes of mixtures, of SGLang where prompts take turns with
-answers, and what a layer adds where a host launches the kernels of prompts. None belongs to a model or a device.
+sequence of a step. Two are for the first token: the pace of prompt passes of mixtures, and what a kernel adds where a host launches
+those of prompts one by one. None belongs to a model or a device. What the published recipes tell a server about waiting is data.
 """
 
 import dataclasses
@@ -51,9 +51,12 @@ _RANGES = {
 }
 _FIRST = {
     ("pace", "experts"): (0.3, 6.0, 1.2),
-    ("pace", "SGLang"): (0.3, 6.0, 1.5),
-    ("latency", "layer"): (1e-5, 1e-2, 1e-3),
+    ("latency", "kernel"): (1e-6, 1e-3, 8e-5),
 }
+# Lengths of prompts and answers that InferenceX runs (README: ISL, OSL) and draws between 0.8 and 1.0 times these
+# (RANDOM_RANGE_RATIO). Other rows come from runs that send all of one length (aiconfigurator, eval/benchmarks at 5e1618757:
+# --synthetic-input-tokens-stddev 0, --random-range-ratio 1).
+_DRAWN = ((1024.0, 1024.0), (1024.0, 8192.0), (8192.0, 1024.0))
 _ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
 
 
@@ -94,6 +97,40 @@ def degrees_of(tp: float, attention_dp: float | None, moe_tp: float, moe_ep: flo
 
 
 @dataclasses.dataclass(frozen=True)
+class _Recipe:
+    """What the recipes of InferenceX tell a server about prompts that wait, for runs that a row does not tell apart from others."""
+
+    server: str
+    models: tuple[str, ...]
+    source: str
+    generation: str = ""  # any
+    weights: str = ""  # any
+    lengths: tuple[tuple[float, float], ...] = _DRAWN
+    devices: float = float("inf")  # of a replica, fewer than these
+    least: float = 1.0  # requests in flight
+    poll: float = 0.0  # steps between two looks for new requests
+    gather: float = 0.0  # steps that a prompt waits for others to share its pass
+    gather_tokens: float = 0.0  # of a pass, that end this wait
+
+
+_SGLANG = "benchmarks/single_node/*_b200.sh and *_b300.sh at 868ed43d1: --scheduler-recv-interval"
+# The last that fits a row holds. GLM-5 in eight bits has no such option there, and nothing on Hopper has.
+_RECIPES = (
+    _Recipe("SGLang", ("DeepSeek-V3", "Qwen3.5-397B-A17B"), _SGLANG, "Blackwell", poll=10.0),
+    _Recipe("SGLang", ("DeepSeek-V3", "Qwen3.5-397B-A17B"), _SGLANG, "Blackwell", least=16.0, poll=30.0),
+    _Recipe("SGLang", ("GLM-5",), _SGLANG, "Blackwell", weights="fp4", poll=10.0),
+    _Recipe(
+        "TensorRT-LLM", ("Llama-3.1-70B",), "benchmarks/70b_*_trt_slurm.sh at 280c0353a: batch_wait_*, max_num_tokens",
+        lengths=_DRAWN[:1], devices=8.0, gather=20.0, gather_tokens=0.9 * 16384.0,
+    ),
+    _Recipe(
+        "TensorRT-LLM", ("DeepSeek-V3",), "benchmarks/single_node/dsr1_fp8_b200_trt.sh at 868ed43d1: batch_wait_*",
+        "Blackwell", weights="fp8", lengths=_DRAWN[:1], least=64.0, gather=40.0, gather_tokens=0.8 * 8192.0,
+    ),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
 class _Side:
     """A pool, before any fitted number."""
 
@@ -120,6 +157,9 @@ class _Case:
     concurrency: float
     input_len: float
     output_len: float
+    poll: float
+    gather: float
+    gather_tokens: float
 
 
 def _model(row: Row) -> Model:
@@ -239,8 +279,11 @@ def _read(row: Row) -> _Case:
     mode = row.need("mode")
     if mode not in ("agg", "disagg"):
         raise Unsupported(f"mode = {str(mode)[:20]!r} is neither 'agg' nor 'disagg'")
-    prompt, answer = (DRAWN * row.number(name) for name in ("input_len", "output_len"))
-    row.assume("mean lengths", DRAWN, "of the nominal ones: drawn between 0.8 and 1.0 times them")
+    lengths = row.number("input_len"), row.number("output_len")
+    prompt, answer = lengths
+    if lengths in _DRAWN:
+        prompt, answer = DRAWN * prompt, DRAWN * answer
+        row.assume("mean lengths", DRAWN, "of the nominal ones: drawn between 0.8 and 1.0 times them")
     concurrency = row.number("concurrency")
     if concurrency < 1 or prompt < 1 or answer < 1:
         raise Unsupported("concurrency, input_len and output_len are at least 1")
@@ -255,6 +298,7 @@ def _read(row: Row) -> _Case:
     server = _server(row)
     w, s = work_of(model), decode.split
     products = decode.machine.peak_flops
+    recipe = _recipe(row, server, model, device, lengths, concurrency) if mode == "agg" else None
     return _Case(
         work=w,
         decode=decode,
@@ -268,7 +312,35 @@ def _read(row: Row) -> _Case:
         concurrency=concurrency,
         input_len=prompt,
         output_len=answer,
+        poll=recipe.poll if recipe else 0.0,
+        gather=recipe.gather if recipe else 0.0,
+        gather_tokens=recipe.gather_tokens if recipe else 0.0,
     )
+
+
+def _recipe(
+    row: Row, server: str, model: Model, device: Device, lengths: tuple[float, float], concurrency: float
+) -> _Recipe | None:
+    """The recipe that a row was run by as far as its columns tell, and what it says of waiting prompts is written down."""
+    plain = str(row.inputs.get("precision") or "bf16")
+    tp = _degrees(row, "").devices
+    fits = [
+        r
+        for r in _RECIPES
+        if r.server == server
+        and model.name in r.models
+        and r.generation in ("", *lineage(device))
+        and r.weights in ("", plain)
+        if lengths in r.lengths and tp < r.devices and concurrency >= r.least
+    ]
+    if not fits:
+        return None
+    found = fits[-1]
+    if found.poll:
+        row.assume("steps between two looks for requests", found.poll, f"InferenceX, {found.source}")
+    if found.gather:
+        row.assume("steps that prompts wait for others", found.gather, f"InferenceX, {found.source}")
+    return found
 
 
 def _server(row: Row) -> str:
@@ -294,7 +366,7 @@ def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
     found = _Fitted(served_by(case.work, case.fused, steps))
     if not first:
         return found
-    latency, pace = begun_by(case.work, case.server, first, case.apart)
+    latency, pace = begun_by(case.work, case.server, first, case.fused)
     return dataclasses.replace(found, latency=float(latency), pace=float(pace))
 
 
@@ -306,6 +378,7 @@ def _loop(c: Any, fitted: Any) -> Loop:
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
         apart=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, pace=fitted.pace,
+        poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens,
     )  # fmt: skip
 
 
