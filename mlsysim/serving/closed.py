@@ -340,6 +340,6 @@ def closed_loop(
         first = latency + joined + queue + transfer + held
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
-    ttft = first + (full - cached) / cached * (answer + first)
-    rate = decode.ranks * loop_rate(cached, first, answer / steps, steps + 1.0)
+    ttft = first + maximum(0.0, full - cached) / cached * (answer + first)  # fewer requests than replicas: nobody waits
+    rate = minimum(decode.ranks, concurrency) * loop_rate(cached, first, answer / steps, steps + 1.0)
     return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)

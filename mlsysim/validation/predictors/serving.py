@@ -38,7 +38,8 @@ _FORMATS = {
 }
 # Bytes of a number that products multiply, and that is sent to an expert.
 _OPERANDS = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
-_ALSO = {"fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
+_ALSO = {"fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo", "w4a16": "int4_wo", "w8a16": "int8_wo"}
+_MODES = {"agg": "agg", "aggregated": "agg", "disagg": "disagg", "disaggregated": "disagg"}
 _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
 _FEW = 15  # rows that make a whole vote: a group of one row is one deployment
@@ -177,7 +178,7 @@ def _device(row: Row) -> Device:
 
 
 def _format(row: Row, column: str, other: str) -> tuple[str, float, str]:
-    name = str(row.inputs.get(column) or other)
+    name = str(row.inputs.get(column) or other).casefold()
     name = _ALSO.get(name, name)
     if name not in _FORMATS:
         raise Unsupported(f"{column} = {name[:20]!r} is not one of {', '.join(_FORMATS)}")
@@ -276,7 +277,7 @@ _MOST = 1 << 14
 
 def _read(row: Row) -> _Case:
     model, device = _model(row), _device(row)
-    mode = row.need("mode")
+    mode = _MODES.get(str(row.need("mode")).casefold(), row.need("mode"))
     if mode not in ("agg", "disagg"):
         raise Unsupported(f"mode = {str(mode)[:20]!r} is neither 'agg' nor 'disagg'")
     lengths = row.number("input_len"), row.number("output_len")
