@@ -66,6 +66,22 @@ def test_the_loop_obeys_littles_law() -> None:
 
 
 @pytest.mark.independent
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_with_fewer_requests_than_replicas_nobody_waits_and_some_replicas_idle(apart: float) -> None:
+    d, pool = pool_of(tp=8, precision="fp8")
+    pool = dataclasses.replace(pool, replicas=8.0)
+
+    def loop(concurrency: float) -> serving.Loop:
+        lengths = {"input_len": 2000.0, "output_len": 500.0, "waves": math.inf}
+        return closed_loop(d.work, pool, pool, concurrency=concurrency, apart=apart, **lengths)
+
+    full, few = loop(8.0), loop(2.0)
+    assert (few.ttft, few.tpot) == pytest.approx((full.ttft, full.tpot), rel=1e-9)
+    for found, concurrency in ((full, 8.0), (few, 2.0)):  # Little's law
+        assert found.requests_per_s * (found.ttft + 499.0 * found.tpot) == pytest.approx(concurrency, rel=1e-9)
+
+
+@pytest.mark.independent
 def test_a_pool_for_prompts_that_costs_nothing_leaves_the_bare_step() -> None:
     """With an endless pool for prompts a token takes a step, and the first one a prompt more."""
     d, pool = pool_of(tp=8, precision="fp8")

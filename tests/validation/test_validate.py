@@ -700,6 +700,23 @@ def test_a_served_point_that_cannot_be_has_a_reason(change: tuple[str, str], rea
     assert not row.supported and reason in row.reason
 
 
+@pytest.mark.parametrize(
+    "change", [(",agg,", ",AGG,"), (",agg,", ",aggregated,"), ("fp8,fp8,fp8", "FP8,FP8,FP8"), ("vllm", "dynamo-vllm")]
+)
+def test_a_served_point_may_be_spelled_as_people_write_it(change: tuple[str, str], tmp_path: Path) -> None:
+    rows = (f"{TOGETHER},0.011", f"{TOGETHER.replace(*change).replace('a,g', 'b,g', 1)},0.011")
+    plain, spelled = scoring.score(read_cases(write(tmp_path / "s.csv", f"{SERVED_HEAD},measured_tpot_s", *rows))).rows
+    assert spelled.predicted == plain.predicted is not None
+
+
+@pytest.mark.parametrize("what", ["tpot", "ttft"])
+def test_fewer_requests_than_attention_replicas_are_predicted(what: str, tmp_path: Path) -> None:
+    few = APART.replace(",512,", ",4,").replace("b,g", "c,g", 1)
+    file = read_cases(write(tmp_path / "s.csv", f"{SERVED_HEAD},measured_{what}_s", f"{APART},0.5", f"{few},0.5"))
+    many, alone = scoring.score(file).rows
+    assert alone.predicted is not None and many.predicted is not None and 0 < alone.predicted < many.predicted
+
+
 @pytest.mark.independent
 def test_degrees_that_were_multiplied_into_each_other_are_those_of_the_same_run() -> None:
     """The source has runs twice, under true degrees and under multiplied ones, with the same times to the last digit."""

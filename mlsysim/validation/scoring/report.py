@@ -168,8 +168,8 @@ def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) ->
         return Prediction(None, f"the row's values lead to no finite prediction ({why})")
     if prediction.predicted is None or not math.isfinite(prediction.predicted):
         return Prediction(None, "the row's values lead to no finite prediction", prediction.assumptions)
-    if prediction.predicted <= 0 and class_name != "scalar":  # times and bytes; a published number may be zero
-        why = f"the row's values lead to {prediction.predicted:.3g}, and only what is above zero can be measured"
+    if prediction.predicted < 0:
+        why = f"the row's values lead to {prediction.predicted:.3g}, and nothing below zero can be measured"
         return Prediction(None, why, prediction.assumptions)
     return prediction
 
