@@ -19,6 +19,8 @@ from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.ground import loop_place
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 from mlsysim.inference import Deployment
+from mlsysim.inference.wiring import CARDS
+from mlsysim.inference.work import alike_plans
 from mlsysim.results import Listed, Result, labelled, plain, shown
 from mlsysim.serving import Pool, Served
 from mlsysim.tables import Table, table
@@ -70,13 +72,16 @@ class Point(Listed):
     device_range: tuple[float, float] | None
     cost: float | None  # USD per million tokens of answers
     energy: float | None  # J per million, at most: thermal design power
+    cost_range: tuple[float, float] | None = None  # as the rate of a device is uncertain, at the same price
+    energy_range: tuple[float, float] | None = None  # likewise, at the same power
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers; seconds, tokens per second, dollars and joules per million tokens."""
         names = {"tpot": "tpot_s", "ttft": "ttft_s", "user_rate": "tokens_per_s_per_user"}
         names |= {"device_rate": "tokens_per_s_per_device", "cost": "usd_per_million_tokens"}
         names |= {"user_range": "tokens_per_s_per_user_range", "device_range": "tokens_per_s_per_device_range"}
-        names |= {"energy": "joule_per_million_tokens"}
+        names |= {"energy": "joule_per_million_tokens", "energy_range": "joule_per_million_tokens_range"}
+        names |= {"cost_range": "usd_per_million_tokens_range"}
         return {names.get(k, k): plain(list(v) if isinstance(v, tuple) else v) for k, v in vars(self).items()}
 
 
@@ -191,7 +196,7 @@ class Frontier(Result):
             "fits": self.fits,
             "tried": self.tried,
             "front": [p.to_dict() | {"meets_targets": self.meets(p)} for p in self.points],
-            "best": None if best is None else best.to_dict(),
+            "best": None if best is None else best.to_dict() | {"meets_targets": True},
             "price": self.price,
             "notes": list(self.notes),
         }
@@ -230,13 +235,13 @@ def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iter
             yield name, {"precision": name, "kv": "fp8" if name == "fp8" else "bf16"}
 
 
-def _layouts(model: Model, domain: int, most: int) -> Iterator[Layout]:
-    """Attention split over tp, or copied over dp with the experts placed on all devices."""
+def _layouts(model: Model, domain: int, reach: int, most: int) -> Iterator[Layout]:
+    """Attention split over tp, or copied over dp with the experts placed on all devices; tp stays within reach."""
     size = 1
     while size <= most:
-        if size <= domain:
+        if size <= reach:
             yield Layout(f"TP{size}", size, 1, 1)
-        if size > domain and not model.is_moe:
+        if size > reach and not model.is_moe:
             return  # across domains only experts are worth the way
         if model.is_moe and size > 1 and model.n_experts % size == 0:
             yield Layout(f"DP{size} EP{size}", 1, size, size)
@@ -250,17 +255,20 @@ def _replicas(
 ) -> list[tuple[Layout, Deployment, float]]:
     """Layouts that hold the model, each with the sequences that an attention replica has cache for."""
     found = []
-    for layout in _layouts(model, machines.domain, most):
-        far = {"inter_bandwidth": serving.ADAPTER} if layout.devices > machines.domain else {}
+    # cards without links of their own talk through their slots in one server
+    slots = machines.domain < CARDS and machines.node is None and machines.device.has("host_bandwidth")
+    reach = CARDS if slots else machines.domain
+    for layout in _layouts(model, machines.domain, reach, most):
+        far = {"inter_bandwidth": serving.ADAPTER} if layout.devices > reach else {}
         degrees = {"tp": layout.tp, "dp": layout.dp, "ep": layout.ep}
         try:
             d = inference.deploy(model, machines.device, **degrees, **style, **far)  # type: ignore[arg-type]
         except InputError:  # degrees that do not divide this model
             continue
         room = USABLE * d.device.usable_memory - d.weight_memory
-        slots = room / float(d.kv_memory(float(layout.dp), tokens))
-        if slots >= 1:
-            found.append((layout, d, slots))
+        held = room / float(d.kv_memory(float(layout.dp), tokens))
+        if held >= 1:
+            found.append((layout, d, held))
     return found
 
 
@@ -274,7 +282,10 @@ def _in_flight(slots: float) -> list[float]:
 
 def _stacked(parts: Sequence[Any]) -> Any:
     kind = type(parts[0])
-    return kind(**{f.name: np.array([getattr(p, f.name) for p in parts], float) for f in dataclasses.fields(kind)})
+    values = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(kind)}
+    if "plans" in values:
+        values["plans"] = alike_plans(values["plans"])
+    return kind(**{name: np.array(value, float) for name, value in values.items()})
 
 
 @dataclass(frozen=True)
@@ -395,6 +406,11 @@ def frontier(
             )
         if not any(_formats(m, d, [name])):
             raise InputError(f"frontier: {d.name} does not multiply in {name}; leave it out of precisions")
+    if not any(_formats(m, d, None)):
+        raise InputError(
+            f"frontier: the catalogue lists no peak of {d.name} in 16, 8 or 4 bits, and a front needs one; define the device with its "
+            "peaks (catalog.define), or take one that has them"
+        )
     if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
         raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
     if not (math.isfinite(pue) and pue >= 1):
@@ -543,6 +559,13 @@ def _point(
         layout: Layout = found[place][0]
         return layout.words if count == 1 else f"{count} x {layout.words}"
 
+    dollars = None if rent is None else rent * devices / rate * _MILLION
+    joules = None if watts is None else watts / rate * _MILLION
+
+    def beside(value: float | None) -> tuple[float, float] | None:
+        """Ends of what is asked for each token: as much more or less as a device makes fewer or more of them."""
+        return None if value is None or ranged is None else (value / ranged[1], value / ranged[0])
+
     return Point(
         mode=mode,
         precision=name,
@@ -557,8 +580,10 @@ def _point(
         device_rate=each,
         user_range=None if ranged is None else (ranged[0] / tpot, ranged[1] / tpot),
         device_range=None if ranged is None else (ranged[0] * each, ranged[1] * each),
-        cost=None if rent is None else rent * devices / rate * _MILLION,
-        energy=None if watts is None else watts / rate * _MILLION,
+        cost=dollars,
+        energy=joules,
+        cost_range=beside(dollars),
+        energy_range=beside(joules),
     )
 
 

@@ -4,7 +4,7 @@
 and overheads come on top. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the bound's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -547,6 +547,12 @@ def _ways(plans: Any) -> list[_Way]:
         count = plans.shape[-2] if plans.size else 0
         return [tuple(plans[..., i, j] for j in range(4)) for i in range(count)]
     return list(plans)
+
+
+def alike_plans(plans: Sequence[Any]) -> list[Any]:
+    """The plans of several machines with as many protocols each, so that they can lie in one array."""
+    most = max(map(len, plans), default=0)
+    return [(*p, *[(NO_PLAN, 1.0, 1.0, 0.0)] * (most - len(p))) for p in plans]
 
 
 def planned_messages(plans: Any, bytes: Num, count: Num) -> tuple[Message, ...]:

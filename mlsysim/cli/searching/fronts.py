@@ -87,11 +87,11 @@ def add(commands: Commands) -> None:
         epilog="Every layout, format and number of requests in flight is a closed loop, with prompts and answers together or in pools "
         "apart. Exit status 3: the model does not fit, or no point meets the targets. JSON: model, device, input_len, output_len, "
         "targets_s, fits, tried, front (mode, precision, speculation, prefill, decode, devices, concurrency, tpot_s, ttft_s, "
-        "tokens_per_s_per_user and tokens_per_s_per_device, each with its _range, usd_per_million_tokens, "
-        "joule_per_million_tokens, meets_targets), best (the one with most throughput within the targets, or null), price, notes.",
+        "tokens_per_s_per_user and tokens_per_s_per_device, usd_per_million_tokens, "
+        "joule_per_million_tokens, each with its _range, meets_targets), best (the one with most throughput within the targets, or null), price, notes.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
-    p.add_argument("--device", required=True, help="as in H100 or GB200-NVL72; its scale-up domain bounds a replica")
+    p.add_argument("--device", required=True, help="as in H100 or GB200-NVL72; tensor parallelism stays in its domain or, of cards, in a server")
     p.add_argument("--input-len", type=count, default=8192, help="tokens of each prompt (default: 8192)")
     p.add_argument("--output-len", type=count, default=1024, help="tokens of each answer (default: 1024)")
     p.add_argument("--slo", type=_slo, metavar="TARGETS", help="as in 'ttft=2 s, itl=40 ms'")
