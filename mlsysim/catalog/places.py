@@ -10,7 +10,7 @@ from mlsysim.catalog import entries, kept
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.errors import InputError
 
-GRID_KINDS = ("country", "region", "site", "source")
+GRID_KINDS = ("country", "later", "region", "site", "source")  # later: a country in a year after its plain entry's
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provenance import check_provenance, figures_of
+from provenance import check_provenance, figures_of, rests_on_one_secondary_text
 from support import ROOT
 
 from mlsysim import catalog, units, validation
@@ -68,6 +68,42 @@ def test_every_country_lies_between_the_cleanest_and_the_dirtiest_source() -> No
     for g in countries:
         assert min(sources) < g.carbon_intensity < max(sources), g.name
         assert 2020 <= g.year <= 2025
+
+
+@pytest.mark.published
+def test_a_later_year_stands_beside_its_country_and_changes_no_plain_name() -> None:
+    later = [g for g in catalog.grids().values() if g.kind == "later"]
+    assert {g.year for g in later} == {2024, 2025}
+    for g in later:
+        country, year = re.fullmatch(r"(.+?)-(20\d\d)(?:-Electricity-Maps)?", g.name).groups()  # type: ignore[union-attr]
+        plain = catalog.grid(country)
+        assert (plain.kind, g.year) == ("country", int(year))
+        assert plain.year < g.year
+        assert 0.5 < g.carbon_intensity / plain.carbon_intensity < 1.25, g.name
+    # one release after the other of one series, read in two places: 383.78 and 383.55 g/kWh
+    assert catalog.grid("USA-2024").carbon_intensity * 3.6e9 == pytest.approx(383.55, rel=1e-3)
+
+
+# Devices without any price: the list only shrinks.
+UNPRICED = {
+    "Apple-M2-Ultra", "Apple-M4-Max", "DGX-Spark-GB10", "GH200-144GB", "GH200-96GB", "H100-PCIe-80GB", "H100-SXM5-96GB", "H20",
+    "MI350X", "Rubin", "Snapdragon-8-Gen-3-CPU", "TPU-v3", "TPU-v7", "Trainium3", "V100-SXM2-16GB", "V100-SXM2-32GB",
+}  # fmt: skip
+
+
+# What rests on one text that is not the owner's. The numbers only shrink, or the shares do where entries are added.
+@pytest.mark.independent
+def test_how_many_figures_of_places_rest_on_one_text(capsys: Any) -> None:
+    said = {}
+    for table in ("prices", "grids", "facilities"):
+        every = [f for e in RAW[table].values() for f in e.values() if isinstance(f, dict)]
+        said[table] = (len(every), sum(map(rests_on_one_secondary_text, every)))
+    with capsys.disabled():
+        print(f"\nfigures, and of them on one secondary text: {said}")
+    assert said["prices"][1] <= 44
+    assert said["grids"][1] <= 99
+    assert max(p.date for p in catalog.prices().values()) >= "2026-08"
+    assert set(catalog.devices()) - {p.item for p in catalog.prices().values()} == UNPRICED
 
 
 @pytest.mark.independent

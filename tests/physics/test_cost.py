@@ -228,8 +228,8 @@ def test_results_are_json_and_explain_themselves() -> None:
 
 
 def test_a_missing_price_is_an_error() -> None:
-    with pytest.raises(UnknownNameError, match="MI355X has no rental price"):
-        catalog.prices_of("MI355X", "rental")
+    with pytest.raises(UnknownNameError, match="Rubin has no rental price"):
+        catalog.prices_of("Rubin", "rental")
     with pytest.raises(UnknownNameError, match="has no purchase"):
         _ = catalog.price("US-industrial-2023")["purchase"]
     with pytest.raises(InputError, match="kind of price"):

@@ -100,5 +100,9 @@ def add(commands: Commands) -> None:
     p.set_defaults(run=_energy)
 
     p = commands.add_parser("grids", parents=[json_option()], help="list the carbon intensities of the catalogue")
-    p.add_argument("--kind", choices=GRID_KINDS, help="countries, regions, sites, or sources of electricity")
+    p.add_argument(
+        "--kind",
+        choices=GRID_KINDS,
+        help="countries, the same in later years, regions, sites, or sources of electricity",
+    )
     p.set_defaults(run=_grids)
