@@ -91,7 +91,11 @@ def add(commands: Commands) -> None:
         "joule_per_million_tokens, each with its _range, meets_targets), best (the one with most throughput within the targets, or null), price, notes.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
-    p.add_argument("--device", required=True, help="as in H100 or GB200-NVL72; tensor parallelism stays in its domain or, of cards, in a server")
+    p.add_argument(
+        "--device",
+        required=True,
+        help="as in H100 or GB200-NVL72; tensor parallelism stays in its domain or, of cards, in a server",
+    )
     p.add_argument("--input-len", type=count, default=8192, help="tokens of each prompt (default: 8192)")
     p.add_argument("--output-len", type=count, default=1024, help="tokens of each answer (default: 1024)")
     p.add_argument("--slo", type=_slo, metavar="TARGETS", help="as in 'ttft=2 s, itl=40 ms'")
