@@ -169,8 +169,8 @@ def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) ->
     if prediction.predicted is None or not math.isfinite(prediction.predicted):
         return Prediction(None, "the row's values lead to no finite prediction", prediction.assumptions)
     if prediction.predicted < 0:
-        why = f"the row's values lead to {prediction.predicted:.3g}, and nothing below zero can be measured"
-        return Prediction(None, why, prediction.assumptions)
+        reason = f"the row's values lead to {prediction.predicted:.3g}, and nothing below zero can be measured"
+        return Prediction(None, reason, prediction.assumptions)
     return prediction
 
 
