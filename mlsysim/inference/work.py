@@ -549,10 +549,10 @@ def _ways(plans: Any) -> list[_Way]:
     return list(plans)
 
 
-def alike_plans(plans: Sequence[Any]) -> list[Any]:
-    """The plans of several machines with as many protocols each, so that they can lie in one array."""
-    most = max(map(len, plans), default=0)
-    return [(*p, *[(NO_PLAN, 1.0, 1.0, 0.0)] * (most - len(p))) for p in plans]
+def alike_plans(plans: Sequence[Any], least: int = 0) -> list[Any]:
+    """The plans of several machines with as many protocols each, at least so many, so that they can lie in one array."""
+    most = max(map(len, plans), default=least)
+    return [(*p, *[(NO_PLAN, 1.0, 1.0, 0.0)] * (max(most, least) - len(p))) for p in plans]
 
 
 def planned_messages(plans: Any, bytes: Num, count: Num) -> tuple[Message, ...]:

@@ -18,13 +18,12 @@ from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.counting import kernels_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
 from mlsysim.inference.wiring import CAPTURED, tensor_plans
-from mlsysim.inference.work import NO_PLAN
+from mlsysim.inference.work import alike_plans
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _MOST_PLANS = 7  # protocols of a library; rows that are taken together all have as many
-_NO_PLAN = (NO_PLAN, 1.0, 1.0, 0.0)
 _SLOT = catalog.link("PCIe-4-x16").bandwidth
 _NO_LIMIT = 1e30  # of a rate that no one gives and nothing uses
 # Physical range of every fitted constant, and where its fit starts.
@@ -186,7 +185,7 @@ def _machine(row: Row, split: Split, server: Server, word: str, line: Sequence[s
         tp_inside=min(split.tp, domain),
         ep_inside=min(split.ep, domain),
         pp_bandwidth=intra if split.tp * split.pp <= domain else inter,
-        plans=(*plans, *[_NO_PLAN] * (_MOST_PLANS - len(plans))),
+        plans=alike_plans([plans], _MOST_PLANS)[0],
     )
 
 
