@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from support import NIGHTLY, ROOT
 # jsonschema builds a grammar for international addresses when it is imported, in more than a second; nobody here has one.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 collect_ignore_glob = ["*conftest.py", "*export_steps.py"]  # no examples in them, and both cost something to import
+BEFORE = pytest.StashKey[set[str]]()  # what was untracked when the session began
 LONG = ("slow", "browser", "sandbox", "colab")
 
 settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100 if NIGHTLY else 40)
@@ -43,6 +45,28 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
                 for name, text in report.user_properties:
                     if name == "said":
                         terminalreporter.write_line(text)
+
+
+def untracked() -> set[str]:
+    """Files of the tree that git neither knows nor ignores; none where there is no git."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--others", "--exclude-standard"]
+    try:
+        return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+    except (OSError, subprocess.CalledProcessError):
+        return set()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        session.config.stash[BEFORE] = untracked()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run of the tests leaves no file in the tree."""
+    if BEFORE in session.config.stash and (left := untracked() - session.config.stash[BEFORE]):
+        print(f"\nfiles that the tests left in the tree; write below tmp_path: {sorted(left)[:5]}", file=sys.stderr)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,10 @@ def keep(kind: str, entry: Any, known: Mapping[str, Any], replace: bool) -> None
     """Keep an entry under its name and aliases, none of which may be taken. ``known`` are all entries of the kind."""
     shipped = {fold(n) for e in known.values() if e.name not in _entries[kind] for n in (e.name, *e.aliases)}
     for name in (entry.name, *entry.aliases):
+        if not name.isprintable():
+            raise InputError(
+                f"{kind} {name[:60]!r} has characters that no terminal prints; give a name of visible ones"
+            )
         if fold(name) in shipped:
             raise InputError(f"{kind} {name[:60]!r} is a name of the catalogue; give yours another name")
         taken = find(kind, name)
@@ -67,6 +71,11 @@ def for_now() -> Iterator[None]:
         yield
     finally:
         _entries.update(before)
+
+
+def everything() -> Mapping[str, Mapping[str, Any]]:
+    """All entries that were added, by kind: what a result that is stored must be named by."""
+    return MappingProxyType(_entries)
 
 
 def own() -> Mapping[str, tuple[str, ...]]:

@@ -83,6 +83,8 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
         raise InputError(f"{file}: not valid TOML: {error}") from error
     except RecursionError as error:
         raise InputError(f"{file}: nested too deeply; a catalogue entry has two levels") from error
+    except ValueError as error:  # Python converts no integer of thousands of digits
+        raise InputError(f"{file}: a number of it cannot be read: {error}") from error
 
 
 def beside(package: str, file: str) -> Path:

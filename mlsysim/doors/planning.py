@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
 from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
-from mlsysim.doors.words import Assumed, wrapped
+from mlsysim.doors.words import Assumed, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.errors import unknown_name
 from mlsysim.explore import PlanSearch
@@ -58,6 +58,7 @@ class Planned(PlanSearch):
         return super().to_dict() | more
 
 
+@typed
 def plan(
     model: Model | str,
     cluster: Device | Node | Cluster | Machines | str,

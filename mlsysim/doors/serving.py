@@ -10,7 +10,7 @@ from mlsysim.capacity import Load, Replica
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.targets import SLO
-from mlsysim.doors.words import Assumed, count, counted, paired, wrapped
+from mlsysim.doors.words import BATCH, PUE, TOKENS, Assumed, count, counted, paired, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
@@ -619,6 +619,7 @@ def _answer_fits(q: Question) -> Deployment | None:
     return None
 
 
+@typed
 def serve(
     model: Model | str,
     device: Device | Node | Cluster | Machines | str,
@@ -714,9 +715,13 @@ def serve(
     taken = Assumed()
     m, machines = as_published(model), catalog.where(device)
     input_len, output_len = (
-        count("serve", name, taken.take(name, given, usual))
+        count("serve", name, taken.take(name, given, usual), domain=TOKENS)
         for name, given, usual in (("input_len", input_len, INPUT_LEN), ("output_len", output_len, OUTPUT_LEN))
     )
+    if not 0 <= cached_len < input_len:
+        raise InputError(
+            f"serve: cached_len = {cached_len!r} must lie in [0, input_len = {input_len:g}): one token is new"
+        )
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
     q = Question(
         model=m,
@@ -725,7 +730,7 @@ def serve(
         rate=None if rate is None else count("serve", "rate", rate, "1/s"),
         input_len=input_len,
         output_len=output_len,
-        batch=count("serve", "batch", batch),
+        batch=count("serve", "batch", batch, domain=BATCH),
         cached_len=cached_len,
         tp=tp,
         pp=pp,
@@ -737,7 +742,7 @@ def serve(
         kv=kv,
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
-        pue=count("serve", "pue", pue),
+        pue=count("serve", "pue", pue, domain=PUE),
         inter_bandwidth=inter_bandwidth,
         output_variation=output_variation,
         prompt_variation=1.0 if prompt_variation is None else prompt_variation,

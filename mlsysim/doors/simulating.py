@@ -13,7 +13,7 @@ from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.fleets import Parts, deployed, talks_of
 from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, formats_of, remedies_of, splits
 from mlsysim.doors.targets import SLO
-from mlsysim.doors.words import Assumed, count, counted, wrapped
+from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
 from mlsysim.memory.serving import as_published
@@ -394,6 +394,7 @@ def _fitting(run: Run, tps: Sequence[int]) -> tuple[Run, str]:
     return run, refusal
 
 
+@typed
 def simulate(
     model: Model | str,
     device: Device | Node | Cluster | Machines | str,
@@ -498,6 +499,13 @@ def simulate(
     known = {f.name for f in fields(Config)}
     if unknown := next((name for name in config if name not in known), None):
         raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
+    if calibration is not None and not isinstance(calibration, (str, Path, Calibration)):
+        raise InputError(f"simulate: calibration = {repr(calibration)[:40]} is no Calibration, and no path of one")
+    if parts is not None and not isinstance(parts, Parts):
+        raise InputError(
+            f"simulate: parts = {repr(parts)[:40]} is no Parts; write for example parts=Parts(prefill_replicas=2)"
+        )
+    count("simulate", "pue", pue, domain=PUE)
     taken = Assumed()
     m, machines = as_published(model), catalog.where(device)
     if concurrency is not None and rate is not None:
@@ -582,7 +590,7 @@ def simulate(
         raise InputError(
             f"simulate: {replicas} replicas of {run.tp * parts.dp} devices, and {machines} have {machines.count}; take fewer replicas"
         )
-    run = replace(run, replicas=replicas)
+    run = replace(run, replicas=int(count("simulate", "replicas", replicas)))
     taken.add(parts.assumed(run.tp), bool(parts.assumed(run.tp)))
     rent = rent_of(machines.device, price)
     if reason:

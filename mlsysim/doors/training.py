@@ -11,7 +11,7 @@ from mlsysim import catalog, training, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.serving import NARROWER
-from mlsysim.doors.words import Assumed, count, counted, wrapped
+from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
@@ -358,6 +358,7 @@ def default_batch(devices: int, seq: int) -> int:
     return -(-wanted // unit) * unit
 
 
+@typed
 def train(
     model: Model | str,
     cluster: Device | Node | Cluster | Machines | str,
@@ -427,6 +428,8 @@ def train(
     >>> t.fits, t.step.devices, t.range[0] < t.step.time < t.range[1]
     (True, 8, True)
     """
+    if plan is not None and not isinstance(plan, Plan):
+        raise InputError(f"train: plan = {repr(plan)[:40]} is no Plan; write for example plan=Plan(tp=8, dp=4)")
     taken = Assumed()
     m, machines = catalog.model(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
@@ -458,7 +461,7 @@ def train(
         precision=taken.take("precision", precision, PRECISION),
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
-        pue=count("train", "pue", pue),
+        pue=count("train", "pue", pue, domain=PUE),
         options=options,
     )
     return _answer(q, taken.lines)

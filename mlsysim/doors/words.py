@@ -1,16 +1,58 @@
 """How the doors speak: counts, what was assumed, lines that fit a page."""
 
+import inspect
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from numbers import Integral, Rational, Real
 from textwrap import wrap
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 
 WIDTH = 98
 _POSITIVE = Domain.of(POSITIVE)
+PUE = Domain.of("[1, inf)")
+TOKENS = Domain.of("(0, 1e12]")  # of a prompt or an answer: more than any machine ever held, and no overflow
+BATCH = Domain.of("[1, 1e12]")
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def typed(function: Callable[P, T]) -> Callable[P, T]:
+    """Refuse what is no text, number or truth value where a signature names nothing else, in one sentence that names the argument."""
+    declared = inspect.signature(function).parameters
+    kinds = {n: get_args(p.annotation) or (p.annotation,) for n, p in declared.items()}
+    kinds = {n: of for n, of in kinds.items() if set(of) <= {*_NEEDED, NoneType}}
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kinds.keys() & kwargs.keys():
+            value, of = kwargs[name], kinds[name]
+            if not any(_is(value, kind) for kind in of):
+                need = " or ".join(_NEEDED[kind] for kind in of if kind is not NoneType)
+                raise InputError(f"{function.__name__}: {name} = {repr(value)[:40]} must be {need}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+_NEEDED: dict[Any, str] = {str: "text", float: "a finite number", int: "a whole number", bool: "True or False"}
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is of the kind. Whole numbers are numbers, True is none, and NumPy's numbers are as Python's."""
+    if kind not in (float, int):
+        return isinstance(value, kind)
+    if isinstance(value, Integral):
+        return type(value) is not bool and abs(int(value)) <= sys.float_info.max
+    if not isinstance(value, Real) or isinstance(value, Rational):
+        return False
+    number = float(value)
+    return math.isfinite(number) and (kind is float or number.is_integer())
 
 
 class Assumed:
@@ -36,11 +78,11 @@ class Assumed:
         return (f"assumed: {', '.join(self._parts)}",) if self._parts else ()
 
 
-def count(owner: str, name: str, value: Any, unit: str = "1") -> float:
-    """A positive finite number, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{owner}: {name} = {repr(value)[:40]} must be a number above zero")
-    check_argument(owner, name, value, unit, _POSITIVE)
+def count(owner: str, name: str, value: Any, unit: str = "1", domain: Domain = _POSITIVE) -> float:
+    """A finite number of the domain, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
+        raise InputError(f"{owner}: {name} = {repr(value)[:40]} must be a finite number")
+    check_argument(owner, name, value, unit, domain)
     return value
 
 

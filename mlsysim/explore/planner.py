@@ -78,6 +78,8 @@ def _limits(
 ) -> dict[str, Callable[[int], bool]]:
     """What each degree may be, from lists and maxima."""
     for kind, given in (("only", only or {}), ("most", most or {})):
+        if not isinstance(given, Mapping):
+            raise InputError(f"plan search: {kind} = {repr(given)[:40]} must name degrees, as in {{'tp': 8}}")
         for name, values in given.items():
             if name not in LIMITED:
                 raise InputError(f"plan search: {kind} names {name!r}; choose from {', '.join(LIMITED)}")

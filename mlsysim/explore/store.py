@@ -18,6 +18,7 @@ from warnings import warn
 
 import mlsysim
 from mlsysim._numeric import arrays
+from mlsysim.catalog.kept import everything
 from mlsysim.digests import build, content
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
@@ -62,7 +63,9 @@ class Store:
         for part in parts.values():
             _check_named(part)
         try:
-            name = content(parts, {n: np.asarray(v) for n, v in axes.items()}, tuple(outputs), chunk, build())
+            name = content(
+                parts, {n: np.asarray(v) for n, v in axes.items()}, tuple(outputs), chunk, build(), everything()
+            )
         except InputError as error:
             raise InputError(f"sweep: with a store, what the solver holds is part of its name, and {error}") from error
         mark = {"format": FORMAT, "sweep": name, "mlsysim": mlsysim.__version__}

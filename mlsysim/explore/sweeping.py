@@ -120,6 +120,8 @@ def sweep(
     """
     if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
         raise InputError(f"sweep: chunk = {chunk!r} must be a whole number of at least 1")
+    if store is not None and not isinstance(store, (str, Path)):
+        raise InputError(f"sweep: store = {store!r} must be the path of a folder")
     grid = Grid.of(axes)
     task = _Task(function, grid, tuple(outputs), keep)
     stretches = list(grid.stretches(chunk))

@@ -351,7 +351,7 @@ def _deploy(
     Plan(tp=tp, pp=pp).check(m)
     if experts is not None and not m.is_moe:
         raise InputError(
-            f"deploy: experts = {experts!r} is a format of routed experts, and {m.name} has none; leave it out, or give weights"
+            f"deploy: experts = {experts[:40]!r} is a format of routed experts, and {m.name} has none; leave it out, or give weights"
         )
     stored = stored_parts(precision if weights is None else weights, m.is_moe, experts=experts, head=head)
     replica = tp * pp * dp

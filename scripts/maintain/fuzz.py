@@ -1,7 +1,7 @@
 """Random input against the package: no traceback, no hang, no invalid JSON, and the same answer by two ways.
 
-Seven kinds: the command line in this process (``cli``), every registered equation (``equations``), Hugging Face configs
-(``configs``), device files (``devices``), traces of requests (``traces``), and what more work or a faster machine must do
+Eight kinds: the command line in this process (``cli``), the functions of ``mlsysim`` called with arguments of any type
+(``doors``), every registered equation (``equations``), Hugging Face configs (``configs``), device files (``devices``), traces of requests (``traces``), and what more work or a faster machine must do
 to a prediction (``serve``, ``train``). A case is made from its kind, the seed and its number alone, so one that fails is
 made again by its number; it is cut down to the least that still fails before it is printed.
 
@@ -13,6 +13,7 @@ Exits with 1 when anything failed.
 import argparse
 import contextlib
 import csv
+import inspect
 import io
 import json
 import math
@@ -37,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+import mlsysim
 from mlsysim import catalog, cli, hlo, inference, memory, roofline, serving, training, transformer
 from mlsysim.catalog.hf import from_hf_config
 from mlsysim.cli.searching.swept import SOLVERS
@@ -135,8 +137,10 @@ def outlets() -> dict[str, Path]:
     }  # fmt: skip
 
 
-WRITTEN = ("output", "out", "cache")
+WRITTEN = ("output", "out", "cache", "store", "chart")
 PATHS = (
+    "catalog",
+    "config",
     "trace",
     "device_file",
     "calibration",
@@ -259,7 +263,8 @@ def _refuse_constant(text: str) -> None:
 def run_cli(case: Case) -> str:
     words = [word for part in case for word in part]
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    # a file whose name is any of the values is written in that folder, and not where somebody works
+    with contextlib.chdir(places()["folder"]), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = cli.main(words)
         except SystemExit as end:
@@ -284,6 +289,45 @@ def show_cli(case: Case) -> str:
     return "mlsysim " + shlex.join(
         word if len(word) < 500 else f"{word[:20]}...({len(word)})" for part in case for word in part
     )
+
+
+# The doors
+
+
+DOORS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "serve": (("Llama-3.1-8B", "H100"), {"rate": 2.0, "input_len": 500, "output_len": 50}),
+    "simulate": (("Llama-3.1-8B", "H100"), {"rate": 2.0, "requests": 5, "input_len": 500, "output_len": 50}),
+    "train": (("Llama-3.1-8B", "DGX-H100"), {"plan": Plan(dp=8, sharding="fsdp", recompute="full"), "global_batch": 8, "seq": 512}),
+    "plan": (("Llama-3.1-8B", "DGX-H100"), {"global_batch": 8, "seq": 512, "only": {"tp": [8]}}),
+}  # fmt: skip
+SLOW_ARGUMENTS = ("client", "config", "options", "runs", "seeds", "trace", "store")  # long runs are no hang
+
+
+def make_doors(rng: random.Random) -> Case:
+    door = rng.choice(list(DOORS))
+    declared = inspect.signature(getattr(mlsysim, door)).parameters
+    names = [n for n in declared if n not in SLOW_ARGUMENTS]
+    wrong: list[list[Any]] = []
+    for name in rng.sample(names, k=rng.choice((1, 1, 2))):
+        usual = DOORS[door][1].get(name, declared[name].default)
+        legal = usual is not inspect.Parameter.empty and rng.random() < 0.4
+        wrong.append([name, usual if legal else rng.choice([*WRONG, "", "x", 0, -1, 0.5, 2, 1e300])])
+    return [[door], *wrong]
+
+
+def run_doors(case: Case) -> str:
+    door = case[0][0]
+    positional, named = DOORS[door]
+    call = getattr(mlsysim, door)
+    given = dict(zip(inspect.signature(call).parameters, positional, strict=False)) | named | dict(map(tuple, case[1:]))
+    try:
+        answer = call(**given)
+    except MlsysimError as error:
+        one_line(error)
+        return "refused"
+    need(bool(str(answer)), "no answer is printed")
+    json.dumps(answer.to_dict(), allow_nan=False)
+    return "kept"
 
 
 # Equations
@@ -429,6 +473,10 @@ def show_equations(case: Case) -> str:
     eq = REGISTRY[case[0][0]]
     values = ", ".join(f"{n}={_python(v)}" for n, v in case[1:])
     return f"{eq.qualified_name}({values})  # as {case[0][1]}"
+
+
+def show_doors(case: Case) -> str:
+    return f"mlsysim.{case[0][0]}(..., {', '.join(f'{name}={_python(value)}' for name, value in case[1:])})"
 
 
 def _python(value: Any) -> str:
@@ -698,6 +746,7 @@ class Kind:
 
 ALL = {
     "cli": Kind(make_cli, run_cli, show_cli),
+    "doors": Kind(make_doors, run_doors, show_doors),
     "equations": Kind(make_equations, run_equations, show_equations),
     "configs": Kind(make_configs, run_configs, show_configs),
     "devices": Kind(make_devices, run_devices, show_lines),

@@ -94,6 +94,13 @@ def test_objects_are_kept_as_they_are() -> None:
     assert catalog.add(shape) == (shape,) and catalog.model(shape.name) is shape
 
 
+def test_a_number_of_thousands_of_digits_is_one_clear_error(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[devices."Mine"]\nyear = {"9" * 5000}\n')
+    with pytest.raises(InputError, match=r"mine\.toml: a number of it cannot be read"):
+        catalog.add(file)
+
+
 def test_a_name_is_taken_once() -> None:
     define = catalog.define
     mine = define("device", "X", peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s")
@@ -109,6 +116,8 @@ def test_a_name_is_taken_once() -> None:
             define("device", name, peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s")
     with pytest.raises(InputError, match="is a name of the catalogue"):
         define("device", "Y", aliases=["A100"], peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s")
+    with pytest.raises(InputError, match="no terminal prints"):
+        define("device", "A\x1b[31mRED", peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s")
     assert catalog.own()["device"] == ("X",)
     catalog.forget("x")
     with pytest.raises(UnknownNameError, match="unknown device 'X'"):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +399,20 @@ def test_answers_are_short_and_go_into_json() -> None:
         (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", trace=[serving.Request(0.0, 9, 9)], runs=2), "no chance in it"),
         (lambda: mlsysim.plan("Llama-3.1-8B", "H100"), "how many H100"),
         (lambda: mlsysim.plan("Llama-3.1-8B", "DGX-H100", microbatch=1), "unknown option of plan 'microbatch'"),
+        (lambda: mlsysim.plan("Llama-3.1-8B", "DGX-H100", only=8), "only = 8 must name degrees"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", rate=2, server=8), "server = 8 must be text"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", rate=2, tp=b"1"), "tp = b'1' must be a whole number"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", precision={}), "precision = {} must be text"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", batch=10**400), "batch = 1000"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", batch=0.5), "batch = 0.5 is outside"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", input_len=1e300), "input_len = 1e[+]300 is outside"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", input_len=5, cached_len=5), "cached_len = 5 must lie in"),
+        (lambda: mlsysim.serve("Llama-3.1-8B", "H100", pue=0.5), "pue = 0.5 is outside"),
+        (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, pue=0.5), "pue = 0.5 is outside"),
+        (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, length_variation=Decimal("sNaN")), "length_variation"),
+        (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, calibration=3), "calibration = 3 is no Calibration"),
+        (lambda: mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, parts=3), "parts = 3 is no Parts"),
+        (lambda: mlsysim.train("Llama-3.1-8B", "DGX-H100", plan=8), "plan = 8 is no Plan"),
     ],
 )  # fmt: skip
 def test_bad_questions_are_one_clear_error(ask: Any, says: str) -> None:

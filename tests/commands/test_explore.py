@@ -20,7 +20,8 @@ import pytest
 from exploring import Scaled, Secret, slow_square, ten_smallest, volume, weighted
 from support import ROOT
 
-from mlsysim import roofline
+from mlsysim import catalog, roofline
+from mlsysim.catalog import kept
 from mlsysim.digests import content
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.explore import Columns, sweep
@@ -192,6 +193,25 @@ def test_a_store_belongs_to_one_sweep(tmp_path: Path) -> None:
     (tmp_path / "one" / "sweep.json").write_text("{")
     with pytest.raises(InputError, match="not readable"):
         sweep(volume, axes, store=tmp_path / "one")
+
+
+def entry_bandwidth(scale: Any) -> Any:
+    return scale * catalog.device("Mine").memory_bandwidth
+
+
+def test_a_store_belongs_to_the_entries_that_its_function_may_have_read(tmp_path: Path) -> None:
+    with kept.for_now():
+        catalog.define("device", "Mine", peak_flops="1 TFLOP/s", memory_bandwidth="3 TB/s")
+        assert sweep(entry_bandwidth, {"scale": [1.0]}, store=tmp_path / "s")["value"].tolist() == [3e12]
+        catalog.define("device", "Mine", peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s", replace=True)
+        with pytest.raises(InputError, match="another sweep"):
+            sweep(entry_bandwidth, {"scale": [1.0]}, store=tmp_path / "s")
+
+
+@pytest.mark.parametrize("store", [5, b"x", ["s"]])
+def test_a_store_is_a_path(store: Any) -> None:
+    with pytest.raises(InputError, match="must be the path of a folder"):
+        sweep(volume, AXES, store=store)
 
 
 def test_functions_of_a_package_that_share_a_name_are_told_apart() -> None:

@@ -10,7 +10,16 @@ import pytest
 
 fuzz = pytest.importorskip("fuzz", reason="the scripts are not beside the tests")
 
-SAMPLE = {"cli": 250, "equations": 3000, "configs": 2000, "devices": 200, "traces": 500, "serve": 100, "train": 300}
+SAMPLE = {
+    "cli": 250,
+    "doors": 300,
+    "equations": 3000,
+    "configs": 2000,
+    "devices": 200,
+    "traces": 500,
+    "serve": 100,
+    "train": 300,
+}
 
 
 @pytest.mark.slow

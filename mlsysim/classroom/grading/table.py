@@ -25,7 +25,8 @@ IMPORTED = ("ok", "missing", "timeout", "crashed", "too-large", "not-a-notebook"
 def cell(text: object, most: int = 200) -> str:
     """A cell that no spreadsheet takes for a formula."""
     line = clean(text, most)
-    return "'" + line if line[:1] in ("=", "+", "-", "@") else line
+    # the full-width forms, too: a spreadsheet may read them as the narrow ones
+    return "'" + line if line[:1] in tuple("=+-@＝＋－＠") else line
 
 
 def number(value: float) -> str:

@@ -261,7 +261,9 @@ def loop_flops(outside_flops: Num, trips: Num, body_flops: Num) -> Num:
     return outside_flops + trips * body_flops
 
 
-@equation("eq-reuse-share", formula="1 - unique / regions", domain={"regions": POSITIVE})
+@equation(
+    "eq-reuse-share", formula="1 - unique / regions", domain={"regions": POSITIVE}, relations=("unique <= regions",)
+)
 def reuse_share(regions: Num, unique: Num) -> Num:
     """Share of evaluations that a cache by region saves.
 
