@@ -47,8 +47,10 @@ def _is(value: Any, kind: Any) -> bool:
     """Whether a value is of the kind. Whole numbers are numbers, True is none, and NumPy's numbers are as Python's."""
     if kind not in (float, int):
         return isinstance(value, kind)
+    if value is True or value is False:
+        return False
     if isinstance(value, Integral):
-        return type(value) is not bool and abs(int(value)) <= sys.float_info.max
+        return abs(int(value)) <= sys.float_info.max
     if not isinstance(value, Real) or isinstance(value, Rational):
         return False
     number = float(value)
