@@ -1179,7 +1179,7 @@ def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
     >>> penalised_step(10.0, leaves=1, penalty=TP_PENALTY.value)
     14.0
 
-    Source: rooflinepage2026, sec. 3.4.
+    Source: narayanan2021megatron, sec. 3.2, tensor parallelism within a node; the fixed factor is rooflinepage2026, sec. 3.4.
     """
     return step_time * (1 + leaves * (penalty - 1))
 

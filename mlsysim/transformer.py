@@ -62,7 +62,7 @@ def gpt2_parameters(hidden: Num, vocab: Num, layers: Num) -> Num:
     >>> gpt2_parameters(768, 50257, 12)
     123653376
 
-    Source: rooflinepage2026, sec. 2.
+    Source: narayanan2021megatron, eq. 2; here without learned positions and with the last norm.
     """
     return hidden * vocab + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden
 
@@ -178,7 +178,7 @@ def weight_bytes(parameters: Num, element_bytes: Num) -> Num:
     >>> weight_bytes(8030261248, 2)
     16060522496
 
-    Source: rooflinepage2026, sec. 2.1.
+    Source: rajbhandari2020zero, sec. 3.1, of the parameters alone.
     """
     return parameters * element_bytes
 

@@ -221,7 +221,7 @@ def hierarchical_all_reduce(
     >>> round(hierarchical_all_reduce(8e9, 8, 4, 450e9, 50e9), 6)
     0.061111
 
-    Source: rooflinepage2026, sec. 3.2.
+    Source: cho2019blueconnect, decomposition of an all-reduce into reduce-scatters and all-gathers.
     """
     return (
         ring_reduce_scatter(bytes, ranks_per_node, node_bandwidth, node_latency)

@@ -131,7 +131,7 @@ def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
     >>> round(staff_cost(1000, 1000, 200e3 / year) * year)  # USD per year
     200000
 
-    Source: rooflinepage2026, sec. 5, cost of an engineer and devices per engineer.
+    Source: barroso2018datacenter, operational expenses in the model of total cost; salary and devices per engineer are arguments.
     """
     return devices / devices_per_engineer * salary
 
@@ -223,7 +223,7 @@ def tco_multiplier(
     >>> round(tco_multiplier(30e3, 700.0, 3 * year, 1.45, 0.07 / 3.6e6, 1.5, 1.0, 0.04 / year), 3)
     1.241
 
-    Source: rooflinepage2026, sec. 5.
+    Source: barroso2018datacenter, the model of total cost; that it is one multiplier of the price is rooflinepage2026, sec. 5.
     """
     return (
         1

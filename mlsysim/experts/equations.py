@@ -200,7 +200,7 @@ def moe_crossover(
     >>> round(moe_crossover(256, 8, 8, 1, 1979e12, 3.35e12))
     1181
 
-    Source: tam2026, H7c; for the question; the form follows from eq-grouped-time.
+    Source: williams2009roofline, the ridge point; the form follows from eq-grouped-time.
     """
     return (
         experts
@@ -285,7 +285,7 @@ def exchange_ratio(
     >>> round(exchange_ratio(8, 8), 2), round(exchange_ratio(16, 8), 2)
     (1.33, 2.67)
 
-    Source: tam2026, H7e; for the comparison.
+    Source: patarasuk2009bandwidth, least bytes of an all-reduce; the comparison is asked for by tam2026, H7e.
     """
     return passes * ranks * element_bytes / (top_k * (dispatch_bytes + combine_bytes))
 

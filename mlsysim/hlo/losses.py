@@ -157,7 +157,7 @@ def campaign_least(kernels: Num, median_time: Num) -> Num:
     >>> campaign_least(20, 7560.0) / 3600
     21.0
 
-    Source: hespas2026, sec. VI-A; it gives number and median; the bound is what a median is.
+    Source: hyndman1996quantiles, definition of a sample median; number and median are printed in hespas2026, sec. VI-A.
     """
     return kernels * median_time / 2
 
@@ -184,6 +184,6 @@ def bracket_position(measured: Num, low: Num, high: Num) -> Num:
     >>> bracket_position(0.75, 0.5, 1.0)
     0.5
 
-    Source: hespas2026, sec. V-B; measurements fall between the two predictions.
+    Source: press1992recipes, sec. 3.1, linear interpolation solved for its weight; hespas2026, sec. V-B, finds measurements between two predictions.
     """
     return (measured - low) / (high - low)

@@ -294,7 +294,7 @@ def host_overhead(
     >>> host_overhead(80, 50e-6), host_overhead(80, 0, launch_time=400e-6, device_time=0.012)
     (0.004, 0.02)
 
-    Source: rooflinepage2026, sec. 1, dispatch; that launches run ahead and count layers is derived in the chapter.
+    Source: fernandez2023framework, execution bound by the framework; that launches run ahead and count layers is derived in the chapter.
     """
     host = step_overhead + sequences * sequence_overhead
     return host + layers * layer_overhead + maximum(0, layers * launch_time - device_time)
@@ -330,7 +330,7 @@ def layer_starts(
     >>> round(layer_starts(9, 4e-6, 0, 0.0, 1, 17e-6) * 1e6)  # us
     53
 
-    Source: tam2026, H2; it asks for a cost per step; that it counts kernels is derived in the chapter.
+    Source: fernandez2023framework, execution bound by the framework; that it counts kernels is derived in the chapter.
     """
     return kernels * kernel_start + grouped * grouped_start + attentions * attention_start
 

@@ -208,7 +208,7 @@ def peer_bandwidth(bandwidth: Num, ranks: Num) -> Num:
     >>> peer_bandwidth(300e9, 4.0)
     100000000000.0
 
-    Source: hespas2026, Table IV.
+    Source: dally2004networks, sec. 3.1, a channel for each pair; the machines compared are in hespas2026, Table IV.
     """
     return bandwidth / (ranks - 1)
 

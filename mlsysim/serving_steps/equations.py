@@ -41,7 +41,7 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
     >>> fused_width(32, 8, 128)
     6144.0
 
-    Source: tam2026, H3, mechanism; the copies of key-value heads under tensor parallelism are ours.
+    Source: shoeybi2019megatron, sec. 3, heads split over ranks; the copies of key-value heads under tensor parallelism are ours.
     """
     return (heads / tp + 2 * maximum(1.0, kv_heads / tp)) * head_dim
 
@@ -107,7 +107,7 @@ def kernel_starts(
     >>> round(kernel_starts(32, 9, 4e-6, 1, 17e-6) * 1e3, 3)
     1.7
 
-    Source: tam2026, H2; it asks for a cost per step; that it counts kernels is derived in the chapter.
+    Source: fernandez2023framework, execution bound by the framework; that it counts kernels is derived in the chapter.
     """
     return layers * (layer_kernels * start + attentions * attention_start) + last_kernels * start
 
@@ -204,7 +204,7 @@ def granularity_ratio(compute_a: Num, memory_a: Num, compute_b: Num, memory_b: N
     >>> granularity_ratio(3.0, 1.0, 1.0, 3.0)
     1.5
 
-    Source: tam2026, H4; the bounds are derived in the chapter.
+    Source: williams2009roofline, the bound of one kernel; the question is tam2026, H4, and the bounds are derived in the chapter.
     """
     apart = maximum(compute_a, memory_a) + maximum(compute_b, memory_b)
     return apart / maximum(compute_a + compute_b, memory_a + memory_b)
@@ -248,7 +248,7 @@ def serving_step_time(
     >>> round(serving_step_time(2e-3, 4e-3, head=0.1e-3, decode_attention=0.6e-3, elementwise=0.6e-3) * 1e3, 3)
     7.3
 
-    Source: tam2026, H5, mechanism; it names the products and the two attentions.
+    Source: agrawal2024sarathi, sec. 4, batches of prompt chunks and answers; tam2026, H5, names the products and the two attentions.
     """
     products = projections + mlp + experts + head
     return products + prefill_attention + decode_attention + elementwise + messages + overhead

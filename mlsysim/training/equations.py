@@ -369,7 +369,7 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
     >>> round(step_time(compute=1.0, communication=0.0, bubble=7 / 32), 2)
     1.22
 
-    Source: rooflinepage2026, sec. 4.
+    Source: isaev2023calculon, communication that overlaps arithmetic in part.
     """
     return maximum(compute, communication) + (1 - overlap) * minimum(compute, communication) + bubble
 
@@ -505,7 +505,7 @@ def time_to_train(tokens: Num, tokens_per_step: Num, step: Num) -> Num:
     >>> time_to_train(1e12, 4e6, 2.0)
     500000.0
 
-    Source: rooflinepage2026, sec. 4.
+    Source: narayanan2021megatron, eq. 4; there with the rate in FLOP/s in place of the time of a step.
     """
     return tokens / tokens_per_step * step
 

@@ -286,6 +286,6 @@ def reuse_share(regions: Num, unique: Num) -> Num:
     >>> reuse_share(100, 25)
     0.75
 
-    Source: hespas2026, sec. III-B.
+    Source: michie1968memo, results kept by their arguments; hespas2026, sec. III-B, does so for regions.
     """
     return 1 - unique / regions

@@ -35,7 +35,7 @@ def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: 
     >>> residual_time(400, 2000, per_output=0.5e-3, per_prompt=1e-6, constant=0.01)
     0.21200000000000002
 
-    Source: tam2026, sec. 2, Tier 1.
+    Source: kennedy2001calibration, model inadequacy as a term of its own; that it is linear in the sizes is tam2026, sec. 2, Tier 1.
     """
     return per_output * output_len + per_prompt * input_len + constant
 
@@ -129,6 +129,6 @@ def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
     >>> overfitting_ratio(0.06, 0.04)
     1.5
 
-    Source: tam2026, sec. 2, Overfitting guard.
+    Source: hastie2009elements, sec. 7.2, error of training and of test; the limit is tam2026, sec. 2.
     """
     return validation_error / training_error

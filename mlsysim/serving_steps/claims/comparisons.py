@@ -42,7 +42,7 @@ def blended_step(
     >>> blended_step(4.0, 2.0, 500, 12)
     3.5
 
-    Source: tam2026, H5, mechanism; it calls the weights uncited.
+    Source: inferencesim2026hypotheses, h5-mixed-batch-additive; tam2026, H5, calls the weights uncited.
     """
     w = where(prefill_tokens > decode_tokens, prefill_weight, decode_weight)
     return w * prefill_time + (1 - w) * decode_time
@@ -76,7 +76,7 @@ def jump(before: Num, after: Num, work_before: Num, work_after: Num) -> Num:
     >>> round(jump(1.0e-3, 0.9e-3, 63, 64), 3), jump(1.0e-3, 1.0e-3, 8, 16)
     (0.111, 0.0)
 
-    Source: tam2026, H6, part A; for the count of discontinuities; its bounds are ours.
+    Source: inferencesim2026hypotheses, h6-mfu-interpolation, for the count of discontinuities; its bounds are ours.
     """
     return maximum(before / after, after / before * work_before / work_after) - 1
 
