@@ -51,7 +51,7 @@ def speedup(old_time: Num, new_time: Num) -> Num:
     >>> speedup(0.39, 0.13)
     3.0
 
-    Source: hespas2026, sec. V-A.
+    Source: hennessy2019, sec. 1.8, n times as fast; hespas2026, sec. V-A, compares two systems so.
     """
     return old_time / new_time
 
@@ -80,7 +80,7 @@ def speedup_error(old_error: Num, new_error: Num) -> Num:
     >>> speedup_error(-0.5, -0.5)
     0.0
 
-    Source: hespas2026, eq. 1.
+    Source: tofallis2015accuracy, relative error; of a speedup it is hespas2026, eq. 1.
     """
     return (1 + old_error) / (1 + new_error) - 1
 
