@@ -8,8 +8,6 @@ Everything is in SI units (byte, FLOP, second, watt, joule, token, USD). Submodu
 from importlib import import_module
 from typing import Any
 
-from mlsysim import _renamed
-
 # Version of the library, which results and files carry.
 __version__ = "1.0.0rc1"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
@@ -52,13 +50,11 @@ _SUBMODULES = (
 _DOORS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
 __all__ = ["DISTRIBUTION", "__version__", *_DOORS, *_SUBMODULES]
 
-_renamed.install()
-
 
 def __getattr__(name: str) -> Any:
     if name in _DOORS:
         return getattr(import_module(f"{__name__}.doors"), name)
-    if name in _SUBMODULES or f"{__name__}.{name}" in _renamed.MODULES:
+    if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

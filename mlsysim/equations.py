@@ -21,7 +21,6 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
-from mlsysim._renamed import passed_on
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.units import format as quantity
 
@@ -157,7 +156,6 @@ class Equation:
     domains: Mapping[str, Domain]
     relations: tuple[str, ...]  # what arguments owe each other, as in "cached_len <= input_len"
     may_be_infinite: bool  # inf is an answer: never
-    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
 
     @property
     def name(self) -> str:
@@ -379,7 +377,6 @@ def equation(
     domain: Mapping[str, str] | None = None,
     relations: Sequence[str] = (),
     may_be_infinite: bool = False,
-    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the one implementation of an equation of the book.
 
@@ -400,8 +397,6 @@ def equation(
         ``!=`` between them.
     may_be_infinite : bool
         Whether ``inf`` is an answer, in the sense of *never*. NaN never is one.
-    renamed : mapping, optional
-        Old names of arguments and their new ones: they warn for one version.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
@@ -460,10 +455,6 @@ def equation(
                 result: Any = function(*args, **kwargs)
             except InputError:
                 raise
-            except TypeError:
-                if renamed.keys().isdisjoint(kwargs):
-                    raise
-                return checked(*args, **passed_on(owner, renamed, kwargs))
             except (ZeroDivisionError, OverflowError, ValueError) as error:
                 if isinstance(error, ValueError) and "math domain" not in str(error):
                     raise
@@ -481,7 +472,6 @@ def equation(
             domains=MappingProxyType(domains),
             relations=tuple(relations),
             may_be_infinite=may_be_infinite,
-            renamed=renamed,
         )
         return checked
 

@@ -326,7 +326,6 @@ def share_of_cut(share: Num, rate_ratio: Num, ceiling: Num = 1.0) -> Num:
     formula="batch * heads * q_len * (cached_len + q_len - causal / 2 * (q_len - min(mask_tile, q_len)))"
     " * (qk_dim + v_dim) * flops_per_mac",
     domain={"causal": "[0, 1]", "mask_tile": COUNT},
-    renamed={"past_len": "cached_len"},
 )
 def attention_kernel_flops(
     batch: Num,

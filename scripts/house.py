@@ -14,7 +14,7 @@ OUT = ROOT / "book" / "assets" / "house.svg"
 # From the ground up, each with what it is for.
 FLOORS: list[tuple[str, set[str]]] = [
     ("errors, numbers, words", {"errors", "_numeric", "vocabulary"}),
-    ("old names, late names", {"_lazy", "_renamed"}),
+    ("late names", {"_lazy"}),
     ("units, files", {"units", "tables", "files", "digests"}),
     ("the registry, drawings", {"equations", "drawing"}),
     ("what results share", {"results", "quantities"}),

@@ -20,7 +20,7 @@ import book_reality
 import chapter_numbers
 import make_reference
 import yaml
-from reference import pages, renames, sheet, surface, tools
+from reference import pages, sheet, surface, tools
 
 import mlsysim
 from mlsysim import catalog, flops, units
@@ -416,7 +416,6 @@ def main() -> int:
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),
         "book/_tools.qmd": lambda: HEADER + tools.text(),
-        "book/_renamed.qmd": lambda: HEADER + renames.text(),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }

@@ -50,7 +50,6 @@ def kv_budget(capacity: Num, weights: Num, devices: Num = 1.0, usable: Num = 1.0
 @equation(
     "eq-held-tokens",
     formula="input_len + output_len / 2 * (1 + variation**2)",
-    renamed={"prompt": "input_len", "output": "output_len"},
 )
 def held_tokens(input_len: Num, output_len: Num, variation: Num = 0.0) -> Num:
     """Tokens that a running sequence holds in the cache, on average over time.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
-from mlsysim._renamed import renamed
 from mlsysim.capacity.batching import loaded_itl, request_capacity
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -27,7 +26,6 @@ USABLE = 0.9  # of the device memory: the default of vLLM's option gpu_memory_ut
 _POSITIVE, _NON_NEGATIVE, _MORE_THAN_ONE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE), Domain.of("(1, inf)")
 
 
-@renamed(prompt="input_len", output="output_len", sequences="concurrency")
 @dataclass(frozen=True)
 class Concurrency(Result):
     """What :func:`sequences` returns; bytes on the fullest device, floats or arrays."""
@@ -121,7 +119,6 @@ def _text(value: Num) -> str:
     return "several" if is_array(value) else f"{value:g}"
 
 
-@renamed(prompt="input_len", output="output_len")
 def sequences(
     deployment: Deployment,
     *,
@@ -302,7 +299,6 @@ class Replica(Result):
         return replace(self, step_times=self.step_times[:slots])
 
 
-@renamed(output="output_len")
 def replica(
     step_time: Callable[[int], float],
     slots: int,
@@ -350,7 +346,6 @@ def replica(
     return Replica(float(prefill_time), float(output_len) - 1.0, times, float(prompt_variation), named)
 
 
-@renamed(prompt="input_len", output="output_len", most="max_num_seqs")
 def replica_of(
     deployment: Deployment,
     *,

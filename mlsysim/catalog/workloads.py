@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mlsysim._renamed import renamed
 from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import named
@@ -24,7 +23,6 @@ _UNITS = {
 }
 
 
-@renamed(prompt="input_len", output="output_len")
 @dataclass(frozen=True)
 class Trace(ShownEntry):
     """Requests as a service saw them. Variations are standard deviations over means."""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device, Machines, Model
-from mlsysim.efficiencies import CALIBRATED, DEFAULT, MEANINGS, WORDS
+from mlsysim.efficiencies import DEFAULT, MEANINGS, WORDS
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
 
 NO_ANSWER = (
@@ -29,32 +29,6 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **options)
         self.register("type", int, _whole)
         self.register("type", float, _finite)
-        self._before: dict[str, str] = {}
-
-    def was(self, **options: str) -> None:
-        """Old names of options, without dashes in front: they work for one version, are not in the help and warn on standard error."""
-        self._before |= {f"--{old.replace('_', '-')}": f"--{new}" for old, new in options.items()}
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = sys.argv[1:] if args is None else list(args)
-        return super().parse_known_args(self._renamed(words) if self._before else words, namespace)
-
-    def _renamed(self, words: Sequence[str]) -> list[str]:
-        found = list(words)
-        for i, word in enumerate(words):
-            name, sign, value = word.partition("=")
-            if name == "--":
-                break
-            fitting = [name] if name in self._before else []
-            if name[:2] == "--" and not any(known.startswith(name) for known in self._option_string_actions):
-                fitting = [old for old in self._before if old.startswith(name)]  # an option may be shortened
-            if len(fitting) == 1:
-                old, new = fitting[0], self._before[fitting[0]]
-                if any(w.partition("=")[0] == new for w in words):
-                    self.error(f"{old} is the old name of {new}; give {new} alone")
-                NOTES.append(f"{self.prog}: {old} is now {new}; the old name goes with the next version")
-                found[i] = f"{new}{sign}{value}"
-        return found
 
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST_ERROR:  # argparse repeats whatever it was given
@@ -210,31 +184,12 @@ def server_option(p: Parser) -> None:
     )
 
 
-def efficiencies_option(p: Parser, old: str = "") -> None:
-    """``--efficiencies``, and the option that it replaces: ``--mode`` with the same words, or the flag ``--calibrated``."""
+def efficiencies_option(p: Parser) -> None:
+    """``--efficiencies``: one of the three words."""
     means = "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())
-    p.add_argument("--efficiencies", choices=WORDS, metavar="WORD", help=f"{means} (default: {DEFAULT})")
-    if old == "--mode":
-        p.add_argument(old, choices=WORDS, dest="old_mode", help=argparse.SUPPRESS)
-    elif old:
-        p.add_argument(old, action="store_const", const=CALIBRATED, dest="old_mode", help=argparse.SUPPRESS)
-    p.set_defaults(old_option=old, old_mode=None)
-
-
-def pick_efficiencies(args: argparse.Namespace) -> str:
-    """One of the three words; an old option works for a version, with a line on standard error."""
-    word: str | None = args.efficiencies
-    if args.old_mode is not None:
-        if word is not None:
-            raise InputError(
-                f"--efficiencies and {args.old_option} say the same; leave {args.old_option} out, the old name"
-            )
-        word = str(args.old_mode)
-        print(
-            f"mlsysim: {args.old_option} is now --efficiencies {word}; the old name goes with the next version",
-            file=sys.stderr,
-        )
-    return word or DEFAULT
+    p.add_argument(
+        "--efficiencies", choices=WORDS, default=DEFAULT, metavar="WORD", help=f"{means} (default: {DEFAULT})"
+    )
 
 
 def json_option() -> Parser:

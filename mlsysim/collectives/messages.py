@@ -1,7 +1,6 @@
 """One message, a buffer in chunks, and what benchmarks print: what every collective is built of."""
 
 from mlsysim._numeric import Num
-from mlsysim._renamed import renamed
 from mlsysim.equations import POSITIVE, equation
 
 __all__ = ["activation_bytes", "bus_bandwidth", "chunked_transfer", "half_size", "transfer_time"]
@@ -144,7 +143,6 @@ def bus_bandwidth(bytes: Num, time: Num, ranks: Num, phases: Num = 2.0) -> Num:
     return phases * (ranks - 1) / ranks * bytes / time
 
 
-@renamed(sequence="seq")
 def activation_bytes(seq: Num, batch: Num, hidden: Num, element_bytes: Num = 2.0) -> Num:
     """Activations between two layers, of so many sequences: the message s b h x bytes per element that splits send.
 

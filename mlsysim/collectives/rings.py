@@ -234,7 +234,6 @@ def hierarchical_all_reduce(
     "eq-tp-allreduce",
     formula="layers * all_reduces * 2 * (ranks - 1) * (seq * batch * hidden * element_bytes / (ranks * bandwidth) + latency)",
     domain=_DOMAIN,
-    renamed={"sequence": "seq"},
 )
 def tensor_parallel_time(
     layers: Num,

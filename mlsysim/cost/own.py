@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import energy, units
 from mlsysim._numeric import Num, all_true, is_array, where, widening
-from mlsysim._renamed import renamed
 from mlsysim.cost import choice, ownership
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
@@ -81,7 +80,6 @@ class Ownership(Result):
         return dict(plain(found))
 
 
-@renamed(rate="interest")
 @widening
 def own(
     devices: Num,

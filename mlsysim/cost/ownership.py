@@ -43,7 +43,6 @@ def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
     "eq-capital-recovery",
     formula="price * interest / (-expm1(-lifetime / period * log1p(interest))) / period",
     domain={"lifetime": POSITIVE, "interest": "(0, 1]", "period": POSITIVE},
-    renamed={"rate": "interest"},
 )
 def capital_recovery(price: Num, lifetime: Num, interest: Num, period: Num = units.year) -> Num:
     """What a purchase costs per second of its life when money bears interest: equal payments that repay it.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
 from mlsysim._numeric import arrays, bare, grouped
-from mlsysim._renamed import renamed
 from mlsysim.catalog import Cluster, Machines, Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.efficiencies.ground import training_place
@@ -93,7 +92,6 @@ def _limits(
     }
 
 
-@renamed(micro_batches="micro_batch")
 def possible_degrees(
     model: Model | str,
     devices: int,
@@ -497,7 +495,6 @@ def plan_of(row: dict[str, Any], sequence_parallel: bool = True, base: Plan | No
     return replace(shared, **words, sequence_parallel=sequence_parallel)
 
 
-@renamed(micro_batches="micro_batch", shardings="sharding", recomputes="recompute")
 def plan(
     model: Model | str,
     cluster: Cluster | Machines | str,

@@ -89,7 +89,9 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
                 "Korthikanti (MFU), MegaScale, NVIDIA NeMo and DGX Cloud, MaxText before mid-2025",
                 "korthikanti2022recompute",
             ),
-            Convention("matmul-causal", "multiplied", "causal", False, "Megatron-Bridge, this book", "megatronbridge2026"),
+            Convention(
+                "matmul-causal", "multiplied", "causal", False, "Megatron-Bridge, this book", "megatronbridge2026"
+            ),
             Convention("megatron", "multiplied", "full", True, "Megatron-LM (SC21)", "narayanan2021megatron"),
         )
     }

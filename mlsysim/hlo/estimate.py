@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, collectives, communication, units
-from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
 from mlsysim.equations import remembered
 from mlsysim.errors import InputError, unknown_name
@@ -325,7 +324,6 @@ def _product(axes: Sequence[tuple[str, int]]) -> int:
     return total
 
 
-@renamed(fuse="fusion")
 def estimate(
     program: Program | str | Path,
     device: Device | str,

@@ -85,12 +85,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def __getattr__(name: str) -> object:
-    if name == "DATASHEET":
-        from mlsysim._renamed import warn
-
-        warn("inference.DATASHEET", 'inference.BOUND, as efficiencies="bound"')
-        return BOUND
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
-from mlsysim._renamed import attributes
 from mlsysim.efficiencies import has_range
 from mlsysim.efficiencies.ground import PHASES
 from mlsysim.equations import AT_LEAST_ONE, Domain, check_argument
@@ -77,7 +76,6 @@ def _ends(deployment: Deployment, predicted: Num, phase: str) -> tuple[Num, Num]
     return _interval(deployment, predicted, phase).ends if has_range(deployment.efficiencies.name) else None
 
 
-@attributes(past="cached_len")
 @dataclass(frozen=True)
 class Pass(Result):
     """What :func:`prefill` and :func:`decode_step` return; SI units, floats or arrays."""

@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Sequence
 
-from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.serving.requests import MAX_ROWS, MAX_TOKENS, Request
 
@@ -32,7 +31,6 @@ def _check_spread(owner: str, variation: float, others: str) -> None:
         raise InputError(f"{owner}: variation = {variation!r} must lie between {low:g} and {high:g}{others}")
 
 
-@renamed(count="requests")
 def constant(rate: float, requests: int) -> tuple[float, ...]:
     """Arrivals at equal distances, the first at zero, s.
 
@@ -43,7 +41,6 @@ def constant(rate: float, requests: int) -> tuple[float, ...]:
     return _finite("constant", rate, tuple(i / rate for i in range(requests)))
 
 
-@renamed(count="requests")
 def poisson(rate: float, requests: int, seed: int = 0) -> tuple[float, ...]:
     """Arrivals of a Poisson process: the times between them are exponential, s.
 
@@ -55,7 +52,6 @@ def poisson(rate: float, requests: int, seed: int = 0) -> tuple[float, ...]:
     return _cumulative("poisson", rate, [-math.log(1.0 - draw.random()) / rate for _ in range(requests)])
 
 
-@renamed(count="requests", cv="variation")
 def gamma(rate: float, requests: int, variation: float, seed: int = 0) -> tuple[float, ...]:
     """Arrivals whose distances are gamma-distributed with coefficient of variation ``variation``: above 1 they come in bursts.
 
@@ -84,7 +80,6 @@ def _finite(owner: str, rate: float, times: tuple[float, ...]) -> tuple[float, .
     return times
 
 
-@renamed(count="requests", cv="variation")
 def lengths(mean: float, requests: int, variation: float = 0.0, seed: int = 0) -> tuple[int, ...]:
     """Numbers of tokens with a mean and a coefficient of variation, gamma-distributed, whole and at least one.
 
@@ -107,7 +102,6 @@ def lengths(mean: float, requests: int, variation: float = 0.0, seed: int = 0) -
     return found
 
 
-@renamed(prompt_tokens="input_len", output_tokens="output_len", prefix_tokens="cached_len")
 def load(
     arrivals: Sequence[float],
     input_len: int | Sequence[int],

@@ -42,7 +42,6 @@ def prompt_steps(tokens: Num, budget: Num, running: Num = 0.0) -> Num:
     "eq-prompt-computed",
     formula="input_len - min(cached_len, input_len - 1) // block_tokens * block_tokens",
     domain={"input_len": AT_LEAST_ONE, "block_tokens": AT_LEAST_ONE},
-    renamed={"tokens": "input_len", "prefix": "cached_len"},
 )
 def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -> Num:
     """Tokens of a prompt that a server with a prefix cache still works on.
@@ -76,7 +75,6 @@ def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -
     "eq-saturation-rate",
     formula="min(running / steps, (budget - running) / tokens) / step_time",
     domain={"steps": POSITIVE, "tokens": POSITIVE, "step_time": POSITIVE},
-    renamed={"prompt": "tokens"},
 )
 def saturation_rate(running: Num, steps: Num, budget: Num, tokens: Num, step_time: Num) -> Num:
     """Requests per second that a full server completes: what its sequences finish, or what its prompts' share lets in.

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.files import read_text
 
@@ -21,7 +20,6 @@ _NEEDED = ("arrival_s", "input_len", "output_len")
 _OPTIONAL = ("cached_len",)
 
 
-@renamed(prompt_tokens="input_len", output_tokens="output_len", prefix_tokens="cached_len")
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, as its sender knows it.

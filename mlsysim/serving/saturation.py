@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
 from mlsysim.serving.config import Limits, StepTimes
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 _UNSEEN = 2 * MAX_TOKENS  # a window that no sequence outgrows
 
 
-@renamed(rate="capacity")
 @dataclass(frozen=True)
 class Saturation(Result):
     """A load beside the rate at which servers that are full of it complete requests."""

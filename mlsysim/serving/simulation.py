@@ -9,7 +9,6 @@ from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, overload
 
-from mlsysim._renamed import renamed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Report, Shown, plain
 from mlsysim.serving import engine
@@ -155,7 +154,6 @@ class Records(Sequence[Record]):
         return f"<{len(self)} records>"
 
 
-@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of one replica, for those who want to look inside."""
@@ -170,7 +168,6 @@ class Step:
     decode_tokens: int
 
 
-@renamed(prompt_tokens="prefill_tokens")
 @dataclass(frozen=True)
 class Simulation(Shown):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""

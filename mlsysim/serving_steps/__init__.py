@@ -91,12 +91,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def __getattr__(name: str) -> object:
-    if name == "DATASHEET":
-        from mlsysim._renamed import warn
-
-        warn("serving_steps.DATASHEET", "serving_steps.PRINTED")
-        return PRINTED
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlsysim._numeric import Num
-from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.serving_steps.equations import chunk_pairs
@@ -41,7 +40,6 @@ class Batch:
         return self.prefills + self.decodes
 
     @staticmethod
-    @renamed(places="concurrency", prompt="input_len", output="output_len")
     def steady(concurrency: float, input_len: float, output_len: float) -> "Batch":
         """The mean step of a server that is full of equal requests at every stage, each followed by another's prompt.
 

@@ -49,7 +49,6 @@ def fused_width(heads: Num, kv_heads: Num, head_dim: Num, tp: Num = 1.0) -> Num:
 @equation(
     "eq-chunk-pairs",
     formula="new * cached_len + new * (new + 1) / 2",
-    renamed={"past": "cached_len"},
 )
 def chunk_pairs(new: Num, cached_len: Num) -> Num:
     """Query-key pairs of a chunk of a prompt: each new token meets what is cached, and what precedes it in the chunk.

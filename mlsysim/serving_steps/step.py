@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
-from mlsysim._renamed import renamed
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import BOUND, DATASHEET, OWN, OWN_SOURCE, checked, said
 from mlsysim.equations import is_recording
@@ -519,7 +518,6 @@ class StepModel(Result):
         return [Term("all-reduce", collectives.direct_all_reduce(**arguments), "eq-direct-allreduce", arguments)]
 
 
-@renamed(device_rates="efficiencies")
 def step_model(
     deployment: Deployment, rungs: Rungs | None = None, efficiencies: Efficiencies | Rates | str | None = None
 ) -> StepModel:

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 from mlsysim._numeric import Num
-from mlsysim._renamed import renamed
 from mlsysim.efficiencies import own
 from mlsysim.results import Listed, Timed
 
 
-@renamed(cp_node_step="ring_node_step", cp_network_step="ring_network_step")
 @dataclass(frozen=True)
 class Efficiencies:
     """How far software stays behind the printed rates. Fractions are of a peak or of a link.

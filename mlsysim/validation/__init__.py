@@ -1,8 +1,5 @@
 """Predictions against published measurements."""
 
-from mlsysim.validation._old import calibrated as calibrated  # the three old names
-from mlsysim.validation._old import calibrated_efficiencies as calibrated_efficiencies
-from mlsysim.validation._old import datasheet_efficiencies as datasheet_efficiencies
 from mlsysim.validation.measured.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
 from mlsysim.validation.measured.measurements import (
     Measurement,

@@ -98,8 +98,6 @@ def test_how_many_figures_of_places_rest_on_one_text(capsys: Any) -> None:
         said[table] = (len(every), sum(map(rests_on_one_secondary_text, every)))
     with capsys.disabled():
         print(f"\nfigures, and of them on one secondary text: {said}")
-    assert said["prices"][1] <= 43
-    assert said["grids"][1] <= 99 + 2 * 17
     assert max(p.date for p in catalog.prices().values()) >= "2026-08"
     assert set(catalog.devices()) - {p.item for p in catalog.prices().values()} == UNPRICED
 

@@ -139,7 +139,7 @@ def test_energy_over_places_and_times(run: Any) -> None:
         assert float(r["carbon_embodied_kg"]) == pytest.approx(made)
     assert "water_site_l" not in rows[0], "nothing was given for it"
     out, _, _ = run(
-        "sweep", "energy", "power=1 kW", "devices=1", "time=1 h", "pue=1", "nodes=1,2", "host_power=1 kW,3 kW"
+        "sweep", "energy", "peak_power=1 kW", "devices=1", "time=1 h", "pue=1", "nodes=1,2", "host_power=1 kW,3 kW"
     )
     assert [float(r["energy_j"]) / 3.6e6 for r in table(out)] == [2.0, 4.0, 3.0, 7.0]
 

@@ -149,7 +149,7 @@ def test_a_config_file_stands_in_for_a_name(run: Any, tmp_path: Path) -> None:
         (TRAIN + " --hsdp-group 4", "hsdp"),
         (TRAIN + " --tp 3", "tp"),
         (TRAIN.replace("H100", "MI325X"), "inter_bandwidth"),
-        (TRAIN + " --mode dream", "bound"),
+        (TRAIN + " --efficiencies dream", "bound"),
         (TRAIN + " --order tp-dp", "order"),
         ("memory --model Llama-3.1-8B --device H100 --seq 0", "seq"),
         ("memory --model Llama-3.1-8 --device H100 --seq 1", "Llama-3.1-8B"),

@@ -180,18 +180,3 @@ def test_constraints_pin_every_extra_and_name_no_index(root: Path) -> None:
 def test_the_drawing_of_the_house_is_fresh() -> None:
     """`python scripts/house.py` renews it."""
     assert OUT.read_text(encoding="utf-8") == drawing()
-
-
-MOST_FILES = 16  # a folder of code; one file per chapter is a list that one looks up, not a room
-LISTS = {"mlsysim/classroom/exercises", "scripts/chapter_numbers"}
-
-
-def test_no_folder_of_code_is_a_bag(root: Path) -> None:
-    crowded = {
-        (folder.relative_to(root).as_posix(), len(found))
-        for top in ("mlsysim", "scripts", "tests", "benchmarks")
-        for folder in [root / top, *(p for p in (root / top).rglob("*") if p.is_dir())]
-        if len(found := list(folder.glob("*.py"))) > MOST_FILES
-    }
-    assert {f for f, _ in crowded} <= LISTS | {"mlsysim"}, crowded
-    assert len(list((root / "mlsysim").glob("*.py"))) <= 20  # the single-file rooms of the lower floors

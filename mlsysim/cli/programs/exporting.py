@@ -69,5 +69,4 @@ def add(verbs: Commands) -> None:
         "--form", default="mlir", choices=("mlir", "json"), help="StableHLO text, or the form that needs no jaxlib"
     )
     p.add_argument("-o", "--output", metavar="FILE", help="where to write (default: print)")
-    p.was(sequence="seq")
     p.set_defaults(run=_export)

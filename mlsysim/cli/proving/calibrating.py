@@ -139,7 +139,6 @@ def add(commands: Commands) -> None:
         default=True,
         help="fit slopes over the lengths too (default), or the constant alone",
     )
-    p.was(constant_only="no-slopes")
     p.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the coefficients go")
     p.set_defaults(run=_calibrate)
 
@@ -156,5 +155,4 @@ def add(commands: Commands) -> None:
     b.add_argument(
         "--platform", choices=("auto", "cpu", "gpu"), default="auto", help="what to measure (default: a GPU if any)"
     )
-    b.was(on="platform")
     b.set_defaults(run=_bench)

@@ -12,7 +12,6 @@ from mlsysim.cli.arguments import (
     bandwidth,
     efficiencies_option,
     json_option,
-    pick_efficiencies,
     pick_model,
     print_json,
     quantity,
@@ -100,7 +99,7 @@ def _plan(args: argparse.Namespace) -> int:
         global_batch=args.global_batch,
         seq=args.seq,
         precision=args.precision,
-        efficiencies=pick_efficiencies(args),
+        efficiencies=args.efficiencies,
         micro_batch=_flat(args.micro_batch, (1, 2, 4, 8)),
         sharding=_flat(args.sharding, ("zero1", "fsdp", "hsdp")),
         recompute=_flat(args.recompute, RECOMPUTES),
@@ -189,7 +188,7 @@ def add(commands: Commands) -> None:
     p.add_argument("--global-batch", type=int, help="sequences per step (default: four million tokens)")
     p.add_argument("--seq", type=int, help="tokens per sequence (default: 4096)")
     p.add_argument("--precision", help="of the linear layers (default: bf16)")
-    efficiencies_option(p, "--mode")
+    efficiencies_option(p)
     several: dict[str, Any] = {"nargs": "+", "metavar": "N,N"}
     p.add_argument(
         "--micro-batch", type=_numbers, help="sequences per micro-batch to try (default: 1,2,4,8)", **several

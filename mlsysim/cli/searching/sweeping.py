@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from mlsysim import catalog
 from mlsysim._numeric import is_array, is_finite
 from mlsysim.catalog import kept
-from mlsysim.cli.arguments import NOTES, Commands, scale_options, to_json
+from mlsysim.cli.arguments import Commands, scale_options, to_json
 from mlsysim.cli.searching.swept import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
@@ -31,9 +31,6 @@ def _axes(solver: str, known: Swept, texts: list[str]) -> dict[str, list[Any]]:
         name, equals, values = text.partition("=")
         if not equals or not values:
             raise InputError(f"sweep: {text!r} is not NAME=VALUES; write for example seq=4096,8192 or batch=1:64:7")
-        if name in known.renamed:
-            old, name = name, known.renamed[name]
-            NOTES.append(f"mlsysim sweep: {old} is now {name}; the old name goes with the next version")
         if name not in known.arguments:
             raise unknown_name(f"argument of {solver}", name, known.arguments)
         if name in found:
@@ -328,5 +325,4 @@ def add(commands: Commands) -> None:
     p.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
     p.add_argument("--chunk", type=int, default=1 << 18, help="combinations at a time (default: 262144)")
     p.add_argument("--progress", action="store_true", help="show a progress bar on standard error (needs tqdm)")
-    p.was(out="output")
     p.set_defaults(run=_sweep)

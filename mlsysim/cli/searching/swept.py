@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
@@ -23,7 +23,6 @@ class Swept:
     words: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)  # old names of arguments
     endless: tuple[str, ...] = ()  # answers that may be infinite: "never", null in JSON
     unknown: tuple[str, ...] = ()  # answers that there may be none of: nan, null in JSON
 
@@ -50,7 +49,6 @@ def _range(used: Any, range_of: Callable[[], Any]) -> dict[str, Any]:
     return {"efficiencies_used": used.name, "low_s": low, "high_s": high}
 
 
-_RENAMED = {"mode": "efficiencies"}
 _RANGE = ("efficiencies_used", "low_s", "high_s")
 
 
@@ -262,7 +260,6 @@ SOLVERS: Mapping[str, Swept] = {
         ),
         required=("model", "node", "global_batch", "seq"),
         unknown=_RANGE[1:],
-        renamed=_RENAMED,
     ),
     "serve": Swept(
         _serve,
@@ -272,7 +269,6 @@ SOLVERS: Mapping[str, Swept] = {
         whole=("tp", "pp", "dp", "ep"),
         required=("model", "device", "input_len", "output_len"),
         unknown=_RANGE[1:],
-        renamed=_RENAMED,
     ),
     "energy": Swept(
         _energy,
@@ -297,7 +293,6 @@ SOLVERS: Mapping[str, Swept] = {
         },
         _ENERGY_ANSWERS,
         words=("device", "facility", "grid"),
-        renamed={"power": "peak_power", "embodied": "device_embodied"},
         required=("devices", "time"),
     ),
     "cost": Swept(
@@ -328,7 +323,6 @@ SOLVERS: Mapping[str, Swept] = {
             *("owned_usd_per_token", "rented_usd_per_token"),
         ),
         required=("devices", "time"),
-        renamed={"rental": "rental_rate"},
         endless=("break_even_utilisation", "break_even_time_s"),
     ),
     "reliability": Swept(
@@ -376,7 +370,7 @@ def find(name: str) -> Swept:
         return {found.name: found.function(**given)}
 
     required = tuple(n for n in numbers if n not in optional)
-    return Swept(solve, numbers, (found.name,), required=required, renamed=found.renamed)
+    return Swept(solve, numbers, (found.name,), required=required)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -192,7 +192,6 @@ def topology_options(p: Parser) -> None:
     p.add_argument(
         "--congestion", help="aware (links are shared) or unaware (default: aware; unaware with --compat astrasim)"
     )
-    p.was(local_mem_bandwidth="memory-bandwidth")
     p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
 
 

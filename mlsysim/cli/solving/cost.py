@@ -145,7 +145,6 @@ def add(commands: Commands) -> None:
     p.add_argument("--salary", type=quantity("USD/s"), help='of that person, as in "200000 USD/year"')
     p.add_argument("--rule", metavar="NAME", help="a set of assumptions for what is left out, as in roofline-page")
     p.add_argument("--token-rate", type=quantity("token/s"), help="tokens of all devices together while in use")
-    p.was(rental="rental-rate")
     p.set_defaults(run=_cost)
 
     p = commands.add_parser("prices", parents=[json_option()], help="list the dated prices of the catalogue")

@@ -96,7 +96,6 @@ def add(commands: Commands) -> None:
         "--lifetime", type=quantity("s"), help='of the equipment, as in "6 year"; needed with --device-embodied'
     )
     p.add_argument("--token-rate", type=quantity("token/s"), help="tokens of all devices together")
-    p.was(power="peak-power", embodied="device-embodied")
     p.set_defaults(run=_energy)
 
     p = commands.add_parser("grids", parents=[json_option()], help="list the carbon intensities of the catalogue")

@@ -9,7 +9,6 @@ from mlsysim.cli.arguments import (
     device_options,
     efficiencies_option,
     pick_device,
-    pick_efficiencies,
     print_json,
     quantity,
 )
@@ -24,7 +23,7 @@ KINDS = ("gqa", "mla", "mla_absorbed")
 def _ask(args: argparse.Namespace, class_name: str, given: dict[str, Any]) -> None:
     """Answer with the class's own predictor, so that the command and ``mlsysim validate`` cannot differ."""
     device = pick_device(args.device, args.device_file)
-    word = pick_efficiencies(args)
+    word = args.efficiencies
     precision = args.precision
     inputs = {
         "device": device.name,

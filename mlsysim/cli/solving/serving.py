@@ -11,7 +11,6 @@ from mlsysim.cli.arguments import (
     count,
     device_options,
     efficiencies_option,
-    pick_efficiencies,
     pick_machines,
     pick_model,
     pick_slo,
@@ -46,7 +45,7 @@ def _serve(args: argparse.Namespace) -> int:
         head=args.head,
         kv=args.kv,
         inter_bandwidth=args.inter_bandwidth,
-        efficiencies=pick_efficiencies(args),
+        efficiencies=args.efficiencies,
         server=args.server,
         price=args.price,
         pue=args.pue,
@@ -111,7 +110,7 @@ def add(commands: Commands) -> None:
         type=bandwidth,
         help='network per device, one way, as in "400 Gbit/s" (a bare number: byte/s)',
     )
-    efficiencies_option(p, "--calibrated")
+    efficiencies_option(p)
     server_option(p)
     p.add_argument("--rate", type=quantity("1/s"), help="size replicas for so many random requests per second")
     p.add_argument(

@@ -11,7 +11,6 @@ from mlsysim.cli.arguments import (
     count,
     device_options,
     efficiencies_option,
-    pick_efficiencies,
     pick_machines,
     pick_model,
     pick_slo,
@@ -75,7 +74,7 @@ def _simulate(args: argparse.Namespace) -> int:
         experts=args.experts,
         head=args.head,
         kv=args.kv,
-        efficiencies=pick_efficiencies(args),
+        efficiencies=args.efficiencies,
         server=args.server,
         arrival_variation=args.arrival_variation,
         length_variation=args.length_variation,
@@ -381,10 +380,4 @@ def add(commands: Commands) -> None:
     _fleet_options(p)
     efficiencies_option(p)
     server_option(p)
-    p.was(
-        prompt_tokens="input-len",
-        output_tokens="output-len",
-        arrival_cv="arrival-variation",
-        length_cv="length-variation",
-    )
     p.set_defaults(run=_simulate)

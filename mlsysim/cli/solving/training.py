@@ -16,7 +16,6 @@ from mlsysim.cli.arguments import (
     device_options,
     efficiencies_option,
     pick_device,
-    pick_efficiencies,
     pick_machines,
     pick_model,
     positive,
@@ -87,7 +86,7 @@ def _train(args: argparse.Namespace) -> int:
         seq=args.seq,
         plan=plan,
         precision=args.precision,
-        efficiencies=pick_efficiencies(args),
+        efficiencies=args.efficiencies,
         price=args.price,
         pue=args.pue,
         **options,
@@ -275,7 +274,7 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--host-bandwidth", type=bandwidth, help='link to the host\'s memory, one way, for --offload, as in "50 GB/s"'
     )
-    efficiencies_option(p, "--mode")
+    efficiencies_option(p)
     p.add_argument("--variation", type=quantity("1"), help="of a device's time, standard deviation over mean")
     p.add_argument("--tokens", help="train on so many tokens, as in 15T")
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
@@ -313,7 +312,6 @@ def add(commands: Commands) -> None:
         default=True,
         help="attention scores stay on the chip (default), or are written to memory",
     )
-    p.was(unfused_attention="no-fused-attention")
     p.add_argument("--dropout", action="store_true", help="dropout masks are kept")
     p.add_argument("--serve", action="store_true", help="what a server holds, with the options below")
     p.add_argument("--engine", choices=memory.ENGINES, help="whose account of memory (default: vllm)")

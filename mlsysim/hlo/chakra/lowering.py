@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim._renamed import renamed
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet, Value
@@ -44,7 +43,6 @@ _TYPE = {
 }
 
 
-@renamed(fuse="fusion", most="max_nodes")
 def trace(
     program: Program | str | Path,
     device: Device | str,

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim._renamed import renamed
 from mlsysim.catalog import Convnet, Model
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.reader.limits import MAX_OPS
@@ -19,7 +18,6 @@ OPS_OF_A_LAYER = (
 MAX_LAYERS = MAX_OPS // OPS_OF_A_LAYER  # written out; in a loop they do not make the program longer
 
 
-@renamed(sequence="seq")
 @dataclass(frozen=True)
 class Recipe:
     """A training step to lower: the model, how it is split, and the sizes of its batch.

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim._renamed import renamed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Listed
 from mlsysim.serving_steps.calibrating.residuals import overfitting_ratio, residual_constant, residual_time
@@ -34,7 +33,6 @@ class Subject:
     engine_version: str
 
 
-@renamed(prompt_tokens="input_len", output_tokens="output_len")
 @dataclass(frozen=True)
 class Request:
     """One measured request beside its Tier 0 prediction. Times in s."""
@@ -57,7 +55,6 @@ class Coefficients(Listed):
     validation_error: float = 0.0  # on folds left out of the fit, each in turn
     spread: float = 0.0  # s, standard deviation of what is left
 
-    @renamed(prompt_tokens="input_len", output_tokens="output_len")
     def residual(self, output_len: float, input_len: float) -> float:
         """eq-tier1-residual, s."""
         return float(residual_time(output_len, input_len, self.per_output, self.per_prompt, self.constant))
@@ -107,7 +104,6 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return found
 
 
-@renamed(prompt_tokens="input_len", output_tokens="output_len")
 def least_squares(
     output_len: Sequence[float],
     input_len: Sequence[float],
@@ -239,7 +235,6 @@ class Calibration(Listed):
         if different:
             raise InputError(f"this calibration belongs to another server: {'; '.join(different)}; calibrate again")
 
-    @renamed(prompt_tokens="input_len", output_tokens="output_len")
     def inside(self, input_len: float, output_len: float) -> bool:
         """Whether a request lies among the sizes that were fitted."""
         return (
@@ -247,7 +242,6 @@ class Calibration(Listed):
             and self.output_range[0] <= output_len <= self.output_range[1]
         )
 
-    @renamed(prompt_tokens="input_len", output_tokens="output_len")
     def apply(self, input_len: float, output_len: float, predicted: Mapping[str, float]) -> dict[str, float]:
         """Tier 1 times of a request from its Tier 0 times ``ttft_s`` and ``e2e_s``; the others follow from them.
 
@@ -354,7 +348,7 @@ def load_calibration(path: str | Path) -> Calibration:
     InputError
         Naming the file and the field.
     """
-    f = documents.read(path, KIND, VERSION).renamed(prompt_tokens="input_len", output_tokens="output_len")
+    f = documents.read(path, KIND, VERSION)
     f.only("format", "version", "subject", "requests", "input_len", "output_len", "metrics")
     s = f.object("subject").only(*Subject.__dataclass_fields__)
     subject = Subject(s.text("model"), s.text("device"), s.whole("tp", 1), s.text("engine"), s.text("engine_version"))

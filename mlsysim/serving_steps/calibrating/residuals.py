@@ -10,7 +10,6 @@ _ANY = "(-inf, inf)"
     "eq-tier1-residual",
     formula="per_output * output_len + per_prompt * input_len + constant",
     domain={"per_output": _ANY, "per_prompt": _ANY, "constant": _ANY},
-    renamed={"output_tokens": "output_len", "prompt_tokens": "input_len"},
 )
 def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: Num, constant: Num) -> Num:
     """What a server takes beyond the prediction, from the sizes of a request.
@@ -44,7 +43,6 @@ def residual_time(output_len: Num, input_len: Num, per_output: Num, per_prompt: 
     "eq-residual-constant",
     formula="mean_residual - per_output * mean_output_len - per_prompt * mean_input_len",
     domain={"mean_residual": _ANY, "per_output": _ANY, "per_prompt": _ANY},
-    renamed={"mean_output": "mean_output_len", "mean_prompt": "mean_input_len"},
 )
 def residual_constant(
     mean_residual: Num, mean_output_len: Num, mean_input_len: Num, per_output: Num = 0.0, per_prompt: Num = 0.0

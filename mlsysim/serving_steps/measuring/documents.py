@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlsysim._renamed import passed_on
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
 
@@ -29,10 +28,6 @@ class Fields:
             if name not in names:
                 raise InputError(f"{self.where}: {unknown_name('field', name, names)}")
         return self
-
-    def renamed(self, **names: str) -> "Fields":
-        """The same with fields of old names under their new ones."""
-        return Fields(passed_on(self.where, names, self.raw), self.where)
 
     def _get(self, name: str) -> Any:
         if name not in self.raw:

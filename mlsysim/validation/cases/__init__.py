@@ -1,6 +1,5 @@
 """Case files: tables of published measurements with the columns of one class, read strictly and with bounds."""
 
-from mlsysim._renamed import moved
 from mlsysim.validation.cases.reader import (
     CLASSES,
     TABLED,
@@ -13,4 +12,3 @@ from mlsysim.validation.cases.reader import (
 )
 
 __all__ = ["CLASSES", "TABLED", "Case", "CaseClass", "CaseFile", "join_cases", "read_cases", "recognise"]
-__getattr__ = moved(__name__, f"{__name__}.reader", "MAX_ENTRIES", "MAX_FILE_BYTES", "MAX_ROWS")

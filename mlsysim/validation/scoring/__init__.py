@@ -1,6 +1,5 @@
 """How wrong the predictors are: errors by row and group, ranges that cover, what simple estimates score, and shipped scores."""
 
-from mlsysim._renamed import moved
 from mlsysim.validation.scoring.report import (
     GroupScore,
     Report,
@@ -14,4 +13,3 @@ from mlsysim.validation.scoring.report import (
 )
 
 __all__ = ["GroupScore", "Report", "ScoredRow", "Summary", "fit", "predict", "score", "score_with", "summarise"]
-__getattr__ = moved(__name__, f"{__name__}.report", "MODES", "UNSUPPORTED_ERROR")

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from mlsysim import serving
 from mlsysim._numeric import Num
-from mlsysim._renamed import renamed
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, deploy, request_latency
 from mlsysim.memory.serving import BLOCK_TOKENS
@@ -115,7 +114,6 @@ def _score_run(
 # One request at a time
 
 
-@renamed(prompt_tokens="input_len", output_tokens="output_len", past="cached_len")
 def alone(
     steps: serving.StepTimes, input_len: int, output_len: float, cached_len: int = 0, budget: int = 8192
 ) -> tuple[float, float]:
