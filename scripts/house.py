@@ -1,6 +1,6 @@
-"""The floors of the package, and a drawing of them: ``python scripts/house.py`` writes book/assets/house.svg.
+"""The drawing of the package, from its imports: ``python scripts/house.py`` writes book/assets/house.svg.
 
-A module may import only from floors below its own; ``tests/house/test_house.py`` holds it to that.
+A room stands on the lowest floor above all rooms that it imports, so imports point downwards unless they go round in a circle.
 """
 
 import ast
@@ -11,36 +11,51 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "book" / "assets" / "house.svg"
 
-# From the ground up, each with what it is for.
-FLOORS: list[tuple[str, set[str]]] = [
-    ("errors, numbers, words", {"errors", "_numeric", "vocabulary"}),
-    ("late names", {"_lazy"}),
-    ("units, files", {"units", "tables", "files", "digests"}),
-    ("the registry, drawings", {"equations", "drawing"}),
-    ("what results share", {"results", "quantities"}),
-    ("how wrong, what counts", {"intervals", "sensitivity"}),
-    ("sourced facts", {"catalog"}),
-    ("one kernel, one model", {"efficiencies", "roofline", "kernels", "experts", "transformer"}),
-    ("counting", {"flops", "kernel_times"}),
-    ("bytes, messages", {"memory", "collectives"}),
-    ("collectives on a machine", {"communication"}),
-    ("topologies, congestion", {"network"}),
-    ("splitting a model", {"parallelism", "pipelines"}),
-    ("one step, one answer", {"training", "inference", "beyond"}),
-    ("after pre-training", {"posttraining"}),
-    ("joules, replicas", {"energy", "capacity"}),
-    ("dollars, failures", {"cost", "reliability"}),
-    ("kernel by kernel", {"serving_steps"}),
-    ("request by request", {"serving"}),
-    ("from a program", {"hlo"}),
-    ("search, sweep", {"explore"}),
-    ("against measurements", {"validation"}),
-    ("doors", {"doors"}),
-    ("teaching", {"classroom"}),
-    ("the command line", {"cli"}),
-]
 
-_LANE, _WIDTH, _LABEL = 36, 760, 190
+def imported(path: Path) -> set[str]:
+    """Rooms of the package that a file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in found if name.startswith("mlsysim.")}
+
+
+def needs(package: Path) -> dict[str, set[str]]:
+    """Which rooms each room of a package imports."""
+    rooms = {p.stem for p in package.glob("*.py")} | {p.parent.name for p in package.glob("*/__init__.py")}
+    files = {
+        room: (package / room).rglob("*.py") if (package / room).is_dir() else [package / f"{room}.py"]
+        for room in rooms
+    }
+    files.pop("__init__", None)
+    return {room: (set().union(*map(imported, paths)) & set(files)) - {room} for room, paths in files.items()}
+
+
+def floors(package: Path) -> list[list[str]]:
+    """Rooms from the ground up, each on the lowest floor above all that it imports.
+
+    Raises
+    ------
+    ValueError
+        Rooms that import each other in a circle, which no floor can hold.
+    """
+    left, found, placed = needs(package), [], set[str]()
+    while left:
+        lowest = sorted(room for room, below in left.items() if below <= placed)
+        if not lowest:
+            raise ValueError(
+                f"a circle of imports among {', '.join(sorted(left))}; move what they share to a room below them"
+            )
+        found.append(lowest)
+        placed |= set(lowest)
+        left = {room: below for room, below in left.items() if room not in placed}
+    return found
+
+
+_LANE, _WIDTH, _LABEL = 36, 760, 64
 _STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1b1f24 }
   .what { fill: #57606a } .box { fill: #eef3f8; stroke: #4c78a8 } .lane { stroke: #d0d7de }
@@ -64,27 +79,27 @@ def purpose(room: str) -> str:
 
 
 def drawing() -> str:
-    """The house as SVG: the top floor first, as one looks at a house."""
-    height = _LANE * len(FLOORS) + 12
+    """The house as SVG: the top floor first, as one looks at a house; a long floor takes several lines."""
     alt = "The rooms of mlsysim on their floors; imports point downwards only"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{alt}">',
-        f"<title>{alt}</title>",
-        f"<style>{_STYLE}</style>",
-    ]
-    for i, (what, rooms) in enumerate(reversed(FLOORS)):
-        y = 6 + i * _LANE
-        parts.append(f'<line class="lane" x1="0" x2="{_WIDTH}" y1="{y + _LANE}" y2="{y + _LANE}"/>')
-        parts.append(f'<text class="what" x="4" y="{y + 23}">{escape(what)}</text>')
+    parts: list[str] = []
+    y = 6
+    found = floors(ROOT / "mlsysim")
+    for number, rooms in reversed(list(enumerate(found))):
         x = _LABEL
-        for room in sorted(rooms):
+        parts.append(f'<text class="what" x="4" y="{y + 23}">{number if number else "ground"}</text>')
+        for room in rooms:
             count = _files(room)
-            name = room if count == 1 else f"{room} · {count} files"
+            name = room if count == 1 else f"{room} · {count}"
             width = 16 + 7.4 * len(name)
+            if x + width > _WIDTH:
+                x, y = _LABEL, y + _LANE
             parts.append(f'<g><title>{escape(purpose(room))}</title><rect class="box" rx="4" x="{x}" y="{y + 5}" ')
             parts.append(f'width="{width:.0f}" height="26"/><text x="{x + 8}" y="{y + 23}">{escape(name)}</text></g>')
             x += round(width) + 10
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        y += _LANE
+        parts.append(f'<line class="lane" x1="0" x2="{_WIDTH}" y1="{y}" y2="{y}"/>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 6}" role="img" aria-label="{alt}">'
+    return "\n".join([head, f"<title>{alt}</title>", f"<style>{_STYLE}</style>", *parts, "</svg>"]) + "\n"
 
 
 if __name__ == "__main__":
