@@ -6,69 +6,17 @@ from pathlib import Path
 
 import pytest
 from made import executed, run
+from support import ROOT
 
+import mlsysim
 from mlsysim import catalog
 from mlsysim.classroom import exercises
 from mlsysim.equations import REGISTRY, recording
 
-# The chapter that owns each module's equations.
-CHAPTER_OF = {
-    "mlsysim.kernels": "01-iron-law",
-    "mlsysim.roofline": "01-iron-law",
-    "mlsysim.transformer": "02-counting",
-    "mlsysim.flops.work": "02-counting",
-    "mlsysim.flops.conventions": "02-counting",
-    **dict.fromkeys((f"mlsysim.memory.{m}" for m in ("states", "activations", "cache", "fit", "formats")), "03-memory"),
-    "mlsysim.collectives.messages": "04-communication",
-    "mlsysim.collectives.rings": "04-communication",
-    "mlsysim.collectives.trees": "04-communication",
-    "mlsysim.collectives.switches": "04-communication",
-    "mlsysim.collectives.spreading": "04-communication",
-    "mlsysim.parallelism": "05-parallelism",
-    "mlsysim.training.equations": "06-training-step",
-    **dict.fromkeys(
-        (f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching")), "08-serving-capacity"
-    ),
-    **dict.fromkeys((f"mlsysim.inference.{m}" for m in ("equations", "techniques")), "07-prefill-decode"),
-    **dict.fromkeys(
-        (f"mlsysim.reliability.{m}" for m in ("failures", "intervals", "checkpoints", "goodput")), "11-reliability"
-    ),
-    **dict.fromkeys(("mlsysim.energy.power", "mlsysim.energy.footprint"), "09-energy-carbon"),
-    **dict.fromkeys(("mlsysim.cost.ownership", "mlsysim.cost.choice"), "10-cost"),
-    **dict.fromkeys(("mlsysim.validation.metrics", "mlsysim.efficiencies.kin"), "12-reality-checks"),
-    "mlsysim.validation.scoring.comparing": "22-case-studies",
-    "mlsysim.serving_steps.claims.comparisons": "15-hypotheses",
-    **dict.fromkeys(
-        (
-            f"mlsysim.{m}"
-            for m in ("sensitivity", "intervals", "validation.scoring.conformal", "validation.scoring.ranges")
-        ),
-        "13-exploring-designs",
-    ),
-    **dict.fromkeys(
-        ("mlsysim.serving_steps.patterns", "mlsysim.serving_steps.calibrating.residuals"), "18-calibration"
-    ),
-    "mlsysim.serving_steps.equations": "14-step-model",
-    "mlsysim.experts.equations": "16-mixture-of-experts",
-    **dict.fromkeys(("mlsysim.serving.equations", "mlsysim.memory.server"), "17-request-simulation"),
-    "mlsysim.hlo.losses": "23-limits",
-    **dict.fromkeys(("mlsysim.serving.loops", "mlsysim.experts.popular"), "24-throughput-patience"),
-    **dict.fromkeys(("mlsysim.memory.recurrent", "mlsysim.inference.context"), "25-forgetful-attention"),
-    **dict.fromkeys(("mlsysim.energy.clocks", "mlsysim.energy.loads", "mlsysim.reliability.tiers"), "28-racks-watts"),
-    "mlsysim.beyond.equations": "29-beyond-language",
-    **dict.fromkeys(("mlsysim.memory.grids", "mlsysim.training.narrow"), "26-fewer-bits"),
-    **dict.fromkeys((f"mlsysim.posttraining.{m}" for m in ("adapters", "rollouts", "feeding")), "27-after-pretraining"),
-    "mlsysim.network.equations": "21-network",
-    "mlsysim.hlo.work.equations": "19-stablehlo",
-    "mlsysim.hlo.estimators.systolic": "20-estimators",
-}
-SLUGS = sorted(set(CHAPTER_OF.values()))
-for module in CHAPTER_OF:  # importing registers
-    importlib.import_module(module)
-
-
-def labels_of(slug: str) -> set[str]:
-    return {e.label for e in REGISTRY.values() if CHAPTER_OF[e.function.__module__] == slug}
+ROOM = Path(str(mlsysim.__file__)).parent
+for found in sorted(ROOM.rglob("*.py")):  # importing registers
+    if "@equation(" in found.read_text(encoding="utf-8"):
+        importlib.import_module(".".join(("mlsysim", *found.relative_to(ROOM).with_suffix("").parts)))
 
 
 def visible_prose(path: Path) -> str:
@@ -81,22 +29,18 @@ def defined_in(text: str) -> list[str]:
     return re.findall(r"^\$\$.*?\$\$\s*\{#(eq-[\w-]+)\}", text, flags=re.S | re.M)
 
 
-def missing_from_chapter(labels: set[str], text: str) -> set[str]:
-    return labels - set(defined_in(text))
+# The chapter that derives an equation is the one that has its label.
+LABELS = {path.stem: defined_in(visible_prose(path)) for path in sorted((ROOT / "book").glob("[0-9]*.qmd"))}
+SLUGS = [slug for slug, labels in LABELS.items() if labels]
 
 
-def test_every_module_with_equations_belongs_to_a_chapter() -> None:
-    assert {e.function.__module__ for e in REGISTRY.values()} <= set(CHAPTER_OF)
+def labels_of(slug: str) -> set[str]:
+    return set(LABELS[slug])
 
 
-def test_each_label_is_defined_once_in_its_chapter(root: Path) -> None:
-    seen: list[str] = []
-    for slug in SLUGS:
-        text = visible_prose(root / "book" / f"{slug}.qmd")
-        assert missing_from_chapter(labels_of(slug), text) == set()
-        seen += defined_in(text)
-    assert len(seen) == len(set(seen))
-    assert set(seen) == set(REGISTRY)
+def test_each_equation_is_derived_once_in_one_chapter() -> None:
+    seen = [label for labels in LABELS.values() for label in labels]
+    assert sorted(seen) == sorted(REGISTRY)
 
 
 def test_each_source_is_in_the_bibliography(root: Path) -> None:
@@ -144,10 +88,7 @@ def test_the_exercises_together_touch_every_equation(slug: str) -> None:
 def test_a_label_in_a_comment_or_in_code_does_not_count(tmp_path: Path) -> None:
     page = tmp_path / "x.qmd"
     page.write_text("<!-- $$ x $$ {#eq-iron-law} -->\n```\n$$ x $$ {#eq-ridge-point}\n```\n$$ x $$ {#eq-dispatch}\n")
-    assert missing_from_chapter({"eq-iron-law", "eq-ridge-point", "eq-dispatch"}, visible_prose(page)) == {
-        "eq-iron-law",
-        "eq-ridge-point",
-    }
+    assert defined_in(visible_prose(page)) == []
 
 
 @pytest.mark.slow
