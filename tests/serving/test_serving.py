@@ -501,6 +501,23 @@ def test_a_server_whose_prompts_limit_completes_what_it_is_said_to(
     assert decoding == pytest.approx(found.running, rel=0.12) and found.running < 0.4 * places
 
 
+class Reading:
+    """Steps that take a time for each token whose keys and values their prompts read, and each part of a prompt."""
+
+    def time(self, batch: Batch) -> float:
+        return float(0.001 + 1e-6 * batch.prefill_read + 1e-4 * batch.prefills)
+
+
+@independent
+def test_parts_of_a_prompt_read_those_before_them_at_saturation() -> None:
+    config = Config(max_num_seqs=64, max_num_batched_tokens=512, kv_blocks=10_000, prefix_caching=False)
+    load = serving.load((0.0,) * 400, 8000, 20)
+    done = sorted(simulate(Reading(), load, config).records.finished)
+    found = serving.saturation(Reading(), load, config)
+    # 16 parts of 500 tokens read 8.5 prompts; in the server parts also end where a prompt does, so that there are a few more
+    assert found is not None and 240 / (done[319] - done[79]) == pytest.approx(found.capacity, rel=0.05)
+
+
 @pytest.mark.parametrize(
     "asked",
     [
