@@ -90,10 +90,14 @@ class Load(Result):
         return share_in_pace(itl, r.step_time, answers, batch, self._held_up)
 
     @property
+    def _busy(self) -> Num:
+        """Share of the time for which prompts keep a replica busy."""
+        return self.rate / self.replicas * self.replica.prefill_time
+
+    @property
     def _held_up(self) -> tuple[Num, Num, Num, Num]:
         """Of the prompts of others: busy share, variance of their work per second, mean and deviation of the wait for them."""
-        r = self.replica
-        busy = self.rate / self.replicas * r.prefill_time
+        r, busy = self.replica, self._busy
         found, drain = self._prompts["delayed"], self._prompts["capacity"] * (1 - self._prompts["utilisation"])
         work = work_variance(self.routing, self.replicas, busy, r.prefill_time, r.prompt_variation)
         return busy, work, self.prompt_wait, sqrt(found * (2 - found)) / drain
@@ -200,7 +204,7 @@ class Load(Result):
     def _prompts(self) -> dict[str, Num]:
         """The queue of prompt passes, as that exponential server which has its mean wait."""
         r, n = self.replica, dealt(self.routing, self.replicas)
-        found = found_busy(self.rate / self.replicas * r.prefill_time, n)
+        found = found_busy(self._busy, n)
         alike = r.prefill_time * (1 / n + r.prompt_variation**2) / (1 / n + 1)
         return {"delayed": found, "capacity": 1 / alike if alike else _NO_TIME, "utilisation": found}
 
