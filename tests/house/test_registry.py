@@ -27,7 +27,7 @@ CHAPTER_OF = {
     "mlsysim.parallelism": "05-parallelism",
     "mlsysim.training.equations": "06-training-step",
     **dict.fromkeys(
-        (f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching")), "08-serving-capacity"
+        (f"mlsysim.capacity.{m}" for m in ("budget", "queues", "waiting", "batching", "pace")), "08-serving-capacity"
     ),
     **dict.fromkeys((f"mlsysim.inference.{m}" for m in ("equations", "techniques")), "07-prefill-decode"),
     **dict.fromkeys(
