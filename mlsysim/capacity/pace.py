@@ -49,7 +49,9 @@ def answer_time(steps: Num, step_time: Num, busy: Num, wait: Num = 0.0) -> Num:
     return (steps * step_time + wait) / (1 - busy)
 
 
-@equation("eq-answer-spread", formula="(time * spread + wait_spread**2) ** 0.5 / (1 - busy)", domain={"busy": BELOW_ONE})
+@equation(
+    "eq-answer-spread", formula="(time * spread + wait_spread**2) ** 0.5 / (1 - busy)", domain={"busy": BELOW_ONE}
+)
 def answer_spread(time: Num, spread: Num, busy: Num, wait_spread: Num = 0.0) -> Num:
     """Standard deviation of the time of an answer that the prompts of others stop.
 

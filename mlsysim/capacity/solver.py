@@ -213,12 +213,13 @@ class Load(Result):
         aims = [
             (n, t) for n, t in (("first token", self.ttft_target), ("between tokens", self.itl_target)) if t is not None
         ]
-        place = self.place_wait >= self.prompt_wait
+        place, named = self.place_wait >= self.prompt_wait, f", {self.routing}," if self.replicas > 1 else ""
         waits = f"for a place {shown(self.place_wait, 's')}, for other prompts {shown(self.prompt_wait, 's')}"
         targets = f"{shown(self.goodput, '1')} requests/s meet " + ", ".join(f"{n} {shown(t, 's')}" for n, t in aims)
         return labelled(
-            f"{self.replicas} replica{'s' if self.replicas > 1 else ''} at {shown(self.rate, '1')} requests/s: first token after "
-            f"{shown(self.ttft, 's')}, {q} within {shown(self.ttft_quantile, 's')}; one every {shown(self.itl, 's')}, {q} within {shown(self.itl_quantile, 's')}",
+            f"{self.replicas} replica{'s' if self.replicas > 1 else ''}{named} at {shown(self.rate, '1')} requests/s: first token "
+            f"{shown(self.ttft, 's')} ({q}: {shown(self.ttft_quantile, 's')}), one every {shown(self.itl, 's')} "
+            f"({shown(self.itl_quantile, 's')})",
             ("targets", targets if aims else ""),
             ("binds", "" if is_array(place) else _BINDS[bool(place)]),
             ("mean wait", waits),
@@ -227,7 +228,6 @@ class Load(Result):
                 "running",
                 f"{shown(self.running, '1')} of {self.replicas * r.slots} places; {shown(self.tokens_per_s, 'token/s')}",
             ),
-            ("routing", self.routing if self.replicas > 1 else ""),
             ("rates", f"prompt pass {shown(r.prefill_time, 's')}: {r.origins.get('prefill_time', CALLER)}"),
         )
 

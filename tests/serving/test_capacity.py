@@ -773,6 +773,8 @@ def test_one_queue_for_all_replicas_beats_one_each() -> None:
         alone = load(REPLICA, busy * REPLICA.capacity, 1)
         assert together.place_wait < dealt.place_wait < apart.place_wait == pytest.approx(alone.place_wait)
         assert dealt.prompt_wait < apart.prompt_wait == pytest.approx(alone.prompt_wait)
+        reading = busy * REPLICA.capacity * 0.05
+        assert alone.prompt_wait == pytest.approx(reading / (1 - reading) * (1 + 0.25) / 2 * 0.05)
         assert apart.ttft_quantile == pytest.approx(alone.ttft_quantile)
 
 
