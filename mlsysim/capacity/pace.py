@@ -55,14 +55,14 @@ def answer_time(steps: Num, step_time: Num, busy: Num, wait: Num = 0.0) -> Num:
 def answer_spread(time: Num, spread: Num, busy: Num, wait_spread: Num = 0.0) -> Num:
     """Standard deviation of the time of an answer that the prompts of others stop.
 
-    Formula: s_D = sqrt(D u + s_W^2) / (1 - rho_p).
+    Formula: s_D = sqrt(D v + s_W^2) / (1 - rho_p).
 
     Parameters
     ----------
     time : float or array, s
         Mean time D of the answer (eq-answer-time).
     spread : float or array, s
-        Variance u of the prompts' work that comes, per second.
+        Variance v of the prompts' work that comes, per second.
     busy : float or array, 1
         Share rho_p of the time for which prompts keep the devices busy, below 1.
     wait_spread : float or array, s

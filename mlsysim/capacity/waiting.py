@@ -162,7 +162,7 @@ def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
 def dealt_share(delayed: Num, utilisation: Num, replicas: Num) -> Num:
     """Share of the requests that find their replica busy when requests are dealt out in turn, from a first guess of it.
 
-    Formula: C = (1 + (1 - C) / (N rho))^(-N), whose root below 1 is the share; put what comes out in again.
+    Formula: C = (1 + (1 - C) / (m rho))^(-m), whose root below 1 is the share; put what comes out in again.
 
     Parameters
     ----------
@@ -171,13 +171,13 @@ def dealt_share(delayed: Num, utilisation: Num, replicas: Num) -> Num:
     utilisation : float or array, 1
         Share of the time for which a replica is busy, below 1.
     replicas : float or array, 1
-        Replicas N, each of which gets every N-th request of a Poisson process.
+        Replicas m, each of which gets every m-th request of a Poisson process.
 
     Returns
     -------
     float or array, 1
 
-    Assumptions: one server each, and exponential service times. For N = 1 the root is the utilisation itself.
+    Assumptions: one server each, and exponential service times. For m = 1 the root is the utilisation itself.
 
     >>> guess = 0.8
     >>> for _ in range(60):
@@ -185,7 +185,7 @@ def dealt_share(delayed: Num, utilisation: Num, replicas: Num) -> Num:
     >>> round(guess, 4)
     0.6608
 
-    Source: cooper1981queueing, the queue GI/M/1; with the transform of a sum of N exponential times.
+    Source: cooper1981queueing, the queue GI/M/1; with the transform of a sum of m exponential times.
     """
     return (1 + (1 - delayed) / (replicas * utilisation)) ** -replicas
 
@@ -196,9 +196,9 @@ def dealt_share(delayed: Num, utilisation: Num, replicas: Num) -> Num:
     domain={"delayed": BELOW_ONE, "replicas": AT_LEAST_ONE},
 )
 def dealt_wait(service_time: Num, delayed: Num, variation: Num, replicas: Num) -> Num:
-    """Mean time in the queue of one of N servers to which requests are dealt out in turn.
+    """Mean time in the queue of one of m servers to which requests are dealt out in turn.
 
-    Formula: W = C / (1 - C) x (1/N + c_S^2) / (1/N + 1) x S.
+    Formula: W = C / (1 - C) x (1/m + c_S^2) / (1/m + 1) x S.
 
     Parameters
     ----------
@@ -209,13 +209,13 @@ def dealt_wait(service_time: Num, delayed: Num, variation: Num, replicas: Num) -
     variation : float or array, 1
         Coefficient of variation of the service times.
     replicas : float or array, 1
-        Servers N.
+        Servers m.
 
     Returns
     -------
     float or array, s
 
-    Assumptions: those of eq-dealt-share; other service times by the factor that holds for a busy server. For N = 1 it is
+    Assumptions: those of eq-dealt-share; other service times by the factor that holds for a busy server. For m = 1 it is
     eq-mg1-wait, and exact.
 
     >>> round(dealt_wait(0.1, 0.5, variation=0.0, replicas=1), 3), round(dealt_wait(0.1, 0.5, variation=1.0, replicas=9), 3)
