@@ -731,6 +731,21 @@ def test_an_answer_in_time_at_the_limits() -> None:
 
 
 @independent
+def test_close_to_the_wall_every_answer_meets_a_full_batch() -> None:
+    r = REPLICA.with_slots(6)
+    edge = load(r, 0.99999 * r.capacity, itl=0.0115)
+    busy = edge.rate * 0.05
+    wait = busy / (1 - busy) * (1 + 0.25) / 2 * 0.05
+    found_waiting = math.sqrt(busy * (2 - busy)) / (
+        busy / wait
+    )  # of an exponential that is nought with a chance of 1 - busy
+    time = (200 * r.step_times[5] + wait) / (1 - busy)
+    deviation = math.sqrt(time * busy * 0.05 * 1.25 + found_waiting**2) / (1 - busy)
+    assert edge.in_pace == pytest.approx(capacity.in_time(200 * 0.0115, time, deviation), rel=1e-3)
+    assert 0.02 < edge.in_pace < load(r, 0.8 * r.capacity, itl=0.0115).in_pace - 0.02
+
+
+@independent
 def test_answers_vary_as_they_are_said_to() -> None:
     for variation in (0.1, 0.5, 0.77, 1.0, 2.0):
         found = capacity.pace.lengths(1e6, variation)

@@ -537,10 +537,7 @@ def test_a_load_that_is_carried_is_not_called_too_many(asked: str, capsys: pytes
 
 
 def test_servers_are_counted_where_their_rate_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [
-        "simulate",
-        *"--model Llama-3.1-8B --rate 4 --requests 20 --input-len 100 --output-len 20 --device".split(" "),
-    ]
+    asked = ["simulate", "--model", "Llama-3.1-8B", "--rate", "4", "--requests", "20", "--device"]
     for device, said in (("H100", "(a full server completes "), ("3 H100", "(3 full servers complete ")):
         assert cli.main([*asked, device]) == 0
         assert said in capsys.readouterr().out
