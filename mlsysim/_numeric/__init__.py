@@ -180,6 +180,18 @@ def log1p(x: Num) -> Num:
     return arrays().log1p(x) if is_array(x) else math.log1p(x)
 
 
+def elementwise(function: Callable[[float], float], x: Num) -> Num:
+    """What a function of a plain number says, of each element for an array.
+
+    >>> elementwise(abs, -2.0)
+    2.0
+    """
+    if not is_array(x):
+        return function(x)
+    own = getattr(arrays(), "elementwise", None)
+    return arrays().vectorize(function, otypes=[float])(x) if own is None else own(function, x)
+
+
 def sine(x: Num) -> Num:
     """Sine of an angle in radians, elementwise for an array.
 

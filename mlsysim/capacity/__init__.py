@@ -7,6 +7,7 @@ under requests. ``ASSUMPTIONS`` says what these closed forms take for granted an
 from mlsysim.capacity.batching import goodput, knee_batch, loaded_itl, request_capacity
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.capacity.mmc import Queue, queue
+from mlsysim.capacity.pace import answer_spread, answer_time, in_time
 from mlsysim.capacity.queues import erlang_b, erlang_b_step, erlang_c, little, utilisation, waiting_share
 from mlsysim.capacity.replicas import (
     USABLE,
@@ -18,24 +19,39 @@ from mlsysim.capacity.replicas import (
     sequences,
     serving_curve,
 )
+from mlsysim.capacity.routing import ROUTING
 from mlsysim.capacity.solver import ASSUMPTIONS, Load, load, max_rate, replicas_needed
-from mlsysim.capacity.waiting import general_wait, mean_wait, mg1_wait, wait_quantile, wait_tail
+from mlsysim.capacity.waiting import (
+    dealt_share,
+    dealt_wait,
+    general_wait,
+    mean_wait,
+    mg1_wait,
+    wait_quantile,
+    wait_tail,
+)
 
 __all__ = [
     "ASSUMPTIONS",
+    "ROUTING",
     "USABLE",
     "Concurrency",
     "Curve",
     "Load",
     "Queue",
     "Replica",
+    "answer_spread",
+    "answer_time",
     "concurrency",
+    "dealt_share",
+    "dealt_wait",
     "erlang_b",
     "erlang_b_step",
     "erlang_c",
     "general_wait",
     "goodput",
     "held_tokens",
+    "in_time",
     "knee_batch",
     "kv_budget",
     "little",

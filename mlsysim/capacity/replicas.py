@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, all_true, is_array
+from mlsysim._numeric import Num, all_true, elementwise, is_array
 from mlsysim.capacity.batching import loaded_itl, request_capacity
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -204,6 +204,7 @@ class Replica(Result):
     step_times: tuple[float, ...]  # s, of a batch of 1, 2, … slots
     prompt_variation: float = 1.0  # standard deviation over mean of the time of a prompt pass
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    variation: float = 0.0  # standard deviation over mean of the answers' lengths
 
     def summary(self) -> list[str]:
         one, full = self.step_times[0], self.step_times[-1]
@@ -214,7 +215,7 @@ class Replica(Result):
                 "decode step",
                 f"{shown(one, 's')} alone, {shown(full, 's')} when full; {self.origins.get('step_time', CALLER)}",
             ),
-            ("answers", f"{shown(self.steps, '1')} steps each"),
+            ("answers", f"{shown(self.steps, '1')} steps on average, with a variation of {shown(self.variation, '1')}"),
             ("pace when full", f"a token every {shown(self.itl(self.slots), 's')}, other prompts included"),
         )
 
@@ -242,6 +243,7 @@ class Replica(Result):
             ("places", shown(float(self.slots), "1"), self.origins.get("slots", CALLER)),
             ("decode steps", shown(self.steps, "1"), self.origins.get("steps", CALLER)),
             ("variation of prompts", shown(self.prompt_variation, "1"), self.origins.get("prompt_variation", CALLER)),
+            ("variation of answers", shown(self.variation, "1"), self.origins.get("variation", CALLER)),
         ]
         return Report(self.summary()[0], (table(("Number", "Value", "Where from"), rows),))
 
@@ -253,6 +255,7 @@ class Replica(Result):
             "slots": self.slots,
             "step_times_s": list(self.step_times),
             "prompt_variation": self.prompt_variation,
+            "variation": self.variation,
             "capacity_per_s": self.capacity,
         }
 
@@ -288,6 +291,15 @@ class Replica(Result):
         """Mean time between tokens while so many are in the batch, prompts of the others included, s."""
         return float(loaded_itl(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
 
+    def step_time(self, batch: Num) -> Num:
+        """Time of a decode step of a batch that is no whole number: on a line between its neighbours, s."""
+        return elementwise(self._between, batch)
+
+    def _between(self, batch: float) -> float:
+        below = min(max(1, int(batch)), self.slots)
+        one, next_ = self.step_times[below - 1], self.step_times[min(below, self.slots - 1)]
+        return one + max(0.0, batch - below) * (next_ - one)
+
     def batch_in_pace(self, itl: float) -> int:
         """Largest batch whose tokens come at that pace; 0 when not even one request does."""
         return max((n for n in range(1, self.slots + 1) if self.itl(n) <= itl), default=0)
@@ -305,6 +317,7 @@ def replica(
     *,
     prefill_time: float,
     output_len: float,
+    variation: float = 0.0,
     prompt_variation: float = 1.0,
     origins: Mapping[str, str] | None = None,
 ) -> Replica:
@@ -320,6 +333,8 @@ def replica(
         Time of one prompt pass.
     output_len : float, 1
         Mean output tokens of a request, more than one.
+    variation : float, 1
+        Coefficient of variation of the answers' lengths.
     prompt_variation : float, 1
         Coefficient of variation of the prompt passes' times; about that of the prompts' lengths.
     origins : mapping, optional
@@ -338,12 +353,15 @@ def replica(
         raise InputError(f"replica: slots = {slots!r} must be a whole number of at least 1")
     check_argument("replica", "prefill_time", prefill_time, "s", _NON_NEGATIVE)
     check_argument("replica", "output_len", output_len, "1", _MORE_THAN_ONE)
-    check_argument("replica", "prompt_variation", prompt_variation, "1", _NON_NEGATIVE)
+    for name, value in (("variation", variation), ("prompt_variation", prompt_variation)):
+        check_argument("replica", name, value, "1", _NON_NEGATIVE)
     times = tuple(float(step_time(n)) for n in range(1, slots + 1))
     for t in times:
         check_argument("replica", "step_time", t, "s", _POSITIVE)
     named = MappingProxyType(dict(origins or {}))
-    return Replica(float(prefill_time), float(output_len) - 1.0, times, float(prompt_variation), named)
+    return Replica(
+        float(prefill_time), float(output_len) - 1.0, times, float(prompt_variation), named, float(variation)
+    )
 
 
 def replica_of(
@@ -403,6 +421,7 @@ def replica_of(
         places,
         prefill_time=float(prefill(deployment, input_len=input_len, batch=float(first)).time),
         output_len=output_len,
+        variation=variation,
         prompt_variation=prompt_variation,
         origins={
             "slots": f"memory holds {room}, at most {max_num_seqs}" if slots is None else CALLER,

@@ -1,16 +1,17 @@
 """Replicas under load: who waits and how long, how many replicas a target needs, and how much a number of them carries."""
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, sqrt, where, widening
 from mlsysim.capacity.batching import goodput
+from mlsysim.capacity.pace import answer_spread, answer_time, in_time, share_in_pace
 from mlsysim.capacity.queues import BELOW_ONE, erlang_b_step, utilisation, waiting_share
 from mlsysim.capacity.replicas import Replica
-from mlsysim.capacity.waiting import mean_wait, mg1_wait, wait_quantile, wait_tail
+from mlsysim.capacity.routing import USUAL, check_routing, dealt, found_busy, sharing, work_variance
+from mlsysim.capacity.waiting import dealt_wait, mean_wait, mg1_wait, wait_quantile, wait_tail
 from mlsysim.equations import POSITIVE, Domain, check_argument, unchecked
 from mlsysim.errors import InputError
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
@@ -25,7 +26,11 @@ ASSUMPTIONS: tuple[tuple[str, str], ...] = (
     ("Prompt passes go first and one by one, after the step under way.", "schedules every pass, in chunks"),
     ("A request waits for a place or for other prompts, not for both.", "lets it wait for both"),
     ("Its own prompt is as unequal as the others', with an exponential tail.", "gives each request its own prompt"),
-    ("The batch is balanced over the replicas, at no cost.", "routes each request when it comes"),
+    ("Replicas get their requests in turn, by the least load, or at random.", "routes each request when it comes"),
+    (
+        "Prompts hold an answer up as a random walk; its length, its batch and they vary apart.",
+        "stops it by those that come",
+    ),
     ("Every sequence holds the average number of tokens.", "allocates blocks, and preempts when they run out"),
     ("A step takes the time of its batch at the average context.", "times every step with what is in it"),
 )
@@ -50,12 +55,52 @@ class Load(Result):
     utilisation: Num
     delayed: Num  # share of the requests that find every place taken
     running: Num  # requests in the batches of all replicas, on average
-    in_pace: Num  # share that meets the target between tokens; 1 without one
+    batch_variance: Num  # of the batch of one replica
+    routing: str = USUAL
 
     @property
     def capacity(self) -> float:
         """Requests per second that all replicas complete with every place taken."""
         return self.replicas * self.replica.capacity
+
+    @property
+    def in_pace(self) -> Num:
+        """Share of the requests whose mean time between tokens meets the target; 1 without one."""
+        return 1.0 + 0.0 * self.delayed if self.itl_target is None else self._pace(self.itl_target)
+
+    @property
+    def itl_quantile(self) -> Num:
+        """Time between tokens, the mean of a request, that a share ``quantile`` of the requests does not exceed, s."""
+        low = 0.0 * self.delayed
+        high = low + self.replica.itl(self.replica.slots)
+        while not all_true(self._pace(high) >= self.quantile):
+            high = 2 * high
+        for _ in range(40):
+            middle = (low + high) / 2
+            short = self._pace(middle) < self.quantile
+            low, high = where(short, middle, low), where(short, high, middle)
+        return high
+
+    def _pace(self, itl: Num) -> Num:
+        """Share of the requests whose mean time between tokens is at most so long."""
+        r, full = self.replica, self.delayed * self.utilisation  # somebody is in the queue
+        most = float(r.slots)
+        each = (self.running / self.replicas - most * full) / (1 - full)  # while nobody is
+        answers, batch = (r.steps, r.variation), (each, sqrt(self.batch_variance), most, full)
+        return share_in_pace(itl, r.step_time, answers, batch, self._held_up)
+
+    @property
+    def _busy(self) -> Num:
+        """Share of the time for which prompts keep a replica busy."""
+        return self.rate / self.replicas * self.replica.prefill_time
+
+    @property
+    def _held_up(self) -> tuple[Num, Num, Num, Num]:
+        """Of the prompts of others: busy share, variance of their work per second, mean and deviation of the wait for them."""
+        r, busy = self.replica, self._busy
+        found, drain = self._prompts["delayed"], self._prompts["capacity"] * (1 - self._prompts["utilisation"])
+        work = work_variance(self.routing, self.replicas, busy, r.prefill_time, r.prompt_variation)
+        return busy, work, self.prompt_wait, sqrt(found * (2 - found)) / drain
 
     @property
     def place_wait(self) -> Num:
@@ -65,8 +110,17 @@ class Load(Result):
     @property
     def prompt_wait(self) -> Num:
         """Mean wait for the prompt passes of others, s."""
-        r = self.replica
-        return mg1_wait(r.prefill_time, self._prompts["utilisation"], r.prompt_variation)
+        name, given = self._prompt_queue
+        return (mg1_wait if name == "eq-mg1-wait" else dealt_wait)(**given)
+
+    @property
+    def _prompt_queue(self) -> tuple[str, dict[str, Num]]:
+        """The equation of that wait, and what goes into it."""
+        r, found, n = self.replica, self._prompts["delayed"], dealt(self.routing, self.replicas)
+        given = {"service_time": r.prefill_time, "variation": r.prompt_variation}
+        if n == 1:
+            return "eq-mg1-wait", {**given, "utilisation": found}
+        return "eq-dealt-wait", {**given, "delayed": found, "replicas": float(n)}
 
     @property
     def wait_quantile(self) -> Num:
@@ -86,9 +140,8 @@ class Load(Result):
     @property
     def step_under_way(self) -> Num:
         """The decode step that a request finds running when it comes, of the average batch: what it waits for at most, s."""
-        times, each = self.replica.step_times, self.running / self.replicas
-        slope = (times[-1] - times[0]) / max(1, len(times) - 1)
-        return minimum(1.0, each) * (times[0] + slope * (maximum(1.0, each) - 1.0))
+        each = self.running / self.replicas
+        return minimum(1.0, each) * self.replica.step_time(maximum(1.0, each))
 
     def _later(self, time: Num) -> Num:
         """Share whose first token comes later: a step, the longer of the two waits, and then its own prompt."""
@@ -143,28 +196,30 @@ class Load(Result):
 
     @property
     def _places(self) -> dict[str, Num]:
-        """The queue for a place, as the equations of a wait take it."""
-        return {"delayed": self.delayed, "capacity": self.capacity, "utilisation": self.utilisation}
+        """The queue for a place, as the equations of a wait take it: of the replicas that have one in common."""
+        shared = sharing(self.routing, self.replicas) * self.replica.capacity
+        return {"delayed": self.delayed, "capacity": shared, "utilisation": self.utilisation}
 
     @property
     def _prompts(self) -> dict[str, Num]:
-        """The queue of prompt passes, as that exponential server which has the mean wait of eq-mg1-wait."""
-        r = self.replica
-        busy = self.rate / self.replicas * r.prefill_time
-        alike = r.prefill_time * (1 + r.prompt_variation**2) / 2
-        return {"delayed": busy, "capacity": 1 / alike if alike else _NO_TIME, "utilisation": busy}
+        """The queue of prompt passes, as that exponential server which has its mean wait."""
+        r, n = self.replica, dealt(self.routing, self.replicas)
+        found = found_busy(self._busy, n)
+        alike = r.prefill_time * (1 / n + r.prompt_variation**2) / (1 / n + 1)
+        return {"delayed": found, "capacity": 1 / alike if alike else _NO_TIME, "utilisation": found}
 
     def summary(self) -> list[str]:
         r, q = self.replica, share(self.quantile)
         aims = [
             (n, t) for n, t in (("first token", self.ttft_target), ("between tokens", self.itl_target)) if t is not None
         ]
-        place = self.place_wait >= self.prompt_wait
+        place, named = self.place_wait >= self.prompt_wait, f", {self.routing}," if self.replicas > 1 else ""
         waits = f"for a place {shown(self.place_wait, 's')}, for other prompts {shown(self.prompt_wait, 's')}"
         targets = f"{shown(self.goodput, '1')} requests/s meet " + ", ".join(f"{n} {shown(t, 's')}" for n, t in aims)
         return labelled(
-            f"{self.replicas} replica{'s' if self.replicas > 1 else ''} at {shown(self.rate, '1')} requests/s: first token after "
-            f"{shown(self.ttft, 's')}, {q} within {shown(self.ttft_quantile, 's')}; one every {shown(self.itl, 's')}",
+            f"{self.replicas} replica{'s' if self.replicas > 1 else ''}{named} at {shown(self.rate, '1')} requests/s: first token "
+            f"{shown(self.ttft, 's')} ({q}: {shown(self.ttft_quantile, 's')}), one every {shown(self.itl, 's')} "
+            f"({shown(self.itl_quantile, 's')})",
             ("targets", targets if aims else ""),
             ("binds", "" if is_array(place) else _BINDS[bool(place)]),
             ("mean wait", waits),
@@ -193,11 +248,6 @@ class Load(Result):
             "steps": r.steps,
         }
         share = {"blocking": self.blocking, "utilisation": self.utilisation}
-        mg1 = {
-            "service_time": r.prefill_time,
-            "utilisation": self._prompts["utilisation"],
-            "variation": r.prompt_variation,
-        }
         quantile = {"quantile": self.quantile}
         for_place, for_prompts = (wait_quantile(**x, **quantile) for x in (self._places, self._prompts))
         longer = for_place >= for_prompts
@@ -208,7 +258,8 @@ class Load(Result):
             Term("no place free", self.delayed, "eq-erlang-c", share),
             Term("place, mean wait", self.place_wait, "eq-mean-wait", self._places),
             Term("place, quantile", for_place, "eq-wait-quantile", {**self._places, **quantile}, longer),
-            Term("prompts, mean wait", self.prompt_wait, "eq-mg1-wait", mg1),
+            *self._dealt(),
+            Term("prompts, mean wait", self.prompt_wait, *self._prompt_queue),
             Term(
                 "prompts, quantile",
                 for_prompts,
@@ -217,6 +268,7 @@ class Load(Result):
                 ~longer if is_array(longer) else not longer,
             ),
             *self._lateness(),
+            *self._paces(),
             Term("running", self.running, "eq-little", {"rate": rate, "time": self.residence}),
             Term("goodput", self.goodput, "eq-goodput", {"rate": rate, "late": self.late, "in_pace": self.in_pace}),
         ]
@@ -243,11 +295,39 @@ class Load(Result):
         queues = (("place", self._places), ("prompts", self._prompts))
         return [Term(f"{name}, late", wait_tail(**q, **after), "eq-wait-tail", {**q, **after}) for name, q in queues]
 
+    def _dealt(self) -> list[Term]:
+        """The share that finds a prompt under way, where requests are dealt out evenly."""
+        found, n = self._prompts["delayed"], dealt(self.routing, self.replicas)
+        if n == 1 or not all_true(found > 0):
+            return []
+        busy = self.rate / self.replicas * self.replica.prefill_time
+        return [
+            Term("prompt under way", found, "eq-dealt-share", {"delayed": found, "utilisation": busy, "replicas": n})
+        ]
+
+    def _paces(self) -> list[Term]:
+        """The mean answer in the mean batch: its time, and the share of such answers that are in pace."""
+        r, (busy, work, wait, wait_spread) = self.replica, self._held_up
+        if self.itl_target is None:
+            return []
+        step = r.step_time(maximum(1.0, self.running / self.replicas))
+        given = {"steps": r.steps, "step_time": step, "busy": busy, "wait": wait}
+        time = answer_time(**given)
+        varied = {"time": time, "spread": work, "busy": busy, "wait_spread": wait_spread}
+        deviation, aim = answer_spread(**varied), r.steps * self.itl_target
+        until = {"time": aim, "mean": time, "deviation": deviation}
+        return [
+            Term("mean answer", time, "eq-answer-time", given),
+            Term("its deviation", deviation, "eq-answer-spread", varied),
+            Term("such ones in pace", in_time(**until), "eq-in-time", until),
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         found = {
             "rate_per_s": self.rate,
             "replicas": self.replicas,
+            "routing": self.routing,
             "slots": self.replica.slots,
             "capacity_per_s": self.capacity,
             "utilisation": self.utilisation,
@@ -258,6 +338,7 @@ class Load(Result):
             "ttft_s": self.ttft,
             "ttft_quantile_s": self.ttft_quantile,
             "itl_s": self.itl,
+            "itl_quantile_s": self.itl_quantile,
             "itl_full_s": self.replica.itl(self.replica.slots),
             "e2e_s": self.e2e,
             "running": self.running,
@@ -276,50 +357,57 @@ def _seconds(value: Num) -> str:
     return units.format(value, "s", 3)
 
 
-def _rates(replica: Replica, replicas: int, after: int = 0) -> Iterable[float]:
-    """Completions per second with 1, 2, … requests in all the batches, spread as evenly as whole numbers allow."""
-    alone = replica.throughputs
-    for n in range(after + 1, replicas * replica.slots + 1):
-        each, more = divmod(n, replicas)
-        yield (replicas - more) * alone[each] + (more * alone[each + 1] if more else 0.0)
+def _throughput(replica: Replica, shared: float, requests: int) -> float:
+    """Completions per second of so many requests, spread evenly over the batches that have one crowd in common."""
+    alone, each = replica.throughputs, min(requests / shared, float(replica.slots))
+    below = int(each)
+    return shared * (alone[below] + ((each - below) * (alone[below + 1] - alone[below]) if each > below else 0.0))
 
 
-def _forgotten(rate: Num, replica: Replica, replicas: int) -> int:
+def _forgotten(rate: float, replica: Replica, shared: float) -> int:
     """A state far below those that so many requests keep busy: whatever the recurrence begins with there, it ends the same.
 
     What is wrong in a state is wrong by X / lambda as much in the next, so that a product of these says where to begin. Below
     ``_LONG`` states all are counted.
     """
-    alone = replica.throughputs
-    if is_array(rate) or replicas * replica.slots <= _LONG:
+    if is_array(rate) or shared * replica.slots <= _LONG:
         return 0
-    each = next((n for n, x in enumerate(alone) if replicas * x >= rate), replica.slots)
-    left, block = 0.0, max(1, replicas // 16)
-    state = replicas * each
+    each = next((n for n, x in enumerate(replica.throughputs) if shared * x >= rate), replica.slots)
+    left, block = 0.0, max(1, int(shared) // 16)
+    state = int(shared * each)
     while state > 0 and left > _FORGOTTEN:
         state -= block
-        below = max(0, state + block)
-        full, more = divmod(below, replicas)
-        throughput = (replicas - more) * alone[full] + (more * alone[full + 1] if more else 0.0)
+        throughput = _throughput(replica, shared, max(0, state + block))
         left += block * min(0.0, math.log(throughput / rate)) if throughput > 0 else -math.inf
     return max(0, state)
 
 
-def _chain(rate: Num, rates: Iterable[float], watched: int, after: int = 0) -> Mapping[str, Num]:
-    """Erlang's recurrence over the states of the batches: full share, mean number, share at or below ``watched``."""
-    blocking, mean, below, step = 1.0 + 0.0 * rate, after + 0.0 * rate, 1.0 + 0.0 * rate, erlang_b_step
-    for n, throughput in enumerate(rates, after + 1):
-        blocking = step(blocking, rate, throughput)
+def _chain(rate: Num, replica: Replica, shared: float) -> tuple[Num, Num, Num]:
+    """Erlang's recurrence over the states of the batches: share that is full, and mean and variance of the number inside."""
+    after, places = _forgotten(rate, replica, shared), shared * replica.slots
+    blocking, step = 1.0 + 0.0 * rate, erlang_b_step
+    mean, square = after + 0.0 * rate, 0.0 * rate  # of the number, and of its distance from where the count begins
+    for n in range(after + 1, math.ceil(places - 1e-9) + 1):
+        blocking = step(blocking, rate, _throughput(replica, shared, n))
         step = unchecked(erlang_b_step)
-        mean = mean * (1 - blocking) + n * blocking
-        if n > watched:
-            below = below * (1 - blocking)
+        inside = min(float(n), places)
+        square = (1 - blocking) * (square + blocking * (inside - mean) ** 2)  # of a mixture of two
+        mean = mean * (1 - blocking) + inside * blocking
         if all_true(blocking == 0):  # below the smallest float: what follows changes nothing
             break
-    return {"blocking": blocking, "mean": mean, "below": below}
+    return blocking, mean, square
 
 
-def _check(owner: str, replica: Replica, replicas: int, quantile: float, ttft: float | None, itl: float | None) -> None:
+def _check(
+    owner: str,
+    replica: Replica,
+    replicas: int,
+    quantile: float,
+    ttft: float | None,
+    itl: float | None,
+    routing: str,
+) -> None:
+    check_routing(owner, routing)
     if not isinstance(replica, Replica):
         raise InputError(f"{owner}: {str(replica)[:40]!r} is not a replica; make one with replica() or replica_of()")
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
@@ -339,8 +427,9 @@ def load(
     ttft: float | None = None,
     itl: float | None = None,
     quantile: float = 0.99,
+    routing: str = USUAL,
 ) -> Load:
-    """Replicas that share one queue, at a rate of requests.
+    """Replicas at a rate of requests, which a router shares among them.
 
     Parameters
     ----------
@@ -354,11 +443,14 @@ def load(
         Targets for the first token and for the time between tokens.
     quantile : float, 1
         Share of the requests that the reported quantiles are for.
+    routing : str
+        Who gets the next request: the replicas ``"round-robin"``, the ``"least-loaded"``, or one at ``"random"``.
 
     Returns
     -------
     Load
-        Frozen result with ``utilisation``, ``ttft_quantile``, ``itl``, ``running``, ``goodput`` and ``explain()``.
+        Frozen result with ``utilisation``, ``ttft_quantile``, ``itl``, ``itl_quantile``, ``running``, ``goodput`` and
+        ``explain()``.
 
     Raises
     ------
@@ -373,7 +465,7 @@ def load(
     >>> round(result.utilisation, 3), round(result.running, 1), round(result.ttft_quantile, 2)
     (0.861, 85.4, 0.41)
     """
-    _check("load", replica, replicas, quantile, ttft, itl)
+    _check("load", replica, replicas, quantile, ttft, itl, routing)
     check_argument("load", "rate", rate, "1/s", _POSITIVE)
     capacity = replicas * replica.capacity
     rho = utilisation(rate, capacity)
@@ -382,14 +474,10 @@ def load(
             f"load: rate = {rate} must be below the {capacity:.4g} requests/s of {replicas} replica(s); "
             "more replicas or a lower rate"
         )
-    pace = replica.slots if itl is None else replica.batch_in_pace(itl)
-    after = _forgotten(rate, replica, replicas)
-    found = _chain(rate, _rates(replica, replicas, after), max(0, replicas * pace - 1), after)
-    delayed = waiting_share(found["blocking"], rho)
+    shared = sharing(routing, replicas)
+    blocking, mean, variance = _chain(rate * shared / replicas, replica, shared)
+    delayed = waiting_share(blocking, rho)
     beyond = delayed * rho  # share of the time with somebody in the queue
-    in_pace = 1.0 + 0.0 * delayed
-    if pace < replica.slots:
-        in_pace = found["below"] * (1 - beyond) if pace else 0.0 * delayed
     return Load(
         replica=replica,
         rate=rate,
@@ -397,11 +485,12 @@ def load(
         quantile=quantile,
         ttft_target=ttft,
         itl_target=itl,
-        blocking=found["blocking"],
+        blocking=blocking,
         utilisation=rho,
         delayed=delayed,
-        running=found["mean"] * (1 - beyond) + replicas * replica.slots * beyond,
-        in_pace=in_pace,
+        running=(mean / shared * (1 - beyond) + replica.slots * beyond) * replicas,
+        batch_variance=variance / shared**2,
+        routing=routing,
     )
 
 
@@ -411,7 +500,13 @@ def _meets(result: Load, share: float) -> bool:
 
 @widening
 def replicas_needed(
-    replica: Replica, rate: float, *, ttft: float, itl: float | None = None, quantile: float = 0.99
+    replica: Replica,
+    rate: float,
+    *,
+    ttft: float,
+    itl: float | None = None,
+    quantile: float = 0.99,
+    routing: str = USUAL,
 ) -> Load:
     """The fewest replicas with which a share ``quantile`` of the requests meets the targets; returned as their load.
 
@@ -425,7 +520,7 @@ def replicas_needed(
     >>> replicas_needed(r, rate=100.0, ttft=0.5).replicas
     11
     """
-    _check("replicas_needed", replica, 1, quantile, ttft, itl)
+    _check("replicas_needed", replica, 1, quantile, ttft, itl, routing)
     check_argument("replicas_needed", "rate", rate, "1/s", _POSITIVE)
     if ttft < replica.prefill_time:
         raise InputError(
@@ -447,7 +542,7 @@ def replicas_needed(
         )
 
     def enough(n: int) -> bool:
-        return _meets(load(replica, rate, n, ttft=ttft, itl=itl, quantile=quantile), quantile)
+        return _meets(load(replica, rate, n, ttft=ttft, itl=itl, quantile=quantile, routing=routing), quantile)
 
     low = int(min(rate / replica.capacity, 2.0 * _MOST_REPLICAS))  # carries the rate at best, or does not
     high = low + 1
@@ -461,12 +556,18 @@ def replicas_needed(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return load(replica, rate, high, ttft=ttft, itl=itl, quantile=quantile)
+    return load(replica, rate, high, ttft=ttft, itl=itl, quantile=quantile, routing=routing)
 
 
 @widening
 def max_rate(
-    replica: Replica, replicas: int = 1, *, ttft: float, itl: float | None = None, quantile: float = 0.99
+    replica: Replica,
+    replicas: int = 1,
+    *,
+    ttft: float,
+    itl: float | None = None,
+    quantile: float = 0.99,
+    routing: str = USUAL,
 ) -> Load:
     """The largest rate at which a share ``quantile`` of the requests meets the targets; returned as that load.
 
@@ -480,13 +581,13 @@ def max_rate(
     >>> round(max_rate(r, 2, ttft=0.5).rate, 1)
     17.6
     """
-    _check("max_rate", replica, replicas, quantile, ttft, itl)
+    _check("max_rate", replica, replicas, quantile, ttft, itl, routing)
     low, high = 0.0, replicas * replica.capacity
     for _ in range(60):  # halving a float's distance: more would change nothing
         middle = (low + high) / 2
         if not 0 < middle < high:
             break
-        fine = _meets(load(replica, middle, replicas, ttft=ttft, itl=itl, quantile=quantile), quantile)
+        fine = _meets(load(replica, middle, replicas, ttft=ttft, itl=itl, quantile=quantile, routing=routing), quantile)
         low, high = (middle, high) if fine else (low, middle)
         if high - low <= 1e-9 * high:
             break
@@ -494,4 +595,4 @@ def max_rate(
         raise InputError(
             f"max_rate: even a lone request misses ttft = {_seconds(ttft)} or itl = {itl}; a faster replica is needed"
         )
-    return load(replica, low, replicas, ttft=ttft, itl=itl, quantile=quantile)
+    return load(replica, low, replicas, ttft=ttft, itl=itl, quantile=quantile, routing=routing)

@@ -4,7 +4,7 @@ import math
 
 from mlsysim._numeric import Num, exp, expm1, log, maximum, minimum, where
 from mlsysim.capacity.queues import BELOW_ONE, SHARE
-from mlsysim.equations import POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 _WAITING_DOMAIN = {"delayed": SHARE, "capacity": POSITIVE, "utilisation": BELOW_ONE}
 
@@ -152,6 +152,78 @@ def mg1_wait(service_time: Num, utilisation: Num, variation: Num = 1.0) -> Num:
     Source: cooper1981queueing, Pollaczek-Khintchine formula.
     """
     return utilisation / (1 - utilisation) * (1 + variation**2) / 2 * service_time
+
+
+@equation(
+    "eq-dealt-share",
+    formula="(1 + (1 - delayed) / (replicas * utilisation)) ** -replicas",
+    domain={"delayed": SHARE, "utilisation": "(0, 1)", "replicas": AT_LEAST_ONE},
+)
+def dealt_share(delayed: Num, utilisation: Num, replicas: Num) -> Num:
+    """Share of the requests that find their replica busy when requests are dealt out in turn, from a first guess of it.
+
+    Formula: C = (1 + (1 - C) / (m rho))^(-m), whose root below 1 is the share; put what comes out in again.
+
+    Parameters
+    ----------
+    delayed : float or array, 1
+        The guess C.
+    utilisation : float or array, 1
+        Share of the time for which a replica is busy, below 1.
+    replicas : float or array, 1
+        Replicas m, each of which gets every m-th request of a Poisson process.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: one server each, and exponential service times. For m = 1 the root is the utilisation itself.
+
+    >>> guess = 0.8
+    >>> for _ in range(60):
+    ...     guess = dealt_share(guess, utilisation=0.8, replicas=9)
+    >>> round(guess, 4)
+    0.6608
+
+    Source: cooper1981queueing, the queue GI/M/1; with the transform of a sum of m exponential times.
+    """
+    return (1 + (1 - delayed) / (replicas * utilisation)) ** -replicas
+
+
+@equation(
+    "eq-dealt-wait",
+    formula="delayed / (1 - delayed) * (1 / replicas + variation**2) / (1 / replicas + 1) * service_time",
+    domain={"delayed": BELOW_ONE, "replicas": AT_LEAST_ONE},
+)
+def dealt_wait(service_time: Num, delayed: Num, variation: Num, replicas: Num) -> Num:
+    """Mean time in the queue of one of m servers to which requests are dealt out in turn.
+
+    Formula: W = C / (1 - C) x (1/m + c_S^2) / (1/m + 1) x S.
+
+    Parameters
+    ----------
+    service_time : float or array, s
+        Mean service time S.
+    delayed : float or array, 1
+        Share C that finds its server busy, below 1 (eq-dealt-share).
+    variation : float or array, 1
+        Coefficient of variation of the service times.
+    replicas : float or array, 1
+        Servers m.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: those of eq-dealt-share; other service times by the factor that holds for a busy server. For m = 1 it is
+    eq-mg1-wait, and exact.
+
+    >>> round(dealt_wait(0.1, 0.5, variation=0.0, replicas=1), 3), round(dealt_wait(0.1, 0.5, variation=1.0, replicas=9), 3)
+    (0.05, 0.1)
+
+    Source: whitt1993approximations, the factor of eq-general-wait; put on the exact wait of exponential times.
+    """
+    return delayed / (1 - delayed) * (1 / replicas + variation**2) / (1 / replicas + 1) * service_time
 
 
 @equation("eq-general-wait", formula="(arrival_variation**2 + variation**2) / 2 * exponential_wait")

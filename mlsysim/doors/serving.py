@@ -7,6 +7,7 @@ from typing import Any
 
 from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.capacity import Load, Replica
+from mlsysim.capacity.routing import USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.targets import SLO
@@ -53,6 +54,7 @@ class Question(Listed):
     prompt_variation: float
     server: str = ""
     head: str | None = None
+    routing: str = USUAL
 
     @property
     def device(self) -> Device:
@@ -154,7 +156,7 @@ class Served(Result):
 
     @property
     def devices_range(self) -> tuple[int, int | None] | None:
-        """Devices within the range of past errors; None at the upper end: no number meets the targets there.
+        """Devices within the range of past errors; None at the upper end: more than there are, or no number meets the targets.
 
         None where no errors are known, or no number of devices was asked for.
         """
@@ -226,8 +228,8 @@ class Served(Result):
             known = self.devices_range
             spread = ""
             if known is not None:
-                most = f"to {known[1]}" if known[1] is not None else "and at the slow end no number is enough"
-                spread = f" ({known[0]} {most} within the range of past errors)"
+                most = f" to {known[1]}" if known[1] is not None else f", and at the slow end {self.too_few},"
+                spread = f" ({known[0]}{most} within the range of past errors)"
             if self.rate_range is not None:
                 spread = " ({:.3g} to {:.3g} within the range of past errors)".format(*self.rate_range)
             first = (
@@ -239,10 +241,16 @@ class Served(Result):
                 first,
                 f"{self.layout}, for {float(load.rate):.4g} requests/s of {work}",
                 f"TTFT {shown(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of requests), ITL {shown(load.itl, 's')} on "
-                f"average, {float(load.utilisation):.0%} of capacity, {float(load.running) / self.replicas:.3g} requests "
-                f"run on each of {load.replica.slots} places",
+                f"average and {shown(load.itl_quantile, 's')} ({100 * load.quantile:g} %), {float(load.utilisation):.0%} of capacity; "
+                f"{float(load.running) / self.replicas:.3g} requests run on the {load.replica.slots} places of a replica (its --max-num-seqs)",
             ]
         return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
+
+    @property
+    def too_few(self) -> str:
+        """What a range whose slow end has no answer says there: more than there are, or that no number is enough."""
+        there = self.question.machines.count
+        return "no number is enough" if there is None else f"more than the {there:,} that there are"
 
     def _range(self) -> str:
         if not has_range(self.deployment.efficiencies.name):
@@ -374,7 +382,8 @@ def _replica(q: Question, d: Deployment, factor: float) -> Replica:
 
 def _loaded(q: Question, made: Replica, rate: float, replicas: int) -> Load:
     slo = q.slo or SLO()
-    return capacity.load(made, rate, replicas, ttft=slo.ttft, itl=slo.itl, quantile=slo.percentile)
+    aims = {"ttft": slo.ttft, "itl": slo.itl, "quantile": slo.percentile}
+    return capacity.load(made, rate, replicas, routing=q.routing, **aims)
 
 
 def _meets(load: Load, slo: SLO | None) -> bool:
@@ -641,11 +650,12 @@ def serve(
     price: "str | float | Price | None" = None,
     pue: float = 1.0,
     inter_bandwidth: float | None = None,
-    output_variation: float = 0.0,
+    output_variation: float | None = None,
     prompt_variation: float | None = None,
     server: str = "",
     experts: str | None = None,
     head: str | None = None,
+    routing: str | None = None,
 ) -> Served:
     """How many devices serve a model, in which layout, at what cost, and what would change the answer.
 
@@ -682,11 +692,14 @@ def serve(
         Between domains, per device, one way.
     output_variation, prompt_variation : float, 1
         Standard deviation over mean of the lengths of answers (0 unless given) and of the times of prompts (1 unless given).
+        Short answers keep a pace less evenly than long ones.
     server : str
         Whose software runs it, as in ``inference.deploy``; a current server unless given.
     experts, head : str, optional
         Stored formats of the routed experts of a mixture, and of embedding and output head, where they differ from what
         ``weights`` means (``inference.deploy``).
+    routing : str, optional
+        Who gets the next request, of several replicas: ``"round-robin"`` (unless given), ``"least-loaded"`` or ``"random"``.
 
     Returns
     -------
@@ -744,13 +757,19 @@ def serve(
         rent=rent_of(machines.device, price),
         pue=count("serve", "pue", pue, domain=PUE),
         inter_bandwidth=inter_bandwidth,
-        output_variation=output_variation,
+        output_variation=0.0 if output_variation is None else output_variation,
         prompt_variation=1.0 if prompt_variation is None else prompt_variation,
         server=server,
         head=head,
+        routing=USUAL if routing is None else routing,
     )
+    check_routing("serve", q.routing)
     if q.sized and prompt_variation is None:
         taken.add("prompts whose time varies by 1 (standard deviation over mean)")
+    if q.sized and output_variation is None:
+        taken.add("answers that are all alike")
+    if q.sized and routing is None:
+        taken.add(f"routing = {q.routing}")
     return _answer(q, assumed=taken.lines)
 
 

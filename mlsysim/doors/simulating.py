@@ -255,10 +255,12 @@ class Simulated(Result):
         """What the server runs out of first."""
         full = self.saturation
         busy = f"{self.mean('utilisation'):.0%} of the time a step is under way"
+        n = self.run.replicas
+        each = "a full server completes" if n == 1 else f"{n} full servers complete"
         if full is not None and full.growth > 0:
-            return f"the rate: a full server completes {full.capacity:.4g}/s; the wait grows by {full.growth:.3g} s in every second"
+            return f"the rate: {each} {full.capacity:.4g}/s; the wait grows by {full.growth:.3g} s in every second"
         cache = f", {self.mean('preemptions'):.4g} preemptions: the cache" if self.mean("preemptions") else ""
-        return busy + (f" (a full server completes {full.capacity:.4g}/s)" if full is not None else "") + cache
+        return busy + (f" ({each} {full.capacity:.4g}/s)" if full is not None else "") + cache
 
     @cached_property
     def changes(self) -> tuple[tuple[str, str], ...]:

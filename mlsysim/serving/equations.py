@@ -73,18 +73,18 @@ def prompt_computed(input_len: Num, cached_len: Num, block_tokens: Num = 16.0) -
 
 @equation(
     "eq-saturation-rate",
-    formula="min(running / steps, (budget - running) / tokens) / step_time",
+    formula="min(running / steps, budget / (tokens + steps)) / step_time",
     domain={"steps": POSITIVE, "tokens": POSITIVE, "step_time": POSITIVE},
 )
 def saturation_rate(running: Num, steps: Num, budget: Num, tokens: Num, step_time: Num) -> Num:
-    """Requests per second that a full server completes: what its sequences finish, or what its prompts' share lets in.
+    """Requests per second that a full server completes: what its places finish, or what the budget has tokens for.
 
-    Formula: X = min(d / n, (T - d) / p) / t_step.
+    Formula: X = min(c / n, T / (p + n)) / t_step.
 
     Parameters
     ----------
     running : float or array, 1
-        Sequences d that decode in a step, below the budget.
+        Sequences c that may decode at a time: places, or as many as fit into the cache.
     steps : float or array, 1
         Decode steps n of a request: its output tokens less the first.
     budget : float or array, 1
@@ -92,20 +92,23 @@ def saturation_rate(running: Num, steps: Num, budget: Num, tokens: Num, step_tim
     tokens : float or array, 1
         Tokens p of a prompt that are not cached.
     step_time : float or array, s
-        Time t_step of the mean step, with those sequences and the prompt tokens that begin beside them.
+        Time t_step of the mean step, with X t_step prompts and the X t_step n sequences that decode beside them.
 
     Returns
     -------
     float or array, 1/s
 
-    Assumptions: a steady state in which a new prompt takes each finished request's place; requests are alike; every step is.
+    Assumptions: a steady state in which a new prompt follows each finished request; requests are alike; every step is.
 
     >>> saturation_rate(256.0, steps=200.0, budget=2048.0, tokens=1000.0, step_time=0.5)
     2.56
 
+    >>> saturation_rate(256.0, steps=200.0, budget=2048.0, tokens=2872.0, step_time=0.5)
+    1.3333333333333333
+
     Source: agrawal2024sarathi, chunked prefills and stall-free schedules; the batch; the rate is chapter 17's.
     """
-    return minimum(running / steps, (budget - running) / tokens) / step_time
+    return minimum(running / steps, budget / (tokens + steps)) / step_time
 
 
 @equation("eq-overload-wait", formula="max(0, rate / capacity - 1) * time", domain={"capacity": POSITIVE})

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from mlsysim.errors import InputError
 from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
-from mlsysim.serving.config import Limits, StepTimes
+from mlsysim.serving.config import Config, Limits, StepTimes, limits
 from mlsysim.serving.engine import seen
-from mlsysim.serving.equations import overload_wait, prompt_computed, saturation_rate
+from mlsysim.serving.equations import overload_wait, prompt_computed, prompt_steps, saturation_rate
 from mlsysim.serving.requests import MAX_TOKENS, Request
 from mlsysim.serving_steps import Batch
 
@@ -25,7 +25,7 @@ class Saturation(Result):
 
     offered: float  # 1/s, between the first arrival and the last; infinite when all come at once
     capacity: float  # 1/s, of all replicas (eq-saturation-rate)
-    running: int  # sequences that decode in a step of one replica
+    running: float  # sequences that decode in the mean step of one replica
     step_time: float  # s
 
     @property
@@ -41,7 +41,7 @@ class Saturation(Result):
         return labelled(
             f"full servers complete about {self.capacity:.4g} requests/s; {offered}",
             ("verdict", "" if math.isinf(self.offered) else grows if self.growth > 0 else "the load can be carried"),
-            ("full server", f"{self.running} sequences decode in a step of {shown(self.step_time, 's')}"),
+            ("full server", f"{self.running:.3g} sequences decode in a step of {shown(self.step_time, 's')}"),
         )
 
     def chart(self) -> "Drawing | None":
@@ -56,7 +56,7 @@ class Saturation(Result):
     def explain(self) -> Explanation:
         """How fast the wait grows, and what the rates rest on."""
         inputs = (
-            Input("sequences that decode", self.running, "1", "places, budget and blocks of the server"),
+            Input("sequences that decode", self.running, "1", "places, blocks and budget of the server"),
             Input("step", self.step_time, "s", "of the mean batch of a full server"),
         )
         given = {"rate": self.offered, "capacity": self.capacity, "time": 1.0}
@@ -74,11 +74,11 @@ class Saturation(Result):
 
 
 def saturation(
-    step_times: StepTimes, requests: Sequence[Request], bounds: Limits, replicas: int = 1
+    step_times: StepTimes, requests: Sequence[Request], bounds: Limits | Config, replicas: int = 1
 ) -> Saturation | None:
     """The offered rate and the saturation rate of a load.
 
-    None where no sequence decodes beside a prompt: answers of single tokens, or a budget of one token.
+    None where nothing decodes, since all answers are single tokens.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def saturation(
         Times of steps.
     requests : sequence of Request
         The load; requests that can never be served are left out.
-    bounds : Limits
-        Of one server, as from :func:`mlsysim.serving.limits`.
+    bounds : Limits or Config
+        Of one server; of options its limits are taken, as :func:`mlsysim.serving.limits` does.
     replicas : int
         Servers of the kind.
 
@@ -96,23 +96,26 @@ def saturation(
     InputError
         No replica.
 
-    Assumptions: a full server decodes as many sequences as its places, its budget and its blocks allow for at the
-    mean number of tokens that a running sequence holds, and every step has the mean share of prompts. Real steps
-    differ from the mean one, so a played server completes less, most so where long prompts take steps for themselves.
+    Assumptions: a full server decodes as many sequences as its places and its blocks allow for at the mean number of
+    tokens that a running sequence holds, or as many as its budget lets in with their prompts, if those are fewer; every
+    step has the mean share of prompts, in the parts that the budget cuts them into. Where the budget limits, every step
+    is the mean one. Where places do, prompts come in whole, steps differ, and a played server completes less.
 
     >>> from mlsysim.serving_steps import step_model
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving import Config, limits, load
     >>> model = step_model(deploy("Llama-3.1-8B", "H100"))
     >>> found = saturation(model, load((0.0, 0.1, 0.2), 1000, 200), limits(Config(max_num_seqs=64), model))
-    >>> found.running, round(found.offered, 3), round(found.capacity, 1)
-    (64, 10.0, 23.2)
+    >>> round(found.running, 6), round(found.offered, 3), round(found.capacity, 1)
+    (64.0, 10.0, 23.2)
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise InputError(f"saturation: replicas = {replicas!r} must be a whole number of at least 1")
+    if isinstance(bounds, Config):
+        bounds = limits(bounds, step_times)
     served = [r for r in requests if not bounds.refusal(r.input_len, r.output_len)]
     steps = sum(r.output_len - 1 for r in served)
-    if not steps or bounds.tokens < 2:
+    if not steps:
         return None
     count, block, window = len(served), bounds.block_tokens, bounds.window or _UNSEEN
 
@@ -127,11 +130,17 @@ def saturation(
     held = decoded(_UNSEEN) / steps  # by a sequence that decodes, on average over time
     cached = sum(p * (r.output_len - 1) for p, r in zip(past, served, strict=True)) / steps
     own = (held - cached) / block + (block - 1) / (2 * block)  # blocks; the last one is filled in part
-    room = (bounds.blocks - max(past) // block) / own
-    running = max(1, min(bounds.sequences, bounds.tokens - 1, int(room)))
-    # Prompts begun in a step: one for each sequence that ends, as far as the budget lets them in
-    prompt = sum(new) / count
-    begun = min(running * count / steps, (bounds.tokens - running) / prompt)
+    places = max(1, min(bounds.sequences, int((bounds.blocks - max(past) // block) / own)))
+    prompt, each = sum(new) / count, steps / count
+    begun = float(saturation_rate(float(places), each, bounds.tokens, prompt, 1.0))  # prompts in a step, and ends
+    running = begun * each  # by Little's law
+    parts = float(prompt_steps(prompt, bounds.tokens, running))
+
+    def read(width: int) -> float:
+        """Tokens whose keys and values the parts of a prompt read, on average: each those before it, as far as it sees."""
+        before, part = sum(past) / count, prompt / parts
+        return sum(min(before + k * part, part + width) for k in range(1, int(parts) + 1))
+
     pairs, near = (
         begun * sum(seen(n + p, w) - seen(p, w) for n, p in zip(new, past, strict=True)) / count
         for w in (_UNSEEN, window)
@@ -139,16 +148,16 @@ def saturation(
     mean = Batch(
         prefill_tokens=begun * prompt,
         prefill_pairs=pairs,
-        prefill_read=begun * sum(r.input_len for r in served) / count,
-        prefills=begun,
-        decodes=float(running),
+        prefill_read=begun * read(_UNSEEN),
+        prefills=begun * parts,
+        decodes=running,
         context=running * held,
         windowed_pairs=near,
-        windowed_read=begun * sum(min(r.input_len, n + window) for n, r in zip(new, served, strict=True)) / count,
+        windowed_read=begun * read(window),
         windowed_context=running * decoded(window) / steps,
     )
     time = float(step_times.time(mean))
-    capacity = float(saturation_rate(running, steps / count, bounds.tokens, prompt, time))
+    capacity = float(saturation_rate(float(places), each, bounds.tokens, prompt, time))
     first, last = min(r.arrival for r in served), max(r.arrival for r in served)
     offered = (count - 1) / (last - first) if last > first else math.inf
     return Saturation(offered, replicas * capacity, running, time)

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import capacity, catalog, inference, memory, transformer, units, validation
+from mlsysim import capacity, catalog, inference, memory, serving, transformer, units, validation
+from mlsysim.serving_steps import step_model
 
 MET = (2, 2, 2, 8)  # tokens of the answers in the drawing of who is met
 
@@ -29,7 +30,16 @@ def numbers() -> dict[str, Any]:
     whole = capacity.replica_of(server, **requests, max_num_seqs=10_000)
     chosen = capacity.replica_of(server, **requests, itl=aims["itl"])
     best = capacity.max_rate(chosen, **aims)
-    wanted = capacity.replicas_needed(chosen, 100.0, **aims)
+    wanted = {name: capacity.replicas_needed(chosen, 100.0, routing=name, **aims) for name in capacity.ROUTING}
+    first_only = capacity.max_rate(chosen, ttft=aims["ttft"])
+    mean_kept = capacity.load(chosen, first_only.rate, **aims)
+    mixing = serving.saturation(
+        step_model(server),
+        serving.load((0.0, 1.0), round(trace.input_len.value), round(trace.output_len.value)),
+        serving.Config(max_num_seqs=chosen.slots),
+    )
+    if mixing is None:
+        raise AssertionError("chapter 8 says what a full server with mixed steps completes")
     decode = capacity.replica(
         lambda n: whole.step_times[n - 1], whole.slots, prefill_time=0.0, output_len=trace.output_len.value
     )
@@ -110,8 +120,18 @@ def numbers() -> dict[str, Any]:
             "running": f"{best.running:.0f}",
             "mean_ttft": time(best.ttft),
             "prompts_busy": share(best.rate * chosen.prefill_time),
-            "replicas": f"{wanted.replicas}",
-            "devices": f"{4 * wanted.replicas}",
+            "late": share(best.late, 1),
+            "slow": share(1 - best.in_pace, 1),
+            "itl": time(best.itl),
+            "itl_99": time(best.itl_quantile),
+            "ttft_99": time(best.ttft_quantile),
+            "first_only": f"{first_only.rate:.1f}",
+            "broken": f"{1 / (1 - mean_kept.in_pace):.0f}",
+            "replicas": f"{wanted['round-robin'].replicas}",
+            "replicas_least": f"{wanted['least-loaded'].replicas}",
+            "replicas_random": f"{wanted['random'].replicas}",
+            "devices": f"{4 * wanted['round-robin'].replicas}",
+            "each": f"{100.0 / wanted['round-robin'].replicas:.1f}",
             "alone": time(lone.residence),
             "tokens_alone": f"{1 / whole.step_times[0]:.0f}",
             "naive": f"{naive:.0f}",
@@ -123,6 +143,7 @@ def numbers() -> dict[str, Any]:
             "edge_mean": time(edge.place_wait),
             "edge_rate": f"{edge.rate:.1f}",
         },
+        "mixed": {"rate": f"{mixing.capacity:.1f}", "more": share(mixing.capacity / chosen.capacity - 1)},
         "calibrated": {
             "prompt": time(slow.prefill_time),
             "prompt_times": f"{slow.prefill_time / chosen.prefill_time:.1f}",

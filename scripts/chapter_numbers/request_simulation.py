@@ -76,6 +76,7 @@ def numbers() -> dict[str, Any]:
         256,
         prefill_time=alone(round(trace.input_len.value)),
         output_len=trace.output_len.value,
+        variation=trace.output_variation.value,
         prompt_variation=trace.prompt_variation.value,
     )
     aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
@@ -120,6 +121,13 @@ def numbers() -> dict[str, Any]:
 
     step = float(small.time(Batch.steady(64, 1000, 200)))
     full = float(serving.saturation_rate(64.0, 199.0, 8192.0, 1000.0, step))
+    alike = serving.load(serving.constant(100.0, 1200), 1000, 200)
+    squeezed = serving.Config(max_num_batched_tokens=256, max_num_seqs=64)
+    tight = serving.saturation(small, alike, squeezed)
+    if tight is None:
+        raise AssertionError("chapter 17 says where a budget of 256 tokens saturates")
+    ends = serving.simulate(small, alike, squeezed).records.finished
+    tight_rate = 400 / (ends[799] - ends[399])
     crowd_of_equals = serving.load(serving.constant(1.3 * full, 1200), 1000, 200)
     crowded = serving.simulate(small, crowd_of_equals, serving.Config(max_num_seqs=64), keep_steps=True)
     burst, most = crowded.records, max(s.prefill_tokens + s.decode_tokens for s in crowded.log)
@@ -158,6 +166,9 @@ def numbers() -> dict[str, Any]:
             "step": time(step),
             "rate": f"{full:.1f}",
             "most": f"{most:,}",
+            "tight_running": f"{tight.running:.0f}",
+            "tight_rate": f"{tight.capacity:.1f}",
+            "tight_off": units.percent(abs(tight.capacity / tight_rate - 1), 2, signed=False),
             "above": units.percent(full / done_rate - 1, 0, signed=False),
         },
         "few": {"low": time(min(few)), "high": time(max(few))},

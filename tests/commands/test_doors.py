@@ -145,6 +145,50 @@ def by_hand(
     return None
 
 
+def test_what_the_slow_end_needs_beyond_what_there_is_is_called_so() -> None:
+    """It was said that no number is enough, where 26 are and there were 24."""
+    asked = {"rate": 60.0, "input_len": 512, "output_len": 128, "slo": SLO(ttft=0.5, itl=0.03), "tp": 1}
+    free = mlsysim.serve("Llama-3.1-8B", "H100", **asked)
+    low, high = free.devices_range or (0, 0)
+    assert high is not None and low <= free.devices < high
+    held = mlsysim.serve("Llama-3.1-8B", f"{free.devices} H100", **asked)
+    said = " ".join(str(held).split())
+    assert f"({low}, and at the slow end more than the {free.devices} that there are, within the range" in said
+    assert "no number is enough" not in said
+    assert f"on the {held.load.replica.slots} places of a replica (its --max-num-seqs)" in said  # type: ignore[union-attr]
+
+
+def test_a_router_and_the_spread_of_answers_change_what_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        "serve",
+        "--model",
+        "Llama-3.1-8B",
+        "--device",
+        "H100",
+        "--tp",
+        "1",
+        "--rate",
+        "150",
+        "--itl",
+        "12 ms",
+        "--ttft",
+        "300 ms",
+    ]
+    found = {}
+    for name, more in {
+        "usual": [], "random": ["--routing", "random"], "least": ["--routing", "least-loaded"],
+        "varied": ["--output-variation", "1"],
+    }.items():  # fmt: skip
+        assert cli.main([*asked, *more, "--json"]) == 0
+        found[name] = json.loads(capsys.readouterr().out)
+        load = found[name]["load"]
+        assert (1 - load["late"]) * load["in_pace"] >= 0.99 and load["itl_s"] < load["itl_quantile_s"] <= 0.012
+    needed = {name: row["total_devices"] for name, row in found.items()}
+    assert needed["least"] <= needed["usual"] < needed["random"] and needed["usual"] < needed["varied"]
+    assert "routing = round-robin" in " ".join(found["usual"]["assumed"])
+    assert found["random"]["load"]["routing"] == "random"
+
+
 @pytest.mark.slow
 @independent
 @pytest.mark.parametrize(

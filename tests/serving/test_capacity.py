@@ -5,7 +5,9 @@ import json
 import math
 import random
 import statistics
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mlsysim
 from mlsysim import capacity, catalog, cli, inference, memory, transformer, validation
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
 from mlsysim.classroom.exercises import assignment
@@ -57,9 +60,14 @@ def test_what_sequences_hold_in_the_traces() -> None:
 def test_states_that_are_forgotten_change_nothing(used: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,200 replicas have 76,800 states; only those near the mean are counted, and the answer is that of all."""
     rate, solver = used * 1200 * REPLICA.capacity, capacity.solver
-    short = load(REPLICA, rate, 1200, ttft=0.5, itl=0.012).to_dict()
+
+    def answer() -> dict[str, float]:
+        found = load(REPLICA, rate, 1200, ttft=0.5, itl=0.012, routing="least-loaded").to_dict()
+        return {name: value for name, value in found.items() if name != "routing"}
+
+    short = answer()
     monkeypatch.setattr(solver, "_LONG", 10**9)
-    assert short == pytest.approx(load(REPLICA, rate, 1200, ttft=0.5, itl=0.012).to_dict(), rel=1e-12)
+    assert short == pytest.approx(answer(), rel=1e-9)
 
 
 def test_a_rate_beyond_all_replicas_is_refused_at_once() -> None:
@@ -381,7 +389,9 @@ def servers_only(slots: int, service: float) -> Replica:
 @independent
 @pytest.mark.parametrize(("slots", "replicas"), [(1, 1), (6, 1), (3, 4)])
 def test_without_slowing_down_a_replica_is_erlangs_queue(slots: int, replicas: int) -> None:
-    result = load(servers_only(slots, 2.0), rate=0.4 * slots * replicas, replicas=replicas, quantile=0.9)
+    result = load(
+        servers_only(slots, 2.0), 0.4 * slots * replicas, replicas, quantile=0.9, routing="least-loaded"
+    )  # one crowd
     _, c = exact_erlang(slots * replicas, Fraction(8, 10) * slots * replicas)
     assert result.delayed == pytest.approx(float(c), rel=1e-12)
     assert result.running == pytest.approx(0.8 * slots * replicas)  # the offered load, whatever waits
@@ -411,58 +421,87 @@ def test_the_chain_of_a_batch_by_detailed_balance(replicas: int, rate: float) ->
     rate = 0.9 * r.capacity * replicas if rate > r.capacity * replicas else rate
     chance = exact_chain(r, rate, replicas)
     places = r.slots * replicas
-    result = load(r, rate, replicas, itl=r.itl(r.slots // 2))
+    result = load(r, rate, replicas, routing="least-loaded")
     assert result.delayed == pytest.approx(float(sum(chance[places:])), rel=1e-6)
     assert result.running == pytest.approx(float(sum(min(n, places) * p for n, p in enumerate(chance))), rel=1e-6)
-    fine = r.slots // 2 * replicas
-    assert result.in_pace == pytest.approx(float(sum(chance[:fine])), rel=1e-6)
+    below = [p / sum(chance[: places + 1]) for p in chance[: places + 1]]  # nobody in the queue
+    mean = sum(n * p for n, p in enumerate(below))
+    spread = sum((n - mean) ** 2 * p for n, p in enumerate(below)) / replicas**2
+    assert result.batch_variance == pytest.approx(float(spread), rel=1e-6)
     waiting = float(sum((n - places) * p for n, p in enumerate(chance) if n > places))
     assert capacity.little(rate, result.place_wait) == pytest.approx(waiting, rel=1e-6)
 
 
-def simulate_steps(r: Replica, rate: float, requests: int, seed: int, ttft: float = math.inf) -> dict[str, float]:
-    """A replica step by step: prompts first and one at a time, otherwise one decode step of the batch."""
+class Played:
+    """A replica of :func:`simulate_steps`: when it is free, who waits, and its batch by the step in which each ends."""
+
+    def __init__(self) -> None:
+        self.now, self.steps, self.area = 0.0, 0, 0.0
+        self.waiting, self.batch = deque[int](), list[tuple[int, int]]()
+
+
+def simulate_steps(
+    r: Replica,
+    rate: float,
+    requests: int,
+    seed: int,
+    ttft: float = math.inf,
+    itl: float = math.inf,
+    replicas: int = 1,
+    routing: str = "random",
+    variation: float = 1.0,
+) -> dict[str, float]:
+    """Replicas step by step: prompts first and one at a time, otherwise one decode step of the batch."""
     rng = random.Random(seed)
-    shape = r.prompt_variation**-2
+    shape, answers = r.prompt_variation**-2, variation**-2
     arrivals = [0.0]
     for _ in range(requests - 1):
         arrivals.append(arrivals[-1] + rng.expovariate(rate))
-    left = [max(1, round(rng.expovariate(1 / r.steps))) for _ in arrivals]
-    steps, now, coming, area = list(left), 0.0, 0, 0.0
-    waiting, batch = list[int](), list[int]()
-    started, first, done = dict[int, float](), dict[int, float](), dict[int, float]()
-    while len(done) < requests:
-        while coming < requests and arrivals[coming] <= now:
-            waiting.append(coming)
-            coming += 1
-        if not waiting and not batch:
-            now = arrivals[coming]
-            continue
-        before = now
-        if waiting and len(batch) < r.slots:
-            k = waiting.pop(0)
-            started[k] = now
-            now += rng.gammavariate(shape, r.prefill_time / shape)
-            first[k] = now
-            batch.append(k)
-            area += len(batch) * (now - before)
-            continue
-        now += r.step_times[len(batch) - 1]
-        area += len(batch) * (now - before)
-        for k in batch:
-            left[k] -= 1
-            if not left[k]:
-                done[k] = now
-        batch = [k for k in batch if left[k]]
+    steps = [max(1, round(rng.gammavariate(answers, r.steps / answers))) for _ in arrivals]
+    prompts = [rng.gammavariate(shape, r.prefill_time / shape) for _ in arrivals]
+    started, first, done = ([0.0] * requests for _ in "abc")
+    fleet = [Played() for _ in range(replicas)]
+
+    def advance(x: Played, until: float) -> None:
+        while x.now < until and (x.waiting or x.batch):
+            before, inside = x.now, len(x.batch)
+            if x.waiting and inside < r.slots:
+                k = x.waiting.popleft()
+                started[k], inside = x.now, inside + 1
+                x.now += prompts[k]
+                first[k] = x.now
+                heapq.heappush(x.batch, (x.steps + steps[k], k))
+            else:
+                x.now += r.step_times[inside - 1]
+                x.steps += 1
+                while x.batch and x.batch[0][0] == x.steps:
+                    done[heapq.heappop(x.batch)[1]] = x.now
+            x.area += inside * (x.now - before)
+        x.now = max(x.now, until) if until < math.inf else x.now
+
+    for k, at in enumerate(arrivals):
+        for x in fleet:
+            advance(x, at)
+        place = {
+            "random": lambda: rng.randrange(replicas),
+            "round-robin": lambda k=k: k % replicas,
+            "least-loaded": lambda: min(
+                range(replicas), key=lambda i: (len(fleet[i].waiting) + len(fleet[i].batch), rng.random())
+            ),
+        }[routing]()
+        fleet[place].waiting.append(k)
+    for x in fleet:
+        advance(x, math.inf)
     middle = range(requests // 10, requests - requests // 10)
     waits = sorted(started[k] - arrivals[k] for k in middle)
     return {
-        "running": area / now,
+        "running": sum(x.area for x in fleet) / max(x.now for x in fleet),
         "itl": sum(done[k] - first[k] for k in middle) / sum(steps[k] for k in middle),
         "e2e": statistics.mean(done[k] - arrivals[k] for k in middle),
         "wait": statistics.mean(waits),
         "p99": waits[int(0.99 * len(waits))],
         "late": sum(first[k] - arrivals[k] > ttft for k in middle) / len(middle),
+        "slow": sum(done[k] - first[k] > itl * steps[k] for k in middle) / len(middle),
     }
 
 
@@ -507,7 +546,7 @@ def test_among_thousands_of_idle_replicas_each_request_is_alone_and_few_states_a
     steps: list[float] = []
     step = capacity.solver.erlang_b_step
     monkeypatch.setattr(capacity.solver, "erlang_b_step", lambda *a: steps.append(step(*a)) or steps[-1])
-    found = load(REPLICA, rate=1.0, replicas=3000)
+    found = load(REPLICA, rate=1.0, replicas=3000, routing="least-loaded")
     assert found.delayed == 0
     assert found.running == pytest.approx(1.0 / REPLICA.throughput(1), rel=1e-6)
     assert len(steps) < 1000 < 3000 * REPLICA.slots  # what follows the smallest float is nought
@@ -556,27 +595,202 @@ def test_the_time_inside_one_exponential_server_is_exponential() -> None:
     assert capacity.wait_tail(0.5, 1e-9, 0.0, 0.2, own=0.0) == pytest.approx(0.5)
 
 
+def of_the_chapter(**more: float) -> tuple[Replica, float]:
+    """The replica of chapter 8's example, and how much its answers vary."""
+    t = catalog.trace("azure-conversation-2023")
+    shapes = {"variation": t.output_variation.value, "prompt_variation": t.prompt_variation.value}
+    server = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
+    lengths = {"input_len": t.input_len.value, "output_len": t.output_len.value}
+    return capacity.replica_of(server, **lengths, **shapes, **more), t.output_variation.value
+
+
 @pytest.mark.slow
 @independent
 def test_the_rate_of_the_chapter_keeps_its_promise_when_it_is_played() -> None:
-    """99 of 100 first tokens within 450 ms: at the rate that max_rate gives, and not much above it."""
-    t, aims = catalog.trace("azure-conversation-2023"), {"ttft": 0.45, "itl": 0.04}
-    shapes = {"variation": t.output_variation.value, "prompt_variation": t.prompt_variation.value}
-    server = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
-    r = capacity.replica_of(server, input_len=t.input_len.value, output_len=t.output_len.value, itl=0.04, **shapes)
-    best = max_rate(r, **aims).rate
-    for rate, low, high in ((best, 0.006, 0.013), (1.08 * best, 0.015, 1.0)):
+    """99 of 100 first tokens within 450 ms and answers at 40 ms a token: at the rate that max_rate gives, not much above it."""
+    r, variation = of_the_chapter(itl=0.04)
+    first, both = max_rate(r, ttft=0.45).rate, max_rate(r, ttft=0.45, itl=0.04).rate
+    for rate, low, high in ((first, 0.006, 0.013), (1.08 * first, 0.015, 1.0)):
         late = [simulate_steps(r, rate, 30_000, seed, ttft=0.45)["late"] for seed in (2, 3, 4)]
         assert low < statistics.mean(late) < high
+    for rate, low, high in ((both, 0.007, 0.0135), (1.08 * both, 0.0135, 1.0)):
+        played = [simulate_steps(r, rate, 30_000, s, 0.45, 0.04, variation=variation) for s in (2, 3, 4)]
+        assert low < statistics.mean(1 - (1 - p["late"]) * (1 - p["slow"]) for p in played) < high
+
+
+# Routers, and the pace of single answers
+
+
+@pytest.mark.slow
+@independent
+@pytest.mark.parametrize("replicas", [1, 2, 4, 9, 16])
+@pytest.mark.parametrize("routing", capacity.ROUTING)
+def test_a_router_carries_what_it_is_said_to(routing: str, replicas: int) -> None:
+    """A fleet played step by step keeps the pace for 99 of 100 answers a little below the rate, and misses it a little above."""
+    r, variation = of_the_chapter(itl=0.04)
+    best = max_rate(r, replicas, ttft=60.0, itl=0.04, routing=routing)
+
+    def slow(factor: float) -> float:
+        played = (
+            simulate_steps(
+                r, factor * best.rate, 30_000, s, itl=0.04, replicas=replicas, routing=routing, variation=variation
+            )
+            for s in (1, 2)
+        )
+        return statistics.mean(p["slow"] for p in played)
+
+    assert slow(0.93) < 0.01 < slow(1.1 if routing == "least-loaded" else 1.05)
+
+
+@pytest.mark.slow
+@independent
+@pytest.mark.parametrize("busy", [0.6, 0.8, 0.9])
+@pytest.mark.parametrize("replicas", [2, 4, 9, 16])
+@pytest.mark.parametrize("routing", capacity.ROUTING)
+def test_a_fleet_of_routed_replicas_played_step_by_step(routing: str, replicas: int, busy: float) -> None:
+    r, variation = of_the_chapter(itl=0.04)
+    ours = load(r, busy * replicas * r.capacity, replicas, itl=0.04, routing=routing)
+    played = [
+        simulate_steps(r, ours.rate, 30_000, s, itl=0.04, replicas=replicas, routing=routing, variation=variation)
+        for s in (1, 2)
+    ]
+    found = {name: statistics.mean(p[name] for p in played) for name in played[0]}
+    assert ours.itl == pytest.approx(found["itl"], rel=0.06 if busy < 0.9 else 0.12)
+    assert 1 - ours.in_pace == pytest.approx(found["slow"], rel=0.35, abs=0.002 if routing != "least-loaded" else 0.03)
+    step = r.step_time(ours.running / replicas) / 2  # the one under way
+    if routing == "least-loaded":  # newcomers meet prompts a little oftener than in turn
+        assert ours.prompt_wait <= found["wait"] < ours.prompt_wait + 2 * step + 0.01
+    elif busy < 0.9:
+        assert ours.prompt_wait + step == pytest.approx(found["wait"], rel=0.1)
+
+
+@independent
+@pytest.mark.parametrize("replicas", [1, 2, 9])
+@pytest.mark.parametrize("variation", [0.5, 1.0])
+def test_every_nth_request_of_a_random_stream_waits_less(replicas: int, variation: float) -> None:
+    """By Lindley's recursion: the share that waits, and the mean wait."""
+    rng, busy, shape = random.Random(replicas), 0.75, variation**-2
+    wait, total, waited, count = 0.0, 0.0, 0, 400_000
+    for _ in range(count):
+        total, waited = total + wait, waited + (wait > 0)
+        gap = rng.gammavariate(replicas, 1 / replicas)  # the sum of so many exponential gaps
+        wait = max(0.0, wait + busy * rng.gammavariate(shape, 1 / shape) - gap)
+    share = capacity.routing.found_busy(busy, replicas)
+    if variation == 1.0:
+        assert share == pytest.approx(waited / count, rel=0.01)
+    ours = capacity.dealt_wait(busy, share, variation, replicas)
+    assert ours == pytest.approx(total / count, rel=0.06 if replicas == 1 or variation == 1.0 else 0.3)
+
+
+@independent
+def test_dealing_out_ends_at_chance_and_at_clockwork() -> None:
+    for busy in (0.2, 0.7, 0.95):
+        assert capacity.dealt_share(busy, busy, 1) == pytest.approx(busy)  # every request: a queue of its own
+        for variation in (0.0, 0.6, 2.0):
+            alone = capacity.mg1_wait(0.1, busy, variation)
+            assert capacity.dealt_wait(0.1, busy, variation, 1) == pytest.approx(alone)
+        found = [capacity.routing.found_busy(busy, n) for n in (1, 2, 5, 50, 10_000)]
+        assert found[0] == busy and found == sorted(found, reverse=True)
+        assert found[-1] == pytest.approx(math.exp(-(1 - found[-1]) / busy), rel=3e-3)  # D/M/1
+    assert capacity.routing.found_busy(np.array([0.0, 0.7]), 3).tolist() == pytest.approx(
+        [0.0, capacity.routing.found_busy(0.7, 3)]
+    )
+    with pytest.raises(InputError, match=r"unknown load: routing 'radnom'; did you mean 'random'"):
+        load(REPLICA, 1.0, routing="radnom")
+
+
+@independent
+@pytest.mark.parametrize("busy", [0.3, 0.6])
+def test_an_answer_that_prompts_stop_is_done_as_said(busy: float) -> None:
+    """An answer of 3 s of steps, prompts of 50 ms that come at random and go first: its time has the mean, deviation and law."""
+    rng, times = random.Random(4), list[float]()
+    for _ in range(20_000):
+        left, now, coming = 3.0, 0.0, rng.expovariate(busy / 0.05)
+        while coming < now + left:
+            left += rng.expovariate(1 / 0.05) - (coming - now)
+            now, coming = coming, coming + rng.expovariate(busy / 0.05)
+        times.append(now + left)
+    mean = capacity.answer_time(300.0, 0.01, busy)
+    deviation = capacity.answer_spread(mean, busy * 0.05 * 2, busy)
+    assert statistics.mean(times) == pytest.approx(mean, rel=0.01)
+    assert statistics.stdev(times) == pytest.approx(deviation, rel=0.03)
+    for z in (-1.5, -0.5, 0.0, 1.0, 2.5):
+        share = sum(t <= mean + z * deviation for t in times) / len(times)
+        assert capacity.in_time(mean + z * deviation, mean, deviation) == pytest.approx(share, abs=0.025)
+
+
+@independent
+def test_an_answer_in_time_at_the_limits() -> None:
+    assert [capacity.in_time(t, 2.0, 0.0) for t in (1.9, 2.0, 2.1)] == [0.0, 1.0, 1.0]
+    assert capacity.in_time(2.0, 2.0, 1e-9) == pytest.approx(0.5, abs=1e-6)
+    assert (
+        0.5 < capacity.in_time(1.0, 1.0, 0.5) < capacity.in_time(1.0, 1.0, 2.0) < 1
+    )  # the mean is pulled up by the tail
+    many = capacity.in_time(np.array([1.0, 2.0, 9.0]), 2.0, 0.7)
+    assert many.tolist() == pytest.approx([capacity.in_time(t, 2.0, 0.7) for t in (1.0, 2.0, 9.0)])
+
+
+@independent
+def test_close_to_the_wall_every_answer_meets_a_full_batch() -> None:
+    r = REPLICA.with_slots(6)
+    edge = load(r, 0.99999 * r.capacity, itl=0.0115)
+    busy = edge.rate * 0.05
+    wait = busy / (1 - busy) * (1 + 0.25) / 2 * 0.05
+    found_waiting = math.sqrt(busy * (2 - busy)) / (
+        busy / wait
+    )  # of an exponential that is nought with a chance of 1 - busy
+    time = (200 * r.step_times[5] + wait) / (1 - busy)
+    deviation = math.sqrt(time * busy * 0.05 * 1.25 + found_waiting**2) / (1 - busy)
+    assert edge.in_pace == pytest.approx(capacity.in_time(200 * 0.0115, time, deviation), rel=1e-3)
+    assert 0.02 < edge.in_pace < load(r, 0.8 * r.capacity, itl=0.0115).in_pace - 0.02
+
+
+@independent
+def test_answers_vary_as_they_are_said_to() -> None:
+    for variation in (0.1, 0.5, 0.77, 1.0, 2.0):
+        found = capacity.pace.lengths(1e6, variation)
+        mean = sum(n * share for n, share in found)
+        assert mean == pytest.approx(1e6, rel=0.01)
+        assert math.sqrt(sum((n - mean) ** 2 * share for n, share in found)) / mean == pytest.approx(
+            variation, rel=0.02
+        )
+    r = of_the_chapter()[0]
+    even = load(replace(r, variation=0.0), 8.0, itl=0.04).in_pace
+    assert load(r, 8.0, itl=0.04).in_pace < even  # short answers keep a pace less evenly
+    edge = load(r, 8.0, itl=0.04, quantile=0.97)
+    assert load(r, 8.0, itl=edge.itl_quantile).in_pace == pytest.approx(0.97, abs=1e-6)
+
+
+@pytest.mark.slow
+@independent
+@pytest.mark.parametrize(("replicas", "share"), [(18, 0.72), (19, 0.93), (20, 0.985)])
+def test_the_pace_of_answers_on_a_server_that_mixes_prompts_and_answers(replicas: int, share: float) -> None:
+    """Qwen3-32B on H200, 40 requests/s: 72 devices were said to keep 30 ms for all, where a simulation says 70 of 100."""
+    d = inference.deploy("Qwen3-32B", "H200", tp=4)
+    varied = {"variation": 0.5, "prompt_variation": 0.5}
+    r = capacity.replica_of(d, input_len=6000, output_len=700, itl=0.03, **varied)
+    ours = load(r, 40.0, replicas, itl=0.03)
+    asked = {"rate": 40, "requests": 10_000, "input_len": 6000, "output_len": 700, "length_variation": 0.5}
+    found = mlsysim.simulate("Qwen3-32B", "H200", tp=4, replicas=replicas, **asked).simulation
+    middle = [x.itl_s for x in found.records[2500:8500]]
+    kept = sum(x <= 0.03 for x in middle) / len(middle)
+    assert kept == pytest.approx(share, abs=0.035) and ours.in_pace == pytest.approx(kept, abs=0.05)
+    assert ours.itl == pytest.approx(statistics.mean(middle), rel=0.03)
 
 
 @independent
 def test_one_queue_for_all_replicas_beats_one_each() -> None:
     for busy in (0.8, 0.95, 0.99):
-        together = load(REPLICA, 4 * busy * REPLICA.capacity, 4)
+        rate = 4 * busy * REPLICA.capacity
+        together, dealt, apart = (
+            load(REPLICA, rate, 4, routing=name) for name in ("least-loaded", "round-robin", "random")
+        )
         alone = load(REPLICA, busy * REPLICA.capacity, 1)
-        assert together.place_wait < alone.place_wait
-        assert together.prompt_wait == pytest.approx(alone.prompt_wait)
+        assert together.place_wait < dealt.place_wait < apart.place_wait == pytest.approx(alone.place_wait)
+        assert dealt.prompt_wait < apart.prompt_wait == pytest.approx(alone.prompt_wait)
+        reading = busy * REPLICA.capacity * 0.05
+        assert alone.prompt_wait == pytest.approx(reading / (1 - reading) * (1 + 0.25) / 2 * 0.05)
+        assert apart.ttft_quantile == pytest.approx(alone.ttft_quantile)
 
 
 @independent
@@ -680,6 +894,9 @@ def test_results_explain_themselves_and_go_into_json() -> None:
         "eq-mean-wait",
         "eq-wait-quantile",
         "eq-mg1-wait",
+        "eq-answer-time",
+        "eq-answer-spread",
+        "eq-in-time",
         "eq-little",
         "eq-goodput",
     ):
@@ -718,6 +935,11 @@ def step_of_the_demo(replicas: int) -> float:
     return step
 
 
+def share_of_the_demo() -> float:
+    """Of 08.17: the root of C = (1 + (1 - C) / (4 x 0.6))^-4 below 1, by trying."""
+    return min((k / 1e7 for k in range(9_000_000)), key=lambda c: abs((1 + (1 - c) / 2.4) ** -4 - c))
+
+
 BY_HAND = {
     "08.1": math.floor((4 * 0.9 * 80e9 - 140e9) / (2 * 80 * 8 * 128 * 2 * 1024)),
     "08.2": 300 + 300 * 1.25,
@@ -734,6 +956,12 @@ BY_HAND = {
     "08.13": 10 * (1 - 0.35 * math.exp(-2 * 0.2)) * 0.62,
     # Prompts bind: with equal mean and deviation the time inside is exponential, and a step is under way before it.
     "08.14": next(r for r in range(13, 400) if math.exp(-(1 - 6.4 / r) * (0.5 - step_of_the_demo(r)) / 0.08) <= 0.01),
+    "08.17": share_of_the_demo() / (1 - share_of_the_demo()) * (1 / 4 + 0.25) / (1 / 4 + 1) * 0.06,
+    # Of a walk that has to go 3 s at a mean pace of 0.5: by its density, in slices of a thousandth of a second.
+    "08.18": sum(
+        math.sqrt(3**2 / (2 * math.pi * 0.05 * t**3)) * math.exp(-((3 - 0.5 * t) ** 2) / (2 * 0.05 * t)) / 1000
+        for t in ((k + 0.5) / 1000 for k in range(6400))
+    ),
 }
 
 
@@ -744,4 +972,4 @@ def test_the_exercises_agree_with_arithmetic_by_hand(id: str) -> None:
         e.id: e for e in assignment("08-serving-capacity") if e.form == "number"
     }  # tasks: tests/book/test_tasks.py
     assert set(chapter) == set(BY_HAND)
-    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-12)
+    assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-6 if id > "08.16" else 1e-12)

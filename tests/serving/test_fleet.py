@@ -278,6 +278,10 @@ def test_one_layer_is_the_whole_cache_and_a_prompt_of_many_steps_sends_as_it_goe
     assert found.first_token == pytest.approx(0.04)
     # the link is never idle from the first layer of the first chunk on, 1 ms after the beginning
     assert found.finished == pytest.approx(0.001 + 400 * 1000.0 / 5e6 + 0.01, rel=1e-9)
+    # over a quick link only the last layer of the last chunk is left, 100 tokens of 1 kB over 10, and nothing crosses twice
+    quick = play(Fleet(alone(), alone(config=config), replace(link, bandwidth=1e8)), single([Request(0.0, 400, 2)]))
+    assert quick.records[0].finished == pytest.approx(0.04 + 100 * 1000.0 / 10 / 1e8 + 0.01, rel=1e-9)
+    assert quick.moved_bytes == pytest.approx(400 * 1000.0)
 
 
 @independent
@@ -566,6 +570,17 @@ def test_servers_come_after_their_start_up_and_go_after_the_cool_down() -> None:
     kept = play(Fleet(alone(EVEN, config, autoscaler=never)), single(load))
     assert kept.server_seconds == pytest.approx(end + 2 * (end - 2.0), rel=1e-9)  # from the look at 2 s on
     assert [s.servers for s in kept.scaling] == [2, 3]
+
+
+@independent
+def test_a_server_that_is_sent_away_while_it_starts_is_paid_for_and_told_of() -> None:
+    """Two requests at once, one done before the second server could serve: it was paid for from 1 s to 6 s, and never served."""
+    scaler = Autoscaler(1, 2, target=1.0, start_up=60.0, cool_down=5.0, every=1.0)
+    load = [Request(0.0, 10, 200), Request(0.0, 10, 450), Request(20.0, 10, 2)]
+    found = play(Fleet(alone(autoscaler=scaler)), single(load))
+    assert [(s.time, s.servers) for s in found.scaling] == [(6.0, 1)]
+    assert found.server_seconds == pytest.approx(found.makespan + 5.0)
+    assert any(name == "servers" for name, _ in found.parts())
 
 
 @independent

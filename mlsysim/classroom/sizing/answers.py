@@ -240,6 +240,12 @@ def _serve(j: Job) -> Sized:
                     "ttft", f"Time to the first token, {100 * load.quantile:g} % of requests", load.ttft_quantile, "s"
                 ),
                 _quantity("itl", "Time between tokens, mean", load.itl, "s"),
+                _quantity(
+                    "itl_quantile",
+                    f"Time between tokens, {100 * load.quantile:g} % of requests",
+                    load.itl_quantile,
+                    "s",
+                ),
                 Row(
                     "utilisation",
                     "Share of the capacity",
@@ -263,7 +269,7 @@ def _serve(j: Job) -> Sized:
                         "Devices, high end",
                         ends[1],
                         "1",
-                        "no number is enough" if ends[1] is None else f"{ends[1]:,}",
+                        f"{ends[1]:,}" if ends[1] is not None else s.too_few,
                     ),
                 ]
         rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))

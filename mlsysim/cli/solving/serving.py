@@ -3,6 +3,8 @@
 import argparse
 
 from mlsysim import inference
+from mlsysim.capacity import ROUTING
+from mlsysim.capacity.routing import USUAL
 from mlsysim.cli.arguments import (
     NO_ANSWER,
     Commands,
@@ -31,6 +33,8 @@ def _serve(args: argparse.Namespace) -> int:
         slo=pick_slo(args),
         rate=args.rate,
         prompt_variation=args.prompt_variation,
+        output_variation=args.output_variation,
+        routing=args.routing,
         input_len=args.input_len,
         output_len=args.output_len,
         batch=args.batch,
@@ -79,8 +83,8 @@ def add(commands: Commands) -> None:
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits; answered, reason (why not), "
         "layout (replicas, tp, pp, dp, ep), total_devices, devices_range and rate_range_per_s (within the range of past errors; null where there is none), "
         "binds, changes (other questions and their answers), would_fit, bill (dated price, cost, power, energy), assumed, precision. With --rate or targets "
-        "also load: replicas, slots of each, capacity_per_s, utilisation, ttft_s, ttft_quantile_s, itl_s, e2e_s, running, "
-        "late and in_pace (shares), goodput_per_s.",
+        "also load: replicas, routing, slots of each, capacity_per_s, utilisation, ttft_s, ttft_quantile_s, itl_s, itl_quantile_s (of the means "
+        "of the requests), e2e_s, running, late and in_pace (shares), goodput_per_s.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
     p.add_argument(
@@ -119,5 +123,12 @@ def add(commands: Commands) -> None:
         metavar="CV",
         help="standard deviation over mean of the prompts' times: 0 where all are alike (default: 1)",
     )
+    p.add_argument(
+        "--output-variation",
+        type=quantity("1"),
+        metavar="CV",
+        help="standard deviation over mean of the answers' lengths (default: 0, all alike)",
+    )
+    p.add_argument("--routing", choices=ROUTING, help=f"which replica gets the next request (default: {USUAL})")
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_serve)

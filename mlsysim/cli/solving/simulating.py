@@ -250,10 +250,11 @@ def _fleet_options(p: argparse.ArgumentParser) -> None:
     )
 
 
-def _saturated(full: serving.Saturation) -> str:
-    """The load beside what a full server completes of it, in a line."""
-    each = f"{full.running} decoding in a step of {units.format(full.step_time, 's', 3)}"
-    limit = f"a full server completes about {full.capacity:.4g}/s by eq-saturation-rate ({each})"
+def _saturated(full: serving.Saturation, replicas: int) -> str:
+    """The load beside what full servers complete of it, in a line."""
+    each = f"{full.running:.3g} decoding in a step of {units.format(full.step_time, 's', 3)}"
+    who = "a full server completes" if replicas == 1 else f"{replicas} full servers complete"
+    limit = f"{who} about {full.capacity:.4g}/s by eq-saturation-rate ({each})"
     if math.isinf(full.offered):
         return f"all requests come at once; {limit}"
     line = f"offered {full.offered:.4g} requests/s; {limit}"
@@ -279,7 +280,7 @@ def _print(found: serving.Simulation, full: serving.Saturation | None) -> None:
         f"{found.most_blocks / bounds.blocks:.1%} of the cache at most"
     )
     if full is not None:
-        print(_saturated(full))
+        print(_saturated(full, found.replicas))
 
 
 def _seeds(text: str) -> list[int]:

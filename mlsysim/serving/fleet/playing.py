@@ -22,7 +22,7 @@ _COMES, _ENDS, _ARRIVES, _LOOK, _READY = range(5)
 
 @dataclass(frozen=True)
 class Scaled:
-    """A server that came or went."""
+    """A server that came or went, or that was sent away while it started."""
 
     time: float  # s
     pool: str  # "serve", "prefill" or "decode"
@@ -312,6 +312,7 @@ class _Pool:
             for _ in range(have - wanted):
                 if self.starting:
                     self.play.cancelled(self.starting.pop(), now, self)
+                    self.note(now)
                     continue
                 place = min(range(len(self.serving)), key=lambda i: (self.serving[i].load, -i))
                 leaving = self.serving.pop(place)

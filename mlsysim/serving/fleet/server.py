@@ -44,6 +44,7 @@ class Job:
         "index",
         "input_len",
         "known",
+        "last",
         "left",
         "output_len",
         "path",
@@ -73,6 +74,7 @@ class Job:
         self.scheduled = self.first = self.finished = -1.0
         self.preemptions = 0
         self.ahead = self.unsent = 0.0  # bytes that crossed while it was computed, and that could have but for others
+        self.last = 0.0  # bytes of the last layer of its last chunk
         self.source: Rank | None = None  # what keeps its cache until it has crossed
         self.place = self.talk = self.turn = -1
 
@@ -318,7 +320,8 @@ class Rank:
             if not job.ahead and not job.unsent:  # what was found of it needs no computing
                 job.unsent = (job.computed - chunk) * self.token_bytes
             size = chunk * self.token_bytes
-            ready = size - size / link.layers  # type: ignore[union-attr]
+            job.last = size / link.layers  # type: ignore[union-attr]
+            ready = size - job.last
             older = link.meanwhile(job.unsent, self._began, now)  # type: ignore[union-attr]
             newer = link.meanwhile(ready, self._began + last, now)  # type: ignore[union-attr]
             job.ahead += older + newer
@@ -511,8 +514,8 @@ class Rank:
         job.shared, job.blocks = shared, own
         self.loading[job] = None
         size = (job.known - shared * block) * self.token_bytes
-        if job.ahead:  # what is there already, of which the last layer is no part
-            size = max(size - job.ahead, size / source.link.layers)
+        if job.ahead:  # what is there already, of which the last layer of the last chunk is no part
+            size = max(size - job.ahead, min(size, job.last))
             source.link.sent += job.ahead
         there = source.link.send(now, size)
         if there > now:
