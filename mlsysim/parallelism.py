@@ -1002,8 +1002,8 @@ def limited_nodes(top_k: Num, nodes: Num, limit: Num) -> Num:
     float or array, 1
 
     Assumptions: the allowed nodes are chosen evenly among all, and the experts evenly among those; a token travels once to a
-    node, however many of its experts are there, and not at all to its own. Without a limit it is
-    ``collectives.nodes_reached``.
+    node, however many of its experts are there, and not at all to its own. Without a limit, and with
+    many experts on a node, it is ``collectives.places_reached`` without the own node.
 
     >>> round(limited_nodes(top_k=8, nodes=8, limit=4), 2), round(limited_nodes(8, 8, 8), 2)
     (3.15, 4.59)
