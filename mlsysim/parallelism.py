@@ -72,10 +72,10 @@ SCHEDULES = ("1f1b", "zb-h1", "zb-v", "dualpipe")
 # What waits in the host's memory until it is needed.
 OFFLOADS = ("none", "optimizer", "activations", "both")
 # Ways to split a model, from the innermost ranks outwards.
+AXES = ("tp", "cp", "dp", "pp")
 # Who sends what to experts: DeepEP's normal kernels and HybridEP one copy to a node, which forwards it inside (deepep2025); an
 # all-to-all of copies, as Megatron's "alltoall" dispatcher and DeepEP's low-latency kernels, one to every expert.
 DISPATCHERS = ("per-node", "per-expert")
-AXES = ("tp", "cp", "dp", "pp")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
 

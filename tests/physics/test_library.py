@@ -254,7 +254,9 @@ def test_grouped_sends_are_played_channel_by_channel(nodes: int) -> None:
 @pytest.mark.independent
 def test_more_ranks_and_more_bytes_never_make_everybody_to_everybody_faster() -> None:
     for size in (0.0, 1e3, 1e6, 1e9):
-        times = [library_time("all_to_all", size, wires("DGX-H100", n)).time for n in (2, 4, 8, 16, 64, 256, 1024, 4096)]
+        times = [
+            library_time("all_to_all", size, wires("DGX-H100", n)).time for n in (2, 4, 8, 16, 64, 256, 1024, 4096)
+        ]
         assert times == sorted(times)
     small = [library_time("all_to_all", 1e3, wires("DGX-H100", n)).time for n in (8, 1024)]
     assert small[1] > 5 * small[0], "1,024 devices took as long as eight"
