@@ -73,6 +73,9 @@ SCHEDULES = ("1f1b", "zb-h1", "zb-v", "dualpipe")
 OFFLOADS = ("none", "optimizer", "activations", "both")
 # Ways to split a model, from the innermost ranks outwards.
 AXES = ("tp", "cp", "dp", "pp")
+# Who sends what to experts: DeepEP's normal kernels and HybridEP one copy to a node, which forwards it inside (deepep2025); an
+# all-to-all of copies, as Megatron's "alltoall" dispatcher and DeepEP's low-latency kernels, one to every expert.
+DISPATCHERS = ("per-node", "per-expert")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
 
@@ -112,6 +115,8 @@ class Plan:
     cp_balance: str = "zigzag"
     node_limit: int | None = None  # nodes that a token's experts may lie on
     dispatch: str = "bf16"  # format in which tokens travel to experts; combined results stay 16-bit
+    dispatcher: str = "per-node"  # copies of a token on the network: one to a node, or one to every expert
+    overlap_experts: bool = False  # a micro-batch's messages to experts travel beside the products of another
     optimizer: str = "adamw"  # one of memory.OPTIMIZERS
     offload: str = "none"  # what lies in the host's memory
     mtp: bool = True  # whether pretraining trains the modules for multi-token prediction that the model has, if any
@@ -137,6 +142,10 @@ class Plan:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
         if self._plain != _PLAIN:
             self._check_words()
+        if not isinstance(self.overlap_experts, bool):
+            raise InputError(
+                f"plan: overlap_experts = {self.overlap_experts!r} must be True (another micro-batch computes) or False (none)"
+            )
         if not isinstance(self.mtp, bool):
             raise InputError(f"plan: mtp = {self.mtp!r} must be True (the modules that the model has) or False (none)")
         reshard = self.reshard_after_forward
@@ -366,6 +375,11 @@ class Plan:
         need(
             m.is_moe or self.dispatch == "bf16", "dispatch", f"is of tokens to experts, and {m.name} has none; use bf16"
         )
+        need(
+            m.is_moe or not self.overlap_experts,
+            "overlap_experts",
+            f"hides messages to experts, and {m.name} has none; leave it out",
+        )
 
 
 # Words of a plan and what each may be.
@@ -376,6 +390,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("schedule", SCHEDULES),
     ("cp_balance", CP_BALANCES),
     ("dispatch", ("bf16", "fp8")),
+    ("dispatcher", DISPATCHERS),
     ("optimizer", tuple(memory.OPTIMIZERS)),
     ("offload", OFFLOADS),
 )
@@ -987,8 +1002,8 @@ def limited_nodes(top_k: Num, nodes: Num, limit: Num) -> Num:
     float or array, 1
 
     Assumptions: the allowed nodes are chosen evenly among all, and the experts evenly among those; a token travels once to a
-    node, however many of its experts are there, and not at all to its own. Without a limit it is
-    ``collectives.nodes_reached``.
+    node, however many of its experts are there, and not at all to its own. Without a limit, and with
+    many experts on a node, it is ``collectives.places_reached`` without the own node.
 
     >>> round(limited_nodes(top_k=8, nodes=8, limit=4), 2), round(limited_nodes(8, 8, 8), 2)
     (3.15, 4.59)

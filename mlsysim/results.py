@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
-from mlsysim.equations import lookup
+from mlsysim.equations import lookup, signature_of
 from mlsysim.errors import InputError
 from mlsysim.tables import Table, table
 
@@ -391,7 +391,11 @@ class Term:
 
     def substituted(self) -> str:
         """The formula with the numbers in it."""
-        arguments = {n: units.format(v, lookup(self.label).units[n]) for n, v in self.arguments.items()}
+        found = lookup(self.label)
+        left_out = {
+            n: p.default for n, p in signature_of(found.function).parameters.items() if p.default is not p.empty
+        }
+        arguments = {n: units.format(v, found.units[n]) for n, v in (left_out | dict(self.arguments)).items()}
         names = "|".join(sorted(arguments, key=len, reverse=True))
         return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], self.formula) if names else self.formula
 

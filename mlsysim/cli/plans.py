@@ -8,7 +8,8 @@ from mlsysim.cli.arguments import Parser, count
 
 # Words of a plan beside its degrees, with the options of their names.
 PLAN_WORDS = (
-    *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "optimizer", "offload", "mtp"),
+    *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "dispatcher"),
+    *("overlap_experts", "optimizer", "offload", "mtp"),
 )
 
 
@@ -30,6 +31,17 @@ def plan_word_options(p: Parser) -> None:
     p.add_argument("--node-limit", type=count, help="nodes that a token's experts may lie on (default: any)")
     p.add_argument(
         "--dispatch", choices=("bf16", "fp8"), help="format of tokens on their way to experts (default: bf16)"
+    )
+    p.add_argument(
+        "--dispatcher",
+        choices=parallelism.DISPATCHERS,
+        help="copies of a token on the network: one to every node with experts of it, forwarded inside, as DeepEP and "
+        "HybridEP send (default), or one to every expert, as an all-to-all does",
+    )
+    p.add_argument(
+        "--overlap-experts",
+        action=argparse.BooleanOptionalAction,
+        help="messages to experts travel beside the products of another micro-batch (default: no)",
     )
     p.add_argument("--optimizer", choices=tuple(memory.OPTIMIZERS), help="whose states are kept (default: adamw)")
     p.add_argument("--offload", choices=parallelism.OFFLOADS, help="what lies in the host's memory (default: none)")

@@ -5,6 +5,8 @@ all-gather. ``bandwidth`` is what one rank can send in one direction, ``latency`
 takes a float or an array (broadcasting) in SI units. With one rank every collective costs nothing.
 """
 
+from typing import Any
+
 from mlsysim.collectives.messages import activation_bytes, bus_bandwidth, chunked_transfer, half_size, transfer_time
 from mlsysim.collectives.rings import (
     hierarchical_all_reduce,
@@ -15,7 +17,7 @@ from mlsysim.collectives.rings import (
     ring_reduce_scatter,
     tensor_parallel_time,
 )
-from mlsysim.collectives.spreading import all_to_all, moe_dispatch, nodes_reached
+from mlsysim.collectives.spreading import all_to_all, copies_sent, moe_dispatch, places_reached
 from mlsysim.collectives.switches import in_switch_all_reduce, in_switch_tree_all_reduce
 from mlsysim.collectives.trees import (
     direct_all_reduce,
@@ -30,6 +32,7 @@ __all__ = [
     "all_to_all",
     "bus_bandwidth",
     "chunked_transfer",
+    "copies_sent",
     "direct_all_reduce",
     "half_size",
     "halving_doubling_all_reduce",
@@ -37,8 +40,8 @@ __all__ = [
     "in_switch_all_reduce",
     "in_switch_tree_all_reduce",
     "moe_dispatch",
-    "nodes_reached",
     "pipelined_tree_all_reduce",
+    "places_reached",
     "ring_all_gather",
     "ring_all_reduce",
     "ring_bandwidth",
@@ -53,3 +56,10 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    if name != "nodes_reached":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn("collectives.nodes_reached(top_k, nodes)", "(nodes - 1) / nodes * places_reached(experts, top_k, nodes)")
+    return lambda top_k, nodes: (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)

@@ -62,6 +62,11 @@ _NEAR = 0.1  # two bandwidths of an adapter that differ by less are the same
 _SWITCH_STAGES = (
     4.0  # scatter, reduce, broadcast, gather: the roles of NCCL's kernel (nccl2026tuning, src/device/all_reduce.h)
 )
+# Grouped sends (nccl2026p2p): each of 16 channels runs 8 messages at a time, as many peers as an H100 node's channels serve when
+# every peer has one; up to 16 kB a peer in packets of four bytes and a flag of four.
+SENDS_TOGETHER = 16 * 8
+SHORT_MESSAGE = 16384.0
+_PACKED = 0.5
 _SHARED_BY = 1.0  # of a printed rate, where nothing is planned with less
 
 
@@ -138,6 +143,7 @@ class Candidate(Listed):
     label: str
     arguments: Mapping[str, float]
     stages: float = 1.0  # that a chunk passes
+    waits: Mapping[str, float] | None = None  # arguments of eq-all-to-all for the steps of grouped sends
 
     @property
     def time(self) -> float:
@@ -202,7 +208,13 @@ class LibraryTime(Result):
                 "stages": c.stages,
                 "chunk_latency": self.cost.chunk,
             }
-            terms = (Term("steps and bytes", c.latency_time + c.bandwidth_time, c.label, dict(c.arguments)),)
+            if c.waits is None:
+                terms = (Term("steps and bytes", c.latency_time + c.bandwidth_time, c.label, dict(c.arguments)),)
+            else:
+                terms = (
+                    Term("latency", c.latency_time, "eq-all-to-all", dict(c.waits)),
+                    Term("bytes", c.bandwidth_time, c.label, dict(c.arguments)),
+                )
             if c.fill_time and c.bandwidth_time:
                 terms += (Term("bytes in chunks", c.bandwidth_time + c.fill_time, "eq-chunked-transfer", fill),)
         origin = {"scale_up": w.scale_up, "network": w.network}
@@ -469,20 +481,48 @@ def _switches(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _P
     return "eq-in-switch-tree", {"bytes": size, **given, **waits}, steps, float(function(bytes=size, **given)), stages
 
 
-def _spread(op: str, size: float, w: Wires, reached: float, share: float) -> Candidate:
-    """Every copy travels on its own; the copies, those of the own rank included, are spread evenly over the ranks."""
+def _spread(op: str, size: float, w: Wires, reached: float, share: float, bound: bool) -> list[Candidate]:
+    """Every copy travels on its own; the copies, those of the own rank included, are spread evenly over the ranks.
+
+    An all-to-all is grouped sends of the library, in whole chunks, or for short messages in packets. Kernels for experts
+    write from the device itself, to everybody at once: one message's latency, and no orders of the host.
+    """
     outside = 1.0 - w.ranks_per_node / w.ranks
     inside = (w.ranks_per_node - (op == "all_to_all")) / w.ranks
-    network = share * w.network_bandwidth if outside else 1.0  # nothing crosses it then
     given = {
         "tokens": 1.0,
-        "token_bytes": size,
         "remote_nodes": outside,
         "local_copies": inside,
-        "network_bandwidth": network,
+        "network_bandwidth": share * w.network_bandwidth if outside else 1.0,  # nothing crosses it then
         "node_bandwidth": reached,
     }
-    return Candidate("direct", "direct", 0.0, 0.0, collectives.moe_dispatch(**given), 0.0, "eq-moe-dispatch", given)
+
+    def made(name: str, p: Protocol, packed: float, **how: float) -> Candidate:
+        latency = max(_step(w, p), p.scale_out_step if outside else 0.0)
+        waits = {"bytes": 0.0, "ranks": w.ranks, "bandwidth": reached, "latency": latency, **how}
+        sent = given | {"token_bytes": size / packed}
+        steps = 0.0 if bound else float(collectives.all_to_all(**waits))
+        taken = float(collectives.moe_dispatch(**sent))
+        return Candidate(name, "direct", 0.0, steps, taken, 0.0, "eq-moe-dispatch", sent, waits=waits)
+
+    if op in _EXPERTS:
+        host = w.scale_up is not None and w.scale_up.kind == "host"
+        own = _runnable(w.library, "", "", host, ("ring",))
+        return [made("direct", next(p for p in own if p.writing == "flags"), 1.0, together=w.ranks)]
+    found = []
+    for p in _protocols(w, ("ring",)):
+        short = p.writing == "flags"
+        if p.writing == "chunks" or (short and size / w.ranks <= SHORT_MESSAGE):
+            post = p.network_post if p.has("network_post") else _posted(p)
+            how = {"together": SENDS_TOGETHER, "nodes": w.nodes, "post": post if outside else 0.0}
+            found.append(made(p.name.replace("-ring-", "-sends-"), p, _PACKED if short else 1.0, **how))
+    return found
+
+
+def _posted(p: Protocol) -> float:
+    """What an order costs the host where a fabric's plan does not say: as in NCCL's own, whose proxy runs on every fabric."""
+    like = fabrics.protocol(f"nccl-ring-{'ll' if p.writing == 'flags' else 'simple'}")
+    return like.network_post
 
 
 _TIMES = {"ring": _ring, "pipelined_tree": _tree, "in_switch": _switch, "in_switch_tree": _switches}
@@ -537,7 +577,9 @@ def library_time(
 
     Assumptions: all ranks start together and nothing else uses the links; a library changes its protocol at the size from
     which another is faster; a call, and a chunk at a stage, cost the same on all machines. A chunk passes the devices of a node in a
-    ring, the way up and down in trees, four stages at a switch; between nodes the rings hide each other's filling.
+    ring, the way up and down in trees, four stages at a switch; between nodes the rings hide each other's filling. An all-to-all is
+    grouped sends, to ``SENDS_TOGETHER`` peers at a time, with an order of the host for every other node; a dispatch or a combine is
+    written by the devices themselves, to all at once.
 
     >>> r = library_time("all_reduce", 1e9, wires("DGX-H100", 8))
     >>> r.protocol, library_time("all_reduce", 1e9, wires("DGX-A100", 8)).protocol
@@ -560,8 +602,8 @@ def library_time(
     reached = wires.node_bandwidth if bound else wires.reached(cost.share)
     found: list[Candidate] = []
     if op in _SPREADING:
-        spread = _spread(op, bytes, wires, reached, reached / wires.node_bandwidth)
-        found.append(_priced(spread, cost, 0.0))
+        spread = _spread(op, bytes, wires, reached, reached / wires.node_bandwidth, bound)
+        found += [_priced(c, cost, 0.0) for c in spread]
     else:
         for p in _protocols(wires, _possible(op, wires, algorithm)):
             label, given, steps, moving, stages = _TIMES[p.algorithm](op, bytes, wires, p, reached)

@@ -194,6 +194,8 @@ def described(plan: Plan) -> str:
         "optimizer": "adamw",
         "offload": "none",
         "node_limit": None,
+        "dispatcher": "per-node",
+        "overlap_experts": False,
         "recompute_layers": None,
         "recompute_modules": (),
         "mtp": True,

@@ -515,6 +515,43 @@ def _loops(
     )
 
 
+# How far the served runs go that the constants were fitted to: devices that attention was copied over, requests in flight a device.
+MEASURED: Mapping[str, tuple[int, int]] = {
+    "DeepSeek-V3": (32, 480),
+    "GLM-5": (1, 16),
+    "Kimi-K2.5": (1, 18),
+    "Llama-3.1-70B": (1, 128),
+    "Llama-3.1-8B": (1, 352),
+    "MiniMax-M2": (1, 512),
+    "Qwen3-235B-A22B": (4, 32),
+    "Qwen3-32B": (1, 224),
+    "Qwen3.5-397B-A17B": (1, 64),
+    "gpt-oss-120B": (4, 256),
+}
+
+
+MEASURED_ON = ("Hopper", "Blackwell")  # generations that they ran on, with their relatives
+
+
+def _beyond(model: Model, device: Device, front: Sequence[tuple[Point, Layout]]) -> Iterator[str]:
+    """What stands behind the points of a front: how many go further than any run of the model that was measured."""
+    if not set(MEASURED_ON) & set(lineage(device)):
+        yield (
+            f"no served run on {device.architecture} stands behind the constants, which are those of {' and '.join(MEASURED_ON)}"
+        )
+    if model.name not in MEASURED:
+        yield f"no served run of {model.name} stands behind the constants; the best of many predictions flatters"
+        return
+    copies, each = MEASURED[model.name]
+    far = sum(layout.dp > copies or p.concurrency > each * p.devices for p, layout in front)
+    if far:
+        yield (
+            f"{far} of the {len(front)} points go beyond every measured run of {model.name} (attention copied over {copies} "
+            f"device{'s' * (copies > 1)} at most, {each} requests in flight a device): published fronts end there, and the best "
+            "of many predictions flatters"
+        )
+
+
 def _front(
     model: Model, device: Device, input_len: int, output_len: int, targets: Mapping[str, float],
     columns: Sequence[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]],
@@ -540,10 +577,11 @@ def _front(
     notes = []
     if acceptance is None and model.n_mtp_layers:
         notes.append("the model has a module for further tokens; give acceptance to try speculation")
-    if any(p.mode == "apart" or "DP" in p.decode for p in points):
-        notes.append(
-            "the best of many predictions flatters: copied attention and pools apart have few measurements behind them, and "
-            "published fronts lie lower there; tensor parallelism with modes=['together'] is the known part"
+    if points:
+        notes += _beyond(
+            model,
+            device,
+            [(p, columns[at][3][columns[at][4][i].decode][0]) for p, (_, _, at, i) in zip(points, front, strict=True)],
         )
     if columns and not every:
         notes.append("no point meets the target for the first token")

@@ -33,6 +33,7 @@ CHOICES = ("sharding", "recompute", "schedule")
 # Words of a plan that a search takes from its base, as they are, for every plan it tries.
 SHARED = (
     *("sequence_parallel", "reshard_after_forward", "cp_comm_type", "cp_balance", "node_limit", "dispatch"),
+    *("dispatcher", "overlap_experts"),
     *("recompute_layers", "recompute_modules", "optimizer", "offload", "mtp"),
 )
 TERMS = tuple(f.name for f in fields(StepTerms))
@@ -480,6 +481,8 @@ def like(base: Plan, recompute: str, sharding: str) -> Plan:
         cp_balance=base.cp_balance,
         node_limit=base.node_limit,
         dispatch=base.dispatch,
+        dispatcher=base.dispatcher,
+        overlap_experts=base.overlap_experts,
         recompute_layers=base.recompute_layers if recompute == "full" else None,
         recompute_modules=base.recompute_modules if recompute == "selective" and whole else (),
         optimizer=base.optimizer,
@@ -538,8 +541,8 @@ def plan(
         Orders of a pipeline to try, of ``parallelism.SCHEDULES``. Those beside 1f1b are tried where they can run: with a
         pipeline, without chunks of interleaving, and with whole weights.
     base : Plan, optional
-        A plan whose other words all plans take: ``node_limit``, ``dispatch``, ``optimizer``, ``offload``, ``mtp``, ``cp_comm_type``,
-        ``cp_balance``, ``recompute_layers`` (with full) and ``recompute_modules`` (with selective).
+        A plan whose other words all plans take: ``node_limit``, ``dispatch``, ``dispatcher``, ``overlap_experts``, ``optimizer``, ``offload``,
+        ``mtp``, ``cp_comm_type``, ``cp_balance``, ``recompute_layers`` (with full) and ``recompute_modules`` (with selective).
     only, most : mappings, optional
         Limits by name of the degree (tp, pp, cp, dp, ep, virtual_stages): the values it may take, as
         ``only={"tp": (1, 2, 4, 8)}``, or the largest, as ``most={"cp": 8}``. No limit when not given.

@@ -65,6 +65,7 @@ def work_of(model: Model | str) -> Work:
         expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
         n_experts=m.n_experts,
         top_k=m.top_k,
+        routed_hidden=m.moe_hidden,
         moe=m.n_moe_layers / m.layers,
         all_reduces=1.0 if m.parallel_block else m.n_mixed_layers / m.layers + mlps,
         kernels=kernels_of(

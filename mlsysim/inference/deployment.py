@@ -257,6 +257,7 @@ def deploy(
     interleaved: int = 1,
     block_tokens: int = BLOCK_TOKENS,
     server: str = "",
+    dispatcher: str = "auto",
 ) -> Deployment:
     """Put a model on devices of one kind.
 
@@ -292,6 +293,11 @@ def deploy(
         Whose software runs it, as in ``"vLLM 0.11"`` or ``"FasterTransformer"``: how kernels reach the device. A current server
         unless given; a name that ``mlsysim.efficiencies.servers()`` does not have warns and is one.
 
+    dispatcher : str
+        Copies of a token that leave a domain for its experts: ``per-node``, one to each domain (DeepEP's normal kernels),
+        ``per-expert``, one to each expert (its low-latency kernels, an all-to-all of copies), or ``auto``, the first for prompts and
+        the second for decode, as SGLang's ``--deepep-mode auto``.
+
     Raises
     ------
     InputError, UnknownNameError
@@ -302,7 +308,7 @@ def deploy(
     """
     m, machines = catalog.model(model), catalog.where(device)
     given = (tp, pp, dp, ep, precision, weights, experts, head, kv, efficiencies)
-    more = (intra_bandwidth, inter_bandwidth, domain, interleaved, block_tokens)
+    more = (intra_bandwidth, inter_bandwidth, domain, interleaved, block_tokens, dispatcher)
     if machines.cluster is not None or server or is_recording() or any(type(x) not in _PLAIN for x in (*given, *more)):
         return _deploy(m, machines, *given, *more, server)
     key = (id(m), id(machines.device), machines.count, *given, *more)
@@ -314,6 +320,7 @@ def deploy(
     return _known[key][2]
 
 
+_DISPATCHERS = {"auto": -1.0, "per-node": 0.0, "per-expert": 1.0}
 _PLAIN = (str, int, float, type(None))
 _MOST_KNOWN = 64
 _known: dict[tuple[Any, ...], tuple[Model, Device, Deployment]] = {}  # a slider asks for the same one again and again
@@ -337,6 +344,7 @@ def _deploy(
     domain: int | None,
     interleaved: int,
     block_tokens: int,
+    dispatcher: str,
     server: str,
 ) -> Deployment:
     d, nodes = machines.device, machines.cluster
@@ -344,6 +352,8 @@ def _deploy(
         _whole(name, value)
     _whole("interleaved", interleaved)
     _whole("block_tokens", block_tokens)
+    if dispatcher not in _DISPATCHERS:
+        raise unknown_name("dispatcher", dispatcher, _DISPATCHERS)
     if (tp * dp) % ep:
         raise InputError(f"deploy: ep = {ep} must divide tp x dp = {tp * dp}, whose ranks share the experts")
     if ep > 1 and (not m.is_moe or m.n_experts % ep):
@@ -411,6 +421,7 @@ def _deploy(
             dispatch_bytes=min(2.0, format_bytes(precision)),
             interleaved=float(interleaved),
             micro_tokens=own.micro_tokens,
+            every_copy=_DISPATCHERS[dispatcher],
         ),
         machine=Machine(
             peak_flops=d.peak_flops[precision],

@@ -105,6 +105,7 @@ class Work(Listed):
     n_experts: Num = 0.0
     top_k: Num = 0.0
     moe: Num = 0.0  # share of the layers with experts
+    routed_hidden: Num = 0.0  # numbers of a token that experts read and write; 0: the hidden size
     all_reduces: Num = 2.0  # tensor-parallel messages of a layer
     kernels: Num = (
         9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
@@ -134,6 +135,8 @@ class Split(Listed):
     micro_tokens: Num = (
         0.0  # most tokens of a pipeline's micro-batch, where a server cuts only into equal parts; 0: others
     )
+    # Copies of a token between domains: 1, one to every expert; 0, one to a domain; -1: as the kernels for prompts and decode send
+    every_copy: Num = -1.0
 
 
 @dataclass(frozen=True)
@@ -364,11 +367,11 @@ class _Rank:
         is written and read, and a narrow one is written and read.
         """
         w, s = self.work, self.split
-        narrow, wide = s.dispatch_bytes, ACTIVATION_BYTES
+        narrow, wide, routed = s.dispatch_bytes, ACTIVATION_BYTES, routed_width(w)
         between = (
-            w.expert_params / (3.0 * w.hidden) * s.ep / shards
+            w.expert_params / (3.0 * routed) * s.ep / shards
         )  # that tensor parallelism cuts; placed experts are whole
-        return pairs / s.ep * ((3.0 * narrow + 4.0 * wide) * w.hidden + (2.0 * narrow + 6.0 * wide) * between)
+        return pairs / s.ep * ((3.0 * narrow + 4.0 * wide) * routed + (2.0 * narrow + 6.0 * wide) * between)
 
     def layer_time(self, attentions: Num) -> Num:
         """What a layer takes beside its work: starts and tails of its kernels."""
@@ -379,6 +382,11 @@ class _Rank:
     def exposed(self, messages: Num, busy: Num) -> Num:
         """What tensor-parallel messages add to the products."""
         return maximum(0.0, messages - self.eff.overlap * busy)
+
+
+def routed_width(w: Work) -> Num:
+    """Numbers of a token that travel to experts."""
+    return where(w.routed_hidden > 0, w.routed_hidden, w.hidden)
 
 
 _HALVINGS = 20  # of a batch; more than any batch has
@@ -585,34 +593,40 @@ def _expert_messages(
 
     In a prompt a token crosses the network once per domain that needs it and is copied there; in a decode step every
     copy goes straight to its device, which saves a hop (the two kinds of kernels of DeepEP). Straight is quicker for few
-    rows, by domain for many: where a step may take ``either``, it takes the quicker.
+    rows, by domain for many: where a step may take ``either``, it takes the quicker. ``Split.every_copy`` holds it to one.
     """
     if not is_array(s.ep) and s.ep <= 1:
         return ()
     count = n * w.moe * where(s.ep > 1, 1.0, 0.0)
     domains = s.ep / m.ep_inside
-    others = (domains - 1.0) / domains
+    experts = maximum(maximum(1.0, w.n_experts), maximum(w.top_k, s.ep))
 
-    def sent(remote: Num, local: Num, latency: Num) -> tuple[Message, ...]:
+    def sent(every: float, latency: Num) -> tuple[Message, ...]:
+        remote, local = collectives.copies_sent(experts, w.top_k, s.ep, m.ep_inside, 1.0 - every)
         given = {
             "tokens": tokens / s.tp,  # tensor-parallel ranks hold the same tokens and share the sending
-            "remote_nodes": others * remote,
-            "local_copies": w.top_k * (m.ep_inside - 1.0) / local,
+            "remote_nodes": remote,
+            "local_copies": local,
             "network_bandwidth": m.inter_bandwidth * e.link,
             "node_bandwidth": m.intra_bandwidth * e.link,
             "latency": count * latency,
         }
         return tuple(
-            Message(name, "eq-moe-dispatch", given | {"token_bytes": count * w.hidden * width})
+            Message(name, "eq-moe-dispatch", given | {"token_bytes": count * routed_width(w) * width})
             for name, width in (("dispatch", s.dispatch_bytes), ("combine", ACTIVATION_BYTES))
         )
 
     first = where(domains > 1.0, maximum(e.network_start, e.link_latency), e.link_latency)
-    straight = (w.top_k, s.ep, first)
-    grouped = (experts_hit(domains, 1.0, w.top_k), m.ep_inside, first)
+    straight, grouped = sent(1.0, first), sent(0.0, first)
     direct = decode
     if is_array(either) or either:
         twice = where(domains > 1.0, first + e.link_latency, first)  # over the network, then inside the domain
-        gain = sum(x.time for x in sent(*grouped[:2], twice)) - sum(x.time for x in sent(*straight))
+        gain = sum(x.time for x in sent(0.0, twice)) - sum(x.time for x in straight)
         direct = where(either > 0, where(gain > 0, 1.0, 0.0), decode)
-    return sent(*(where(direct > 0, one, other) for one, other in zip(straight, grouped, strict=True)))
+    direct = where(s.every_copy >= 0, s.every_copy, direct)
+    if not is_array(direct):
+        return straight if direct > 0 else grouped
+    return tuple(
+        Message(x.name, x.label, {k: where(direct > 0, v, y.arguments[k]) for k, v in x.arguments.items()})
+        for x, y in zip(straight, grouped, strict=True)
+    )

@@ -11,7 +11,7 @@ from mlsysim._numeric import Num, all_true, is_array, maximum, where, widening
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, experts_hit
-from mlsysim.inference.work import ACTIVATION_BYTES
+from mlsysim.inference.work import ACTIVATION_BYTES, routed_width
 from mlsysim.results import CALLER, Explanation, Input, Listed, Result, Term, labelled, plain, share, shown
 from mlsysim.serving_steps import experts as forms
 from mlsysim.serving_steps.rates import Rates
@@ -67,9 +67,10 @@ def expert_work(deployment: Deployment, tokens: Num, experts: str = "hit") -> Ex
     hit = (experts_hit(w.n_experts, w.top_k, maximum(1.0, pool)) if experts == "hit" else w.n_experts) / s.ep
     pairs = pool * reached / s.ep
     gates = 2.0 if deployment.model.gated_mlp else 1.0
-    width = params / ((gates + 1.0) * w.hidden)
+    routed = routed_width(w)
+    width = params / ((gates + 1.0) * routed)
     element = s.dispatch_bytes
-    pair_bytes = (w.hidden + width) * element + (gates * width + w.hidden) * ACTIVATION_BYTES
+    pair_bytes = (routed + width) * element + (gates * width + routed) * ACTIVATION_BYTES
     read = hit * params * s.expert_bytes + pairs * pair_bytes
     return ExpertWork(pairs, hit, params, s.expert_bytes, pair_bytes, 2.0 * pairs * params, read)
 
@@ -92,25 +93,25 @@ def expert_messages(
 ) -> tuple[dict[str, Num], dict[str, Num]]:
     """Arguments of eq-moe-dispatch for a layer: tokens to their experts, and results back.
 
-    ``normal`` kernels send a token once to every domain that needs it and copy it there; ``low-latency`` ones send
-    every copy straight to its device. Both are zero without expert parallelism.
+    ``normal`` kernels send a token once to every domain that needs it, and there once to every device; ``low-latency`` ones
+    send every copy straight to its device. Both are zero without expert parallelism.
     """
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
     w, s, m = deployment.work, deployment.split, deployment.machine
-    domains = s.ep / m.ep_inside
-    direct = mode == "low-latency"
+    experts = max(w.n_experts, s.ep, 1.0)
+    remote, local = collectives.copies_sent(experts, w.top_k, s.ep, m.ep_inside, float(mode == "normal"))
     apart = 1.0 if s.ep > 1 else 0.0
     given = {
         "tokens": apart * tokens / s.tp,  # tensor-parallel ranks hold the same tokens and share the sending
-        "remote_nodes": w.top_k * (domains - 1.0) / domains if direct else collectives.nodes_reached(w.top_k, domains),
-        "local_copies": w.top_k * (m.ep_inside - 1.0) / (s.ep if direct else m.ep_inside),
+        "remote_nodes": remote,
+        "local_copies": local,
         "network_bandwidth": m.inter_bandwidth * link,
         "node_bandwidth": m.intra_bandwidth * link,
         "latency": apart * latency,
     }
     there, back = s.dispatch_bytes, ACTIVATION_BYTES
-    return {**given, "token_bytes": w.hidden * there}, {**given, "token_bytes": w.hidden * back}
+    return {**given, "token_bytes": routed_width(w) * there}, {**given, "token_bytes": routed_width(w) * back}
 
 
 @dataclass(frozen=True)

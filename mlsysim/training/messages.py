@@ -8,6 +8,8 @@ from mlsysim.training import equations
 from mlsysim.training.ledger import ELEMENT_BYTES, FLASH_BACKWARD, GRADIENT_BYTES, Ledger
 from mlsysim.training.parts import Efficiencies, Layout, Machine, Work
 
+_MANY_EXPERTS = 1e6  # of a model that does not count them: a token's lie anywhere
+
 
 class Links:
     """The bandwidth that each group of a layout reaches, from where its ranks lie."""
@@ -145,25 +147,32 @@ def tensor_parallel(w: Work, p: Layout, e: Efficiencies, links: Links, call: Led
 
 
 def expert_parallel(w: Work, p: Layout, e: Efficiencies, links: Links, tokens: Num, call: Ledger) -> Num:
-    """Tokens to their experts and back."""
-    near_experts = links.place.inside["ep"]
+    """Tokens to their experts and back, in a layer on average over those with experts and those without."""
+    near = links.place.inside["ep"]
+    nodes, routing = p.ep / near, where(w.routing > 0, w.routing, 1.0)
+    top_k = w.top_k / routing
     dispatch: Num = 0.0
     if not call.lacks(w.top_k):
+        experts = maximum(maximum(top_k, p.ep), where(w.experts > 0, w.experts / routing, _MANY_EXPERTS))
+        reached = {
+            name: call(name, collectives.places_reached, experts=experts * among / places, top_k=top_k, places=among)
+            for name, places, among in (
+                ("nodes of a token", nodes, minimum(nodes, p.node_limit) if p.node_limit else nodes),
+                ("devices of a token", p.ep, minimum(p.ep, p.node_limit * near) if p.node_limit else p.ep),
+            )
+            if not call.lacks(1.0 - p.every_copy)
+        } or {"nodes of a token": top_k, "devices of a token": top_k}
+        copies, forwarded = (
+            where(p.every_copy > 0, every, once)
+            for every, once in ((top_k, reached["nodes of a token"]), (top_k / nodes, reached["devices of a token"]))
+        )
         dispatch = call(
             "expert dispatch",
             collectives.moe_dispatch,
-            tokens=tokens,
-            token_bytes=ELEMENT_BYTES * w.hidden / p.tp,
-            remote_nodes=call(
-                "other nodes of a token",
-                parallelism.limited_nodes,
-                top_k=w.top_k,
-                nodes=p.ep / near_experts,
-                limit=p.node_limit,
-            )
-            if p.node_limit
-            else collectives.nodes_reached(w.top_k, p.ep / near_experts),
-            local_copies=w.top_k * (near_experts - 1.0) / near_experts,
+            tokens=routing * tokens,
+            token_bytes=ELEMENT_BYTES * where(w.routed_hidden > 0, w.routed_hidden, w.hidden) / p.tp,
+            remote_nodes=copies * (nodes - 1.0) / nodes,
+            local_copies=forwarded * (near - 1.0) / near,
             network_bandwidth=links.network,
             node_bandwidth=links.node,
         )

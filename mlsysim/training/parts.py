@@ -76,6 +76,8 @@ class Work(Listed):
     inputs: Num = 0.0  # numbers that the products of a token read
     outputs: Num = 0.0  # numbers that they write
     experts: Num = 0.0  # routed experts of a layer, on average over the layers; 0 where they are not counted
+    routing: Num = 1.0  # share of the layers that have them
+    routed_hidden: Num = 0.0  # numbers of a token that travel to experts; 0: the hidden size
     muon_flops: Num = 0.0  # of an iteration of Muon on all matrices of a layer but its routed experts
     muon_expert_flops: Num = 0.0  # and on those of its routed experts
 
@@ -108,6 +110,8 @@ class Layout(Listed):
     cp_contiguous: bool = False  # a context-parallel rank has one piece in a row
     node_limit: float = 0.0  # nodes that a token's experts may lie on; 0: any
     dispatch_bytes: Num = 2.0  # of a number on its way to an expert
+    every_copy: Num = 0.0  # 1: a copy travels to every expert of a token, 0: one to every node that has some
+    overlap_experts: bool = False  # messages to experts travel beside the products of another micro-batch
     repeated_products: Num = 0.0  # share of a layer's products that modules do again
     repeated_numbers: Num = 0.0  # of a token and layer, written and read again by modules
     moment_bytes: Num = 8.0  # of both moments of a parameter
@@ -119,7 +123,7 @@ class Layout(Listed):
 
 # Fields of a layout that all plans of an array have in common.
 SHARED_FIELDS = frozenset(
-    ("order", "schedule", "cp_swap", "cp_contiguous", "node_limit", "muon", "offload_states"),
+    ("order", "schedule", "cp_swap", "cp_contiguous", "node_limit", "overlap_experts", "muon", "offload_states"),
 )
 
 

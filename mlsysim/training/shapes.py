@@ -40,6 +40,7 @@ def _work(m: Model) -> Work:
         ffn=(m.n_mlp_layers / m.layers - mixed) * m.ffn + mixed * m.n_shared_experts * (m.shared_ffn or m.moe_ffn),
         copies=mixed * m.top_k,
         expert_ffn=m.moe_ffn,
+        routed_hidden=m.moe_hidden,
     )
     return Work(
         layers=m.layers,
@@ -65,6 +66,8 @@ def _work(m: Model) -> Work:
         top_k=m.top_k * m.n_moe_layers / m.layers,
         last_params=(m.n_mlp_layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
         experts=mixed * m.n_experts,
+        routing=mixed if m.is_moe else 1.0,
+        routed_hidden=m.moe_hidden,
         muon_flops=_muon(m, False) / m.layers,
         muon_expert_flops=_muon(m, True) / m.layers,
         **moved,
@@ -135,13 +138,15 @@ def activations(
     ffn: float,
     copies: float,
     expert_ffn: float,
+    routed_hidden: float = 0.0,
 ) -> dict[str, float]:
     """Numbers per token and layer: what products read (``inputs``) and write (``outputs``), and the ``width`` of the GPT
     block that keeps as many activations, which is its hidden size.
 
     A layer keeps the inputs of its norms and products, queries, keys, values and results of attention, and what lies between
     the matrices of its MLP: 16 numbers per hidden unit in a GPT block (korthikanti2022recompute, sec. 4.1, masks left out).
-    Each of the ``copies`` of a token that go to experts is written before their products and after them.
+    Each of the ``copies`` of a token that go to experts is written before their products and after them, ``routed_hidden``
+    numbers wide (0: the hidden size).
 
     >>> gpt = {"hidden": 8.0, "heads": 2.0, "kv_heads": 2.0, "qk_dim": 4.0, "v_dim": 4.0, "ranks": 0.0, "matrices": 2.0}
     >>> activations(**gpt, ffn=32.0, copies=0.0, expert_ffn=0.0)
@@ -149,11 +154,11 @@ def activations(
     """
     results = heads * v_dim
     projected = heads * qk_dim + kv_heads * (qk_dim + v_dim) + ranks
-    inner = ffn + copies * expert_ffn
+    inner, routed = ffn + copies * expert_ffn, copies * (routed_hidden or hidden)
     return {
-        "width": (4.0 * hidden + projected + results + matrices * inner + 2.0 * copies * hidden) / 16.0,
-        "inputs": (2.0 + copies) * hidden + results + inner,
-        "outputs": (2.0 + copies) * hidden + projected + (matrices - 1.0) * inner,
+        "width": (4.0 * hidden + projected + results + matrices * inner + 2.0 * routed) / 16.0,
+        "inputs": 2.0 * hidden + routed + results + inner,
+        "outputs": 2.0 * hidden + routed + projected + (matrices - 1.0) * inner,
     }
 
 
@@ -199,6 +204,10 @@ def _further(plan: Plan, layout: Layout, model: Model | str | None, task: str) -
         asked["node_limit"] = plan.node_limit
     if plan.dispatch != "bf16":
         asked["dispatch_bytes"] = SCALINGS["fp8-blockwise"].stored_bytes
+    if plan.dispatcher != "per-node":
+        asked["every_copy"] = 1.0
+    if plan.overlap_experts:
+        asked["overlap_experts"] = True
     if plan.optimizer != "adamw":
         kept = OPTIMIZERS[plan.optimizer]
         asked |= {"moment_bytes": 8.0 - kept.saved, "muon": plan.optimizer == "muon"}

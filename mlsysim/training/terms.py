@@ -351,7 +351,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     head = _head(w, p, m, e, tokens, bandwidth, call)
     unpaired: Num = 1.0
     pair_gemm, pair_attention, pair_expert = gemm, attention, expert
-    if p.schedule == "dualpipe":
+    if p.schedule == "dualpipe" or p.overlap_experts:
         # Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
         # last P + 1 passes have no partner: their messages stay in sight.
         unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
@@ -387,7 +387,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
             element_bytes=ELEMENT_BYTES,
         )
         pp_link = where(links.place.leaves["pp"], links.network, links.node)
-        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link) * unpaired
+        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
+        if p.schedule == "dualpipe":
+            hop = hop * unpaired
         if p.schedule == "1f1b":
             wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
     # Where layers do not divide evenly, the last stage, which has the head, has one less

@@ -250,9 +250,31 @@ def _experts() -> dict[str, str]:
         "sixteen_floor": _time(floor(16, 8 * (1 - 8 / 16))),
         "many_floor": _time(floor(256, 8 * (1 - 8 / 256))),
         "many_error": units.percent(floor(256, 8 * (1 - 8 / 256)) / row[256].value - 1),
+        "once_out": f"{collectives.copies_sent(256, 8, 64, 8, 1.0)[0]:.1f}",
+        "once_in": f"{collectives.copies_sent(256, 8, 64, 8, 1.0)[1]:.1f}",
         # eight nodes: a copy, or a node of the four, is the own one with a chance of an eighth
         "copies_out": f"{8 * (1 - 1 / 8):g}",
         "nodes_out": f"{4 * (1 - 1 / 8):g}",
+    }
+
+
+def _spreading() -> dict[str, str]:
+    """All-to-all of a kilobyte over 1,024 H100, and what nccl2024alltoall prints for 64 H800 (8 MiB: out of place, in place)."""
+    few, many = (communication.library_time("all_to_all", 1e3, communication.wires("DGX-H100", n)) for n in (8, 1024))
+    short, chunks = (catalog.protocol(f"nccl-ring-{name}") for name in ("ll", "simple"))
+    links = communication.Wires(64, 8, 200e9, 50e9, catalog.link("NVLink-4"), catalog.link("InfiniBand-NDR"))
+    return {
+        "in_turn": _time(collectives.all_to_all(0.0, 1024, 1.0, chunks.scale_out_step)),
+        "step": _time(short.scale_out_step),
+        "post": _time(short.network_post),
+        "chunk_step": _time(chunks.scale_out_step),
+        "chunk_post": _time(chunks.network_post),
+        "kilobyte": _time(many.time),
+        "waits": _time(many.candidates[0].latency_time),
+        "eight": _time(few.time),
+        "measured_low": _time(295.6e-6),
+        "measured_high": _time(337.8e-6),
+        "predicted": _time(communication.library_time("all_to_all", 2.0**23, links).time),
     }
 
 
@@ -282,6 +304,7 @@ def numbers() -> dict[str, Any]:
         "library": _library(),
         "experts": _experts(),
         "tensor": _tensor(),
+        "spreading": _spreading(),
         "h100": {
             "wire": _rate(h100.scale_up_bandwidth),
             "two_way": _rate(2 * h100.scale_up_bandwidth),

@@ -1,6 +1,5 @@
 """Chapter 16, mixture of experts."""
 
-import math
 from typing import Any
 
 from chapter_numbers import whole_share as share
@@ -24,8 +23,13 @@ def _halves() -> tuple[tuple[float, float], tuple[float, float]]:
 
 def _pieces() -> float:
     """Prompt tokens per second when each half of a layer must cover one message of the other batch, in turn."""
+    return 2 * 8192 / sum(_waits())
+
+
+def _waits() -> list[float]:
+    """Each half of a layer's kernels beside each of its messages, the longer of the two, in s."""
     kernels, messages = _halves()
-    return 2 * 8192 / sum(max(a, b) for a in kernels for b in messages)
+    return [max(a, b) for a in kernels for b in messages]
 
 
 def numbers() -> dict[str, Any]:
@@ -118,6 +122,7 @@ def numbers() -> dict[str, Any]:
             "work": share(sixty.shared_work_share, 1),
             "low": share(both(1, 64)[0].shared_time_share),
             "high": share(both(256, 1)[0].shared_time_share),
+            "lone": share(both(1, 1)[0].shared_time_share),
         },
         "dense": {
             "least": f"{min(ratios):.2f}",
@@ -127,6 +132,9 @@ def numbers() -> dict[str, Any]:
         "send": {
             "dispatch": units.format(wide.dispatch_time, "s", 3),
             "combine": units.format(wide.combine_time, "s", 3),
+            "leave": f"{wide.dispatch['remote_nodes']:g}",
+            "token": units.format(wide.dispatch["token_bytes"], "byte"),
+            "adapter": units.format(wide.dispatch["network_bandwidth"], "byte/s"),
             "ratio_8": f"{experts.exchange_ratio(8, 8):.2f}",
             "ratio_16": f"{experts.exchange_ratio(16, 8):.2f}",
             "rings_8": f"{experts.exchange_ratio(8, 8, 4):.2f}",
@@ -137,7 +145,7 @@ def numbers() -> dict[str, Any]:
             "near": " and ".join(f"{x:.1f}" for x in near),
             "reach": " and ".join(units.format(x, "byte/s", 2) for x in reach),
             "gib": f"{infersim.GIGA / units.GB:.2f}",
-            "reached_distinct": f"{15 * (1 - math.comb(240, 8) / math.comb(256, 8)):.1f}",
+            "inside": f"{expert_layer(expert_claims.deployed(8), tokens=64, mode='normal').dispatch['local_copies']:.1f}",
             "reached_16": f"{expert_layer(expert_claims.deployed(128), tokens=64, mode='normal').dispatch['remote_nodes']:.1f}",
             "normal_gap": f"{1 + float(eight['normal']):.1f}",  # type: ignore[arg-type]
             "several": share(float(eight["several_nodes"])),  # type: ignore[arg-type]
@@ -156,6 +164,8 @@ def numbers() -> dict[str, Any]:
                     ("half_attention", "half_experts", "dispatch", "combine"), sum(_halves(), ()), strict=True
                 )
             },
+            "waits": ", ".join(units.format(x, "s", 3) for x in _waits()),
+            "waited": units.format(sum(_waits()), "s", 4),
             "pieces": f"{_pieces():,.0f}",
             "pieces_error": units.percent(_pieces() / PUBLISHED["prefill"][1] - 1),
             "busy": units.format(own_rate("prefill")[1], "s", 3),

@@ -50,11 +50,18 @@ def _congestion() -> dict[str, str]:
 
 def _fat_tree() -> dict[str, str]:
     small, large, more = (network.fat_tree(*sizes) for sizes in ((4,), (48,), (48, 3)))
+    down = 48 * 3 // 4
+    low = more.ranks // (48 * down)
     return {
         "small": f"{small.ranks} ranks and {small.switches} switches",
         "large": f"{large.ranks:,} ranks with {large.switches:,} switches",
         "more": f"{more.ranks:,} ranks with {more.switches:,} switches",
         "share": f"{more.bisection / more.ranks:.3g}",
+        "down": str(down),
+        "up": str(48 - down),
+        "low": str(low),
+        "middle": str(48 - down),
+        "top": str(more.switches - 48 * (low + 48 - down)),
     }
 
 
@@ -128,6 +135,10 @@ def _overlap() -> dict[str, str]:
             f"{short}_count": str(sum(m.count for m in free.collectives)),
             f"{short}_bytes": units.format(sum(m.bytes * m.count for m in free.collectives), "byte", 2),
         }
+    waiting = hlo.estimate(
+        hlo.sample("tf1l_train_dp8.spmd"), "A100", fusion="off", network=hlo.Fabric("switch:8", 1e30, 500e-9, "direct")
+    )
+    found["switch_waits"] = _time(waiting.comm_s)
     smaller = hlo.estimate(hlo.sample("tf1l_train_dp8.spmd"), "A100-40GB", fusion="off", network=lambda _: 0.0)
     found |= {
         "small_card": _time(smaller.compute_s),

@@ -67,7 +67,7 @@ def _cuts() -> dict[str, str]:
         "seq": f"{seq:,}",
         "ring": units.format(ring, "byte", 3),
         "swap": units.format(swap, "byte", 3),
-        "free": f"{collectives.nodes_reached(8, 8):.1f}",
+        "free": f"{7 / 8 * collectives.places_reached(256, 8, 8):.1f}",
         "limited": f"{parallelism.limited_nodes(8, 8, 4):.1f}",
     }
 

@@ -174,6 +174,7 @@ def numbers() -> dict[str, Any]:
             "bound": share(float(energy.shift_saving(swing("grid-germany"), 0.5)), 1),
             "real": share(shifted("grid-germany", 12), 1),
             "chosen": share(half["germany"], 1),
+            "intensity": f"{sum(day['germany']) / 24:.0f} g/kWh",
             "day": units.format(emitted["germany"], "kg", 2),
             "saved": f"{emitted['germany'] * half['germany']:.1f} kg",
             "made": f"{MADE / LIFE:.1f} kg",

@@ -100,6 +100,12 @@ def first_passage(time: float, mean: float, deviation: float) -> float:
     return total
 
 
+def all_elsewhere(experts: float, top_k: float, places: float) -> float:
+    """Chance that k of E experts all lie among those of the other places, by counting."""
+    left, k = experts - experts / places, math.ceil(top_k)
+    return math.prod(max(0.0, left - drawn) / max(1.0, experts - drawn) for drawn in range(k))
+
+
 PRINTED = {
     "inf": math.inf,
     "min": min,
@@ -117,6 +123,7 @@ PRINTED = {
     "binomial_cdf": binomial_cdf,
     "lognormal_maximum": lognormal_maximum,
     "first_passage": first_passage,
+    "all_elsewhere": all_elsewhere,
 }
 # An independent sum of many logarithms keeps fewer digits than one expression.
 PRINTED_DIGITS = {"eq-in-time": 1e-8, "eq-spares": 1e-8, "eq-longest-rollout": 1e-8}

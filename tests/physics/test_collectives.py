@@ -387,8 +387,41 @@ def test_small_messages_take_longer_than_the_plan() -> None:
             assert -0.7 < c.plan_error < -0.3, (name, c.plan_error)
 
 
+@pytest.mark.independent
+@pytest.mark.parametrize(("experts", "top_k", "places"), [(8, 2, 8), (128, 4, 8), (256, 8, 64), (512, 22, 8)])
+def test_places_of_a_token_by_drawing(experts: int, top_k: int, places: int) -> None:
+    rng, own, draws = random.Random(experts), experts // places, 20_000
+    met = sum(len({e // own for e in rng.sample(range(experts), top_k)}) for _ in range(draws)) / draws
+    assert collectives.places_reached(experts, top_k, places) == pytest.approx(met, rel=4e-3)
+    assert collectives.places_reached(experts, 1, places) == pytest.approx(1.0)
+    assert collectives.places_reached(experts, experts, places) == places
+
+
+@pytest.mark.independent
+def test_copies_of_a_token_on_both_levels() -> None:
+    """Tokens of one device, sent copy by copy: over the network to the peer with their device's number, then on inside."""
+    experts, top_k, ranks, inside, draws = 128, 4, 32, 8, 20_000
+    rng = random.Random(16)
+    crossings = {True: [0, 0], False: [0, 0]}
+    for _ in range(draws):
+        home = rng.randrange(ranks)
+        held = [expert // (experts // ranks) for expert in rng.sample(range(experts), top_k)]
+        for device in held:
+            crossings[False][0] += device // inside != home // inside
+            crossings[False][1] += device // inside == home // inside and device != home
+        crossings[True][0] += len({device // inside for device in held} - {home // inside})
+        crossings[True][1] += sum(device % inside != home % inside for device in set(held))
+    for once, (out, near) in crossings.items():
+        remote, local = collectives.copies_sent(experts, top_k, ranks, inside, float(once))
+        assert remote == pytest.approx(out / draws, rel=0.02)
+        assert local == pytest.approx(near / draws, rel=0.03)
+
+
 @pytest.mark.published
 def test_several_nodes_lie_between_full_overlap_and_none() -> None:
+    c = check_nodes("bekman-b200-4-nodes-16g")
+    wires = 2 * 7 / 8 * 2**34 / 900e9 + 2 * 3 / 4 * 2**34 / 8 / 50e9
+    assert c.hierarchical == pytest.approx(wires), "at the full rate of the links, as the table's caption says"
     for size in ("1g", "4g", "16g"):
         c = check_nodes(f"bekman-b200-4-nodes-{size}")
         assert c.overlapped < c.measured < c.hierarchical < c.flat / 4
@@ -606,6 +639,7 @@ BY_HAND: dict[str, float] = {
     "04.9": max(4096 * 7168 * 3.5 / 50e9, 4096 * 7168 * 8 / 200e9),
     "04.10": 8e6 / 50e9 + 7 * 10e-6 + 2 * (8e6 / 50e9 * 7 * 10e-6) ** 0.5,
     "04.11": 2 * 4e9 / 8 / 50e9,
+    "04.14": 3 * (1 - math.prod((192 - i) / (256 - i) for i in range(8))),
 }
 
 

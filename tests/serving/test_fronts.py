@@ -1,17 +1,20 @@
 """Fronts beside measurements: the equations of chapter 24, the chosen points, a service rebuilt."""
 
+import csv
 import math
 import random
 import statistics
 
 import numpy as np
 import pytest
+from support import ROOT
 
-from mlsysim import explore, inference, serving
+from mlsysim import catalog, explore, inference, serving
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.work import _met
 from mlsysim.validation.measured import fronts, service
+from mlsysim.validation.predictors import serving as serving_rows
 
 
 @pytest.mark.independent
@@ -115,7 +118,7 @@ def test_a_front_beside_a_published_front(device: str, name: str) -> None:
     speed, fast = service.published_front(f"{name}-125")
     there = max((p for p in front.points if p.user_rate >= speed), key=lambda p: p.device_rate)
     assert there.device_range is not None and there.device_range[0] < fast < there.device_range[1]
-    assert front.points[-1].device_rate == pytest.approx(service.published_front(f"{name}-most")[1], rel=0.15)
+    assert front.points[-1].device_rate == pytest.approx(service.published_front(f"{name}-most")[1], rel=0.2)
 
 
 def test_speculation_brackets_what_was_measured_with_it() -> None:
@@ -152,3 +155,50 @@ def test_fronts_of_the_chapter_fall_and_rise(model: str, device: str) -> None:
     assert len(users) > 20
     assert users == sorted(users, reverse=True)
     assert rates == sorted(rates)
+
+
+@pytest.mark.published
+def test_a_front_ends_where_its_sweep_ended() -> None:
+    """inferencex2026sweep: gpt-oss on B200 was tried as DP2 EP2 and DP4 EP4 too, but never with more than 256 requests in flight.
+
+    Held to that, the front is the published one (11,106 tokens of answers a device at 86 a user, half of both kinds of tokens);
+    what lies above it has more in flight than anybody measured, and the answer says so.
+    """
+    found = explore.frontier(
+        "gpt-oss-120B", "B200", input_len=1024, output_len=1024, precisions=("fp4",), modes=("together",), most=2
+    )
+    held = [p for p in found.points if p.concurrency <= 256 and p.user_rate >= 86]
+    best = max(held, key=lambda p: p.device_rate)
+    assert best.device_rate == pytest.approx(22_213 / 2, rel=0.15)
+    wide = explore.frontier(
+        "gpt-oss-120B", "B200", input_len=1024, output_len=1024, precisions=("fp4",), modes=("together",), most=8
+    )
+    assert max(p.device_rate for p in wide.points if p.user_rate >= 86) > 1.3 * best.device_rate
+    assert any("beyond every measured run of gpt-oss-120B" in note for note in wide.notes)
+    strange = explore.frontier("gpt-oss-120B", "MI355X", precisions=("fp4",), modes=("together",), most=2)
+    assert any("no served run on CDNA 4" in note for note in strange.notes)
+
+
+@pytest.mark.independent
+def test_what_was_measured_is_what_the_rows_hold() -> None:
+    rows = ROOT.parent / "shared" / "reference" / "silicon" / "serving_tpot.open.csv"
+    if not rows.exists():
+        pytest.skip("the measured points are not here")
+    held: dict[str, tuple[float, float]] = {}
+    for row in csv.DictReader(rows.open()):
+        model = catalog.model(row["model"]).name
+        pools = ("",) if row["mode"] == "agg" else ("decode_", "prefill_")
+        devices = copies = 0.0
+        for pool in pools:
+            number = {n: float(row[f"{pool}{n}"] or 1) for n in ("tp", "attention_dp", "moe_tp", "moe_ep")}
+            split = serving_rows.degrees_of(
+                max(1.0, number["tp"]),
+                number["attention_dp"] if row[f"{pool}attention_dp"] else None,
+                number["moe_tp"],
+                number["moe_ep"],
+            )
+            devices += split.tp * split.dp * (float(row[f"{pool}workers"] or 1) if pool else 1.0)
+            copies = split.dp if pool != "prefill_" else copies
+        before = held.get(model, (0.0, 0.0))
+        held[model] = max(before[0], copies), max(before[1], float(row["concurrency"]) / devices)
+    assert {name: (int(a), int(b)) for name, (a, b) in held.items()} == dict(explore.fronts.MEASURED)

@@ -317,8 +317,23 @@ def test_experts_in_other_domains_go_over_the_network() -> None:
     d = deploy(MIX, DEVICE, dp=8, ep=8, inter_bandwidth=5.0, efficiencies="bound")
     count = 4 * 8 * (2 + 2)  # layers x hidden x bytes there and back
     assert decode_step(d, context=10, batch=8).terms.expert_parallel == pytest.approx(count * 2 * 4 / 8 / 5)
-    # In a prompt a token goes to the other domain once, if at least one of its 2 experts is there (half of 3/2).
-    assert prefill(d, input_len=10, batch=8).terms.expert_parallel == pytest.approx(10 * count * 0.75 / 5)
+    # In a prompt a token goes to the other domain once, if at least one of its 2 experts is there: not both of the four elsewhere.
+    there = 1 - 4 / 8 * 3 / 7
+    assert prefill(d, input_len=10, batch=8).terms.expert_parallel == pytest.approx(10 * count * there / 5)
+    for dispatcher, copies in (("per-node", there), ("per-expert", 2 * 4 / 8)):
+        held = deploy(MIX, DEVICE, dp=8, ep=8, inter_bandwidth=5.0, efficiencies="bound", dispatcher=dispatcher)
+        assert decode_step(held, context=10, batch=8).terms.expert_parallel == pytest.approx(count * copies / 5)
+        assert prefill(held, input_len=10, batch=8).terms.expert_parallel == pytest.approx(10 * count * copies / 5)
+    with pytest.raises(UnknownNameError, match="dispatcher"):
+        deploy(MIX, DEVICE, dp=8, ep=8, inter_bandwidth=5.0, dispatcher="deepep")
+
+
+@pytest.mark.independent
+def test_a_latent_model_sends_its_narrow_tokens() -> None:
+    """Nemotron-3-Super: 22 copies of 1,024 numbers from each of 40 layers, out in 8 bits and back in 16."""
+    d = deploy("Nemotron-3-Super", "H100", dp=8, ep=8, precision="fp8", efficiencies="bound")
+    sent = 40 * 4 * 22 * 7 / 8 * 1024 * (1 + 2) / d.machine.intra_bandwidth
+    assert decode_step(d, context=100, batch=32).terms.expert_parallel == pytest.approx(sent)
 
 
 @pytest.mark.independent

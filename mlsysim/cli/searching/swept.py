@@ -243,7 +243,7 @@ SOLVERS: Mapping[str, Swept] = {
         ("dp", "time_s", *_RANGE, "tokens_per_s", "mfu", "memory_bytes", "fits"),
         words=(
             *("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
-            *("schedule", "cp_balance", "dispatch", "optimizer"),
+            *("schedule", "cp_balance", "dispatch", "dispatcher", "optimizer"),
         ),
         whole=(
             "nodes",

@@ -95,7 +95,7 @@ def check_nodes(name: str) -> NodesCheck:
     if row.kind != "all_reduce_nodes":
         raise InputError(f"row: {name!r} is of kind {row.kind!r}; only 'all_reduce_nodes' rows span nodes")
     node, ranks, size = catalog.node(row.inputs["node"]), row.inputs["ranks"], row.inputs["bytes"]
-    inside, outside = node.scale_up.planned_bandwidth, node.scale_out_bandwidth
+    inside, outside = node.scale_up_bandwidth, node.scale_out_bandwidth
     count = ranks // node.devices
     return NodesCheck(
         measurement=row,

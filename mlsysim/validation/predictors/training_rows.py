@@ -112,6 +112,7 @@ def _work(row: Row) -> Work:
         top_k=mixed * top_k,
         last_params=(1.0 - mixed) * h * ffn,
         experts=mixed * experts,
+        routing=mixed if experts else 1.0,
         **training.activations(
             hidden=h,
             heads=heads,
