@@ -56,10 +56,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def __getattr__(name: str) -> Any:
-    if name != "nodes_reached":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn("collectives.nodes_reached(top_k, nodes)", "(nodes - 1) / nodes * places_reached(experts, top_k, nodes)")
-    return lambda top_k, nodes: (nodes - 1) * (1 - (1 - 1 / nodes) ** top_k)
