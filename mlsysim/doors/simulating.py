@@ -16,9 +16,11 @@ from mlsysim.doors.targets import SLO
 from mlsysim.doors.words import Assumed, count, counted, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
+from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
+from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
 from mlsysim.serving_steps import Rates, StepModel
 from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
@@ -214,6 +216,11 @@ class Simulated(Result):
     def devices(self) -> int:
         return self.run.devices
 
+    @cached_property
+    def memory(self) -> ServerMemory:
+        """What each device of a server holds, and the cache that leaves."""
+        return server_of(self.run.config, self.run.steps().deployment)
+
     @property
     def bill(self) -> Bill:
         """What the devices cost and draw."""
@@ -321,8 +328,10 @@ class Simulated(Result):
     def remedies(self) -> tuple[str, ...]:
         """What would fit."""
         r = self.run
-        tokens = r.input_len + r.output_len
-        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head))
+        options, tokens = memory_options(r.config, r.machines.device), r.input_len + r.output_len
+        return tuple(
+            remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options)
+        )
 
     def explain(self) -> Table:
         """Mean and percentiles of every metric, those of queue and prompt included."""
@@ -364,6 +373,7 @@ class Simulated(Result):
                     "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
                     "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
                     "bill": self.bill.to_dict(),
+                    "memory": self.memory.to_dict(),
                     "assumed": list(self.assumed),
                 }
             )
@@ -568,6 +578,9 @@ def simulate(
         concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )
+    if not m.n_attention_layers and run.config.max_model_len is None and parts.plain:  # a block is a sequence's state
+        longest = max(math.ceil(r.input_len + r.output_len) for one in seeds for r in run.drawn(one))
+        run = replace(run, config=replace(run.config, max_model_len=longest))
     most = min(machines.domain, machines.count or machines.domain)
     tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]
     run, reason = _fitting(run, tps)

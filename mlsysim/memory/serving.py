@@ -348,6 +348,7 @@ def _stage_weights(
     last: bool,
     tp: int,
     ep: int,
+    shards: int,
 ) -> _Split:
     count = transformer.parameter_count(m)
     part = layers / m.layers
@@ -357,9 +358,9 @@ def _stage_weights(
     experts = count.experts * part
     if experts:
         width, hidden = of_experts.multiple
-        share = m.moe_ffn if ep > 1 else m.moe_ffn / tp
+        share = m.moe_ffn * ep / shards
         experts *= _filled(share, width) / share * _filled(m.hidden, hidden) / m.hidden
-        experts *= tp / ep if ep > 1 else 1.0  # whole experts on ep devices instead of slices on tp
+        experts *= tp / shards  # below, all is divided by tp
     copied = (count.norms + count.router) * part + m.rotary_rows * (
         m.rotary_dim or (m.qk_rope_head_dim if m.is_mla else m.head_dim)
     )
@@ -514,14 +515,34 @@ class ServerMemory(Result):
         ]
 
     @property
+    def block_tokens(self) -> int:
+        """Tokens in a block: many more than asked for where a block must hold a recurrence's state."""
+        return int(self.given["block_tokens"])
+
+    @property
     def blocks(self) -> int:
         """Blocks of cache that one sequence after the other can fill."""
-        return self.kv_tokens // int(self.given["block_tokens"])
+        return self.kv_tokens // self.block_tokens
+
+    @property
+    def longest_tokens(self) -> int:
+        """Tokens of cache, in every layer alike, that take as much as one sequence of ``max_model_len`` does.
+
+        Layers with a window keep what it and one step hold, so of a long sequence they need less (``SlidingWindowSpec`` of vLLM).
+        """
+        longest: int = self.given["max_model_len"] or 1
+        m, layers = self.model, int(self.stages[0]["layers"])
+        if not m.attn_window or not m.n_windowed_layers:
+            return longest
+        near = min(longest, m.attn_window - 1 + self.given["max_num_batched_tokens"]) + self.block_tokens
+        groups = cache_groups(m, layers)[1]
+        windowed = min(groups, round(groups * m.n_windowed_layers / m.n_attention_layers))
+        return min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups))
 
     @property
     def fits(self) -> bool:
         """Whether the weights fit and a sequence of the longest length has its cache."""
-        return self.kv_tokens >= max(1, self.given["max_model_len"] or 1)
+        return self.kv_tokens >= max(1, self.longest_tokens)
 
     @property
     def parts(self) -> dict[str, float]:
@@ -542,13 +563,15 @@ class ServerMemory(Result):
             held = units.format(self.weight_memory + self.activations + self.runtime, "byte")
             share = units.format(self.requested, "byte")
             return f"does not fit: {held} of {share} are taken before any cache; use more devices or smaller weights"
-        return f"does not fit: the cache holds {self.kv_tokens:,} tokens, and a sequence may have {self.given['max_model_len']:,}"
+        longest, need = self.given["max_model_len"], self.longest_tokens
+        as_much = "" if need == longest else f", which take as much as {need:,} without a window"
+        return f"does not fit: the cache holds {self.kv_tokens:,} tokens, and a sequence may have {longest:,}{as_much}"
 
     def summary(self) -> list[str]:
         g = self.given
-        split = ", ".join(f"{n} {g[n]}" for n in ("tp", "pp", "ep") if g[n] != 1) or "one device"
+        split = ", ".join(f"{n} {g[n]}" for n in ("tp", "pp", "dp", "ep") if g[n] != 1) or "one device"
         return labelled(
-            f"{self.model.name} on {g['tp'] * g['pp']} x {self.device.name} under {self.release.engine} "
+            f"{self.model.name} on {g['tp'] * g['pp'] * g['dp']} x {self.device.name} under {self.release.engine} "
             f"{self.release.version}: {self.reason}",
             ("per device", largest({k: v for k, v in self.parts.items() if v})),
             ("formats", f"weights {self.weights}, cache {self.kv}"),
@@ -614,6 +637,7 @@ def server_memory(
     tp: int = 1,
     pp: int = 1,
     ep: int = 1,
+    dp: int = 1,
     weights: str | None = None,
     experts: str | None = None,
     head: str | None = None,
@@ -639,8 +663,9 @@ def server_memory(
     device : Device or str
     engine, engine_version : str
         The server and its release.
-    tp, pp, ep : int
-        Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced).
+    tp, pp, ep, dp : int
+        Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced), and ranks with
+        an attention and a cache of their own, of which this is one; ep divides tp x dp.
     weights : str, optional
         How the checkpoint stores the matrices, from ``FORMATS``; as the checkpoint is published unless given. Embedding,
         head, norms, routers and towers stay 16-bit, and of a mixture in ``mxfp4``, ``nvfp4``, ``fp4`` or ``int4-sym-g32``
@@ -688,6 +713,7 @@ def server_memory(
         ("tp", tp),
         ("pp", pp),
         ("ep", ep),
+        ("dp", dp),
         ("block_tokens", block_tokens),
         ("max_model_len", max_model_len),
         ("max_num_batched_tokens", max_num_batched_tokens),
@@ -740,6 +766,7 @@ def server_memory(
         tokens = max(tokens, max_num_seqs)
     sequences = min(sequences, tokens) if max_num_seqs is None else max_num_seqs
 
+    shards = ep * max(1, min(tp, tp * dp // ep))  # devices that the experts are divided over
     told = tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None)
     if runtime is None:
         runtime = found.runtime(tp, pp)
@@ -759,7 +786,7 @@ def server_memory(
     counts = stage_layers(m.layers, pp)
     for i, layers in enumerate(counts):
         first, last = i == 0, i == pp - 1
-        split = _stage_weights(m, form, of_experts, of_head, alone, layers, first, last, tp, ep)
+        split = _stage_weights(m, form, of_experts, of_head, alone, layers, first, last, tp, ep, shards)
         held = {
             "quantised": split.quantised,
             "quantised_bytes": split.quantised_bytes,
@@ -849,6 +876,7 @@ def server_memory(
                 "tp": tp,
                 "pp": pp,
                 "ep": ep,
+                "dp": dp,
                 "dtype": dtype,
                 "max_model_len": max_model_len,
                 "max_num_batched_tokens": tokens,

@@ -1,0 +1,136 @@
+"""One question of memory has one answer: of serve, simulate, ``memory --serve`` and the size page, for every model of the catalogue."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mlsysim
+from mlsysim import catalog, inference, memory
+from mlsysim.classroom.sizing.answers import sized
+from mlsysim.cli import main
+from mlsysim.doors.serving import splits
+from mlsysim.memory import ServerMemory
+from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_page
+from mlsysim.serving import Config, limits
+from mlsysim.serving_steps import step_model
+
+independent, published = pytest.mark.independent, pytest.mark.published
+PARTS = ("weights_bytes", "activation_bytes", "non_torch_bytes", "kv_pool_bytes", "kv_tokens", "kv_blocks", "block_tokens")
+LENGTH = 384
+# A device that multiplies in 8 bits, one that does not, one of another maker.
+DEVICES = ("H200", "A100", "MI300X")
+
+
+def _parts(held: ServerMemory) -> dict[str, float]:
+    found = held.to_dict()
+    return {name: found[name] for name in PARTS}
+
+
+@pytest.mark.slow
+@independent
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("tp", [1, 8])
+def test_every_model_holds_the_same_through_every_door(device: str, tp: int, capsys: pytest.CaptureFixture[str]) -> None:
+    differ, asked = [], 0
+    for name in catalog.models():
+        m = catalog.model(name)
+        if not splits(m, tp, 1):
+            continue
+        asked += 1
+        d = catalog.device(device)
+        there = memory.server_memory(m, d, tp=tp, max_model_len=LENGTH)
+        want = _parts(there)
+        request = {"tp": tp, "input_len": LENGTH - 64, "output_len": 64}
+        doors: dict[str, Callable[[], ServerMemory]] = {
+            "serve": lambda: mlsysim.serve(m, d, rate=1e-3, **request).memory,
+            "simulate": lambda: mlsysim.simulate(m, d, concurrency=1, requests=1, **request).memory,
+            "size page": lambda: sized(
+                {"task": "fits", "model": name, "device": device, "tp": str(tp), "max_model_len": str(LENGTH)}
+            ).result,
+        }
+        for door, ask in doors.items():
+            found = _parts(ask())
+            if found != pytest.approx(want, rel=1e-12):
+                differ.append((name, door, found, want))
+    assert not differ and asked > 60, differ[:3]
+
+
+@independent
+@pytest.mark.parametrize("door", ["serve", "simulate"])
+def test_json_says_what_the_command_for_memory_says(door: str, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--model", "DeepSeek-R1", "--device", "H200", "--tp", "8", "--json"]
+    main(["memory", "--serve", *place])
+    want = json.loads(capsys.readouterr().out)
+    main([door, *place, "--rate", "1", *(["--requests", "3"] if door == "simulate" else [])])
+    found = json.loads(capsys.readouterr().out)["memory"]
+    assert {name: found[name] for name in PARTS} == {name: want[name] for name in PARTS}
+    assert want["kv_tokens"] > 100_000
+
+
+@independent
+@pytest.mark.parametrize(
+    ("model", "device", "tp"),
+    [("Qwen3.5-397B-A17B", "B200", 8), ("Nemotron-3-Nano-30B-A3B", "B200", 2), ("Qwen3-Next-80B-A3B", "H100", 4), ("Qwen3-32B", "H100", 2)],
+)
+def test_blocks_of_the_simulator_know_their_tokens(model: str, device: str, tp: int) -> None:
+    """A block of a hybrid holds a state, so 272 to 2,096 tokens: the cache is as many tokens as the server prints."""
+    d = inference.deploy(model, device, tp=tp)
+    held, bounds = d.server_memory(), limits(Config(), step_model(d))
+    assert bounds.blocks * bounds.block_tokens == held.kv_tokens
+    page = state_page(d.model, tp, 2.0)
+    token = layer_cache_bytes(d.model, tp, 2.0)
+    assert bounds.block_tokens == max(16, 16 * math.ceil(page / (16 * token)))
+    # the pool holds that many tokens of attention's cache and a state in each block of every other group, up to a block each
+    size, groups = cache_groups(d.model, d.model.layers)
+    assert held.kv_tokens * token * size * groups <= held.kv_pool < (bounds.blocks + 1) * groups * bounds.block_tokens * token * size
+
+
+@published
+def test_gpt_oss_120b_on_one_h100_starts_where_it_did() -> None:
+    """GPUStack ran it with vLLM 0.10.2 and --max-model-len 32768; the default of 131,072 tokens it left out."""
+    ran = memory.server_memory("gpt-oss-120B", "H100", engine_version="0.10.2", max_model_len=32768)
+    assert ran.fits and ran.kv_tokens < 32768  # its layers with a window need less than all of a long sequence
+    whole = memory.server_memory("gpt-oss-120B", "H100", engine_version="0.10.2", max_model_len=131072)
+    assert not whole.fits and "without a window" in whole.reason
+    # Without FlashInfer's sampler (in no container, so the nine copies of 0.11.1) a log of August 2025 has 65.97 GiB of weights
+    # and -2.14 GiB left for cache: 7.4 GiB of activations and runtime.
+    bare = memory.server_memory("gpt-oss-120B", "H100", engine_version="0.11.1")
+    assert bare.weight_memory / 2**30 == pytest.approx(65.97, rel=0.005)
+    assert bare.kv_pool / 2**30 == pytest.approx(-2.14, abs=0.8)
+    assert (bare.activations + bare.runtime) / 2**30 == pytest.approx(7.37, rel=0.12)
+    found = mlsysim.simulate("gpt-oss-120B", "H100", concurrency=2, requests=2, input_len=500, output_len=20)
+    assert found.fits and found.run.tp == 1
+
+
+@independent
+def test_the_longest_sequence_by_hand() -> None:
+    """gpt-oss: 18 layers with a window of 128 and 18 without; a step has 8,192 tokens, a block 16."""
+    held = memory.server_memory("gpt-oss-120B", "H100", max_model_len=32768)
+    assert held.longest_tokens == (32768 + 128 - 1 + 8192 + 16 + 1) // 2
+    assert memory.server_memory("gpt-oss-120B", "H100", max_model_len=4096).longest_tokens == 4096
+    assert memory.server_memory("Qwen3-32B", "H100", max_model_len=9999).longest_tokens == 9999
+
+
+@independent
+def test_what_would_fit_fits() -> None:
+    """Asked again with what it says, the simulator runs; it never offers a token less than was asked for."""
+    asked = {"concurrency": 4, "requests": 4, "input_len": 200, "output_len": 20}
+    refused = mlsysim.simulate("gpt-oss-120B", "H100", max_num_seqs=8192, tp=1, **asked)
+    assert not refused.fits and "activations" in refused.reason
+    assert any("256 sequences at a time instead of 8192" in line for line in refused.remedies), refused.remedies
+    assert not any("tokens in all" in line for line in refused.remedies)
+    assert mlsysim.simulate("gpt-oss-120B", "H100", max_num_seqs=256, tp=1, **asked).fits
+    tight = mlsysim.serve("Llama-3.1-8B", "L4", input_len=60_000, output_len=1000)
+    tokens = next(int(line.split()[0]) for line in tight.remedies if "tokens in all" in line)
+    assert not tight.fits and 10_000 < tokens < 61_000
+    assert mlsysim.serve("Llama-3.1-8B", "L4", input_len=tokens - 1, output_len=1).fits
+
+
+@independent
+def test_eight_bits_stay_eight_where_a_device_multiplies_in_sixteen() -> None:
+    found = mlsysim.serve("DeepSeek-R1", "A100", tp=8, pp=2, inter_bandwidth=25e9)
+    assert (found.question.precision, found.question.weights) == ("bf16", "fp8")
+    assert found.memory.weight_memory < 0.6 * memory.server_memory("unsloth/DeepSeek-V3-BF16", "A100", tp=8, pp=2).weight_memory
