@@ -123,10 +123,10 @@ def test_what_would_fit_fits() -> None:
     assert any("256 sequences at a time instead of 8192" in line for line in refused.remedies), refused.remedies
     assert not any("tokens in all" in line for line in refused.remedies)
     assert mlsysim.simulate("gpt-oss-120B", "H100", max_num_seqs=256, tp=1, **asked).fits
-    tight = mlsysim.serve("Llama-3.1-8B", "L4", input_len=60_000, output_len=1000)
+    tight = mlsysim.serve("Llama-3.1-8B", "1 L4", input_len=60_000, output_len=1000)
     tokens = next(int(line.split()[0]) for line in tight.remedies if "tokens in all" in line)
     assert not tight.fits and 10_000 < tokens < 61_000
-    assert mlsysim.serve("Llama-3.1-8B", "L4", input_len=tokens - 1, output_len=1).fits
+    assert mlsysim.serve("Llama-3.1-8B", "1 L4", input_len=tokens - 1, output_len=1).fits
 
 
 @independent
