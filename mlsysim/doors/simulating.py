@@ -465,7 +465,7 @@ def simulate(
     tp, ep : int
         Split of a server; tp is the smallest that leaves room for cache unless given.
     precision, weights, experts, head, kv, efficiencies, inter_bandwidth, server : optional
-        As in :func:`mlsysim.serve`, and the same step model; ``datasheet`` is taken kernel by kernel (``serving_steps.step_model``).
+        As in :func:`mlsysim.serve`, and the same step model, whichever word.
     arrival_variation, length_variation : float, 1
         Spread of the gaps between random requests (1 is Poisson) and of the lengths.
     seed, runs, seeds : int, int, sequence of int
