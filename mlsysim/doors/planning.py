@@ -100,7 +100,7 @@ def plan(
     (True, 8)
     """
     taken = Assumed()
-    m, machines = catalog.model(model), networked(catalog.where(cluster), taken)
+    m, machines = catalog.asked(model), networked(catalog.where(cluster), taken)
     seq = whole("seq", taken.take("seq", seq, min(SEQ, m.learned_positions or SEQ)))
     batch = whole("global_batch", taken.take("global_batch", global_batch, default_batch(machines.devices, seq)))
     precision = taken.take("precision", precision, PRECISION)

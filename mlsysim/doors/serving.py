@@ -17,7 +17,7 @@ from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.memory.serving import as_published
+from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Listed, Result, plain, shown
 
@@ -154,11 +154,13 @@ class Served(Result):
         """The answers where times are as short and as long as past errors allow; None where nobody counted those."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (
-            _answer(self.question, float(f))
-            for f in intervals.interval("inference", 1.0, self.deployment.place("answer")).ends
-        )
+        short, long = (_answer(self.question, float(f)) for f in self._interval.ends)
         return short, long
+
+    @property
+    def _interval(self) -> intervals.Interval:
+        """The range of the times of an answer, as factors."""
+        return intervals.interval("inference", 1.0, self.deployment.place("answer"))
 
     @property
     def devices_range(self) -> tuple[int, int | None] | None:
@@ -235,9 +237,9 @@ class Served(Result):
             spread = ""
             if known is not None:
                 most = f"to {known[1]}" if known[1] is not None else "and at the slow end no number is enough"
-                spread = f" ({known[0]} {most} within the range of past errors)"
+                spread = f" ({known[0]} {most} in the {self._interval.whose})"
             if self.rate_range is not None:
-                spread = " ({:.3g} to {:.3g} within the range of past errors)".format(*self.rate_range)
+                spread = " ({:.3g} to {:.3g} in the {})".format(*self.rate_range, self._interval.whose)
             first = (
                 f"{name}: {self.devices:,} x {q.device.name}{spread}"
                 if q.rate is not None
@@ -265,7 +267,7 @@ class Served(Result):
             return ""
         known = self.generation.interval()
         low, high = (shown(end, "s") for end in known.ends)
-        return f" ({low} to {high}: {known.quantiles.nominal:.0%} of past errors)"
+        return f" ({low} to {high}: {known.whose})"
 
     @cached_property
     def remedies(self) -> tuple[str, ...]:
@@ -386,7 +388,7 @@ def _deployed(q: Question, tp: int, pp: int) -> Deployment:
 
 def _held(q: Question, d: Deployment) -> ServerMemory:
     """What each device of a deployment holds: a server's share, or of a static batch all, with as many sequences as it has."""
-    options = dict(q.options)
+    options = {"engine_version": release_of(q.server), **dict(q.options)}
     if not q.sized:
         options = {"gpu_memory_utilization": 1.0, "max_num_seqs": math.ceil(q.batch / d.split.dp)} | options
     if not q.model.n_attention_layers:
@@ -406,9 +408,7 @@ def _room(q: Question, d: Deployment) -> str:
     if cache <= _pool(held):
         return ""
     beside = held.activations + held.runtime
-    weights, besides, kv, room = (
-        units.format(x, "byte") for x in (held.weight_memory, beside, cache, held.requested)
-    )
+    weights, besides, kv, room = (units.format(x, "byte") for x in (held.weight_memory, beside, cache, held.requested))
     each = "the device holds" if d.devices == 1 else f"each of {d.devices} devices holds"
     share = held.requested / d.device.usable_memory
     part = "" if share == 1 else f", {share:.0%} of its memory"

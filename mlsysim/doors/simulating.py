@@ -17,7 +17,7 @@ from mlsysim.doors.words import Assumed, count, counted, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
-from mlsysim.memory.serving import as_published
+from mlsysim.memory.serving import as_published, release_of
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
@@ -38,6 +38,8 @@ _OTHERS = (
     "met",
     "goodput_per_s",
 )
+# Of a run, or on average over the runs: what the summary's line of rates prints.
+_PRINTED = ("requests_per_s", "tokens_per_s", "mean_batch", "utilisation", "preemptions", "rejected")
 _MOST_RUNS = 1_000_000
 _MOST_IN_FLIGHT = 100_000
 _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
@@ -329,9 +331,7 @@ class Simulated(Result):
         """What would fit."""
         r = self.run
         options, tokens = memory_options(r.config, r.machines.device), r.input_len + r.output_len
-        return tuple(
-            remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options)
-        )
+        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options))
 
     def explain(self) -> Table:
         """Mean and percentiles of every metric, those of queue and prompt included."""
@@ -353,6 +353,8 @@ class Simulated(Result):
             found["summary"] = {m: {s: self.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["standard_error"] = {m: {s: self.error(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["runs"] = list(self.frame_rows())
+        if self.fits:
+            found |= {name: self.mean(name) for name in _PRINTED}
         return dict(
             plain(
                 found
@@ -561,7 +563,7 @@ def simulate(
         head=head,
         kv=kv,
         efficiencies=efficiencies,
-        config=Config(**config),
+        config=Config(**{"engine_version": release_of(server), **config}),
         replicas=1,
         routing=routing,
         trace=played,

@@ -125,7 +125,9 @@ class Trained(Result):
                 f"plan: {described(self.plan)}{', the smallest there is' if self.search else ''}",
             ]
         else:
-            spread = "" if self.range is None else f" ({shown(self.range[0], 's')} to {shown(self.range[1], 's')})"
+            spread = ""
+            if self.range is not None:
+                spread = f" ({shown(self.range[0], 's')} to {shown(self.range[1], 's')}, {step.interval().whose})"
             head = [
                 f"{where}: {shown(step.time, 's')} a step{spread}, MFU {units.percent(step.mfu, signed=False)}",
                 f"plan: {described(self.plan)}{f', the best of {len(self.search.rows):,}' if self.search else ', as given'}",
@@ -428,7 +430,7 @@ def train(
     (True, 8, True)
     """
     taken = Assumed()
-    m, machines = catalog.model(model), catalog.where(cluster)
+    m, machines = catalog.asked(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
     degrees = {name: value for name, value in known.items() if value is not None}
     asked = {"micro_batch": micro_batch, "sharding": sharding, "recompute": recompute}

@@ -400,7 +400,7 @@ def frontier(
     >>> found.fits, rates == sorted(rates)
     (True, True)
     """
-    m, machines = catalog.model(model), catalog.where(device)
+    m, machines = catalog.asked(model), catalog.where(device)
     d = machines.device
     input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
     m.check_length("frontier", input_len + output_len)

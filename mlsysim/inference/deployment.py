@@ -224,11 +224,17 @@ class Deployment(Result):
         s, key = self.split, ("server memory", *sorted(options.items()))
         if key not in self.kept:
             degrees = {n: int(getattr(s, n)) for n in ("tp", "pp", "dp", "ep")}
-            formats = {"weights": _as_stored(self.model, self.weights), "head": None if self.head == "bf16" else self.head}
+            formats = {
+                "weights": _as_stored(self.model, self.weights),
+                "head": None if self.head == "bf16" else self.head,
+            }
             if self.experts != self.weights:
                 formats["experts"] = _as_stored(self.model, self.experts)
             self.kept[key] = memory.server_memory(
-                self.model, self.device, kv=self.kv, **{**degrees, **formats, "block_tokens": self.block_tokens, **options}
+                self.model,
+                self.device,
+                kv=self.kv,
+                **{**degrees, **formats, "block_tokens": self.block_tokens, **options},
             )
         held: memory.ServerMemory = self.kept[key]
         return held

@@ -1,6 +1,7 @@
 """What a server holds, by component and release: weights, activations, runtime, graphs, the pool of the cache and its tokens."""
 
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -148,6 +149,12 @@ def checkpoint(name: Model | str) -> tuple[Model, str]:
     >>> found.name, stored
     ('Qwen2.5-7B', 'fp8')
     """
+    found, stored = _published(name)
+    return (found if isinstance(name, Model) else catalog.model(found.name)), stored
+
+
+def _published(name: Model | str) -> tuple[Model, str]:
+    """The same, with the model under the name that was asked for."""
     told = ""
     if isinstance(name, str):  # also of a name that the catalogue has: "GLM-5-FP8" is an alias of the model in 16 bits
         for suffix, stored in SUFFIXES.items():
@@ -155,23 +162,25 @@ def checkpoint(name: Model | str) -> tuple[Model, str]:
                 told = stored
                 if (known := _known(name[: -len(suffix)])) is not None:
                     return known, stored
-    found = catalog.model(name)
+    found = catalog.asked(name)
     return found, told or found.stored
 
 
 def as_published(name: Model | str) -> Model:
     """A model, with the format that its checkpoint's name says in the place of its entry's.
 
-    >>> as_published("Qwen/Qwen3-32B-FP8").stored, as_published("Qwen3-32B").stored
-    ('fp8', '')
+    It is called what it was asked for by.
+
+    >>> as_published("Qwen/Qwen3-32B-FP8").stored, as_published("Qwen3-32B").stored, as_published("DeepSeek-R1").name
+    ('fp8', '', 'DeepSeek-R1')
     """
-    found, stored = checkpoint(name)
+    found, stored = _published(name)
     return found if stored == found.stored else replace(found, stored=stored)
 
 
 def _known(name: str) -> Model | None:
     try:
-        return catalog.model(name)
+        return catalog.asked(name)
     except KeyError:
         return None
 
@@ -234,6 +243,16 @@ def _numbers(version: str) -> tuple[int, ...]:
         return tuple(int(part) for part in parts[:3])
     except ValueError:
         raise InputError(f"engine_version = {version[:20]!r} is not a release; give numbers, as in {RELEASE}") from None
+
+
+def release_of(server: str) -> str:
+    """The release that the name of a server says; the usual one where it says none, or is no engine whose memory is known.
+
+    >>> release_of("vLLM 0.11.0"), release_of("TensorRT-LLM 1.0") == RELEASE
+    ('0.11.0', True)
+    """
+    found = re.match(r"vllm[ -]v?(\d+(?:\.\d+){1,2})\b", server, re.IGNORECASE)
+    return found.group(1) if found else RELEASE
 
 
 def release(engine: str = "vllm", version: str = RELEASE) -> ServerRelease:

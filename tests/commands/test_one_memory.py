@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,15 @@ from mlsysim.serving import Config, limits
 from mlsysim.serving_steps import step_model
 
 independent, published = pytest.mark.independent, pytest.mark.published
-PARTS = ("weights_bytes", "activation_bytes", "non_torch_bytes", "kv_pool_bytes", "kv_tokens", "kv_blocks", "block_tokens")
+PARTS = (
+    "weights_bytes",
+    "activation_bytes",
+    "non_torch_bytes",
+    "kv_pool_bytes",
+    "kv_tokens",
+    "kv_blocks",
+    "block_tokens",
+)
 LENGTH = 384
 # A device that multiplies in 8 bits, one that does not, one of another maker.
 DEVICES = ("H200", "A100", "MI300X")
@@ -29,11 +35,24 @@ def _parts(held: ServerMemory) -> dict[str, float]:
     return {name: found[name] for name in PARTS}
 
 
+def _doors(name: str, m: catalog.Model, d: catalog.Device, tp: int) -> dict[str, dict[str, float]]:
+    """What each door says that a device holds, asked for the same lengths."""
+    request: dict[str, Any] = {"tp": tp, "input_len": LENGTH - 64, "output_len": 64}
+    form = {"task": "fits", "model": name, "device": d.name, "tp": str(tp), "max_model_len": str(LENGTH)}
+    return {
+        "serve": _parts(mlsysim.serve(m, d, rate=1e-3, **request).memory),
+        "simulate": _parts(mlsysim.simulate(m, d, concurrency=1, requests=1, **request).memory),
+        "size page": _parts(sized(form).result),
+    }
+
+
 @pytest.mark.slow
 @independent
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("tp", [1, 8])
-def test_every_model_holds_the_same_through_every_door(device: str, tp: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_model_holds_the_same_through_every_door(
+    device: str, tp: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     differ, asked = [], 0
     for name in catalog.models():
         m = catalog.model(name)
@@ -43,18 +62,8 @@ def test_every_model_holds_the_same_through_every_door(device: str, tp: int, cap
         d = catalog.device(device)
         there = memory.server_memory(m, d, tp=tp, max_model_len=LENGTH)
         want = _parts(there)
-        request = {"tp": tp, "input_len": LENGTH - 64, "output_len": 64}
-        doors: dict[str, Callable[[], ServerMemory]] = {
-            "serve": lambda: mlsysim.serve(m, d, rate=1e-3, **request).memory,
-            "simulate": lambda: mlsysim.simulate(m, d, concurrency=1, requests=1, **request).memory,
-            "size page": lambda: sized(
-                {"task": "fits", "model": name, "device": device, "tp": str(tp), "max_model_len": str(LENGTH)}
-            ).result,
-        }
-        for door, ask in doors.items():
-            found = _parts(ask())
-            if found != pytest.approx(want, rel=1e-12):
-                differ.append((name, door, found, want))
+        doors = _doors(name, m, d, tp)
+        differ += [(name, door, found) for door, found in doors.items() if found != pytest.approx(want, rel=1e-12)]
     assert not differ and asked > 60, differ[:3]
 
 
@@ -73,7 +82,12 @@ def test_json_says_what_the_command_for_memory_says(door: str, capsys: pytest.Ca
 @independent
 @pytest.mark.parametrize(
     ("model", "device", "tp"),
-    [("Qwen3.5-397B-A17B", "B200", 8), ("Nemotron-3-Nano-30B-A3B", "B200", 2), ("Qwen3-Next-80B-A3B", "H100", 4), ("Qwen3-32B", "H100", 2)],
+    [
+        ("Qwen3.5-397B-A17B", "B200", 8),
+        ("Nemotron-3-Nano-30B-A3B", "B200", 2),
+        ("Qwen3-Next-80B-A3B", "H100", 4),
+        ("Qwen3-32B", "H100", 2),
+    ],
 )
 def test_blocks_of_the_simulator_know_their_tokens(model: str, device: str, tp: int) -> None:
     """A block of a hybrid holds a state, so 272 to 2,096 tokens: the cache is as many tokens as the server prints."""
@@ -85,7 +99,11 @@ def test_blocks_of_the_simulator_know_their_tokens(model: str, device: str, tp: 
     assert bounds.block_tokens == max(16, 16 * math.ceil(page / (16 * token)))
     # the pool holds that many tokens of attention's cache and a state in each block of every other group, up to a block each
     size, groups = cache_groups(d.model, d.model.layers)
-    assert held.kv_tokens * token * size * groups <= held.kv_pool < (bounds.blocks + 1) * groups * bounds.block_tokens * token * size
+    assert (
+        held.kv_tokens * token * size * groups
+        <= held.kv_pool
+        < (bounds.blocks + 1) * groups * bounds.block_tokens * token * size
+    )
 
 
 @published
@@ -133,4 +151,7 @@ def test_what_would_fit_fits() -> None:
 def test_eight_bits_stay_eight_where_a_device_multiplies_in_sixteen() -> None:
     found = mlsysim.serve("DeepSeek-R1", "A100", tp=8, pp=2, inter_bandwidth=25e9)
     assert (found.question.precision, found.question.weights) == ("bf16", "fp8")
-    assert found.memory.weight_memory < 0.6 * memory.server_memory("unsloth/DeepSeek-V3-BF16", "A100", tp=8, pp=2).weight_memory
+    assert (
+        found.memory.weight_memory
+        < 0.6 * memory.server_memory("unsloth/DeepSeek-V3-BF16", "A100", tp=8, pp=2).weight_memory
+    )

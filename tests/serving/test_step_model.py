@@ -506,9 +506,7 @@ def test_the_share_of_the_link_is_near_a_measured_one() -> None:
 @pytest.mark.independent
 def test_windows_latents_and_experts_have_their_kernels() -> None:
     windowed = replace(catalog.model("Llama-2-7B"), name="windowed", attn_window=512, n_windowed_layers=16)
-    full, near = (
-        step_model(deploy(m, "H100"), TIER_0) for m in (catalog.model("Llama-2-7B"), windowed)
-    )
+    full, near = (step_model(deploy(m, "H100"), TIER_0) for m in (catalog.model("Llama-2-7B"), windowed))
     b = Batch.of(windowed, decodes=[4096] * 50)
     plain = full.terms(b).decode_attention - 32 * full.rates.decode_attention.start
     cut = near.terms(b).decode_attention - 32 * near.rates.decode_attention.start
