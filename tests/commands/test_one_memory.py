@@ -15,6 +15,7 @@ from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_page
 from mlsysim.serving import Config, limits
 from mlsysim.serving_steps import step_model
+from mlsysim.transformer import parameter_count
 
 independent, published = pytest.mark.independent, pytest.mark.published
 PARTS = (
@@ -131,6 +132,29 @@ def test_the_longest_sequence_by_hand() -> None:
     assert held.longest_tokens == (32768 + 128 - 1 + 8192 + 16 + 1) // 2
     assert memory.server_memory("gpt-oss-120B", "H100", max_model_len=4096).longest_tokens == 4096
     assert memory.server_memory("Qwen3-32B", "H100", max_model_len=9999).longest_tokens == 9999
+
+
+@independent
+@pytest.mark.parametrize(
+    ("tp", "ep", "dp", "shards"), [(1, 1, 1, 1), (8, 1, 1, 8), (8, 8, 1, 8), (8, 2, 1, 8), (2, 8, 4, 8), (4, 4, 2, 8)]
+)
+def test_experts_lie_once_over_all_that_share_them(tp: int, ep: int, dp: int, shards: int) -> None:
+    one, many = (memory.server_memory("Mixtral-8x7B", "H200", tp=tp, ep=e, dp=k) for e, k in ((1, 1), (ep, dp)))
+    experts = 2 * parameter_count("Mixtral-8x7B").experts
+    assert one.weight_memory - many.weight_memory == pytest.approx(experts / tp - experts / shards, abs=1.0)
+    d = inference.deploy("Mixtral-8x7B", "H200", tp=tp, ep=ep, dp=dp)
+    assert d.server_memory().weight_memory == pytest.approx(many.weight_memory)
+    assert d.weight_memory == pytest.approx(many.weight_memory, rel=0.02)
+
+
+@independent
+def test_places_are_what_the_pool_holds() -> None:
+    """A replica's places by hand: the pool over the cache of a sequence that holds its prompt and half of its answer."""
+    found = mlsysim.serve("Qwen3-32B", "2 H100", rate=0.1, tp=2, input_len=4000, output_len=1000)
+    token = 64 * 2 * 8 / 2 * 128 * 2
+    held = math.ceil(4500 / 16) * 16 * token
+    assert found.load is not None and found.load.replica.slots == found.memory.kv_pool // held
+    assert found.memory.kv_tokens == pytest.approx(found.memory.kv_pool / token, rel=1e-3)
 
 
 @independent
