@@ -166,7 +166,11 @@ class Interval(Result):
     def whose(self) -> str:
         """What share of past errors the range holds, and what of the domain none of them has, in a few words."""
         of = f"{self.quantiles.nominal:.0%} range of past errors"
-        return of + (f", none of them with {' or '.join(self.missing)}" if self.missing else "")
+        lacks = [
+            f"on {m.removeprefix('generation ').strip(chr(39))}" if m.startswith("generation ") else f"with {m}"
+            for m in self.missing
+        ]
+        return of + (f", none {' or '.join(lacks)}" if lacks else "")
 
     @property
     def ends(self) -> tuple[Num, Num]:

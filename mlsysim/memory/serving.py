@@ -225,7 +225,7 @@ class ServerRelease(Listed):
 def _releases(engine: str) -> tuple[tuple[str, Mapping[str, Sourced]], ...]:
     """Releases in order; what one does not say is as before it, or as the first after it that does."""
     known: dict[str, Sourced] = {}
-    found = []
+    found: list[tuple[str, dict[str, Sourced]]] = []
     raw = shipped_toml(__package__, "releases.toml")[engine]
     for entry in raw:
         where = f"releases.toml: {engine} {entry['from']}"
@@ -234,7 +234,11 @@ def _releases(engine: str) -> tuple[tuple[str, Mapping[str, Sourced]], ...]:
         }
         known = known | given
         found.append((str(entry["from"]), known))
-    return tuple((since, MappingProxyType(found[-1][1] | figures)) for since, figures in found)
+    later: dict[str, Sourced] = {}
+    for _, figures in reversed(found):
+        figures |= later | figures
+        later = dict(figures)
+    return tuple((since, MappingProxyType(figures)) for since, figures in found)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -126,6 +126,17 @@ def test_gpt_oss_120b_on_one_h100_starts_where_it_did() -> None:
 
 
 @independent
+def test_the_name_of_a_server_says_its_release() -> None:
+    asked: dict[str, Any] = {"tp": 2, "input_len": 500, "output_len": 20}
+    served = mlsysim.serve("Qwen3-14B", "H100", rate=1, server="vLLM 0.16.0", **asked).memory
+    played = mlsysim.simulate("Qwen3-14B", "H100", concurrency=1, requests=1, server="vLLM 0.16.0", **asked).memory
+    assert served.release.version == played.release.version == "0.16.0" and served.activations == played.activations
+    assert served.activations > 2 * mlsysim.serve("Qwen3-14B", "H100", rate=1, **asked).memory.activations
+    told = mlsysim.simulate("Qwen3-14B", "H100", concurrency=1, requests=1, engine_version="0.16.0", **asked).memory
+    assert told.activations == served.activations
+
+
+@independent
 def test_the_longest_sequence_by_hand() -> None:
     """gpt-oss: 18 layers with a window of 128 and 18 without; a step has 8,192 tokens, a block 16."""
     held = memory.server_memory("gpt-oss-120B", "H100", max_model_len=32768)
