@@ -66,7 +66,7 @@ _LATER = {
     "hf": ("from_hf_config",),
     "machines": ("Machines", "no_link", "nodes_with", "where"),
     "places": ("Facility", "Grid", "facilities", "facility", "grid", "grids", "load_facilities", "load_grids"),
-    "shapes": ("Model", "asked", "load_models", "model", "models"),
+    "shapes": ("Model", "load_models", "model", "models"),
     "workloads": ("Target", "Trace", "target", "targets", "trace", "traces"),
 }
 _MODULE = {name: module for module, names in _LATER.items() for name in names}
@@ -89,7 +89,6 @@ __all__ = [
     "Target",
     "Trace",
     "add",
-    "asked",
     "cluster",
     "convnet",
     "convnets",

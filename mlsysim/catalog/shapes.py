@@ -452,10 +452,10 @@ _asked: dict[
 ] = {}  # by the entry and the name asked for, with the entry that the key names
 
 
-def asked(name: "str | Model") -> Model:
+def asked_for(name: "str | Model") -> Model:
     """The model of that name or alias, under the name that was asked for: for answers, which name what was asked.
 
-    >>> asked("DeepSeek-R1").name, asked("meta-llama/Llama-3.3-70B-Instruct").name, asked("deepseek-v3").name
+    >>> asked_for("DeepSeek-R1").name, asked_for("meta-llama/Llama-3.3-70B-Instruct").name, asked_for("deepseek-v3").name
     ('DeepSeek-R1', 'Llama-3.3-70B-Instruct', 'DeepSeek-V3')
     """
     found = model(name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.catalog.shapes import asked_for
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.serving import NARROWER
 from mlsysim.doors.words import Assumed, count, counted, wrapped
@@ -430,7 +431,7 @@ def train(
     (True, 8, True)
     """
     taken = Assumed()
-    m, machines = catalog.asked(model), catalog.where(cluster)
+    m, machines = asked_for(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
     degrees = {name: value for name, value in known.items() if value is not None}
     asked = {"micro_batch": micro_batch, "sharding": sharding, "recompute": recompute}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
+from mlsysim.catalog.shapes import asked_for
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.intervals import KNOWN, NEW, Interval, interval_end, log_error
@@ -162,7 +163,7 @@ def _published(name: Model | str) -> tuple[Model, str]:
                 told = stored
                 if (known := _known(name[: -len(suffix)])) is not None:
                     return known, stored
-    found = catalog.asked(name)
+    found = asked_for(name)
     return found, told or found.stored
 
 
@@ -180,7 +181,7 @@ def as_published(name: Model | str) -> Model:
 
 def _known(name: str) -> Model | None:
     try:
-        return catalog.asked(name)
+        return asked_for(name)
     except KeyError:
         return None
 

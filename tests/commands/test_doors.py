@@ -504,8 +504,8 @@ def test_a_server_takes_the_devices_that_it_needs() -> None:
     assert 5_000 < s.memory.kv_tokens < 20_000  # two hold the weights, and little beside
     no = mlsysim.simulate("Llama-3.1-405B", "8 H100", rate=2)
     assert not no.fits and no.met is None and str(no).startswith("DOES NOT FIT") and no.remedies
-    with pytest.raises(InputError, match="3 replicas of 4 devices, and 8 x H100-SXM5-80GB have 8"):
-        mlsysim.simulate("Llama-3.1-70B", "8 H100", rate=2, replicas=3, **QUICK)
+    with pytest.raises(InputError, match="5 replicas of 2 devices, and 8 x H100-SXM5-80GB have 8"):
+        mlsysim.simulate("Llama-3.1-70B", "8 H100", rate=2, replicas=5, **QUICK)
 
 
 # A cluster and a store
