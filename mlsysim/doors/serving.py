@@ -239,7 +239,7 @@ class Served(Result):
                 most = f"to {known[1]}" if known[1] is not None else "and at the slow end no number is enough"
                 spread = f" ({known[0]} {most} in the {self._interval.whose})"
             if self.rate_range is not None:
-                spread = " ({:.3g} to {:.3g} in the {})".format(*self.rate_range, self._interval.whose)
+                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
             first = (
                 f"{name}: {self.devices:,} x {q.device.name}{spread}"
                 if q.rate is not None

@@ -18,6 +18,7 @@ from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.inference.wiring import CAPTURED, CARDS, Plans, tensor_plans
 from mlsysim.inference.work import Efficiencies, Machine, Split, Work
+from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
@@ -209,7 +210,7 @@ class Deployment(Result):
         """Weights and cache on the fullest device, bytes."""
         return self.weight_memory + self.kv_memory(batch, tokens)
 
-    def server_memory(self, **options: Any) -> "memory.ServerMemory":
+    def server_memory(self, **options: Any) -> ServerMemory:
         """What a server of this deployment holds on each device: :func:`mlsysim.memory.server_memory` with its split and formats.
 
         Parameters
@@ -236,7 +237,7 @@ class Deployment(Result):
                 kv=self.kv,
                 **{**degrees, **formats, "block_tokens": self.block_tokens, **options},
             )
-        held: memory.ServerMemory = self.kept[key]
+        held: ServerMemory = self.kept[key]
         return held
 
     def fits(self, batch: Num, tokens: Num) -> Any:

@@ -561,7 +561,7 @@ class ServerMemory(Result):
         near = min(longest, m.attn_window - 1 + self.given["max_num_batched_tokens"]) + self.block_tokens
         groups = cache_groups(m, layers)[1]
         windowed = min(groups, round(groups * m.n_windowed_layers / m.n_attention_layers))
-        return min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups))
+        return int(min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups)))
 
     @property
     def fits(self) -> bool:

@@ -41,10 +41,10 @@ def numbers() -> dict[str, Any]:
     blocks: dict[str, Any] = {}
     for key, (name, printed) in _PRINTED.items():
         d = inference.deploy(name, "H100")
-        held = d.server_memory(max_num_batched_tokens=4096, max_num_seqs=256, engine_version="0.11.0")
-        reserve = held.activations + held.runtime
+        room = d.server_memory(max_num_batched_tokens=4096, max_num_seqs=256, engine_version="0.11.0")
+        reserve = room.activations + room.runtime
         decimal = capacity.kv_budget(80e9, d.weight_memory, 1.0, 0.9, reserve) // (16 * d.token_bytes)
-        blocks[key] = {"error": units.percent(held.blocks / printed - 1)}
+        blocks[key] = {"error": units.percent(room.blocks / printed - 1)}
         if key == "coder":
             blocks[key]["lost"] = units.percent(1 - decimal / printed, 0, signed=False)
 
@@ -58,11 +58,11 @@ def numbers() -> dict[str, Any]:
         memory.server_memory("Qwen3-14B", "H100", engine_version=v, max_num_seqs=1024).activations
         for v in ("0.16.0", "0.17.0")
     ]
-    sorted_, drawn = (memory.server_memory("gpt-oss-120B", "H100", engine_version=v) for v in ("0.11.1", "0.10.2"))
+    sorted_, unsorted = (memory.server_memory("gpt-oss-120B", "H100", engine_version=v) for v in ("0.11.1", "0.10.2"))
     held_by = {
         "oss_left": _gib(sorted_.kv_pool),
         "oss_logged": _gib(_OSS_LEFT),
-        "oss_room": _gib(drawn.kv_pool),
+        "oss_room": _gib(unsorted.kv_pool),
         "oss_longest": f"{131072:,}",
         "oss_served": f"{32768:,}",
         "weights": units.percent(worst["weights"], 1, signed=False),
