@@ -345,7 +345,9 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--calibration", metavar="FILE", help="with --tier 1: what 'mlsysim calibrate' wrote")
     p.add_argument(
-        "--engine-version", metavar="V", help="with --tier 1: refuse a calibration of another version than this"
+        "--engine-version",
+        metavar="V",
+        help="release of vLLM whose memory the server has (default: that of memory --serve); with --tier 1 a calibration of another one is refused",
     )
     p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
     p.add_argument(
