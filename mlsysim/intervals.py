@@ -163,6 +163,16 @@ class Interval(Result):
         return f"{self.domain} domain" + (f": no source has {' or '.join(self.missing)}" if self.missing else "")
 
     @property
+    def whose(self) -> str:
+        """What share of past errors the range holds, and what of the domain none of them has, in a few words."""
+        of = f"{self.quantiles.nominal:.0%} range of past errors"
+        lacks = [
+            f"on {m.removeprefix('generation ').strip(chr(39))}" if m.startswith("generation ") else f"with {m}"
+            for m in self.missing
+        ]
+        return of + (f", none {' or '.join(lacks)}" if lacks else "")
+
+    @property
     def ends(self) -> tuple[Num, Num]:
         return self.low, self.high
 

@@ -1,7 +1,7 @@
 """Model shapes: what a transformer is made of, exactly enough to count its parameters to the last one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -445,3 +445,27 @@ def model(name: "str | Model") -> Model:
         hint = _elsewhere(given) or "a Hugging Face config.json can stand in for it"
         raise unknown_name("model", given, models(), hint, found.aliases)
     return found[found.names[kept.fold(name)]]
+
+
+_asked: dict[
+    tuple[int, str], tuple[Model, Model]
+] = {}  # by the entry and the name asked for, with the entry that the key names
+
+
+def asked_for(name: "str | Model") -> Model:
+    """The model of that name or alias, under the name that was asked for: for answers, which name what was asked.
+
+    >>> asked_for("DeepSeek-R1").name, asked_for("meta-llama/Llama-3.3-70B-Instruct").name, asked_for("deepseek-v3").name
+    ('DeepSeek-R1', 'Llama-3.3-70B-Instruct', 'DeepSeek-V3')
+    """
+    found = model(name)
+    if isinstance(name, Model):
+        return found
+    short = kept.fold(name.rpartition("/")[2])
+    names = (found.name, *(alias.rpartition("/")[2] for alias in found.aliases))
+    said = next((known for known in names if kept.fold(known) == short), found.name)
+    if said == found.name:
+        return found
+    if (id(found), said) not in _asked:
+        _asked[id(found), said] = found, replace(found, name=said)
+    return _asked[id(found), said][1]

@@ -131,15 +131,20 @@ def pick_machines(text: str, file: str | None) -> Machines:
 
 
 def pick_model(text: str) -> Model:
-    """A model of the catalogue or one of its published checkpoints, or the one that a Hugging Face config.json describes."""
+    """A model of the catalogue or one of its published checkpoints, by the name asked for, or the one of a Hugging Face config.json."""
     if text.endswith(".json"):
         return catalog.from_hf_config(text)
-    try:
-        return catalog.model(text)
-    except UnknownNameError:
-        from mlsysim.memory.serving import as_published  # here: the names of the catalogue need none of it
+    from mlsysim.memory.serving import as_published  # here: many commands need no model
 
-        return as_published(text)
+    return as_published(text)
+
+
+def plain_name(model: Model) -> str:
+    """The catalogue's own name of a model, whatever it was asked for by; its name where the catalogue has none."""
+    try:
+        return catalog.model(model.name).name
+    except UnknownNameError:
+        return model.name
 
 
 def to_json(value: Any) -> str:

@@ -5,8 +5,6 @@ all-gather. ``bandwidth`` is what one rank can send in one direction, ``latency`
 takes a float or an array (broadcasting) in SI units. With one rank every collective costs nothing.
 """
 
-from typing import Any
-
 from mlsysim.collectives.messages import activation_bytes, bus_bandwidth, chunked_transfer, half_size, transfer_time
 from mlsysim.collectives.rings import (
     hierarchical_all_reduce,

@@ -210,7 +210,7 @@ class Parts:
     def _cache(self, steps: StepModel, config: Config) -> Cache | None:
         if not self.prefix_tree:
             return None
-        each = steps.deployment.token_bytes * config.block_tokens
+        each = steps.deployment.token_bytes * rooms.rank_limits(config, steps).block_tokens
         tiers = []
         if self.host_memory is not None and self.host_bandwidth is not None:
             tiers.append(Tier(_blocks("host_memory", self.host_memory, each), self.host_bandwidth))

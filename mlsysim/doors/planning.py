@@ -6,6 +6,7 @@ from typing import Any
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
+from mlsysim.catalog.shapes import asked_for
 from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
 from mlsysim.doors.words import Assumed, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
@@ -101,7 +102,7 @@ def plan(
     (True, 8)
     """
     taken = Assumed()
-    m, machines = catalog.model(model), networked(catalog.where(cluster), taken)
+    m, machines = asked_for(model), networked(catalog.where(cluster), taken)
     seq = whole("seq", taken.take("seq", seq, min(SEQ, m.learned_positions or SEQ)))
     batch = whole("global_batch", taken.take("global_batch", global_batch, default_batch(machines.devices, seq)))
     precision = taken.take("precision", precision, PRECISION)

@@ -1,6 +1,7 @@
 """``mlsysim.serve``: how many devices serve a model at a rate within targets, in which layout, at what cost, and what would change it."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,9 @@ from mlsysim.doors.words import BATCH, PUE, TOKENS, Assumed, count, counted, pai
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
+from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.memory.serving import as_published
+from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Listed, Result, plain, shown
 
@@ -55,6 +57,7 @@ class Question(Listed):
     server: str = ""
     head: str | None = None
     routing: str = USUAL
+    options: tuple[tuple[str, Any], ...] = ()  # of the server's memory, as memory.server_memory takes them
 
     @property
     def device(self) -> Device:
@@ -103,6 +106,11 @@ class Served(Result):
         """One replica."""
         return self.option.deployment
 
+    @cached_property
+    def memory(self) -> ServerMemory:
+        """What each device of a replica holds: as a server takes it, or of a static batch out of the whole memory."""
+        return _held(self.question, self.deployment)
+
     @property
     def load(self) -> Load | None:
         """The replicas under the rate; None without a rate or targets."""
@@ -148,11 +156,13 @@ class Served(Result):
         """The answers where times are as short and as long as past errors allow; None where nobody counted those."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (
-            _answer(self.question, float(f))
-            for f in intervals.interval("inference", 1.0, self.deployment.place("answer")).ends
-        )
+        short, long = (_answer(self.question, float(f)) for f in self._interval.ends)
         return short, long
+
+    @property
+    def _interval(self) -> intervals.Interval:
+        """The range of the times of an answer, as factors."""
+        return intervals.interval("inference", 1.0, self.deployment.place("answer"))
 
     @property
     def devices_range(self) -> tuple[int, int | None] | None:
@@ -222,16 +232,16 @@ class Served(Result):
                 f"{name} on {self.devices} x {q.device.name}: first token after {shown(g.ttft, 's')}, then one every "
                 f"{shown(g.itl, 's')}",
                 f"{work}, batch {q.batch:g}: {shown(g.e2e, 's')} in all{self._range()}, {g.tokens_per_s:.4g} tokens/s",
-                f"{g.verdict}",
+                self._memory_line(),
             ]
         else:
             known = self.devices_range
             spread = ""
             if known is not None:
-                most = f" to {known[1]}" if known[1] is not None else f", and at the slow end {self.too_few},"
-                spread = f" ({known[0]}{most} within the range of past errors)"
+                most = f"to {known[1]}" if known[1] is not None else f"and at the slow end {self.too_few}"
+                spread = f" ({known[0]} {most} in the {self._interval.whose})"
             if self.rate_range is not None:
-                spread = " ({:.3g} to {:.3g} within the range of past errors)".format(*self.rate_range)
+                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
             first = (
                 f"{name}: {self.devices:,} x {q.device.name}{spread}"
                 if q.rate is not None
@@ -252,12 +262,20 @@ class Served(Result):
         there = self.question.machines.count
         return "no number is enough" if there is None else f"more than the {there:,} that there are"
 
+    def _memory_line(self) -> str:
+        q, held = self.question, self.memory
+        parts = {n: v for n, v in held.parts.items() if n not in ("cache", "graphs")}
+        parts["cache"] = float(self.deployment.kv_memory(q.batch, q.input_len + q.output_len))
+        words = ", ".join(f"{n} {units.format(v, 'byte')}" for n, v in parts.items())
+        total, have = (units.format(x, "byte") for x in (sum(parts.values()), held.requested))
+        return f"fits: {total} of {have} ({words})"
+
     def _range(self) -> str:
         if not has_range(self.deployment.efficiencies.name):
             return ""
         known = self.generation.interval()
         low, high = (shown(end, "s") for end in known.ends)
-        return f" ({low} to {high}: {known.quantiles.nominal:.0%} of past errors)"
+        return f" ({low} to {high}: {known.whose})"
 
     @cached_property
     def remedies(self) -> tuple[str, ...]:
@@ -268,11 +286,33 @@ class Served(Result):
         """Every term: of the replicas under load where there are any, else of the static batch."""
         return self.load.explain() if self.load else self.generation.explain()
 
+    def _numbers(self) -> dict[str, Any]:
+        """The answer that is printed: of the replicas under load, and one request ``alone`` on one; or of the static batch."""
+        alone, load, held = self.generation.to_dict(), self.load, self.memory
+        if load is None:
+            return alone | {"weights_bytes": held.weight_memory}
+        same = ("model", "device", "input_len", "output_len", "efficiencies", "rates", "method")
+        return {n: alone[n] for n in same} | {
+            "devices": self.devices,
+            "rate_per_s": load.rate,
+            "quantile": load.quantile,
+            "ttft_s": load.ttft_quantile,
+            "itl_s": load.itl,
+            "e2e_s": load.e2e,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_device": self.tokens_per_s / self.devices,
+            "utilisation": load.utilisation,
+            "running": load.running,
+            "slots": load.replica.slots,
+            "weights_bytes": held.weight_memory,
+            "load": load.to_dict(),
+            "alone": alone,
+        }
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON: those of the static batch, with ``load``, the layout and the bill."""
-        found = self.generation.to_dict()
+        """Plain numbers in SI units, for JSON: first those that are printed, then layout, bill and what each device holds."""
+        found = self._numbers()
         q, split = self.question, self.deployment.split
-        found |= {"load": self.load.to_dict()} if self.load else {}
         return dict(
             plain(
                 found
@@ -289,6 +329,7 @@ class Served(Result):
                     "rate_range_per_s": self.rate_range,
                     "binds": self.binds if self.fits else None,
                     "bill": self.bill.to_dict(),
+                    "memory": self.memory.to_dict(),
                     "changes": dict(self.changes) if self.fits else {},
                     "would_fit": list(self.remedies) if not self.fits else [],
                     "assumed": list(self.assumed),
@@ -353,26 +394,46 @@ def _deployed(q: Question, tp: int, pp: int) -> Deployment:
     )
 
 
+def _held(q: Question, d: Deployment) -> ServerMemory:
+    """What each device of a deployment holds: a server's share, or of a static batch all, with as many sequences as it has."""
+    options = {"engine_version": release_of(q.server), **dict(q.options)}
+    if not q.sized:
+        options = {"gpu_memory_utilization": 1.0, "max_num_seqs": math.ceil(q.batch / d.split.dp)} | options
+    if not q.model.n_attention_layers:
+        options.setdefault("max_model_len", math.ceil(q.input_len + q.output_len))
+    return d.server_memory(**options)
+
+
+def _pool(held: ServerMemory) -> float:
+    """Bytes for cache on the fullest device; negative when nothing is left for it."""
+    return min(stage["kv_pool_bytes"] for stage in held.stages)
+
+
 def _room(q: Question, d: Deployment) -> str:
     """Why a deployment holds no batch of the question; empty where it does."""
-    share, batch = (capacity.USABLE, d.split.dp) if q.sized else (1.0, q.batch)
-    have, cache = share * d.device.usable_memory, float(d.kv_memory(batch, q.input_len + q.output_len))
-    if d.weight_memory + cache <= have:
+    held, batch = _held(q, d), d.split.dp if q.sized else q.batch
+    cache = float(d.kv_memory(batch, q.input_len + q.output_len))
+    if cache <= _pool(held):
         return ""
-    weights, kv, room = (units.format(x, "byte") for x in (d.weight_memory, cache, have))
+    beside = held.activations + held.runtime
+    weights, besides, kv, room = (units.format(x, "byte") for x in (held.weight_memory, beside, cache, held.requested))
     each = "the device holds" if d.devices == 1 else f"each of {d.devices} devices holds"
+    share = held.requested / d.device.usable_memory
     part = "" if share == 1 else f", {share:.0%} of its memory"
-    return f"{weights} of weights and {kv} of cache, where {each} {room}{part}"
+    return f"{weights} of weights, {besides} of activations and runtime, and {kv} of cache, where {each} {room}{part}"
 
 
 def _replica(q: Question, d: Deployment, factor: float) -> Replica:
     """The replica, its times longer by a factor; places that would miss the pace are not used."""
+    held = _held(q, d)
     made = capacity.replica_of(
         d,
         input_len=q.input_len,
         output_len=q.output_len,
         variation=q.output_variation,
         prompt_variation=q.prompt_variation,
+        usable=held.given["gpu_memory_utilization"],
+        reserve=held.requested - d.weight_memory - _pool(held),
     )
     made = replace(made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times))
     itl = q.slo.itl if q.slo is not None else None
@@ -573,13 +634,20 @@ def _remedies(q: Question) -> Iterator[str]:
             yield f"{weights or precision} weights, on {counted(found.devices, 'device')}"
     short = replace(q, input_len=1, output_len=2)
     holding = [o for o in (_deployed(q, tp, pp) for tp, pp in _degrees(q)) if not _room(short, o)]
-    if holding:
+    if holding and _room(q, holding[-1]):  # where a layout holds the question, fewer tokens are no remedy
         low, high = 3.0, tokens
         while high - low > 1:
             middle = (low + high) // 2
             fits = not _room(replace(q, input_len=middle - 1, output_len=1), holding[-1])
             low, high = (middle, high) if fits else (low, middle)
         yield f"{low:g} tokens in all instead of {tokens:g}"
+    told = dict(q.options)
+    for few in (256, 64, 16) if "max_num_seqs" in told else ():
+        fewer = replace(q, options=tuple((told | {"max_num_seqs": few}).items()))
+        found = _answer_fits(fewer) if few < told["max_num_seqs"] else None
+        if found is not None:
+            yield f"{few} sequences at a time instead of {told['max_num_seqs']} (max_num_seqs), on {counted(found.devices, 'device')}"
+            break
 
 
 def remedies_of(
@@ -591,8 +659,9 @@ def remedies_of(
     kv: str,
     experts: str | None = None,
     head: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
-    """What would hold a model with a sequence of so many tokens."""
+    """What would hold a model with a sequence of so many tokens, in a server with these options of ``memory.server_memory``."""
     nothing: dict[str, Any] = dict.fromkeys(("rent", "tp", "pp", "inter_bandwidth"))
     yield from _remedies(
         Question(
@@ -615,6 +684,7 @@ def remedies_of(
             pue=1.0,
             output_variation=0.0,
             prompt_variation=1.0,
+            options=tuple((options or {}).items()),
             **nothing,
         )
     )
@@ -797,8 +867,8 @@ def formats_of(
 ) -> Formats:
     """The formats asked for; where nobody says, those in which the checkpoint is published, else 16 bits.
 
-    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is widened elsewhere; one in NVFP4 runs in FP4 where
-    the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
+    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is kept so and multiplied in 16 bits elsewhere; one in
+    NVFP4 runs in FP4 where the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
     A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With ``experts`` given all else stays as it would
     be without.
 
@@ -830,6 +900,9 @@ def formats_of(
     if model.is_moe and model.stored in _EXPERTS:
         taken.add(f"experts = {model.stored} {published}")
         return Formats(wide, PRECISION, model.stored)
+    if model.stored.startswith("fp8"):
+        taken.add(f"weights = fp8 {published}")
+        return Formats(wide, "fp8")
     if model.stored in _DENSE:
         taken.add(f"weights = {_DENSE[model.stored]} {published}")
         return Formats(wide, _DENSE[model.stored])

@@ -16,9 +16,11 @@ from mlsysim.doors.targets import SLO
 from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
-from mlsysim.memory.serving import as_published
+from mlsysim.memory import ServerMemory
+from mlsysim.memory.serving import as_published, release_of
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
+from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
 from mlsysim.serving_steps import Rates, StepModel
 from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
@@ -36,6 +38,8 @@ _OTHERS = (
     "met",
     "goodput_per_s",
 )
+# Of a run, or on average over the runs: what the summary's line of rates prints.
+_PRINTED = ("requests_per_s", "tokens_per_s", "mean_batch", "utilisation", "preemptions", "rejected")
 _MOST_RUNS = 1_000_000
 _MOST_IN_FLIGHT = 100_000
 _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
@@ -214,6 +218,11 @@ class Simulated(Result):
     def devices(self) -> int:
         return self.run.devices
 
+    @cached_property
+    def memory(self) -> ServerMemory:
+        """What each device of a server holds, and the cache that leaves."""
+        return server_of(self.run.config, self.run.steps().deployment)
+
     @property
     def bill(self) -> Bill:
         """What the devices cost and draw."""
@@ -323,8 +332,8 @@ class Simulated(Result):
     def remedies(self) -> tuple[str, ...]:
         """What would fit."""
         r = self.run
-        tokens = r.input_len + r.output_len
-        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head))
+        options, tokens = memory_options(r.config, r.machines.device), r.input_len + r.output_len
+        return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options))
 
     def explain(self) -> Table:
         """Mean and percentiles of every metric, those of queue and prompt included."""
@@ -346,6 +355,8 @@ class Simulated(Result):
             found["summary"] = {m: {s: self.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["standard_error"] = {m: {s: self.error(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["runs"] = list(self.frame_rows())
+        if self.fits:
+            found |= {name: self.mean(name) for name in _PRINTED}
         return dict(
             plain(
                 found
@@ -366,6 +377,7 @@ class Simulated(Result):
                     "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
                     "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
                     "bill": self.bill.to_dict(),
+                    "memory": self.memory.to_dict(),
                     "assumed": list(self.assumed),
                 }
             )
@@ -458,7 +470,7 @@ def simulate(
     tp, ep : int
         Split of a server; tp is the smallest that leaves room for cache unless given.
     precision, weights, experts, head, kv, efficiencies, inter_bandwidth, server : optional
-        As in :func:`mlsysim.serve`, and the same step model; ``datasheet`` is taken kernel by kernel (``serving_steps.step_model``).
+        As in :func:`mlsysim.serve`, and the same step model, whichever word.
     arrival_variation, length_variation : float, 1
         Spread of the gaps between random requests (1 is Poisson) and of the lengths.
     seed, runs, seeds : int, int, sequence of int
@@ -561,7 +573,7 @@ def simulate(
         head=head,
         kv=kv,
         efficiencies=efficiencies,
-        config=Config(**config),
+        config=Config(**{"engine_version": release_of(server), **config}),
         replicas=1,
         routing=routing,
         trace=played,
@@ -578,6 +590,9 @@ def simulate(
         concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )
+    if not m.n_attention_layers and run.config.max_model_len is None and parts.plain:  # a block is a sequence's state
+        longest = max(math.ceil(r.input_len + r.output_len) for one in seeds for r in run.drawn(one))
+        run = replace(run, config=replace(run.config, max_model_len=longest))
     most = min(machines.domain, machines.count or machines.domain)
     tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]
     run, reason = _fitting(run, tps)

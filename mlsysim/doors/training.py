@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.catalog.shapes import asked_for
 from mlsysim.doors.bills import Bill, Rent, rent_of
 from mlsysim.doors.serving import NARROWER
 from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
@@ -125,7 +126,9 @@ class Trained(Result):
                 f"plan: {described(self.plan)}{', the smallest there is' if self.search else ''}",
             ]
         else:
-            spread = "" if self.range is None else f" ({shown(self.range[0], 's')} to {shown(self.range[1], 's')})"
+            spread = ""
+            if self.range is not None:
+                spread = f" ({shown(self.range[0], 's')} to {shown(self.range[1], 's')}, {step.interval().whose})"
             head = [
                 f"{where}: {shown(step.time, 's')} a step{spread}, MFU {units.percent(step.mfu, signed=False)}",
                 f"plan: {described(self.plan)}{f', the best of {len(self.search.rows):,}' if self.search else ', as given'}",
@@ -433,7 +436,7 @@ def train(
     if plan is not None and not isinstance(plan, Plan):
         raise InputError(f"train: plan = {repr(plan)[:40]} is no Plan; write for example plan=Plan(tp=8, dp=4)")
     taken = Assumed()
-    m, machines = catalog.model(model), catalog.where(cluster)
+    m, machines = asked_for(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
     degrees = {name: value for name, value in known.items() if value is not None}
     asked = {"micro_batch": micro_batch, "sharding": sharding, "recompute": recompute}

@@ -145,13 +145,13 @@ class Pooled(Listed):
         """Whether rows of the device's own generation stand behind all of them."""
         return self.whose == self.line[0]
 
-    def said(self) -> str:
-        """Whose constants these are, in words; nothing when they are the device's own.
+    def said(self, none: str = "no row ran on") -> str:
+        """Whose constants these are, and what none of them is from, in words; nothing when they are the device's own.
 
         >>> pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300")).said()
         'constants of NVIDIA GPUs: no row ran on Blackwell Ultra'
         """
-        return "" if self.own else f"constants of {kin_words(self.whose)}: no row ran on {_missing(self.line)}"
+        return "" if self.own else f"constants of {kin_words(self.whose)}: {none} {_missing(self.line)}"
 
 
 def _missing(line: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from mlsysim import catalog, energy, inference, intervals, serving, units
 from mlsysim.capacity import USABLE
 from mlsysim.catalog import Device, Machines, Model
+from mlsysim.catalog.shapes import asked_for
 from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.ground import loop_place
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
@@ -400,7 +401,7 @@ def frontier(
     >>> found.fits, rates == sorted(rates)
     (True, True)
     """
-    m, machines = catalog.model(model), catalog.where(device)
+    m, machines = asked_for(model), catalog.where(device)
     d = machines.device
     input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
     m.check_length("frontier", input_len + output_len)

@@ -18,6 +18,7 @@ from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.inference.wiring import CAPTURED, CARDS, Plans, tensor_plans
 from mlsysim.inference.work import Efficiencies, Machine, Split, Work
+from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
@@ -209,6 +210,36 @@ class Deployment(Result):
         """Weights and cache on the fullest device, bytes."""
         return self.weight_memory + self.kv_memory(batch, tokens)
 
+    def server_memory(self, **options: Any) -> ServerMemory:
+        """What a server of this deployment holds on each device: :func:`mlsysim.memory.server_memory` with its split and formats.
+
+        Parameters
+        ----------
+        **options
+            Of the server, as ``max_num_seqs=64`` or ``engine_version="0.11.0"``.
+
+        >>> held = deploy("Qwen3-Next-80B-A3B", "H100", tp=4).server_memory()
+        >>> held.block_tokens, held.kv_tokens == held.blocks * held.block_tokens
+        (272, True)
+        """
+        s, key = self.split, ("server memory", *sorted(options.items()))
+        if key not in self.kept:
+            degrees = {n: int(getattr(s, n)) for n in ("tp", "pp", "dp", "ep")}
+            formats = {
+                "weights": _as_stored(self.model, self.weights),
+                "head": None if self.head == "bf16" else self.head,
+            }
+            if self.experts != self.weights:
+                formats["experts"] = _as_stored(self.model, self.experts)
+            self.kept[key] = memory.server_memory(
+                self.model,
+                self.device,
+                kv=self.kv,
+                **{**degrees, **formats, "block_tokens": self.block_tokens, **options},
+            )
+        held: ServerMemory = self.kept[key]
+        return held
+
     def fits(self, batch: Num, tokens: Num) -> Any:
         """Whether weights and cache go into the memory of the fullest device; an array of truths for an array."""
         return self.memory(batch, tokens) <= self.device.usable_memory
@@ -230,6 +261,12 @@ class Deployment(Result):
         parts = f"weights {units.format(self.weight_memory, 'byte')}, cache {units.format(need - self.weight_memory, 'byte')}"
         verdict = "fits" if need <= have else "does not fit"
         return f"{verdict}: {units.format(need, 'byte')} of {units.format(have, 'byte')} ({parts})"
+
+
+def _as_stored(model: Model, weights: str) -> str:
+    """A format as the checkpoint has it, with its scales: 8 bits in blocks, 4 bits in groups."""
+    names = {"fp8": ("fp8", "fp8-block"), "int4-g128": ("int4", "int4-g128")}
+    return model.stored if model.stored in names.get(weights, ()) else weights
 
 
 def _whole(name: str, value: Any) -> None:

@@ -111,7 +111,7 @@ def from_constants(
     whole = own.get("layer_overhead", server.kernels * k["start"])  # of all kernels of a layer together
     launches = {"eager": _EAGER_LAUNCH, "launched": software["launch_time"]}
     hosted = server.decode in ("eager", "launched")
-    whose = "" if shares.own else f"; {shares.said()}"
+    whose = "" if shares.own else f"; {shares.said('no kernel timed on')}"
     named = "" if server.known else f"; a server that the table does not have, as {MIDDLE.name}"
     gemm = own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"])
     return Efficiencies(

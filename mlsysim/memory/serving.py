@@ -1,6 +1,7 @@
 """What a server holds, by component and release: weights, activations, runtime, graphs, the pool of the cache and its tokens."""
 
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
+from mlsysim.catalog.shapes import asked_for
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.intervals import KNOWN, NEW, Interval, interval_end, log_error
@@ -148,6 +150,12 @@ def checkpoint(name: Model | str) -> tuple[Model, str]:
     >>> found.name, stored
     ('Qwen2.5-7B', 'fp8')
     """
+    found, stored = _published(name)
+    return (found if isinstance(name, Model) else catalog.model(found.name)), stored
+
+
+def _published(name: Model | str) -> tuple[Model, str]:
+    """The same, with the model under the name that was asked for."""
     told = ""
     if isinstance(name, str):  # also of a name that the catalogue has: "GLM-5-FP8" is an alias of the model in 16 bits
         for suffix, stored in SUFFIXES.items():
@@ -155,23 +163,25 @@ def checkpoint(name: Model | str) -> tuple[Model, str]:
                 told = stored
                 if (known := _known(name[: -len(suffix)])) is not None:
                     return known, stored
-    found = catalog.model(name)
+    found = asked_for(name)
     return found, told or found.stored
 
 
 def as_published(name: Model | str) -> Model:
     """A model, with the format that its checkpoint's name says in the place of its entry's.
 
-    >>> as_published("Qwen/Qwen3-32B-FP8").stored, as_published("Qwen3-32B").stored
-    ('fp8', '')
+    It is called what it was asked for by.
+
+    >>> as_published("Qwen/Qwen3-32B-FP8").stored, as_published("Qwen3-32B").stored, as_published("DeepSeek-R1").name
+    ('fp8', '', 'DeepSeek-R1')
     """
-    found, stored = checkpoint(name)
+    found, stored = _published(name)
     return found if stored == found.stored else replace(found, stored=stored)
 
 
 def _known(name: str) -> Model | None:
     try:
-        return catalog.model(name)
+        return asked_for(name)
     except KeyError:
         return None
 
@@ -216,7 +226,7 @@ class ServerRelease(Listed):
 def _releases(engine: str) -> tuple[tuple[str, Mapping[str, Sourced]], ...]:
     """Releases in order; what one does not say is as before it, or as the first after it that does."""
     known: dict[str, Sourced] = {}
-    found = []
+    found: list[tuple[str, dict[str, Sourced]]] = []
     raw = shipped_toml(__package__, "releases.toml")[engine]
     for entry in raw:
         where = f"releases.toml: {engine} {entry['from']}"
@@ -225,7 +235,11 @@ def _releases(engine: str) -> tuple[tuple[str, Mapping[str, Sourced]], ...]:
         }
         known = known | given
         found.append((str(entry["from"]), known))
-    return tuple((since, MappingProxyType(found[-1][1] | figures)) for since, figures in found)
+    later: dict[str, Sourced] = {}
+    for _, figures in reversed(found):
+        figures |= later | figures
+        later = dict(figures)
+    return tuple((since, MappingProxyType(figures)) for since, figures in found)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -234,6 +248,16 @@ def _numbers(version: str) -> tuple[int, ...]:
         return tuple(int(part) for part in parts[:3])
     except ValueError:
         raise InputError(f"engine_version = {version[:20]!r} is not a release; give numbers, as in {RELEASE}") from None
+
+
+def release_of(server: str) -> str:
+    """The release that the name of a server says; the usual one where it says none, or is no engine whose memory is known.
+
+    >>> release_of("vLLM 0.11.0"), release_of("TensorRT-LLM 1.0") == RELEASE
+    ('0.11.0', True)
+    """
+    found = re.match(r"vllm[ -]v?(\d+(?:\.\d+){1,2})\b", server, re.IGNORECASE)
+    return found.group(1) if found else RELEASE
 
 
 def release(engine: str = "vllm", version: str = RELEASE) -> ServerRelease:
@@ -348,6 +372,7 @@ def _stage_weights(
     last: bool,
     tp: int,
     ep: int,
+    shards: int,
 ) -> _Split:
     count = transformer.parameter_count(m)
     part = layers / m.layers
@@ -357,9 +382,9 @@ def _stage_weights(
     experts = count.experts * part
     if experts:
         width, hidden = of_experts.multiple
-        share = m.moe_ffn if ep > 1 else m.moe_ffn / tp
+        share = m.moe_ffn * ep / shards
         experts *= _filled(share, width) / share * _filled(m.hidden, hidden) / m.hidden
-        experts *= tp / ep if ep > 1 else 1.0  # whole experts on ep devices instead of slices on tp
+        experts *= tp / shards  # below, all is divided by tp
     copied = (count.norms + count.router) * part + m.rotary_rows * (
         m.rotary_dim or (m.qk_rope_head_dim if m.is_mla else m.head_dim)
     )
@@ -514,14 +539,34 @@ class ServerMemory(Result):
         ]
 
     @property
+    def block_tokens(self) -> int:
+        """Tokens in a block: many more than asked for where a block must hold a recurrence's state."""
+        return int(self.given["block_tokens"])
+
+    @property
     def blocks(self) -> int:
         """Blocks of cache that one sequence after the other can fill."""
-        return self.kv_tokens // int(self.given["block_tokens"])
+        return self.kv_tokens // self.block_tokens
+
+    @property
+    def longest_tokens(self) -> int:
+        """Tokens of cache, in every layer alike, that take as much as one sequence of ``max_model_len`` does.
+
+        Layers with a window keep what it and one step hold, so of a long sequence they need less (``SlidingWindowSpec`` of vLLM).
+        """
+        longest: int = self.given["max_model_len"] or 1
+        m, layers = self.model, int(self.stages[0]["layers"])
+        if not m.attn_window or not m.n_windowed_layers:
+            return longest
+        near = min(longest, m.attn_window - 1 + self.given["max_num_batched_tokens"]) + self.block_tokens
+        groups = cache_groups(m, layers)[1]
+        windowed = min(groups, round(groups * m.n_windowed_layers / m.n_attention_layers))
+        return int(min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups)))
 
     @property
     def fits(self) -> bool:
         """Whether the weights fit and a sequence of the longest length has its cache."""
-        return self.kv_tokens >= max(1, self.given["max_model_len"] or 1)
+        return self.kv_tokens >= max(1, self.longest_tokens)
 
     @property
     def parts(self) -> dict[str, float]:
@@ -542,13 +587,15 @@ class ServerMemory(Result):
             held = units.format(self.weight_memory + self.activations + self.runtime, "byte")
             share = units.format(self.requested, "byte")
             return f"does not fit: {held} of {share} are taken before any cache; use more devices or smaller weights"
-        return f"does not fit: the cache holds {self.kv_tokens:,} tokens, and a sequence may have {self.given['max_model_len']:,}"
+        longest, need = self.given["max_model_len"], self.longest_tokens
+        as_much = "" if need == longest else f", which take as much as {need:,} without a window"
+        return f"does not fit: the cache holds {self.kv_tokens:,} tokens, and a sequence may have {longest:,}{as_much}"
 
     def summary(self) -> list[str]:
         g = self.given
-        split = ", ".join(f"{n} {g[n]}" for n in ("tp", "pp", "ep") if g[n] != 1) or "one device"
+        split = ", ".join(f"{n} {g[n]}" for n in ("tp", "pp", "dp", "ep") if g[n] != 1) or "one device"
         return labelled(
-            f"{self.model.name} on {g['tp'] * g['pp']} x {self.device.name} under {self.release.engine} "
+            f"{self.model.name} on {g['tp'] * g['pp'] * g['dp']} x {self.device.name} under {self.release.engine} "
             f"{self.release.version}: {self.reason}",
             ("per device", largest({k: v for k, v in self.parts.items() if v})),
             ("formats", f"weights {self.weights}, cache {self.kv}"),
@@ -614,6 +661,7 @@ def server_memory(
     tp: int = 1,
     pp: int = 1,
     ep: int = 1,
+    dp: int = 1,
     weights: str | None = None,
     experts: str | None = None,
     head: str | None = None,
@@ -639,8 +687,9 @@ def server_memory(
     device : Device or str
     engine, engine_version : str
         The server and its release.
-    tp, pp, ep : int
-        Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced).
+    tp, pp, ep, dp : int
+        Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced), and ranks with
+        an attention and a cache of their own, of which this is one; ep divides tp x dp.
     weights : str, optional
         How the checkpoint stores the matrices, from ``FORMATS``; as the checkpoint is published unless given. Embedding,
         head, norms, routers and towers stay 16-bit, and of a mixture in ``mxfp4``, ``nvfp4``, ``fp4`` or ``int4-sym-g32``
@@ -688,6 +737,7 @@ def server_memory(
         ("tp", tp),
         ("pp", pp),
         ("ep", ep),
+        ("dp", dp),
         ("block_tokens", block_tokens),
         ("max_model_len", max_model_len),
         ("max_num_batched_tokens", max_num_batched_tokens),
@@ -740,6 +790,7 @@ def server_memory(
         tokens = max(tokens, max_num_seqs)
     sequences = min(sequences, tokens) if max_num_seqs is None else max_num_seqs
 
+    shards = ep * max(1, min(tp, tp * dp // ep))  # devices that the experts are divided over
     told = tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None)
     if runtime is None:
         runtime = found.runtime(tp, pp)
@@ -759,7 +810,7 @@ def server_memory(
     counts = stage_layers(m.layers, pp)
     for i, layers in enumerate(counts):
         first, last = i == 0, i == pp - 1
-        split = _stage_weights(m, form, of_experts, of_head, alone, layers, first, last, tp, ep)
+        split = _stage_weights(m, form, of_experts, of_head, alone, layers, first, last, tp, ep, shards)
         held = {
             "quantised": split.quantised,
             "quantised_bytes": split.quantised_bytes,
@@ -849,6 +900,7 @@ def server_memory(
                 "tp": tp,
                 "pp": pp,
                 "ep": ep,
+                "dp": dp,
                 "dtype": dtype,
                 "max_model_len": max_model_len,
                 "max_num_batched_tokens": tokens,

@@ -6,7 +6,7 @@
 from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
 from mlsysim.serving.closed import ADAPTER, DRAWN, WAVES, Loop, Pool, Served, begun_by, closed_loop, served, served_by
-from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
+from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, limits
 from mlsysim.serving.equations import (
     overload_wait,
     prompt_computed,
@@ -42,7 +42,6 @@ __all__ = [
     "constant",
     "device_memory",
     "gamma",
-    "kv_blocks",
     "lengths",
     "limits",
     "load",

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mlsysim import memory
 from mlsysim._numeric import Num
@@ -10,10 +10,8 @@ from mlsysim.capacity import USABLE
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
-from mlsysim.memory.serving import BLOCK_TOKENS, LARGE_LIMITS
+from mlsysim.memory.serving import BLOCK_TOKENS, LARGE_LIMITS, RELEASE
 from mlsysim.serving_steps import Batch
-
-ENGINE_VERSION = "0.11.0"  # of vLLM: the release whose scheduler this is
 
 
 class StepTimes(Protocol):
@@ -39,7 +37,7 @@ class Config:
         Whether a free block keeps what it holds until it is taken: cached leading tokens are used, and a sequence that was
         thrown out finds its own blocks again. What is cached of a prompt when it first comes, its trace must say.
     block_tokens : int
-        Tokens in a block of cache.
+        Tokens in a block of cache; of a model with recurrences a block has as many more as hold a state, unless ``kv_blocks`` is given.
     max_model_len : int, optional
         Longest prompt and answer together; none unless given.
     kv_blocks : int, optional
@@ -47,7 +45,7 @@ class Config:
     reserve : float, byte, optional
         What each device holds beside weights and cache; by ``memory.server_memory`` unless given.
     engine_version : str
-        The release of vLLM that says what it holds.
+        The release of vLLM that says what it holds in memory; that of ``memory.server_memory`` unless given.
     """
 
     max_num_batched_tokens: int | None = None
@@ -58,7 +56,7 @@ class Config:
     max_model_len: int | None = None
     kv_blocks: int | None = None
     reserve: float | None = None
-    engine_version: str = ENGINE_VERSION
+    engine_version: str = RELEASE
 
     def __post_init__(self) -> None:
         for name in ("max_num_batched_tokens", "max_num_seqs", "block_tokens", "max_model_len", "kv_blocks"):
@@ -114,26 +112,40 @@ def limits(config: Config, steps: StepTimes) -> Limits:
         Weights that leave no room for cache; a step model without a deployment and without ``kv_blocks``.
     """
     deployment: Deployment | None = getattr(steps, "deployment", None)
-    tokens, sequences = LARGE_LIMITS if deployment is None else memory.server_limits(deployment.device)
-    if config.max_num_batched_tokens is not None:
-        tokens = config.max_num_batched_tokens
-    elif config.max_num_seqs is not None:
-        tokens = max(tokens, config.max_num_seqs)
-    sequences = min(sequences, tokens) if config.max_num_seqs is None else config.max_num_seqs
-    blocks = config.kv_blocks
+    tokens, sequences = step_limits(config, None if deployment is None else deployment.device)
+    blocks, block_tokens = config.kv_blocks, config.block_tokens
     if blocks is None:
         if deployment is None:
             raise InputError("limits: kv_blocks is missing, and the step times name no deployment to compute it from")
-        blocks = kv_blocks(config, deployment, tokens, sequences)
+        if deployment.split.dp > 1:
+            raise InputError(f"serving: dp = {deployment.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
+        held = server_of(config, deployment)
+        if held.blocks < 1:
+            raise InputError(
+                f"serving: {held.weight_memory / 1e9:.1f} GB of weights and {held.activations / 1e9:.1f} GB of activations for "
+                f"{held.model.name} leave no room for cache in {config.gpu_memory_utilization:.0%} of a {held.device.name}; "
+                "use more devices or smaller weights"
+            )
+        blocks, block_tokens = held.blocks, held.block_tokens
     return Limits(
         tokens=tokens,
         sequences=sequences,
         blocks=blocks,
-        block_tokens=config.block_tokens,
+        block_tokens=block_tokens,
         prefix_caching=config.prefix_caching,
         model_len=config.max_model_len,
         window=deployment.model.reach if deployment is not None else 0,
     )
+
+
+def step_limits(config: Config, device: Device | None = None) -> tuple[int, int]:
+    """Tokens of a step and sequences that run at a time: those of the config, else vLLM's defaults for the device."""
+    tokens, sequences = LARGE_LIMITS if device is None else memory.server_limits(device)
+    if config.max_num_batched_tokens is not None:
+        tokens = config.max_num_batched_tokens
+    elif config.max_num_seqs is not None:
+        tokens = max(tokens, config.max_num_seqs)
+    return tokens, min(sequences, tokens) if config.max_num_seqs is None else config.max_num_seqs
 
 
 def device_memory(device: Device) -> float:
@@ -146,40 +158,26 @@ def device_memory(device: Device) -> float:
     return device.usable_memory
 
 
-def server_of(config: Config, deployment: Deployment, tokens: int, sequences: int) -> memory.ServerMemory:
-    """What the server of a deployment holds on each device, and what that leaves for cache."""
-    d = deployment
-    if d.split.dp > 1:
-        raise InputError(f"serving: dp = {d.split.dp:g} ranks are not simulated; use dp = 1 and replicas")
-    return memory.server_memory(
-        d.model,
-        d.device,
-        engine_version=config.engine_version,
-        tp=int(d.split.tp),
-        pp=int(d.split.pp),
-        ep=int(d.split.ep),
-        weights=d.weights,
-        experts=d.experts if d.experts != d.weights else None,
-        kv=d.kv,
-        max_num_batched_tokens=tokens,
-        max_num_seqs=sequences,
-        gpu_memory_utilization=config.gpu_memory_utilization,
-        block_tokens=config.block_tokens,
-        activations=config.reserve,
-        runtime=None if config.reserve is None else 0.0,
-    )
-
-
-def kv_blocks(config: Config, deployment: Deployment, tokens: int, sequences: int) -> int:
-    """Blocks of cache that the memory of the fullest device holds beside all else: ``memory.server_memory`` says how many.
+def server_of(config: Config, deployment: Deployment) -> memory.ServerMemory:
+    """What the server of a deployment (of its data-parallel ranks, one) holds on each device, and what that leaves for cache.
 
     Every layer counts in full, those with a sliding window too.
     """
-    held = server_of(config, deployment, tokens, sequences)
-    if held.blocks < 1:
-        raise InputError(
-            f"serving: {held.weight_memory / 1e9:.1f} GB of weights and {held.activations / 1e9:.1f} GB of activations for "
-            f"{held.model.name} leave no room for cache in {config.gpu_memory_utilization:.0%} of a {held.device.name}; "
-            "use more devices or smaller weights"
-        )
-    return held.blocks
+    return deployment.server_memory(**memory_options(config, deployment.device))
+
+
+def memory_options(config: Config, device: Device) -> dict[str, Any]:
+    """What a config says about memory, by the names of ``memory.server_memory``."""
+    tokens, sequences = step_limits(config, device)
+    found: dict[str, Any] = {
+        "engine_version": config.engine_version,
+        "max_num_batched_tokens": tokens,
+        "max_num_seqs": sequences,
+        "gpu_memory_utilization": config.gpu_memory_utilization,
+        "block_tokens": config.block_tokens,
+    }
+    if config.max_model_len is not None:
+        found["max_model_len"] = config.max_model_len
+    if config.reserve is not None:
+        found |= {"activations": config.reserve, "runtime": 0.0}
+    return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
-from mlsysim.efficiencies import BOUND, DATASHEET, OWN, OWN_SOURCE, checked, said
+from mlsysim.efficiencies import BOUND, OWN, OWN_SOURCE, checked, said
 from mlsysim.equations import is_recording
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 # Kernels of a layer that are neither products nor attention: two norms, the rotation, the write into the cache, the
 # activation function.
 SMALL_KERNELS = 5.0
+KERNELS = "kernels"  # what steps are called that are taken kernel by kernel, beside the three words
 _INFINITE = float("inf")
 _MOST_KEPT = 1 << 17  # pairs of counts of which a model keeps what it found
 
@@ -277,8 +278,8 @@ class StepModel(Result):
         """
         if self.mixed is not None:
             raise InputError(
-                "kernels: this model takes a step by components; ask explain(batch), or step_model(deployment, "
-                'efficiencies="datasheet") for single kernels'
+                "kernels: this model takes a step by components; ask explain(batch), or step_model(deployment, TIER_0) for "
+                "single kernels"
             )
         return (*self._row_kernels(batch.tokens, batch.sequences), *self._attention_kernels(batch))
 
@@ -288,7 +289,7 @@ class StepModel(Result):
         Without a batch it is the step of one sequence that has 1,000 tokens.
 
         >>> from mlsysim.inference import deploy
-        >>> step = step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet")
+        >>> step = step_model(deploy("Llama-2-7B", "H100"), TIER_0)
         >>> step.explain(Batch.of(step.model, decodes=[458])).rows()[0][0]
         'qkv'
         """
@@ -521,30 +522,31 @@ class StepModel(Result):
 def step_model(
     deployment: Deployment, rungs: Rungs | None = None, efficiencies: Efficiencies | Rates | str | None = None
 ) -> StepModel:
-    """The step model of a deployment: the one that ``serve``, ``simulate`` and ``validate`` share, or kernel by kernel.
+    """The step model of a deployment: the one that ``serve``, ``simulate`` and ``validate`` share; with rungs, kernel by kernel.
 
     Parameters
     ----------
     deployment : Deployment
         As from :func:`mlsysim.inference.deploy`, without pipeline stages.
     rungs : Rungs, optional
-        Which form of each part, for a step that is taken kernel by kernel (the ladder of accuracy, from :data:`TIER_0` down).
+        Take the step kernel by kernel, at the rates that were measured for each kind of kernel (``serving_steps.rates``), and which
+        form of each part: from :data:`TIER_0` down the ladder of accuracy. Nobody answers with these steps; they are there to
+        be compared.
     efficiencies : Efficiencies, Rates or str, optional
-        Those of the deployment unless given: ``calibrated`` (default there) and ``bound`` are those of a pass, and so are
-        efficiencies of your own. ``datasheet`` takes the step kernel by kernel, at the shares of the printed rates that were
-        measured for each kind of kernel; so do ``rungs``, and rates of your own.
+        Those of the deployment unless given: ``calibrated`` (default there), ``datasheet``, ``bound``, or efficiencies of a pass
+        of your own. With rungs ``bound`` or rates of your own, which also mean kernel by kernel.
 
     Raises
     ------
     InputError
-        A deployment with pipeline stages.
+        A deployment with pipeline stages; rungs together with efficiencies of a pass.
 
     >>> from mlsysim.inference import decode_step, deploy
     >>> d = deploy("Llama-2-7B", "H100")
     >>> model, step = step_model(d), decode_step(d, context=458, batch=4)
     >>> abs(model.time(Batch.of(model.model, decodes=[458] * 4)) / step.time - 1) < 1e-9
     True
-    >>> round(step_model(d, efficiencies="datasheet").time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
+    >>> round(step_model(d, TIER_0).time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
     6.24
     """
     asked = ("step model", rungs, efficiencies)
@@ -565,21 +567,23 @@ def _step_model(d: Deployment, rungs: Rungs | None, efficiencies: Efficiencies |
     if not isinstance(taken, Efficiencies):
         checked("step_model", taken, "serving_steps.Rates or inference.Efficiencies")
     word = taken if isinstance(taken, str) else taken.name
-    if rungs is None and word != DATASHEET:
+    if rungs is None:
         if isinstance(taken, Efficiencies):
             own = taken
+        elif d.efficiencies.name == word:
+            own = d.efficiencies
         else:
-            own = (
-                d.efficiencies
-                if d.efficiencies.name == word
-                else efficiencies_of(d.device, d.precision, word, d.server)
-            )
+            own = efficiencies_of(d.device, d.precision, word, d.server)
         if own.name != d.efficiencies.name:  # plans go with the efficiencies that they were made for
             d = replace(d, machine=replace(d.machine, plans=()))
         return StepModel(d, PRINTED, TIER_0, own.name, own.source, MixedSteps(d, own))
     if word == BOUND:
-        return StepModel(d, PRINTED, rungs or TIER_0, BOUND)
+        return StepModel(d, PRINTED, rungs, BOUND)
+    if efficiencies is not None:
+        raise InputError(
+            f"step_model: efficiencies = {word!r} are those of a pass, and rungs take it kernel by kernel; leave one of them out"
+        )
     found = rates(d.device)
     whose = any(not getattr(found, f.name).origin.startswith("not measured") for f in fields(Rates))
     source = f"kernels as measured on {'it' if whose else 'other devices'}, nothing fitted to served requests"
-    return StepModel(d, found, rungs or TIER_0, DATASHEET, source)
+    return StepModel(d, found, rungs, KERNELS, source)

@@ -8,12 +8,17 @@ from mlsysim.serving import fleet
 from mlsysim.serving_steps import TIER_0, Batch, step_model
 from mlsysim.validation.measured.memory_checks import server_starts
 
+_OSS_LEFT = -2.14 * 2**30  # vllm2025h100oss: what the log of a server without FlashInfer's sampler has left for cache
 _PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs
 
 
 def _within(part: str) -> str:
     """How far a log may lie from the prediction of a part of a server's memory."""
     return units.percent(server_quantiles(part).width - 1.0, 1, signed=False)
+
+
+def _gib(size: float) -> str:
+    return f"{size / units.GiB:.2f} GiB".replace("-", "\N{MINUS SIGN}")
 
 
 def numbers() -> dict[str, Any]:
@@ -36,11 +41,10 @@ def numbers() -> dict[str, Any]:
     blocks: dict[str, Any] = {}
     for key, (name, printed) in _PRINTED.items():
         d = inference.deploy(name, "H100")
-        config = serving.Config(max_num_batched_tokens=4096, max_num_seqs=256)
-        held = serving.config.server_of(config, d, 4096, 256)
-        reserve = held.activations + held.runtime
+        room = d.server_memory(max_num_batched_tokens=4096, max_num_seqs=256, engine_version="0.11.0")
+        reserve = room.activations + room.runtime
         decimal = capacity.kv_budget(80e9, d.weight_memory, 1.0, 0.9, reserve) // (16 * d.token_bytes)
-        blocks[key] = {"error": units.percent(serving.kv_blocks(config, d, 4096, 256) / printed - 1)}
+        blocks[key] = {"error": units.percent(room.blocks / printed - 1)}
         if key == "coder":
             blocks[key]["lost"] = units.percent(1 - decimal / printed, 0, signed=False)
 
@@ -54,7 +58,13 @@ def numbers() -> dict[str, Any]:
         memory.server_memory("Qwen3-14B", "H100", engine_version=v, max_num_seqs=1024).activations
         for v in ("0.16.0", "0.17.0")
     ]
+    sorted_, unsorted = (memory.server_memory("gpt-oss-120B", "H100", engine_version=v) for v in ("0.11.1", "0.10.2"))
     held_by = {
+        "oss_left": _gib(sorted_.kv_pool),
+        "oss_logged": _gib(_OSS_LEFT),
+        "oss_room": _gib(unsorted.kv_pool),
+        "oss_longest": f"{131072:,}",
+        "oss_served": f"{32768:,}",
         "weights": units.percent(worst["weights"], 1, signed=False),
         "activations": units.percent(worst["activation"], 0, signed=False),
         "tokens": units.percent(worst["kv"], 1, signed=False),

@@ -8,6 +8,7 @@ from mlsysim import catalog, kernels, serving_steps, units, validation
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
     PRINTED,
+    TIER_0,
     Batch,
     Rates,
     Rungs,
@@ -24,7 +25,7 @@ def _ms(value: float, digits: int = 3) -> str:
 
 
 def _alone(
-    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | str = "datasheet"
+    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | None = None
 ) -> tuple[StepModel, Batch]:
     m = step_model(deploy(run.model, "H100", tp=run.tp), rungs or Rungs(), known)
     return m, Batch(decodes=1.0, context=run.input_len + run.output_len / 2)
@@ -109,7 +110,7 @@ def _valley(runs: list[validation.ServingRun]) -> dict[str, str]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 14."""
-    eight, seven = (step_model(deploy(m, "H100"), efficiencies="datasheet") for m in ("Llama-3.1-8B", "Llama-2-7B"))
+    eight, seven = (step_model(deploy(m, "H100"), TIER_0) for m in ("Llama-3.1-8B", "Llama-2-7B"))
     answers, prompt = [1000] * 32, [(500, 0)]
     both = Batch.of(eight.model, prompt, answers)
     m = eight.model

@@ -181,7 +181,7 @@ def test_a_notebook_runs_as_it_is_made(tmp_path: Path) -> None:
     program = "\n".join("".join(c["source"]) for c in cells if "%pip" not in "".join(c["source"]))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=None)
     assert done.returncode == 0, done.stderr
-    assert "within the range of past errors" in done.stdout
+    assert "80% range of past errors" in done.stdout
     assert "eq-utilisation" in done.stdout
 
 

@@ -108,7 +108,7 @@ def deployment() -> inference.Deployment:
 
 @cache
 def steps() -> serving_steps.StepModel:
-    return serving_steps.step_model(deployment(), efficiencies="datasheet")
+    return serving_steps.step_model(deployment(), serving_steps.TIER_0)
 
 
 @cache

@@ -273,7 +273,7 @@ def test_a_layer_explains_itself() -> None:
 @pytest.mark.independent
 def test_the_step_model_uses_the_layer() -> None:
     d = v3(128)
-    step = step_model(d, efficiencies="datasheet")
+    step = step_model(d, TIER_0)
     batch = Batch.of(step.model, decodes=[4989.0] * 64)
     layer = expert_layer(d, tokens=64, rates=step.rates)
     assert step.terms(batch).experts == pytest.approx(step.model.n_moe_layers * layer.routed_time)
@@ -303,7 +303,7 @@ def test_rungs_of_experts() -> None:
 @pytest.mark.independent
 def test_tensor_and_expert_ranks_share_the_sending() -> None:
     wide = deploy("DeepSeek-V3", "H800", tp=2, dp=8, ep=16, precision="fp8", inter_bandwidth=NETWORK)
-    step = step_model(wide, efficiencies="datasheet")
+    step = step_model(wide, TIER_0)
     terms = step.terms(Batch.of(step.model, decodes=[100.0] * 32))
     start = step.rates.products_16bit.start
     reduced = 61 * 2 * collectives.direct_all_reduce(32 * 7168 * 2, 2, 0.8 * 200e9, start)

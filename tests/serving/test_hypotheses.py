@@ -45,7 +45,7 @@ def test_a_blend_lies_between_the_two_steps(prefill: float, decode: float, new: 
 @pytest.mark.independent
 def test_the_step_model_blends_as_the_equation_does() -> None:
     model = step_model(deploy("Llama-2-7B", "H100"), Rungs(mixing="blend"))
-    pure = step_model(model.deployment, efficiencies="datasheet")
+    pure = step_model(model.deployment, TIER_0)
     for new, running in ((700, 12), (8, 40)):
         mixed = sweeps.prompt_batch(new, running, 900)
         expected = c.blended_step(
@@ -208,7 +208,7 @@ def test_smooth_lookups_do_not_jump() -> None:
 
 @pytest.mark.independent
 def test_a_request_alone_is_its_steps_one_by_one() -> None:
-    model = step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet")
+    model = step_model(deploy("Llama-2-7B", "H100"), TIER_0)
     ttft, itl = ladder.alone(model, 1000, 301, cached_len=160, budget=512)
     prompts = [Batch.of(model.model, prefills=[chunk]) for chunk in ((512, 160), (328, 672))]
     assert ttft == pytest.approx(sum(model.time(b) for b in prompts))
@@ -264,7 +264,7 @@ def test_a_cached_prefix_is_not_computed_again() -> None:
     first, second = run.requests[:2]
     assert (first.cached_len, second.cached_len) == (0, 1024)
     one = ladder.score(TIER_0, [replace(run, requests=(second,))]).runs[0].predicted["ttft"]
-    model = step_model(ladder.deployment_of(run), efficiencies="datasheet")
+    model = step_model(ladder.deployment_of(run), TIER_0)
     chunk = Batch.of(model.model, prefills=[(second.input_len - 1024, 1024)])
     assert one == pytest.approx(model.time(chunk))
 
@@ -332,7 +332,7 @@ def test_loads_are_in_order_and_workloads_known() -> None:
 
 @pytest.mark.independent
 def test_the_other_causal_factor_counts_more_pairs() -> None:
-    model = step_model(deploy("CodeLlama-34B", "H100"), efficiencies="datasheet")
+    model = step_model(deploy("CodeLlama-34B", "H100"), TIER_0)
     batch = sweeps.prompt_batch(8192)
     more = ex.CausalFactor(model).time(batch) - model.time(batch)
     attention = model.terms(batch).prefill_attention - model.kernels(batch)[-2].start_time

@@ -39,7 +39,7 @@ KERNELS = ROOT.parent / "shared" / "reference" / "kernels" / "kernels.csv"
 needs_kernels = pytest.mark.skipif(
     not KERNELS.is_file(), reason="the measured kernels are not beside this checkout (../shared/reference/kernels)"
 )
-SEVEN = step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet")
+SEVEN = step_model(deploy("Llama-2-7B", "H100"), TIER_0)
 PLAIN = Rates()  # datasheet shares, no starts
 
 
@@ -506,9 +506,7 @@ def test_the_share_of_the_link_is_near_a_measured_one() -> None:
 @pytest.mark.independent
 def test_windows_latents_and_experts_have_their_kernels() -> None:
     windowed = replace(catalog.model("Llama-2-7B"), name="windowed", attn_window=512, n_windowed_layers=16)
-    full, near = (
-        step_model(deploy(m, "H100"), efficiencies="datasheet") for m in (catalog.model("Llama-2-7B"), windowed)
-    )
+    full, near = (step_model(deploy(m, "H100"), TIER_0) for m in (catalog.model("Llama-2-7B"), windowed))
     b = Batch.of(windowed, decodes=[4096] * 50)
     plain = full.terms(b).decode_attention - 32 * full.rates.decode_attention.start
     cut = near.terms(b).decode_attention - 32 * near.rates.decode_attention.start
@@ -531,12 +529,12 @@ def test_windows_latents_and_experts_have_their_kernels() -> None:
 def test_a_step_says_whether_its_weights_and_its_cache_fit() -> None:
     """405 billion parameters of two bytes on one device of 79.11 GiB (vllm2025h100memory); 7 billion, and its cache."""
     batch = Batch(decodes=8.0, context=8000.0)
-    huge = step_model(deploy("Llama-3.1-405B", "H100"), efficiencies="datasheet")
+    huge = step_model(deploy("Llama-3.1-405B", "H100"), TIER_0)
     assert huge.memory(batch) > 2 * 405e9 and not huge.fits(batch)
     text = str(huge.explain(batch))
     assert "memory does not fit" in text and "of 84.94 GB" in text
     token = 2 * 32 * 32 * 128 * 2  # keys and values, layers, heads of 128, two bytes
-    small = step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet")
+    small = step_model(deploy("Llama-2-7B", "H100"), TIER_0)
     assert small.memory(batch) == pytest.approx(2 * 6_738_415_616 + 8000 * token)
     room = (79.11 * 2**30 - 2 * 6_738_415_616) / token
     assert small.fits(Batch(decodes=1.0, context=float(int(room))))

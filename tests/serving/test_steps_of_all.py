@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlsysim
 from mlsysim import catalog, inference, serving
 from mlsysim.efficiencies import MIDDLE, kernel_shares, known_server, lineage, server_of, servers
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, decode_step, deploy, prefill
-from mlsysim.serving_steps import Batch, Rungs, StepModel, rates, step_model
+from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, rates, step_model
 from mlsysim.serving_steps.rates import shipped_rates
 from mlsysim.validation.predictors import PREDICTORS, shipped_constants
 
 MODELS = ["Llama-3.1-8B", "Mixtral-8x7B", "DeepSeek-V3", "Gemma-2-9b"]
-WORDS = ("bound", "calibrated")
+WORDS = ("bound", "datasheet", "calibrated")
 
 
 def deployed(name: str, word: str | Efficiencies = "calibrated", **how: Any) -> inference.Deployment:
@@ -121,7 +122,7 @@ def test_simulate_is_calibrated_and_says_so() -> None:
     with pytest.raises(InputError, match="by components"):
         m.kernels(Batch(decodes=1.0, context=10.0))
     assert "overhead" in str(m.explain()) and "efficiencies" in m.to_dict()
-    ladder = step_model(d, efficiencies="datasheet")
+    ladder = step_model(d, TIER_0)
     assert ladder.mixed is None and ladder.rates == rates("H100")
     assert step_model(d, Rungs()).mixed is None
 
@@ -248,8 +249,8 @@ def test_means_of_families_are_those_of_their_generations() -> None:
 
 
 def test_a_device_without_a_table_says_whose_shares_it_took() -> None:
-    assert "no row ran on" in inference.efficiencies_of("MI300X").source
-    assert "no row ran on" not in inference.efficiencies_of("H100").source
+    assert "no kernel timed on" in inference.efficiencies_of("MI300X").source
+    assert "timed on" not in inference.efficiencies_of("H100").source
     assert lineage("H20")[0] in ("Hopper, cut to 150 TFLOP/s",)
     assert inference.efficiencies_of("H20").memory == 0.49
 
@@ -312,3 +313,53 @@ def test_a_family_without_rows_has_no_constants_of_its_own() -> None:
     )
     assert general and own and general < own
     assert replace(MIDDLE, name="x").decode == "graph"
+
+
+# One word, one step: a case has its model, its device and its split; of a step prompts, answers, and few of them
+_PLACES = (
+    ("Llama-3.1-8B", "H100", 1),
+    ("Qwen3-32B", "B200", 1),
+    ("Llama-3.1-70B", "H100", 8),
+    ("gpt-oss-120B", "H200", 1),
+    ("DeepSeek-V3", "H200", 8),
+    ("Qwen3-Next-80B-A3B", "H200", 4),
+)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(("model", "device", "tp"), _PLACES)
+def test_serve_and_simulate_mean_the_same_step_by_a_word(model: str, device: str, tp: int, word: str) -> None:
+    """A step of the server that the simulator plays is the closed forms' pass: answers alone, many answers, a prompt."""
+    d = deploy(model, device, tp=tp, efficiencies=word)
+    for m in (step_model(d), step_model(deploy(model, device, tp=tp), efficiencies=word)):
+        assert m.efficiencies == word
+        for batch in (1, 64):
+            pass_ = decode_step(d, context=1024, batch=batch)
+            assert m.time(Batch.of(d.model, decodes=[1024.0] * batch)) == pytest.approx(pass_.time, rel=1e-9)
+        assert m.time(Batch.of(d.model, prefills=[(1024.0, 0.0)])) == pytest.approx(
+            prefill(d, input_len=1024).time, rel=1e-9
+        )
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("word", WORDS)
+def test_serve_and_simulate_print_the_same_step_by_a_word(word: str) -> None:
+    """One request at a time: the simulator's ITL is that of the static batch, up to a token of context."""
+    asked: dict[str, Any] = {"tp": 8, "input_len": 1024, "output_len": 256, "efficiencies": word}
+    closed = mlsysim.serve("DeepSeek-V3", "8 H200", **asked)
+    played = mlsysim.simulate("DeepSeek-V3", "8 H200", concurrency=1, requests=2, **asked)
+    assert played.mean("itl_s.p50") == pytest.approx(closed.generation.itl, rel=2e-3)
+    assert played.mean("ttft_s.p50") == pytest.approx(closed.generation.ttft, rel=2e-3)
+    for found in (closed.to_dict(), played.to_dict()):
+        assert found["efficiencies"] == word
+
+
+@pytest.mark.independent
+def test_kernels_have_a_name_of_their_own() -> None:
+    d = deploy("Llama-2-7B", "H100")
+    ladder = step_model(d, TIER_0)
+    assert ladder.mixed is None and ladder.efficiencies == "kernels" and "Efficiencies: kernels (" in ladder.rates_used
+    for word in ("datasheet", "calibrated"):
+        with pytest.raises(InputError, match="leave one of them out"):
+            step_model(d, TIER_0, word)

@@ -9,7 +9,7 @@ from mlsysim.catalog import Machines, Model
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES, parse_json
 from mlsysim.doors.training import tokens_of
 from mlsysim.errors import InputError, MlsysimError
-from mlsysim.memory.serving import FORMATS, KV_FORMATS, checkpoint
+from mlsysim.memory.serving import FORMATS, KV_FORMATS, as_published, checkpoint
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
 from mlsysim.results import Listed
 
@@ -166,10 +166,10 @@ def _model(texts: Mapping[str, str]) -> tuple[Model, Any, str]:
     if "model" not in texts:
         raise FieldError("model", "Model (model) is empty; choose one of the list, or give a config.json")
     try:
-        found, stored = checkpoint(texts["model"])
+        found = as_published(texts["model"])
     except MlsysimError as error:
         raise FieldError("model", f"{error}; the config.json of its page will do as well") from None
-    return found, None, stored
+    return found, None, checkpoint(texts["model"])[1]
 
 
 def job(form: Mapping[str, str]) -> Job:

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from mlsysim import inference, serving, serving_steps, units
-from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, print_json
+from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, plain_name, print_json
 from mlsysim.errors import InputError
 from mlsysim.files import check_writable
 from mlsysim.serving_steps.calibrating import calibration
@@ -41,7 +41,7 @@ def _measured(args: argparse.Namespace) -> list[calibration.Request]:
 
 def _calibrate(args: argparse.Namespace) -> None:
     subject = calibration.Subject(
-        pick_model(args.model).name,
+        plain_name(pick_model(args.model)),
         pick_device(args.device, args.device_file).name,
         args.tp,
         args.engine,

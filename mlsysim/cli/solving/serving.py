@@ -75,15 +75,18 @@ def add(commands: Commands) -> None:
         epilog="Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
         "targets: one static batch on the fewest devices that hold it. With targets alone: the largest rate. Exit status 3: the "
         "model does not fit, or no number of devices meets the targets. "
-        "JSON: model, device, devices (of a replica), batch, input_len, output_len, ttft_s, itl_s, e2e_s = ttft_s + "
+        "JSON begins with what is printed. Of a static batch: model, device, devices, batch, input_len, output_len, ttft_s, itl_s, e2e_s = ttft_s + "
         "(output_len - 1) itl_s, interval_s (with calibrated efficiencies the two ends of the range of e2e_s in which 80 % of measurements are "
         "expected, else null; in prefill and decode that of time_s), e2e_per_token_s, tokens_per_s and tokens_per_s_per_device (new tokens over e2e_s), "
-        "weights_bytes and memory_bytes (fullest device, weights; with the cache at the end), capacity_bytes, fits, "
+        "weights_bytes (as a server loads them) and memory_bytes (fullest device, weights and the cache at the end), capacity_bytes, fits, "
         "efficiencies and rates (which were used, and the same in a sentence), method (why simulate may differ); prefill and decode, each with time_s = the sum of terms_s, efficiencies, interval_s, binding, bound, compute_time_s, "
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits; answered, reason (why not), "
         "layout (replicas, tp, pp, dp, ep), total_devices, devices_range and rate_range_per_s (within the range of past errors; null where there is none), "
-        "binds, changes (other questions and their answers), would_fit, bill (dated price, cost, power, energy), assumed, precision. With --rate or targets "
-        "also load: replicas, routing, slots of each, capacity_per_s, utilisation, ttft_s, ttft_quantile_s, itl_s, itl_quantile_s (of the means "
+        "binds, changes (other questions and their answers), would_fit, bill (dated price, cost, power, energy), memory (what each device "
+        "holds, as memory --serve prints it), assumed, precision. With --rate or targets the first numbers are those of all replicas under "
+        "load: rate_per_s, devices, quantile, ttft_s (that this share of requests stays within), itl_s and e2e_s (means), tokens_per_s, "
+        "utilisation, running, slots of a replica; alone has what one static batch on one replica would do, by the names above; "
+        "load: replicas, routing, slots of each, capacity_per_s, utilisation, ttft_s (the mean), ttft_quantile_s, itl_s, itl_quantile_s (of the means "
         "of the requests), e2e_s, running, late and in_pace (shares), goodput_per_s.",
     )
     p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")

@@ -14,6 +14,7 @@ from mlsysim.cli.arguments import (
     pick_machines,
     pick_model,
     pick_slo,
+    plain_name,
     print_json,
     quantity,
     scale_options,
@@ -38,8 +39,6 @@ _DRAWN = ("rate", "requests", "input_len", "output_len")
 def _simulate(args: argparse.Namespace) -> int:
     if args.tier == 1 and args.calibration is None:
         raise InputError("--tier 1 needs --calibration FILE, as 'mlsysim calibrate' writes it")
-    if args.tier == 0 and args.engine_version is not None:
-        raise InputError("--engine-version is compared with a calibration; leave it out, or add --tier 1")
     if args.tier == 0 and args.calibration is not None:
         raise InputError("--calibration is for --tier 1; leave it out, or add --tier 1")
     drawn = [name for name in _DRAWN if getattr(args, name) is not None]
@@ -53,7 +52,7 @@ def _simulate(args: argparse.Namespace) -> int:
     calibration = load_calibration(args.calibration) if args.tier == 1 else None
     if calibration is not None:
         calibration.check(
-            model=model.name, device=machines.device.name, tp=args.tp or 1, engine_version=args.engine_version
+            model=plain_name(model), device=machines.device.name, tp=args.tp or 1, engine_version=args.engine_version
         )
     found = simulate(
         model,
@@ -94,6 +93,7 @@ def _simulate(args: argparse.Namespace) -> int:
         prefix_caching=args.prefix_caching,
         max_model_len=args.max_model_len,
         kv_blocks=args.kv_blocks,
+        **({} if args.engine_version is None else {"engine_version": args.engine_version}),
     )
     if args.json:
         print_json(found.to_dict() | {"method": METHOD})
@@ -301,8 +301,9 @@ def add(commands: Commands) -> None:
         "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len, model, history_len and summary_len, and "
         "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
-        "can never fit; summary, by metric: mean, p50, p90, p99; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
+        "can never fit; summary, by metric: mean, p50, p90, p99; requests_per_s, tokens_per_s, mean_batch (sequences that decode in a step), utilisation, preemptions and rejected, of several runs their means; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
         "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s; model, device, layout (replicas, tp, ep), total_devices, seeds, fits, reason, "
+        "memory (what each device of a server holds, as memory --serve prints it), "
         "fleet with an option of one (pools, tokens asked, found and loaded, bytes moved, tokens drafted and accepted, swaps, server_seconds, "
         "scaling), would_fit, slo_met, within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
         "several runs no requests, the summary is the mean over the runs, with its standard_error, and runs has the numbers of each.",
@@ -344,7 +345,9 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--calibration", metavar="FILE", help="with --tier 1: what 'mlsysim calibrate' wrote")
     p.add_argument(
-        "--engine-version", metavar="V", help="with --tier 1: refuse a calibration of another version than this"
+        "--engine-version",
+        metavar="V",
+        help="release of vLLM whose memory the server has (default: that of memory --serve); with --tier 1 a calibration of another one is refused",
     )
     p.add_argument("--rate", type=quantity("1/s"), help="without --trace: random requests per second")
     p.add_argument(

@@ -145,7 +145,7 @@ def _served(args: argparse.Namespace) -> int:
             raise InputError(f"--{name.replace('_', '-')} belongs to training; leave it out with --serve")
     options = {n: getattr(args, n) for n in _SERVED if getattr(args, n) is not None}
     result = memory.server_memory(
-        pick_model(args.model) if args.model.endswith(".json") else args.model,
+        pick_model(args.model),
         pick_device(args.device, args.device_file),
         tp=args.tp or 1,
         pp=args.pp or 1,

@@ -419,21 +419,20 @@ def shared_memory(hosted: Mapping[str, tuple[Config, StepTimes]]) -> dict[str, C
 
     held = {}
     for name, (config, steps) in hosted.items():
-        bounds = limits(replace(config, kv_blocks=config.kv_blocks or 1), steps)
-        held[name] = server_of(config, steps.deployment, bounds.tokens, bounds.sequences)  # type: ignore[attr-defined]
+        held[name] = server_of(config, steps.deployment)  # type: ignore[attr-defined]
     first = next(iter(held.values()))
     usable = first.kv_pool + first.weight_memory + first.activations
     left = usable - sum(h.weight_memory for h in held.values()) - max(h.activations for h in held.values())
-    found = {}
+    found, block = {}, max(h.block_tokens for h in held.values())  # one for all, as a fleet counts in
     for name, (config, _) in hosted.items():
         h = held[name]
-        blocks = int(left / len(held) / (h.kv_pool / h.blocks)) if h.blocks else 0
+        blocks = int(left / len(held) / (h.kv_pool / h.kv_tokens) / block) if h.blocks else 0
         if blocks < 1:
             raise InputError(
                 f"shared_memory: the weights of {', '.join(hosted)} leave no room for cache beside each other; use more "
                 "devices, smaller weights, or weights='swapped'"
             )
-        found[name] = replace(config, kv_blocks=blocks)
+        found[name] = replace(config, kv_blocks=blocks, block_tokens=block)
     return found
 
 
@@ -453,15 +452,15 @@ def beside_draft(config: Config, steps: StepTimes, draft: StepTimes) -> Config:
     main, small = getattr(steps, "deployment", None), getattr(draft, "deployment", None)
     if main is None or small is None:
         return config
-    bounds = rank_limits(replace(config, kv_blocks=config.kv_blocks or 1), steps)
-    alone = main if main.split.dp == 1 else replace(main, split=replace(main.split, dp=1.0))
-    held = server_of(config, alone, bounds.tokens, bounds.sequences)
-    each = held.kv_pool / held.blocks if held.blocks else math.inf
-    pool = held.kv_pool if config.kv_blocks is None else config.kv_blocks * each
-    blocks = int((pool - small.weight_memory) / (each + small.token_bytes * bounds.block_tokens))
+    held = server_of(config, main)
+    token = held.kv_pool / held.kv_tokens if held.kv_tokens else math.inf
+    counted = config.kv_blocks is not None
+    block = config.block_tokens if counted else held.block_tokens
+    pool = (config.kv_blocks or 0) * block * token if counted else held.kv_pool
+    blocks = int((pool - small.weight_memory) / (token + small.token_bytes) / block)
     if blocks < 1:
         raise InputError(
             f"draft_model: {small.weight_memory / 1e9:.1f} GB of weights for {small.model.name} leave no room for cache beside "
             f"{held.model.name}; use more devices, or a smaller draft"
         )
-    return replace(config, kv_blocks=blocks)
+    return replace(config, kv_blocks=blocks, block_tokens=block)

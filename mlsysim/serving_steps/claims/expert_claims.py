@@ -20,6 +20,7 @@ from mlsysim.serving_steps.claims.measured import Grouped, KernelTables, kernel_
 from mlsysim.serving_steps.expert_layer import NORMAL_UNITS, TILE, ExpertLayer, expert_layer, expert_work
 from mlsysim.serving_steps.experts import moe_crossover, two_batch_time
 from mlsysim.serving_steps.rates import rates
+from mlsysim.serving_steps.rungs import TIER_0
 from mlsysim.serving_steps.step import step_model
 
 MODEL, DEVICE = "DeepSeek-V3", "H800"
@@ -175,7 +176,7 @@ def own_rate(phase: str) -> tuple[float, float, float]:
     The setting of the measurement: 4,096 tokens per prompt, and steps at a mean context of 4,989.
     """
     devices, tokens = SETTING[phase]
-    step = step_model(deployed(devices), efficiencies="datasheet")
+    step = step_model(deployed(devices), TIER_0)
     if phase == "prefill":
         batch = Batch.of(step.model, prefills=[(4096.0, 0.0)] * int(tokens // 4096))
     else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlsysim import serving
 from mlsysim.experts import two_batch_time
 from mlsysim.results import Listed
-from mlsysim.serving_steps import Batch, step_model
+from mlsysim.serving_steps import TIER_0, Batch, step_model
 from mlsysim.serving_steps.claims import expert_claims
 from mlsysim.validation.measured.fronts import services
 
@@ -55,7 +55,7 @@ def decode_step() -> DecodeStep:
 
 def _terms(batch: float, context: float) -> tuple[dict[str, float], float]:
     """Kernels of one batch in our words, and its messages."""
-    step = step_model(expert_claims.deployed(DEVICES), efficiencies="datasheet")
+    step = step_model(expert_claims.deployed(DEVICES), TIER_0)
     found = step.terms(Batch.of(step.model, decodes=[context] * round(batch)))
     return (
         {name: float(sum(getattr(found, part) for part in parts)) for name, parts in _TERMS.items()},

@@ -121,7 +121,7 @@ def alone(
 
     A prompt longer than the budget of a step takes several. ``output_len`` may be a mean over requests.
 
-    >>> ttft, itl = alone(step_model(deploy("Llama-2-7B", "H100"), efficiencies="datasheet"), 482, 100)
+    >>> ttft, itl = alone(step_model(deploy("Llama-2-7B", "H100"), TIER_0), 482, 100)
     >>> round(ttft * 1e3, 1), round(itl * 1e3, 2)
     (13.2, 6.25)
     """

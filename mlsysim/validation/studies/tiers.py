@@ -9,7 +9,7 @@ from types import MappingProxyType
 from mlsysim.inference import deploy
 from mlsysim.results import Listed
 from mlsysim.serving import Config, Request, simulate
-from mlsysim.serving_steps import step_model
+from mlsysim.serving_steps import TIER_0, step_model
 from mlsysim.serving_steps.calibrating import calibration
 from mlsysim.validation.measured.serving_runs import ServingRun, serving_runs
 
@@ -45,7 +45,7 @@ def replayed(name: str) -> tuple[calibration.Request, ...]:
         max_num_seqs=run.max_num_seqs,
         kv_blocks=run.cache_tokens // 16 if run.cache_tokens else None,
     )
-    steps = step_model(deploy(run.model, run.device, tp=run.tp), efficiencies="datasheet")
+    steps = step_model(deploy(run.model, run.device, tp=run.tp), TIER_0)
     alone = run.regime == "synchronous"
     asked = [
         Request(i * _APART if alone else r.arrival_s, r.input_len, r.output_len, r.cached_len)
