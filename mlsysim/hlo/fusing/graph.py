@@ -156,10 +156,15 @@ class _Builder:
             node.updates = float(sum(self.bytes[v] for v in node.reads[(len(node.reads) - 1) // 2 + 1 :]))
 
     def constant(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        """A constant: part of the instruction, or an array in memory, or one value that is spread as a broadcast spreads it."""
         for value in op.results:
             env[value] = got = self.new(value)
-            if self.type_of(value).elements <= IMMEDIATE:
+            kind = self.type_of(value)
+            if kind.elements <= IMMEDIATE:
                 self.bytes[got] = 0
+            elif "splat" in op.attributes:
+                spread = Cost(bytes=float(kind.bytes))
+                into.append(Node("broadcast", (), (got,), spread, self.rule(op)[0], None, None, *[kind.elements] * 2))
             known = op.attributes.get("splat", op.attributes.get("value"))
             if known in (0, 1):
                 self.splat[got] = known
@@ -385,5 +390,10 @@ def build(program: Program, prices: Mapping[str, calls.CallPrice] | None = None)
         raise InputError(f"{program.name}: an operation reads a value that is not defined before it") from None
     items = alive(items, results)
     donated = set(program.donated)
-    kept = frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
+    # A compiler that has been there has written its copies
+    kept = (
+        frozenset()
+        if builder.optimised
+        else frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
+    )
     return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops, kept, builder.assumed)

@@ -282,16 +282,18 @@ class _Walker:
         return found
 
     def constant(self, op: Any) -> dict[str, Any]:
-        """The value of a whole number; of anything else, whether it is zero or one everywhere."""
+        """The value of a whole number; of anything else, whether it is the same everywhere, and if so whether zero or one."""
         kind = self.listed[self.values[-1]]  # of its result, which was just defined
         held = op.attributes["value"]
         if kind.elements == 1 and kind.dtype[0] != "f" and isinstance(held, self.ir.DenseIntElementsAttr):
             return {"value": int(held[0])}
-        if isinstance(held, self.ir.DenseFPElementsAttr | self.ir.DenseIntElementsAttr) and held.is_splat:
+        if not isinstance(held, self.ir.DenseElementsAttr) or not held.is_splat:
+            return _NOTHING
+        if isinstance(held, self.ir.DenseFPElementsAttr | self.ir.DenseIntElementsAttr):
             everywhere = held.get_splat_value().value
             if everywhere == 0 or everywhere == 1:
                 return {"splat": int(everywhere)}
-        return _NOTHING
+        return {"splat": None} if kind.elements > 1 else _NOTHING
 
     def compare(self, op: Any) -> dict[str, Any]:
         if self.listed[self.values[-1]].elements != 1:
