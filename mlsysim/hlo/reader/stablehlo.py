@@ -103,6 +103,7 @@ class _Walker:
         self.meshes: dict[str, tuple[tuple[str, int], ...]] = {}
         self.groups: dict[Any, groups.Groups] = {}
         self.ops = 0
+        self.at = "the module"  # what is being read
 
     def tensor(self, text: str) -> TensorType:
         """The type that MLIR prints as ``text``; what is no tensor has no bytes."""
@@ -147,6 +148,7 @@ class _Walker:
                 results = operands
                 continue
             self.ops += 1
+            self.at = name
             made = []
             for result in op.results:
                 index = type_ids.get(result.type)
@@ -403,17 +405,21 @@ def parse(text: str, name: str = "program") -> Program:
         raise InputError(f"{name}: not StableHLO that parses ({reason[:200]})") from None
     sharded = bool(_PLACED.search(text))
     del text  # as much memory as a tenth of the operations
+    walker = _Walker(ir, name)
     try:
         with no_collection():
             try:
-                return _Walker(ir, name).module(module, sharded)
+                return walker.module(module, sharded)
             except _Collision:
-                return _Walker(ir, name, key=lambda value: value).module(module, sharded)
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
+                walker = _Walker(ir, name, key=lambda value: value)
+                return walker.module(module, sharded)
+    # The bindings raise a RuntimeError where an attribute is of another kind than their caller asks for
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         if isinstance(error, MlsysimError):
             raise
         raise InputError(
-            f"{name}: an operation lacks what StableHLO gives it ({type(error).__name__}: {error})"
+            f"{name}: operation {walker.ops}, {walker.at[:60]}, lacks what StableHLO gives it"
+            f" ({type(error).__name__}: {str(error)[:200]})"
         ) from None
 
 
