@@ -350,7 +350,7 @@ def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
         return None
     rows, columns = left.elements // k, right.elements // k  # each times the batch
     batch, rest = divmod(rows * columns, result.elements)  # the batch counts in both
-    if rest or rows % batch or columns % batch:
+    if rest or not batch or rows % batch or columns % batch:
         raise InputError(f"{op.name}: tensor<{result}> is no product of tensor<{left}> and tensor<{right}>")
     dims = tuple(
         (_dims(op, f"{side}_contracting_dimensions", default), _dims(op, f"{side}_batching_dimensions", ()))
