@@ -72,7 +72,11 @@ def _in_place() -> dict[str, str]:
 
 def _splats() -> dict[str, str]:
     """What reading the constants of an exact GELU from memory would cost, beside its one array in and one out."""
-    constants, wide, narrow = 28, 4, 2  # those that JAX 0.10.2 exports for CUDA, arrays in f32; the GELU's own are in bf16
+    constants, wide, narrow = (
+        28,
+        4,
+        2,
+    )  # those that JAX 0.10.2 exports for CUDA, arrays in f32; the GELU's own are in bf16
     return {"constants": str(constants), "times": f"{(constants * wide + 2 * narrow) / (2 * narrow):.0f}"}
 
 
