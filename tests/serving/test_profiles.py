@@ -94,7 +94,9 @@ def test_the_constants_of_a_made_up_device_come_back(tmp_path: Path) -> None:
     assert p.rates.products_16bit.start == 2e-6
     assert p.rates.prefill_attention.compute == pytest.approx(0.2)
     assert p.rates.decode_attention.memory == pytest.approx(0.4)
-    assert p.scattered_bandwidth(1024) == pytest.approx(4.5e9)  # half of the same kernel in order, not of a copy or a sum
+    assert p.scattered_bandwidth(1024) == pytest.approx(
+        4.5e9
+    )  # half of the same kernel in order, not of a copy or a sum
     assert p.mixed_bandwidth(1024, 0.5) == pytest.approx(6e9)  # half of the bytes take twice as long: 2 / 3 of 9 GB/s
     assert p.device.memory_bandwidth == 10e9
     assert p.device.peak_flops["fp32"] == 100e9

@@ -316,7 +316,7 @@ def mean_and_error(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def width(ends: tuple[float, float]) -> float:
-    """The ends lie as far apart as x/width and x width."""
+    """The ends lie as far apart as x 1/width and x width."""
     return math.exp((ends[1] - ends[0]) / 2.0)
 
 
@@ -377,6 +377,6 @@ def _held_of(lefts: Sequence[Left], level: str) -> float:
 
 
 def median_width(found: Levels, grounds: Iterable[str]) -> float:
-    """Median over rows of how wide their range is, as x/width to x width."""
+    """Median over rows of how wide their range is, as x 1/width to x width."""
     ends = {KNOWN: found.known or found.new, NEW: found.new, "counted": found.counted}
     return statistics.median(width(e) for g in grounds if (e := ends[g]) is not None)

@@ -79,7 +79,7 @@ class Summary(Listed):
     within_tolerance_mean_over_groups: float
     groups: Mapping[str, GroupScore]
     coverage: float | None = None  # share of a group in their 80 % ranges, mean over groups
-    median_width: float | None = None  # over rows: 1.35 says the ends lie as far apart as x/1.35 and x1.35
+    median_width: float | None = None  # over rows: 1.25 says the ends lie as far apart as x0.80 and x1.25
 
     def summary(self) -> list[str]:
         return score_lines("score", self)
@@ -273,7 +273,8 @@ def score_lines(title: str, s: Summary) -> list[str]:
 def _range_line(s: Summary) -> str:
     if s.coverage is None:
         return ""
-    return f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x/{s.median_width or 1.0:.2f} to x{s.median_width or 1.0:.2f}"
+    wide = s.median_width or 1.0
+    return f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x{1 / wide:.2f} to x{wide:.2f}"
 
 
 def score_chart(title: str, s: Summary) -> "Drawing | None":
