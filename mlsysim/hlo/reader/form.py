@@ -33,7 +33,7 @@ _SIZES = _list_of(_size), "a list of whole numbers of at least 0"
 _COUNT = (lambda v: _size(v) and v > 0), "a whole number of at least 1"
 _ROWS = _list_of(_list_of(_size)), "a list of lists of whole numbers of at least 0"
 _TEXTS = _list_of(_text), "a list of texts"
-_TEXT = _text, "a text"
+_LINE = (lambda v: _text(v) and v.isprintable()), "a text on one line"
 # What is read of attributes. Any other must be plain: nothing reads it
 _ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("lhs_contracting_dimensions", "rhs_contracting_dimensions", "contracting"), _SIZES),
@@ -42,7 +42,8 @@ _ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("lhs_dilation", "rhs_dilation"), _SIZES),
     **dict.fromkeys(("feature_group_count", "batch_group_count"), _COUNT),
     **dict.fromkeys(("groups", "pairs"), _ROWS),
-    **dict.fromkeys(("callee", "config", "direction", "kernel", "target"), _TEXT),
+    **dict.fromkeys(("callee", "direction", "kernel", "target"), _LINE),
+    "config": (_text, "a text"),
     "precision": _TEXTS,
     "layouts": (_list_of(_list_of(_text)), "a list of lists of texts"),
     "padding": (_list_of(lambda v: _list_of(_number)(v) and len(v) == 2), "a list of pairs of whole numbers"),
@@ -122,7 +123,7 @@ class _Reader:
         self.ops += 1
         if self.ops > MAX_OPS:
             check(self.ops, MAX_OPS, f"{self.name}: the number of operations", "split the program")
-        if not isinstance(value, list) or not 3 <= len(value) <= 5 or not isinstance(value[0], str):
+        if not isinstance(value, list) or not 3 <= len(value) <= 5 or not _LINE[0](value[0]):
             raise self.fail("an operation is [name, operands, results, attributes, blocks]")
         attributes = value[3] if len(value) > 3 else {}
         blocks = value[4] if len(value) > 4 else []
