@@ -16,7 +16,7 @@ from mlsysim.validation.cases import CLASSES, TABLED, Case, CaseFile, read_cases
 from mlsysim.validation.predictors import shipped_constants
 from mlsysim.validation.predictors.fitting import gauss_newton
 from mlsysim.validation.reality.simple import roofline
-from mlsysim.validation.scoring import Report, ScoredRow, baselines, domains, leaving, scores, summarise, tried
+from mlsysim.validation.scoring import Report, ScoredRow, baselines, domains, leaving, report, scores, summarise, tried
 
 GEMM = "id,group,device,precision,m,n,k,measured_time_s\n"
 
@@ -248,6 +248,12 @@ def test_the_rungs_are_the_same_rows_with_the_same_weights() -> None:
     assert found.ladder == pytest.approx((0.0175, 0.035, 0.0875))
     assert found.inside.summary.mape_mean_over_groups > 0.3  # each source one vote, over all rows
     assert math.isnan(replace(found, domains={}).ladder.new_ground)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_without_a_row_nothing_is_fitted(name: str) -> None:
+    """Of two sources on one kind of machine, neither domain and source leave a row."""
+    assert report.fit(name, ()) == {}
 
 
 def test_every_way_to_leave_out_is_scored() -> None:

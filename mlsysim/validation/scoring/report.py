@@ -177,11 +177,12 @@ def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) ->
 
 
 def fit(class_name: str, cases: Sequence[Case]) -> Constants:
-    """Constants of a class fitted to cases in which every group has one vote; none where the class has no fit."""
+    """Constants of a class fitted to cases in which every group has one vote; none where the class has no fit, or no case is left."""
     predictor = PREDICTORS.get(class_name)
     if predictor is None or predictor.fit is None:
         return {}
-    return predictor.fit([(c.inputs, c.measured, c.group) for c in cases if _usable(class_name, c)])
+    rows = [(c.inputs, c.measured, c.group) for c in cases if _usable(class_name, c)]
+    return predictor.fit(rows) if rows else {}
 
 
 def _usable(class_name: str, case: Case) -> bool:
