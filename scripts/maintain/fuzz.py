@@ -584,7 +584,13 @@ def run_traces(case: Case) -> str:
 
 
 TEXTS = Path(__file__).parents[2] / "tests" / "data" / "hlo"
-OPTIONS = [{}, {"fusion": "off"}, {"fusion": "on", "split": "linear"}, {"join": True}, {"topology": "ring:8"}]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"fusion": "off"},
+    {"fusion": "on", "split": "linear"},
+    {"join": True},
+    {"topology": "ring:8"},
+]
 
 
 @cache

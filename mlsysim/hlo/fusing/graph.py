@@ -168,7 +168,8 @@ class _Builder:
                 self.bytes[got] = 0
             elif "splat" in op.attributes:
                 spread = Cost(bytes=float(kind.bytes))
-                into.append(Node("broadcast", (), (got,), spread, self.rule(op)[0], None, None, *[kind.elements] * 2))
+                size = kind.elements
+                into.append(Node("broadcast", (), (got,), spread, self.rule(op)[0], elements=size, space=size))
             known = op.attributes.get("splat", op.attributes.get("value"))
             if known in (0, 1):
                 self.splat[got] = known
