@@ -87,7 +87,7 @@ def interval_end(predicted: Num, quantile: Num) -> Num:
     >>> round(interval_end(10.0, -0.2), 2)
     12.21
 
-    Source: lei2018conformal, algorithm 2; split conformal, here with signed errors.
+    Source: barber2021jackknife, section 1: the jackknife; here with log errors, so that the ends are factors.
     """
     return predicted * exp(-quantile)
 

@@ -64,12 +64,14 @@ class Least(NamedTuple):
 def least(pieces: Sequence[Piece], graph: Graph) -> Least:
     """The work of a program that no fusion saves."""
     matrix: dict[str, float] = {}
-    vector = 0.0
+    vector = moved = 0.0
     for kernel, times in weighted(pieces):
+        moved += times * kernel.bytes
         for dtype, work in kernel.matrix().items():
             matrix[dtype] = matrix.get(dtype, 0.0) + times * work
         vector += times * sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in kernel.nodes)
-    return Least(matrix, vector, compulsory(pieces, graph.results))
+    # A call may say that it moves less than its operands and results are
+    return Least(matrix, vector, min(moved, compulsory(pieces, graph.results)))
 
 
 def bound(work: Least, clock: Roofline) -> float:

@@ -23,7 +23,7 @@ from mlsysim.hlo.fusing import slicing
 from mlsysim.hlo.fusing.fusion import Piece, kernels
 from mlsysim.hlo.fusing.graph import build
 from mlsysim.hlo.fusing.items import Collective, Graph
-from mlsysim.hlo.fusing.joining import Machine, copy_kept
+from mlsysim.hlo.fusing.joining import Machine
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.calls import CallPrice
 from mlsysim.hlo.reader.form import read_bounded
@@ -529,20 +529,20 @@ def _estimate(
     join: bool,
     custom_calls: Mapping[str, CallPrice] | None,
 ) -> Estimate:
-    rewritten = not join and not _runs_operations(estimator)
+    as_written = _runs_operations(estimator)
     known = {} if join or custom_calls else _known(program)
-    made = known.get((split, fusion, rewritten))
+    made = known.get((split, fusion, as_written))
     if made is None:
         graph = build(program, custom_calls)
         # The graph has all that costs; what was read from a file goes before kernels are made of it.
         program = replace(program, values=(), functions={program.main: Block((), (), ())})
         fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
-        if fused and rewritten:
-            graph.items = copy_kept(graph.items, graph.bytes, graph.kept)
+        if as_written:  # as they are written, and no copy is
+            graph.kept = frozenset()
         pieces = kernels(graph, fused, _machine(device) if join else None)
         made = _made(graph, fused, pieces, slicing.slices(pieces, split))
         if graph.ops <= _SMALL:
-            known[split, fusion, rewritten] = made
+            known[split, fusion, as_written] = made
     graph, fused, regions, work = made.graph, made.fused, made.regions, made.work
     if network is None and made.calls:
         if not device.has("scale_up_bandwidth"):

@@ -65,6 +65,8 @@ def numbers() -> dict[str, Any]:
             "small": units.format(small, "byte"),
             "small_rate": units.format(blocks[small], "byte/s", 3),
             "large_rate": units.format(blocks[large], "byte/s", 3),
+            "large_share": _share(blocks[large] / p.gathered_in_order, 0),
+            "copy": units.format(p.bandwidth["copy"].median, "byte/s", 3),
             "half": units.format(p.half_bytes, "byte", 3),
             "small_curve": f"{blocks[small] / p.scattered_bandwidth(small):.0f}",
             "mix_low": units.percent(min(mixes), 0),

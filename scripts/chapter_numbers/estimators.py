@@ -8,6 +8,7 @@ from mlsysim.hlo import estimators
 from mlsysim.hlo.estimators import systolic
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.hlo.profiler.profiled import profiled
+from mlsysim.hlo.work.products import Gemm
 
 _LLAMA, _RESNET = "llama100m_train_fsdp4.sm", "resnet50_train_dp4.sm"
 _PAPER_CORE = 63.3e12  # hespas2026, peak of a core of TPU v3
@@ -28,6 +29,32 @@ def _toy() -> dict[str, str]:
         "possible": f"{rows * columns * cycles}",
         "reached": share(rows * columns * streamed / (rows * columns * cycles)),
         "v1": f"{systolic.array_peak(first.rows, first.columns, first.clock, first.arrays) / 1e12:.3g} TOPS",
+    }
+
+
+class _Apart(estimators.SystolicArray):
+    """Arrays that take one product of a batch each, round after round, and leave the last round as it comes."""
+
+    def cycles(self, gemm: Gemm) -> int:
+        if gemm.batch < self.arrays:
+            return super().cycles(gemm)
+        one = systolic.gemm_cycles(gemm.m, gemm.n, gemm.k, self.rows, self.columns, self.dataflow)
+        return -(-gemm.batch // self.arrays) * one
+
+
+def _shared(chip: estimators.SystolicArray, llama: hlo.Estimate) -> dict[str, str]:
+    """A batch of products that the arrays do not divide, and what it costs to leave them idle for the rest."""
+    batches = {g.batch for g in estimators.products_of(llama.parts) if g.batch > chip.arrays}
+    (batch,) = {b for b in batches if b % chip.arrays}
+    apart = estimators.SystolicEstimator(
+        catalog.device("TPU-v3"), _Apart(chip.rows, chip.columns, chip.clock, chip.arrays, "ws")
+    )
+    longer = hlo.estimate(hlo.sample(_LLAMA), "TPU-v3", estimator=apart, network=_free).compute_s / llama.compute_s - 1
+    return {
+        "products": f"{batch}",
+        "arrays": f"{chip.arrays}",
+        "rounds": f"{-(-batch // chip.arrays)}",
+        "llama_apart": share(longer),
     }
 
 
@@ -82,6 +109,7 @@ def numbers() -> dict[str, Any]:
             "one_row": share(systolic.utilisation(1, 4096, 4096, 128, 128, "ws"), 1),
         },
         "toy": _toy(),
+        "shared": _shared(chip, llama["ws"]),
         "product": {
             "peak": units.format(tpu.peak_flops["bf16"], "FLOP/s", 3),
             "roofline": units.format(product["roofline"].compute_s, "s", 3),

@@ -4,13 +4,14 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from chapter_numbers import share as _share
 from mlsysim import catalog, intervals, sensitivity, training, units, validation
 from mlsysim.catalog import Model
 from mlsysim.explore import plan, solve_for
 from mlsysim.parallelism import Plan
 from mlsysim.validation import reality
-from mlsysim.validation.scoring import choosing, ranges
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
 from mlsysim.validation.studies.searched import Searched, search_published
 
@@ -175,23 +176,17 @@ def _later() -> dict[str, dict[str, str]]:
     }
 
 
-def _choice() -> dict[str, str]:
-    """What the rule that every pool would choose by the others promises and holds."""
-    tested = choosing.shipped_choice()
-    held = {rule: {name: one.held for name, one in of.items()} for rule, of in tested.items()}
-    every = {choosing.chosen(held, pool) for pool in ranges.POOLS.values()}
-    known = intervals.error_quantiles()["serving_tpot"].factors[1]
-    narrower = tested["alone"]["serving_tpot"].new < known
-    if every != {"alone"} or not narrower:
-        raise AssertionError(
-            "chapter 13 says that every pool chooses left-out domains alone, narrower than known ground"
-        )
-    return {
-        "rules": str(len(tested)),
-        "new": f"{tested['alone']['serving_tpot'].new:.2f}",
-        "known": f"{known:.2f}",  # as the table of ranges has it, counted after the trial
-        "held": _share(tested["alone"]["gemm"].held, 0),
-    }
+def _worlds(sources: int, worlds: int = 4000) -> dict[str, str]:
+    """What the jackknife holds of a new source where the fit is a mean, and each source has one row."""
+    errors = np.random.default_rng(13).standard_normal((worlds, sources + 1))
+    past, new = errors[:, :-1], errors[:, -1]
+    total = past.sum(axis=1, keepdims=True)
+    left = (total - past) / (sources - 1) - past  # predicted by the others, less what was measured
+    held = 0
+    for each, middle, coming in zip(left, total[:, 0] / sources, new, strict=True):
+        low, high = GroupedErrors(tuple((float(e),) for e in each)).quantiles()
+        held += low <= middle - coming <= high
+    return {"held": _share(held / worlds, 0)}
 
 
 def _unseen(name: str) -> dict[str, str]:
@@ -303,7 +298,6 @@ def numbers() -> dict[str, Any]:
             "most": _share(most_held(pool.groups - 1), 0),
             "pool_others": str(pool.groups - 1),
             "alone": _alone("gemm"),
-            "choice": _choice(),
             "new": {
                 name: {
                     "low": f"{n.factors[0]:.2f}",
@@ -337,6 +331,7 @@ def numbers() -> dict[str, Any]:
         },
         "free": _free_network(),
         "toy": _toy(),
+        "worlds": _worlds(q.groups),
         "halving": _halving(),
         "kept": _kept(llama),
         "tornado": _tornado(llama),

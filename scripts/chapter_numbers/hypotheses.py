@@ -154,12 +154,14 @@ def numbers() -> dict[str, Any]:
         "h1": _h1(),
         "h2": _h2(),
         **_forms(low, top),
-        "low": {m: share(low.mape(m)) for m in ("e2e", "itl", "ttft")},
+        "low": {m: share(low.mape(m)) for m in ("e2e", "itl", "ttft")}
+        | {"ttft_sync": share(low.mape("ttft", SYNC), 1)},
         "top": {m: share(top.mape(m), 1) for m in ("e2e", "itl", "ttft")}
         | {
             "server": share(top.mape("ttft", clock="server")),
             "client": share(top.mape("ttft", clock="client")),
             "sync": share(top.mape("e2e", SYNC), 1),
+            "ttft_sync": share(top.mape("ttft", SYNC), 1),
             "loaded": share(top.mape("e2e", "loaded"), 1),
         },
     }

@@ -145,7 +145,7 @@ def _grounds(name: str) -> dict[str, str]:
         "first": share(blind.first),
         "half": share(blind.half),
         "held": share(blind.held),
-        "domain": share(sheet.leave_one_domain_out),
+        "domain": share(sheet.ladder.new_ground),
         "rows": str(sheet.fit.n),
         "in_fit": share(sheet.fit.mape),
         "printed": share(blind.printed),
@@ -163,11 +163,17 @@ def _strangers() -> dict[str, str]:
     return {"mixtures": f"{low} to {high} %", "generations": share(blind.new_generations)}
 
 
-def _milder() -> str:
-    """Classes in which leaving out a domain costs no more than leaving out a source, in words."""
-    sheets = [shipped_scores(name) for name in TABLED]
-    found = sum(s.leave_one_domain_out <= s.leave_one_group_out.mape for s in sheets)
-    return ("none", "one", "two", "three", "four", "five", "six", "seven")[found]
+def _steps() -> dict[str, dict[str, str]]:
+    """By how many points leaving out the source, and then the domain too, raises the errors of the classes."""
+    ladders = [shipped_scores(name).ladder for name in TABLED]
+    found = {
+        "source": [e.without_source - e.in_fit for e in ladders],
+        "domain": [e.new_ground - e.without_source for e in ladders],
+    }
+    return {
+        name: {end: f"{100 * of(gains):.1f}".replace("-", "−") for end, of in (("least", min), ("most", max))}
+        for name, gains in found.items()
+    }
 
 
 def _worse() -> dict[str, str]:
@@ -246,7 +252,7 @@ def numbers() -> dict[str, Any]:
     return {
         "total": str(len(rows)),
         "classes": str(len(TABLED)),
-        "milder": _milder(),
+        "steps": _steps(),
         "end_to_end": str(sum(row.case_class in ("training_step", "inference") for row in rows)),
         "primary": str(sum(row.read == "primary" for row in rows)),
         "training": {

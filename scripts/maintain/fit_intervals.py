@@ -2,7 +2,6 @@
 """Write the quantiles of past errors that ``mlsysim.intervals`` reads: every class scored with sources and with domains left out.
 
 scripts/maintain/fit_intervals.py FOLDER_OF_CASES [FOLDER ...] [--output FILE.toml]
-scripts/maintain/fit_intervals.py FOLDER_OF_CASES [FOLDER ...] --choose    what each rule for new ground holds instead; twice as long
 scripts/maintain/fit_intervals.py --starts STARTS.csv      of what servers hold, from their start-up logs
 """
 
@@ -21,7 +20,6 @@ from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
 from mlsysim.memory import ServerMemory, server_memory
 from mlsysim.memory.server_ranges import PARTS
 from mlsysim.validation.cases import CaseFile, read_cases
-from mlsysim.validation.scoring import choosing
 from mlsysim.validation.scoring.conformal import NOMINAL, GroupedErrors
 from mlsysim.validation.scoring.domains import ground
 from mlsysim.validation.scoring.leaving import leave_out
@@ -30,7 +28,6 @@ from mlsysim.validation.scoring.ranges import POOLS, Left, entry, held_later, le
 T = TypeVar("T")
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"
 STARTS = OUTPUT.parent / "memory" / "server_ranges.toml"
-CHOICE = OUTPUT.parent / "validation" / "scoring" / "choosing.toml"
 # The figures of the releases were read off their starts, so these are no strangers.
 READ_FROM = ("Llama-3.1-8B", "Qwen3-14B")
 _LOGGED = {"weights": "weights", "activations": "peak_activation", "runtime": "non_torch", "graphs": "cuda_graph"}
@@ -110,41 +107,6 @@ def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: d
     return found
 
 
-def choice_of(
-    lefts: Mapping[str, Left], strange: Mapping[str, choosing.Strange], date: datetime.date
-) -> dict[str, Any]:
-    """What each rule for new ground holds of every class whose pool is there, and how wide it is."""
-    found: dict[str, Any] = {}
-    for label, rule in choosing.RULES.items():
-        found[f'"{label}"'] = {"date": date.isoformat()}
-        for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
-            pool = pool_of(name, lefts)
-            held = choosing.shares(rule, pool, strange)
-            new, known = choosing.range_of(rule, pool, strange)
-            share = sum(held.values()) / len(held) if held else math.nan
-            found[f'"{label}"'][name] = {"held": share, "new": new, "known": known}
-    return found
-
-
-def _write_choice(files: Mapping[str, CaseFile]) -> None:
-    lefts = {name: left_errors(leave_out(file)) for name, file in files.items()}
-    strange = {name: choosing.errors_of(lefts[name], choosing.strangers(file)) for name, file in files.items()}
-    write_choice(choice_of(lefts, strange, datetime.date.today()))
-
-
-def write_choice(found: Mapping[str, Any]) -> None:
-    """The file of the rules, and a line for each."""
-    lines = [
-        "# What each rule for ranges on new ground held where domain and source are new, and widths as factors.",
-        "# Written by scripts/maintain/fit_intervals.py --choose. Do not edit.",
-    ]
-    for rule, values in found.items():
-        lines += _block(rule, values)
-        shares = (f"{name} {v['held']:.0%} x{v['new']:.2f}" for name, v in values.items() if isinstance(v, dict))
-        print(f"{rule}: {', '.join(shares)}")
-    CHOICE.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def server_start(row: Mapping[str, str]) -> ServerMemory:
     """What we say of a row of start-up logs."""
     return server_memory(
@@ -210,7 +172,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", type=Path, nargs="*", help="each with one CLASS.open.csv for every class")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--starts", type=Path, help="a file of start-up logs: their ranges instead")
-    parser.add_argument("--choose", action="store_true", help="score the rules for new ground instead")
     args = parser.parse_args(argv)
     if bool(args.starts) == bool(args.folders):
         parser.error("give folders of cases, or --starts with a file of start-up logs")
@@ -219,9 +180,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         files = files_of(args.folders)
-        if args.choose:
-            _write_choice(files)
-            return 0
         entries = entries_of(files, {n: left_errors(leave_out(f)) for n, f in files.items()}, datetime.date.today())
     except MlsysimError as error:
         print(f"fit_intervals: {error}", file=sys.stderr)

@@ -1,8 +1,9 @@
 """Random input against the package: no traceback, no hang, no invalid JSON, and the same answer by two ways.
 
-Eight kinds: the command line in this process (``cli``), the functions of ``mlsysim`` called with arguments of any type
-(``doors``), every registered equation (``equations``), Hugging Face configs (``configs``), device files (``devices``), traces of requests (``traces``), and what more work or a faster machine must do
-to a prediction (``serve``, ``train``). A case is made from its kind, the seed and its number alone, so one that fails is
+Ten kinds: the command line in this process (``cli``), the functions of ``mlsysim`` called with arguments of any type
+(``doors``), every registered equation (``equations``), Hugging Face configs (``configs``), device files (``devices``),
+traces of requests (``traces``), programs in their two forms (``programs`` in JSON, ``mlir`` as text), and what more work or a
+faster machine must do to a prediction (``serve``, ``train``). A case is made from its kind, the seed and its number alone, so one that fails is
 made again by its number; it is cut down to the least that still fails before it is printed.
 
     python scripts/maintain/fuzz.py --seconds 600 --seed 1 [--kind cli] [--inputs 1000] [--case 123]
@@ -19,6 +20,7 @@ import json
 import math
 import os
 import random
+import re
 import shlex
 import signal
 import sys
@@ -627,6 +629,172 @@ def run_traces(case: Case) -> str:
     return "read"
 
 
+# Programs
+
+
+TEXTS = Path(__file__).parents[2] / "tests" / "data" / "hlo"
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"fusion": "off"},
+    {"fusion": "on", "split": "linear"},
+    {"join": True},
+    {"topology": "ring:8"},
+]
+
+
+@cache
+def program_text(name: str) -> str:
+    if name.endswith(".mlir"):
+        return (TEXTS / name).read_text()
+    path = TEXTS / f"{name}.json"
+    return path.read_text() if path.is_file() else hlo.to_json(hlo.sample(name))
+
+
+def _paths(held: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where anything stands in a document, the document itself left out."""
+    for key, inner in held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ():
+        yield (*path, key)
+        yield from _paths(inner, (*path, key))
+
+
+@cache
+def program_paths(name: str) -> tuple[tuple[Any, ...], ...]:
+    return tuple(_paths(json.loads(program_text(name))))
+
+
+def make_programs(rng: random.Random) -> Case:
+    kept = [p.stem for p in sorted(TEXTS.glob("*.json"))]
+    name = rng.choice(
+        [*kept, "scan", "softmax_bf16", "conv_nhwc_3x3_s1", "mlp_train_dp8.gpuopt_a100_sxm_40", "mlp_train_dp8.ann"]
+    )
+    paths = program_paths(name)
+    changes = []
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        new: Any = rng.choice(
+            [
+                *(-1, 0, 1, 2, 5, 7, 100, 2**31, 2**62, 2**63, 10**400, 0.5, 1e308, math.inf, math.nan, True, None, "", "x", "f32"),
+                *([], [5], [[5]], [[0, 1], [2]], [[]], ["x"], [[-1]], [None], {}, {"a": 1}, [[[1]]], "\x1b[31m", "9" * 5000),
+            ]
+        )  # fmt: skip
+        changes.append(
+            [list(rng.choice(paths)), rng.choice(("put", "put", "cut", "twice", "other")), new, rng.random()]
+        )
+    return [[name], *changes]
+
+
+def _place(document: Any, path: Sequence[Any]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def damaged(case: Case) -> str:
+    """The program with its changes, those left out that another one took the ground from."""
+    document = json.loads(program_text(case[0][0]))
+    paths = program_paths(case[0][0])
+    for path, how, new, share in case[1:]:
+        with contextlib.suppress(KeyError, IndexError, TypeError, AttributeError):
+            held = _place(document, path[:-1])
+            if how == "cut":
+                del held[path[-1]]
+            elif how == "twice":
+                held.insert(path[-1], held[path[-1]])
+            else:
+                held[path[-1]] = new if how == "put" else _place(document, paths[int(share * len(paths))])
+    with contextlib.suppress(RecursionError, ValueError):  # a document that holds itself
+        return json.dumps(document)
+    return "{}"
+
+
+def run_programs(case: Case) -> str:
+    return estimated(hlo.from_json, damaged(case), len(case) + len(case[-1]))
+
+
+def estimated(read: Callable[[str], hlo.Program], text: str, which: int) -> str:
+    try:
+        program = read(text)
+        found = hlo.estimate(program, "H100", **OPTIONS[which % len(OPTIONS)])
+        need(
+            0 <= found.total_s < math.inf and found.bytes >= 0 <= found.flops, f"{found.total_s} s, {found.bytes} bytes"
+        )
+        need(
+            found.bound_s is None or found.bound_s <= found.total_s * (1 + 1e-9),
+            f"a bound of {found.bound_s} that {found.total_s} beats",
+        )
+        json.dumps(found.to_dict(), allow_nan=False)
+        _ = str(found), str(program), found.explain()
+    except MlsysimError as error:
+        one_line(error)
+        return "refused"
+    return "answered"
+
+
+def show_programs(case: Case) -> str:
+    return f"{case[0][0]}: " + "; ".join(
+        f"{how} {path}" + (f" {str(new)[:40]!r}" if how == "put" else "") for path, how, new, _ in case[1:]
+    )
+
+
+TOKEN = r"[%@#!]?[\w.]+|[^\s\w]"
+
+
+@cache
+def tokens(name: str) -> tuple[tuple[int, int], ...]:
+    return tuple(m.span() for m in re.finditer(TOKEN, program_text(name)))
+
+
+def make_mlir(rng: random.Random) -> Case:
+    name = rng.choice([p.name for p in sorted(TEXTS.glob("*.mlir")) if p.stat().st_size < 100_000])
+    most = len(tokens(name))
+    changes = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        here, there = rng.randrange(most), rng.randrange(most)
+        other = rng.choice(
+            [
+                *JUNK,
+                "0",
+                "-1",
+                "f32",
+                "i1",
+                "?",
+                "tensor<f32>",
+                '"x"',
+                "unit",
+                "dense<1>",
+                "[1]",
+                "{}",
+                "array<i64: 7>",
+                "99999999999999999999",
+            ]
+        )
+        changes.append([here, rng.choice(("put", "put", "other", "cut", "swap")), other, there])
+    return [[name], *changes]
+
+
+def mlir_text(case: Case) -> str:
+    name = case[0][0]
+    text, spans = program_text(name), tokens(name)
+    words = {i: text[a:b] for i, (a, b) in enumerate(spans)}
+    new = dict(words)
+    for here, how, other, there in case[1:]:
+        if how == "swap":
+            new[here], new[there] = new[there], new[here]
+        else:
+            new[here] = {"put": other, "other": words[there], "cut": ""}[how]
+    ends = [0, *(b for _, b in spans)]
+    return "".join(text[ends[i] : a] + new[i] for i, (a, _) in enumerate(spans)) + text[ends[-1] :]
+
+
+def run_mlir(case: Case) -> str:
+    return estimated(hlo.parse, mlir_text(case).encode("utf-8", "replace").decode(), len(case))
+
+
+def show_mlir(case: Case) -> str:
+    return f"{case[0][0]}: " + "; ".join(
+        f"{how} token {here} {str(other)[:40]!r} {there}" for here, how, other, there in case[1:]
+    )
+
+
 # What more work, or more machine, must do
 
 
@@ -751,6 +919,8 @@ ALL = {
     "configs": Kind(make_configs, run_configs, show_configs),
     "devices": Kind(make_devices, run_devices, show_lines),
     "traces": Kind(make_traces, run_traces, show_lines),
+    "programs": Kind(make_programs, run_programs, show_programs),
+    "mlir": Kind(make_mlir, run_mlir, show_mlir),
     "serve": Kind(make_serve, run_serve, show_call),
     "train": Kind(make_train, run_train, show_call),
 }

@@ -33,10 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MlsysimError as error:
         print(f"try_variant: {error}", file=sys.stderr)
         return 2
-    s, inside = found.sources.summary, found.inside
+    s, inside = found.sources.summary, found.inside.summary
     print(f"{file.case_class.name}: {len(file.cases)} rows of {len(inside.groups)} sources, {found.count} constants")
     print(f"in the fit {inside.mape_mean_over_groups:.1%}, without the source {s.mape_mean_over_groups:.1%}, ", end="")
-    print(f"without the domain {found.domain_error:.1%}; {s.supported} of {s.n} rows predicted")
+    print(f"{s.supported} of {s.n} rows predicted")
+    low, middle, high = found.ladder
+    print(
+        f"each domain one vote: in the fit {low:.1%}, without the source {middle:.1%}, and without the domain too {high:.1%}"
+    )
     for name, g in sorted(s.groups.items(), key=lambda pair: -pair[1].mape):
         print(f"  source {name:<24} {g.n:>4} rows  {g.mape:>7.1%}  bias {g.bias or 0.0:>+7.1%}")
     for name, r in sorted(found.domains.items(), key=lambda pair: -pair[1].summary.mape_mean_over_groups):

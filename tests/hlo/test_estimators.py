@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import PROGRAMS
 
 from mlsysim import catalog, cli, hlo
@@ -278,24 +280,43 @@ def test_an_array_of_no_size_is_refused(change: dict[str, Any], says: str) -> No
 
 @pytest.mark.independent
 @pytest.mark.parametrize(
-    ("arrays", "batch", "m", "part", "rounds"),
+    ("arrays", "batch", "m", "rounds"),
     [
-        (1, 1, 100, (100, 40), 1),
+        (1, 1, 100, [(100, 40, 1)]),
         # by hand: ceil(70/16) x ceil(n/8) fillings of m + 2 x 16 + 8 - 2 cycles each
-        (4, 1, 20, (20, 10), 1),  # columns 580; a grid 720; rows 1075
-        (4, 1, 100, (50, 20), 1),  # columns 1380; a grid 1320; rows 1575
-        (4, 1, 1000, (250, 40), 1),  # columns 10380; a grid 8070; rows 7200
-        (4, 1, 1001, (251, 40), 1),
-        (4, 2, 100, (100, 20), 1),  # columns 2070; rows 2200
-        (4, 3, 100, (100, 40), 1),
-        (4, 9, 100, (100, 40), 3),
+        (4, 1, 20, [(20, 10, 1)]),  # columns 580; a grid 720; rows 1075
+        (4, 1, 100, [(50, 20, 1)]),  # columns 1380; a grid 1320; rows 1575
+        (4, 1, 1000, [(250, 40, 1)]),  # columns 10380; a grid 8070; rows 7200
+        (5, 1, 1001, [(1001, 8, 1)]),  # columns 5194; rows 5974
+        (5, 1, 20, [(20, 8, 1)]),  # a filling for each array
+        (4, 2, 100, [(100, 20, 1)]),  # columns 2070; rows 2200
+        (4, 3, 100, [(100, 20, 1), (50, 20, 1)]),  # two at once 2070 and the third on all four 1320; three at once 3450
+        (4, 4, 100, [(100, 40, 1)]),
+        (4, 9, 100, [(100, 40, 2), (50, 20, 1)]),  # 2 x 3450 + 1320; a third round of one on one array 10350
     ],
 )
 def test_arrays_share_the_batch_and_then_rows_or_columns(
-    arrays: int, batch: int, m: int, part: tuple[int, int], rounds: int
+    arrays: int, batch: int, m: int, rounds: list[tuple[int, int, int]]
 ) -> None:
     array = estimators.SystolicArray(16, 8, 1e9, arrays)
-    assert array.share(Gemm(batch, m, 40, 70)) == (Gemm(1, *part, 70), rounds)
+    assert array.share(Gemm(batch, m, 40, 70)) == tuple((Gemm(1, m, n, 70), times) for m, n, times in rounds)
+
+
+@pytest.mark.independent
+@settings(deadline=None, max_examples=60)
+@given(
+    *(st.integers(1, n) for n in (12, 600, 600, 300)),
+    st.sampled_from(("ws", "os", "is")),
+)
+def test_an_array_more_never_costs_time(batch: int, m: int, n: int, k: int, flow: str) -> None:
+    """Nor do a arrays do more than a times the work of one, nor a batch take longer than its products one by one."""
+    gemm = Gemm(batch, m, n, k)
+    found = [estimators.SystolicArray(16, 8, 1e9, arrays, flow).cycles(gemm) for arrays in range(1, 14)]
+    assert found == sorted(found, reverse=True)
+    for arrays, cycles in enumerate(found, 1):
+        array = estimators.SystolicArray(16, 8, 1e9, arrays, flow)
+        assert 2 * batch * m * n * k / array.peak <= cycles / 1e9
+        assert cycles <= batch * array.cycles(Gemm(1, m, n, k))
 
 
 @pytest.mark.independent

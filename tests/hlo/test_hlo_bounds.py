@@ -52,6 +52,16 @@ def test_a_product_is_never_slower_than_its_roofline(m: int, n: int, k: int) -> 
 
 
 @pytest.mark.independent
+def test_a_call_that_says_it_moves_little_is_no_slower_than_its_bound() -> None:
+    """A kernel reads a megabyte of the array that it is given; the bound may not charge the array."""
+    kinds = (TensorType("f32", (1024, 1024)), TensorType("f32", (1024,)))
+    op = Op("stablehlo.custom_call", (0,), (1,), {"target": "part"})
+    program = Program("call", kinds, (0, 1), {"main": Block((0,), (op,), (1,))})
+    found = hlo.estimate(program, H100, custom_calls={"part": (0, 1e6)})
+    assert found.total_s == found.bound_s == pytest.approx(1e6 / H100.memory_bandwidth)
+
+
+@pytest.mark.independent
 def test_a_product_of_256_takes_its_three_arrays_through_memory() -> None:
     """3 x 256 x 256 x 2 bytes at 3.35 TB/s are 117.4 ns; cut along its sum it was printed as 743 ns."""
     found = hlo.estimate(product(256, 256, 256), H100)

@@ -274,8 +274,29 @@ def test_an_argument_that_is_not_donated_is_copied_before_it_is_updated(donated:
     types = (TensorType("f32", (1000, 8)), TensorType("f32", (1, 8)), TensorType("i32"))
     op = Op("stablehlo.dynamic_update_slice", (0, 1, 2), (3,), {})
     program = Program("p", types, (0, 1, 2, 0), {"main": Block((0, 1, 2), (op,), (3,))}, donated=donated)
-    assert hlo.estimate(program, "H100").bytes == moved
+    for join in (False, True):
+        fused, apart = (hlo.estimate(program, "H100", fusion=how, join=join).bytes for how in ("on", "off"))
+        assert fused == moved
+        assert apart == moved + (
+            0 if donated else 32
+        )  # one kernel writes the row with the rest of the cache, two write it again
     assert hlo.from_json(hlo.to_json(program)) == program
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("donated", [(0,), ()])
+def test_what_fusion_saves_is_what_stays_inside(donated: tuple[int, ...]) -> None:
+    """A product is written into rows of a cache: fused, it is not written and read; and a copy writes the rows with the rest."""
+    row, cache = TensorType("f32", (64, 256)), TensorType("f32", (50_000, 256))
+    ops = (
+        Op("stablehlo.multiply", (1, 2), (4,), {}),
+        Op("stablehlo.dynamic_update_slice", (0, 4, 3), (5,), {}),
+    )
+    block = Block((0, 1, 2, 3), ops, (5,))
+    program = Program("p", (cache, row, TensorType("i32")), (0, 1, 1, 2, 1, 0), {"main": block}, donated=donated)
+    apart, fused = (hlo.estimate(program, "H100", fusion=how).bytes for how in ("off", "on"))
+    assert apart - fused == (2 if donated else 3) * row.bytes
+    assert fused == 2 * row.bytes + 4 + (row.bytes if donated else 2 * cache.bytes)
 
 
 # What a library's call writes and does

@@ -17,6 +17,7 @@ from mlsysim import hlo  # noqa: E402
 from mlsysim.errors import InputError, MlsysimError  # noqa: E402
 from mlsysim.hlo.fusing.graph import build  # noqa: E402
 from mlsysim.hlo.reader import stablehlo  # noqa: E402
+from mlsysim.hlo.reader.program import Program  # noqa: E402
 from mlsysim.hlo.work import costs  # noqa: E402
 
 DATA = Path(__file__).parents[1] / "data" / "hlo"
@@ -36,6 +37,111 @@ def test_text_reads_to_the_committed_json(path: Path) -> None:
     assert found.functions == kept.functions
     assert [found.type_of(v) for v in range(len(found.values))] == [kept.type_of(v) for v in range(len(kept.values))]
     assert hlo.to_json(found) == PROGRAMS[path.stem].read_text().strip()
+
+
+# Constants that are one value everywhere
+
+
+class Text:
+    """Writes one program in two texts: its constants as arrays of one value, or as numbers that are broadcast."""
+
+    def __init__(self, shape: str, dtype: str, splat: bool) -> None:
+        self.kind, self.scalar, self.splat = f"tensor<{shape}x{dtype}>", f"tensor<{dtype}>", splat
+        self.lines: list[str] = []
+
+    def add(self, line: str) -> str:
+        self.lines.append(f"%v{len(self.lines)} = {line}")
+        return f"%v{len(self.lines) - 1}"
+
+    def constant(self, value: float) -> str:
+        if self.splat:
+            return self.add(f"stablehlo.constant dense<{value:e}> : {self.kind}")
+        number = self.add(f"stablehlo.constant dense<{value:e}> : {self.scalar}")
+        return self.add(f"stablehlo.broadcast_in_dim {number}, dims = [] : ({self.scalar}) -> {self.kind}")
+
+    def op(self, name: str, *operands: str) -> str:
+        return self.add(f"stablehlo.{name} {', '.join(operands)} : {self.kind}")
+
+    def polynomial(self, x: str, *factors: float) -> str:
+        total = self.constant(factors[0])
+        for factor in factors[1:]:
+            total = self.op("add", self.op("multiply", total, x), self.constant(factor))
+        return total
+
+    def gelu(self, x: str) -> str:
+        """x / 2 (1 + erf(x / sqrt 2)), with the error function as a quotient of polynomials between two ends."""
+        low, high = self.constant(-3.832506856900711), self.constant(3.832506856900711)
+        z = self.op("multiply", x, self.constant(0.7071067811865476))
+        z = self.add(f"stablehlo.clamp {low}, {z}, {high} : {self.kind}")
+        w = self.op("multiply", z, z)
+        above = self.op("multiply", z, self.polynomial(w, 2.3e-4, 3.4e-3, 5.1e-2, 0.185, 1.128))
+        erf = self.op("divide", above, self.polynomial(w, -1.18e-9, 2.38e-5, 1.08e-3, 1.41e-2, 0.111, 0.497, 1.0))
+        half = self.op("multiply", x, self.constant(0.5))
+        return self.op("multiply", half, self.op("add", erf, self.constant(1.0)))
+
+    def normal(self, x: str) -> str:
+        """The inverse error function of a uniform number: two polynomials of which a comparison takes one."""
+        w = self.op("log", self.op("multiply", self.op("subtract", self.constant(1.0), x), x))
+        five, three = self.constant(5.0), self.constant(3.0)
+        flags = self.kind.replace("f32", "i1")
+        small = self.add(f"stablehlo.compare LT, {w}, {five} : ({self.kind}, {self.kind}) -> {flags}")
+        near = self.polynomial(
+            self.op("subtract", w, self.constant(2.5)), 2.8e-8, 3.4e-7, -3.5e-6, -4.4e-6, 2.2e-4, 1.5
+        )
+        far = self.polynomial(self.op("subtract", self.op("sqrt", w), three), -2e-4, 1e-4, 1.3e-3, -3.7e-3, 2.8)
+        chosen = self.add(f"stablehlo.select {small}, {near}, {far} : {flags}, {self.kind}")
+        return self.op("multiply", self.op("multiply", chosen, x), self.constant(1.4142135))
+
+    def program(self, name: str) -> Program:
+        if name == "ones":  # a program that only makes an array of one value
+            result = self.constant(1.0)
+        elif name == "sum":
+            result = self.op("add", "%x", self.constant(3.0))
+        elif name == "product":  # a library's call takes its operands from memory
+            product = f"({self.kind}, {self.kind}) -> {self.kind}"
+            line = f"stablehlo.dot_general %x, {self.constant(2.0)}, contracting_dims = [1] x [0] : {product}"
+            result = self.add(line)
+        else:
+            result = getattr(self, name)("%x")
+        body = "\n".join(self.lines)
+        return hlo.parse(
+            f"func.func @main(%x: {self.kind}) -> {self.kind} {{\n{body}\nreturn {result} : {self.kind}\n}}\n"
+        )
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "arrays"),
+    [
+        ("gelu", "4096x16384", "bf16", 2),
+        ("sum", "1024x1024", "f32", 2),
+        ("normal", "1024x1024", "f32", 2),
+        ("ones", "1024x1024", "f32", 1),
+        ("product", "1024x1024", "f32", 4),  # the array of twos is written, then read
+    ],
+)
+def test_a_constant_of_one_value_moves_what_a_broadcast_number_moves(
+    name: str, shape: str, dtype: str, arrays: int
+) -> None:
+    """Each array in and out once: exact GELU of 4096 x 16384 in BF16 is 268 MB, not the 7,785 MB of its constants read as arrays."""
+    programs = [Text(shape, dtype, splat).program(name) for splat in (True, False)]
+    array = programs[0].type_of(0).bytes
+    for fusion in ("on", "off"):
+        splat, spread = (hlo.estimate(p, "H100", fusion=fusion) for p in programs)
+        assert (splat.bytes, splat.kernels, splat.total_s) == (spread.bytes, spread.kernels, spread.total_s)
+        assert splat.bytes == arrays * array if fusion == "on" else splat.bytes >= arrays * array
+        assert splat.bound_s is not None and splat.bound_s == spread.bound_s <= splat.total_s
+    again = hlo.from_json(hlo.to_json(programs[0]))
+    assert again == programs[0] and hlo.estimate(again, "H100").bytes == arrays * array
+
+
+def test_an_array_of_different_constants_is_read() -> None:
+    numbers = ", ".join(f"{n}.0" for n in range(64))
+    kind = "tensor<64xf32>"
+    body = (
+        f"%c = stablehlo.constant dense<[{numbers}]> : {kind}\n%v = stablehlo.add %a, %c : {kind}\nreturn %v : {kind}"
+    )
+    assert hlo.estimate(hlo.parse(main(body, kind)), "H100").bytes == 3 * 256
 
 
 ONES = "stablehlo.constant dense<1.0> : tensor<8xf32>"

@@ -17,9 +17,12 @@ SAMPLE = {
     "configs": 2000,
     "devices": 200,
     "traces": 500,
+    "programs": 1500,
+    "mlir": 400,
     "serve": 100,
     "train": 300,
 }
+SCARCE = {"mlir": 1 / 80}  # few damaged texts still parse
 
 
 @pytest.mark.slow
@@ -30,8 +33,8 @@ def test_random_input_gives_an_answer_or_a_sentence(kind: str, monkeypatch: pyte
     found = list(fuzz.fuzz(kind, seed=0, seconds=1200.0, inputs=SAMPLE[kind]))
     assert [row for row in found if row[1]] == []
     assert len(found) == SAMPLE[kind]
-    good = sum(what in ("rc 0", "same", "read", "kept") for _, _, what, _ in found)
-    assert good > len(found) / 8, "hardly anything was legal, so hardly anything was tried"
+    good = sum(what in ("rc 0", "same", "read", "kept", "answered") for _, _, what, _ in found)
+    assert good > SCARCE.get(kind, 1 / 8) * len(found), "hardly anything was legal, so hardly anything was tried"
 
 
 def test_a_case_is_made_again_by_its_number() -> None:

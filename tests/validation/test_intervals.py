@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
 from mlsysim.validation.cases import CLASSES as CASE_CLASSES
 from mlsysim.validation.cases import Case, CaseFile, read_cases
-from mlsysim.validation.scoring import Report, ScoredRow, choosing, domains, ranges, summarise
+from mlsysim.validation.scoring import Report, ScoredRow, domains, ranges, summarise
 from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held, row_weight
 from mlsysim.validation.scoring.leaving import Leaving
 
@@ -393,7 +394,7 @@ def test_a_domain_is_small_or_large_among_rows_that_are_asked_about() -> None:
 
     every = {label: report(tuple(some)) for label, some in domains.domains_left_out("scalar", cases).items()}
     assert {"phase: empirical", "phase: closed_form", "kind: mtbf"} < set(every)
-    found = ranges.left_errors(Leaving(file, {}, report(cases).summary, report(cases), every))
+    found = ranges.left_errors(Leaving(file, {}, report(cases), report(cases), every))
     assert set(found.domains) == {"kind: cost", "kind: mfu"}
 
 
@@ -546,58 +547,27 @@ def test_shipped_steps_of_others_fall_into_their_ranges() -> None:
     assert np.mean([bool(r.inside) for r in rows]) >= 0.6
 
 
-# Which rule makes ranges on new ground
+# A jackknife, not data that were set apart
+
+
+def _held(bias: Callable[[int], float], sources: int, worlds: int = 1500) -> float:
+    """Share of new sources that are held, where constants fitted to n sources are their mean plus a bias that depends on n."""
+    errors = np.random.default_rng(5).standard_normal((worlds, sources + 1))
+    held = 0
+    for past, new in zip(errors[:, :-1], errors[:, -1], strict=True):
+        left = [(past.sum() - x) / (sources - 1) + bias(sources - 1) - x for x in past]
+        low, high = GroupedErrors(tuple((float(e),) for e in left)).quantiles()
+        held += low <= past.mean() + bias(sources) - new <= high
+    return held / worlds
 
 
 @pytest.mark.independent
-def test_a_pool_has_no_say_in_its_own_rule() -> None:
-    """By hand: x and y together are 2 + 1 and 0 + 10 points off the promise; without y it is 2 and 0."""
-    held = {"near": {"x": 0.82, "y": 0.81}, "odd": {"x": 0.80, "y": 0.90}}
-    assert choosing.chosen(held, pool=[]) == "near" and choosing.chosen(held, pool=["y"]) == "odd"
-    assert choosing.chosen(held, pool=["x"]) == "near" and choosing.chosen(held, ["y"], rules=["near"]) == "near"
+@pytest.mark.parametrize("sources", [9, 18, 38])
+def test_the_range_holds_about_what_it_promises_where_a_source_moves_the_fit_little(sources: int) -> None:
+    assert 0.77 < _held(lambda n: 0.0, sources) < 0.88
 
 
 @pytest.mark.independent
-def test_each_rule_has_its_own_quantile() -> None:
-    """12 sources of 0.01 to 0.12 and ten domains of one row each: the eleventh and the ninth size, 0.11 and 0.09."""
-    left = dataclasses.replace(
-        _left(), domains={f"d{i}": (ranges.LeftError(f"x{i}", f"D{i}", 0.01 * i, "new"),) for i in range(1, 11)}
-    )
-    strange = {"gemm": {f"d{i}": {f"x{i}": 0.02 * i} for i in range(1, 11)}}
-    sizes = {name: choosing.range_of(rule, [left], strange) for name, rule in choosing.RULES.items()}
-    known = math.exp(0.11)
-    assert sizes["larger"] == sizes["larger, by source"] == pytest.approx((known, known))
-    assert sizes["alone"] == pytest.approx((math.exp(0.09), known))
-    assert sizes["alone, by source, strange"] == sizes["larger, by source, strange"]
-    assert sizes["larger, by source, strange"] == pytest.approx((math.exp(0.18), known))
-    # the judged error is a stranger's, 0.02 to 0.20; of nine other domains the eighth size is 0.08 or 0.09
-    held = choosing.shares(choosing.RULES["alone"], [left], strange)
-    assert [name for name, share in held.items() if share == 1.0] == ["d1", "d2", "d3", "d4"]
-    held = choosing.shares(choosing.RULES["larger"], [left], strange)
-    assert [name for name, share in held.items() if share == 1.0] == ["d1", "d2", "d3", "d4", "d5"]
-
-
-def test_a_stranger_is_predicted_without_its_domain_and_without_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[set[str]] = []
-    monkeypatch.setattr(choosing, "fit", lambda name, cases: asked.append({c.id for c in cases}) or {})
-    places = [("1", "A", "H100"), ("2", "A", "A100"), ("3", "B", "A100"), ("4", "C", "H100"), ("5", "C", "B200")]
-    cases = tuple(
-        Case(i, s, 1e-3, 0.1, {"device": d, "precision": "bf16", "m": 4096.0, "n": 4096.0, "k": 4096.0})
-        for i, s, d in places
-    )
-    found = choosing.strangers(CaseFile("x.csv", CASE_CLASSES["gemm"], cases))
-    assert {label: {r.id for r in rows} for label, rows in found.items()} == {
-        "generation: Hopper": {"1", "4"},
-        "generation: Ampere": {"2", "3"},
-        "generation: Blackwell": {"5"},
-    }
-    # Blackwell is C's: neither its row nor the rest of C; Ampere without A and without B; Hopper without A and without C
-    assert sorted(map(sorted, asked)) == [["1", "2", "3"], ["1", "4", "5"], ["2", "3"], ["3", "5"], ["4", "5"]]
-
-
-def test_the_shipped_choice_is_that_of_every_pool_and_is_not_taken() -> None:
-    tested = choosing.shipped_choice()
-    assert {name for of in tested.values() for name in of} == set(ranges.POOLS)
-    wider = [rule for rule, of in tested.items() if all(not one.new < one.known for one in of.values())]
-    assert wider == ["larger", "larger, by source", "larger, by source, strange"]
-    assert tested["alone"]["gemm"].held < 0.70 < tested["larger, by source"]["gemm"].held
+def test_the_range_has_no_guarantee_for_any_fit() -> None:
+    """A fit that does one thing with an even and another with an odd number of sources, in the manner of Barber and others (2021)."""
+    assert _held(lambda n: 100.0 * (n % 2), 11) == 0.0  # ten fit well, eleven do not, and none of the errors says so

@@ -1,8 +1,8 @@
 """Systolic arrays: their size, their number and their clock, with where each figure was read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from mlsysim import units
@@ -19,9 +19,10 @@ _MOST = 65_536
 class SystolicArray:
     """One or several equal arrays of ``rows`` x ``columns`` elements, each of which multiplies and adds once per cycle.
 
-    Several arrays share the products of a batch. Where there are more arrays than products, each product is split over as many
-    arrays as it can have, by rows (M), by columns (N) or into a grid of both, whichever takes the fewest cycles. K never is: then
-    partial results would have to be added up outside the arrays.
+    Several arrays share the products of a batch: so many at once, each on an equal number of arrays, and those that are left for
+    a last round on all arrays again. A product on several arrays is split by rows (M), by columns (N) or into a grid of both.
+    Of all these ways the one with the fewest cycles is taken, also where it leaves an array idle, so that an array more never
+    costs time. K is not split: then partial results would have to be added up outside the arrays.
     """
 
     rows: int
@@ -47,22 +48,33 @@ class SystolicArray:
         """Of all arrays together, in FLOP/s."""
         return float(systolic.array_peak(self.rows, self.columns, self.clock, self.arrays))
 
-    def share(self, gemm: Gemm) -> tuple[Gemm, int]:
-        """The product that the busiest array runs, and how many of them one after another."""
-        each = max(1, self.arrays // gemm.batch)  # arrays per product
-        at_once = self.arrays // each
-        grids = ((a, each // a) for a in range(1, each + 1) if each % a == 0)
-        parts = [Gemm(1, -(-gemm.m // a), -(-gemm.n // b), gemm.k) for a, b in grids]
-        return min(parts, key=self._alone), -(-gemm.batch // at_once)
+    def share(self, gemm: Gemm) -> tuple[tuple[Gemm, int], ...]:
+        """What the busiest array runs one after another: each product, and how many times."""
+        split = cache(partial(self._split, gemm))
+        best: tuple[tuple[Gemm, int], ...] = ((split(self.arrays), gemm.batch),)
+        for at_once in range(2, min(self.arrays, gemm.batch) + 1):
+            rounds, left = divmod(gemm.batch, at_once)
+            found = ((split(self.arrays // at_once), rounds), *([(split(self.arrays // left), 1)] if left else []))
+            best = min(best, found, key=self._together)
+        return best
+
+    def _split(self, gemm: Gemm, arrays: int) -> Gemm:
+        """The largest part of one product of the batch on so many arrays, split so that it takes the fewest cycles."""
+        parts = (
+            Gemm(1, -(-gemm.m // a), -(-gemm.n // (arrays // a)), gemm.k) for a in _cuts(gemm.m, min(arrays, gemm.m))
+        )
+        return min(parts, key=self._alone)
 
     def _alone(self, part: Gemm) -> int:
         """Cycles of a product on one array."""
         return int(systolic.gemm_cycles(part.m, part.n, part.k, self.rows, self.columns, self.dataflow))
 
+    def _together(self, rounds: Iterable[tuple[Gemm, int]]) -> int:
+        return sum(times * self._alone(part) for part, times in rounds)
+
     def cycles(self, gemm: Gemm) -> int:
         """Cycles until the last array is done."""
-        part, rounds = self.share(gemm)
-        return rounds * self._alone(part)
+        return self._together(self.share(gemm))
 
     def seconds(self, gemm: Gemm) -> float:
         """Time of a product at the array's clock, with operands there when they are needed."""
@@ -71,6 +83,17 @@ class SystolicArray:
     def __str__(self) -> str:
         several = f"{self.arrays} x " if self.arrays > 1 else ""
         return f"{several}{self.rows}x{self.columns} {self.dataflow.upper()} at {units.format(self.clock, 'Hz')}"
+
+
+def _cuts(size: int, most: int) -> Iterator[int]:
+    """Numbers of parts, up to ``most``, of which each makes the largest part smaller than the one before."""
+    parts = 1
+    while parts <= most:
+        yield parts
+        largest = -(-size // parts)
+        if largest == 1:
+            return
+        parts = -(-size // (largest - 1))
 
 
 @cache

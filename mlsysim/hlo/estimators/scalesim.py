@@ -167,10 +167,11 @@ class ScaleSimEstimator(SystolicEstimator):
     def gemm_times(self, gemms: Iterable[Gemm]) -> Mapping[Gemm, float]:
         """Seconds of each product, from the cycles of what the busiest array runs."""
         shares = {gemm: self.array.share(gemm) for gemm in gemms}
-        cycles = dict(zip(shares, self.simulate(part for part, _ in shares.values()), strict=True))
+        parts = list(dict.fromkeys(part for rounds in shares.values() for part, _ in rounds))
+        cycles = dict(zip(parts, self.simulate(parts), strict=True))
         return {
-            gemm: float(systolic.cycles_time(rounds * cycles[gemm], self.array.clock))
-            for gemm, (_, rounds) in shares.items()
+            gemm: float(systolic.cycles_time(sum(times * cycles[part] for part, times in rounds), self.array.clock))
+            for gemm, rounds in shares.items()
         }
 
     def get_compile_args(self) -> Arguments:

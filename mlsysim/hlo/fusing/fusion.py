@@ -15,7 +15,7 @@ over the same groups become one message.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mlsysim.hlo.fusing import joining
 from mlsysim.hlo.fusing.items import Collective, Fused, Graph, Item, Loop, Node, reads_of
@@ -166,11 +166,11 @@ def kernels(graph: Graph, fused: bool = True, machine: Machine | None = None) ->
         The device, for which products and collectives are joined and products are cut, as :mod:`mlsysim.hlo.fusing.joining` says.
         Without, every operation stays as the program wrote it.
     """
-    if not fused:
-        return _ordered([_alone(item, graph, machine, fused) for item in graph.items])
-    if machine is None:
-        return _ordered(_Fuser(graph).run())
     items = joining.copy_kept(graph.items, graph.bytes, graph.kept)
+    if not fused:
+        return _ordered([_alone(item, graph, machine, fused) for item in items])
+    if machine is None:
+        return _ordered(_Fuser(replace(graph, items=items)).run())
     items = joining.sum_before_reducing(items, graph.bytes)
     items = joining.cut_products(joining.join_products(items, graph.bytes), graph.bytes, machine)
     pieces = _Fuser(Graph(items, graph.results, graph.bytes), machine).run()

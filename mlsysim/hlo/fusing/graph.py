@@ -32,6 +32,7 @@ class _Builder:
         self.optimised = False
         self.in_function = 0  # depth of calls: what stands in a function may run again
         self.ops = 0
+        self.at: Op | None = None  # the operation that is being added
         self.chase: trips.Chase | None = None
         self.weight = 1  # times that the op being added runs
         self.sharded: set[int] = set()  # values that are known by their size on one device
@@ -70,7 +71,9 @@ class _Builder:
                 except (IndexError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
                     if isinstance(error, InputError):
                         raise
-                    raise InputError(f"{op.name} has operands or attributes that its rule cannot take") from None
+                    raise InputError(
+                        f"operation {self.ops}, {op.name[:60]}, has operands or attributes that its rule cannot take"
+                    ) from None
                 known = self.rules[key] = (len(self.rules), cost)
             if self.in_function:
                 self.by_op[id(op)] = known
@@ -84,6 +87,7 @@ class _Builder:
         return tuple([env[v] for v in block.results])
 
     def op(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        self.at = op
         self.ops += 1
         if self.ops > MAX_OPS:
             check(self.ops, MAX_OPS, "the number of operations with calls expanded", "keep loops rolled")
@@ -156,10 +160,16 @@ class _Builder:
             node.updates = float(sum(self.bytes[v] for v in node.reads[(len(node.reads) - 1) // 2 + 1 :]))
 
     def constant(self, op: Op, env: dict[int, int], into: list[Item], depth: int) -> None:
+        """A constant: part of the instruction, or an array in memory, or one value that is spread as a broadcast spreads it."""
         for value in op.results:
             env[value] = got = self.new(value)
-            if self.type_of(value).elements <= IMMEDIATE:
+            kind = self.type_of(value)
+            if kind.elements <= IMMEDIATE:
                 self.bytes[got] = 0
+            elif "splat" in op.attributes:
+                spread = Cost(bytes=float(kind.bytes))
+                size = kind.elements
+                into.append(Node("broadcast", (), (got,), spread, self.rule(op)[0], elements=size, space=size))
             known = op.attributes.get("splat", op.attributes.get("value"))
             if known in (0, 1):
                 self.splat[got] = known
@@ -337,10 +347,12 @@ def _product(op: Op, types: Sequence[TensorType], cost: Cost) -> Product | None:
     """Sizes of a product, from its work and the elements of its three matrices."""
     left, right, result = types
     k = round(cost.matrix_flops / (flops_per_mac(types) * max(1, result.elements)))
-    if not k or not left.elements or not right.elements:
+    if not k or not left.elements or not right.elements or not result.bytes:
         return None
     rows, columns = left.elements // k, right.elements // k  # each times the batch
-    batch = max(1, rows * columns // result.elements)
+    batch, rest = divmod(rows * columns, result.elements)  # the batch counts in both
+    if rest or not batch or rows % batch or columns % batch:
+        raise InputError(f"{op.name}: tensor<{result}> is no product of tensor<{left}> and tensor<{right}>")
     dims = tuple(
         (_dims(op, f"{side}_contracting_dimensions", default), _dims(op, f"{side}_batching_dimensions", ()))
         for side, default in (("lhs", (len(left.shape) - 1,)), ("rhs", (0,)))  # those of a plain dot
@@ -379,11 +391,22 @@ def build(program: Program, prices: Mapping[str, calls.CallPrice] | None = None)
     items: list[Item] = []
     try:
         results = builder.block(main, env, items, 1)
-    except (KeyError, RecursionError, ValueError, IndexError) as error:
+    except (KeyError, RecursionError, ValueError, IndexError, TypeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{program.name}: an operation reads a value that is not defined before it") from None
+        what = (
+            "reads a value that is not defined before it"
+            if isinstance(error, KeyError)
+            else "has operands, results or regions that its kind does not have"
+        )
+        where = f"operation {builder.ops}, {builder.at.name[:60]}" if builder.at else "the program"
+        raise InputError(f"{program.name}: {where}, {what}") from None
     items = alive(items, results)
     donated = set(program.donated)
-    kept = frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
+    # A compiler that has been there has written its copies
+    kept = (
+        frozenset()
+        if builder.optimised
+        else frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
+    )
     return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops, kept, builder.assumed)

@@ -1,15 +1,58 @@
 """The JSON form of a program: small, stable, and readable without jaxlib."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.files import read_text
-from mlsysim.hlo.reader.limits import MAX_BYTES, MAX_DEPTH, MAX_OPS, check
+from mlsysim.hlo.reader.limits import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, MAX_OPS, check
 from mlsysim.hlo.reader.program import Block, Op, Program, TensorType
 
 FORMAT = "mlsysim-hlo 1"
+
+
+def _size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_ELEMENTS
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int and -MAX_ELEMENTS <= value <= MAX_ELEMENTS
+
+
+def _list_of(each: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(each(v) for v in value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_SIZES = _list_of(_size), "a list of whole numbers of at least 0"
+_COUNT = (lambda v: _size(v) and v > 0), "a whole number of at least 1"
+_ROWS = _list_of(_list_of(_size)), "a list of lists of whole numbers of at least 0"
+_TEXTS = _list_of(_text), "a list of texts"
+_LINE = (lambda v: _text(v) and v.isprintable()), "a text on one line"
+# What is read of attributes. Any other must be plain: nothing reads it
+_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("lhs_contracting_dimensions", "rhs_contracting_dimensions", "contracting"), _SIZES),
+    **dict.fromkeys(("lhs_batching_dimensions", "rhs_batching_dimensions", "dimensions", "lengths", "cost"), _SIZES),
+    **dict.fromkeys(("window_dimensions", "window_strides", "window_dilations", "base_dilations"), _SIZES),
+    **dict.fromkeys(("lhs_dilation", "rhs_dilation"), _SIZES),
+    **dict.fromkeys(("feature_group_count", "batch_group_count"), _COUNT),
+    **dict.fromkeys(("groups", "pairs"), _ROWS),
+    **dict.fromkeys(("callee", "direction", "kernel", "target"), _LINE),
+    "config": (_text, "a text"),
+    "precision": _TEXTS,
+    "layouts": (_list_of(_list_of(_text)), "a list of lists of texts"),
+    "padding": (_list_of(lambda v: _list_of(_number)(v) and len(v) == 2), "a list of pairs of whole numbers"),
+    "value": (_number, "a whole number"),
+    "splat": ((lambda v: v is None or _number(v)), "null or a whole number"),
+    "global": ((lambda v: isinstance(v, bool)), "true or false"),
+    "trips": (_size, "a whole number of at least 0"),
+    "index": (_size, "a whole number of at least 0"),
+}
 
 
 def to_json(program: Program) -> str:
@@ -67,7 +110,7 @@ class _Reader:
                     break
             else:
                 return tuple(value)
-        raise self.fail("a list of values holds something that is not one")
+        raise self.fail(f"a list of values before operation {self.ops + 1} holds something that is not one")
 
     def block(self, value: Any, depth: int) -> Block:
         check(depth, MAX_DEPTH, f"{self.name}: the depth of regions", "no compiler writes such a program")
@@ -80,12 +123,18 @@ class _Reader:
         self.ops += 1
         if self.ops > MAX_OPS:
             check(self.ops, MAX_OPS, f"{self.name}: the number of operations", "split the program")
-        if not isinstance(value, list) or not 3 <= len(value) <= 5 or not isinstance(value[0], str):
+        if not isinstance(value, list) or not 3 <= len(value) <= 5 or not _LINE[0](value[0]):
             raise self.fail("an operation is [name, operands, results, attributes, blocks]")
         attributes = value[3] if len(value) > 3 else {}
         blocks = value[4] if len(value) > 4 else []
         if not isinstance(attributes, dict) or not isinstance(blocks, list):
-            raise self.fail(f"{value[0][:40]!r}: attributes are an object and blocks a list")
+            raise self.fail(f"operation {self.ops}, {value[0][:40]!r}: attributes are an object and blocks a list")
+        for key, entry in attributes.items():
+            fits, says = _ATTRIBUTES.get(key, (lambda entry: not isinstance(entry, dict | list), "no list or object"))
+            if not fits(entry):
+                raise self.fail(
+                    f"operation {self.ops}, {value[0][:40]!r}: {key[:40]!r} = {repr(entry)[:60]} should be {says}"
+                )
         return Op(
             value[0],
             self.ids(value[1], self.count),
@@ -102,10 +151,18 @@ class _Reader:
         values = self.ids(self.get("values", list), len(types))
         self.count = len(values)
         functions = {str(n): self.block(b, 1) for n, b in self.get("functions", dict).items()}
-        try:
-            meshes = {n: tuple((str(a), int(s)) for a, s in axes) for n, axes in self.get("meshes", dict).items()}
-        except (TypeError, ValueError):
-            raise self.fail("a mesh is a list of [axis, size]") from None
+        meshes = self.get("meshes", dict)
+        for name, axes in meshes.items():
+            if not _list_of(
+                lambda axis: isinstance(axis, list) and len(axis) == 2 and _text(axis[0]) and _size(axis[1])
+            )(axes):
+                raise self.fail(f"mesh {name[:40]!r} should be a list of [axis, size]")
+        for key in ("name", "main"):
+            if not self.get(key, str).isprintable() or len(self.get(key, str)) > 200:
+                raise self.fail(f"{key!r} should be at most 200 characters on one line")
+        for key in ("partitions", "replicas"):
+            if not 1 <= self.get(key, int) <= MAX_ELEMENTS:
+                raise self.fail(f"{key!r} should be a whole number of at least 1")
         return Program(
             self.get("name", str),
             types,
@@ -115,7 +172,7 @@ class _Reader:
             self.get("partitions", int),
             self.get("replicas", int),
             self.get("sharded", bool),
-            meshes,
+            {name: frozen(axes) for name, axes in meshes.items()},
             self.ids(self.get("donated", list), self.count) if "donated" in self.document else (),
         )
 

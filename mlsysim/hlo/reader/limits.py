@@ -18,7 +18,8 @@ _MANY = 20_000  # objects, below which a walk over them takes about a millisecon
 def check(value: float, most: float, what: str, hint: str) -> None:
     """Raise an InputError when ``value`` exceeds ``most``."""
     if value > most:
-        raise InputError(f"{what} is {value:,.0f}, more than the {most:,.0f} that are read; {hint}")
+        found = f"{value:,.0f}" if value < 1e300 else "over 1e300"
+        raise InputError(f"{what} is {found}, more than the {most:,.0f} that are read; {hint}")
 
 
 @contextmanager

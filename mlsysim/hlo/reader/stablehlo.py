@@ -103,6 +103,7 @@ class _Walker:
         self.meshes: dict[str, tuple[tuple[str, int], ...]] = {}
         self.groups: dict[Any, groups.Groups] = {}
         self.ops = 0
+        self.at = "the module"  # what is being read
 
     def tensor(self, text: str) -> TensorType:
         """The type that MLIR prints as ``text``; what is no tensor has no bytes."""
@@ -147,6 +148,7 @@ class _Walker:
                 results = operands
                 continue
             self.ops += 1
+            self.at = name
             made = []
             for result in op.results:
                 index = type_ids.get(result.type)
@@ -282,16 +284,18 @@ class _Walker:
         return found
 
     def constant(self, op: Any) -> dict[str, Any]:
-        """The value of a whole number; of anything else, whether it is zero or one everywhere."""
+        """The value of a whole number; of anything else, whether it is the same everywhere, and if so whether zero or one."""
         kind = self.listed[self.values[-1]]  # of its result, which was just defined
         held = op.attributes["value"]
         if kind.elements == 1 and kind.dtype[0] != "f" and isinstance(held, self.ir.DenseIntElementsAttr):
             return {"value": int(held[0])}
-        if isinstance(held, self.ir.DenseFPElementsAttr | self.ir.DenseIntElementsAttr) and held.is_splat:
+        if not isinstance(held, self.ir.DenseElementsAttr) or not held.is_splat:
+            return _NOTHING
+        if isinstance(held, self.ir.DenseFPElementsAttr | self.ir.DenseIntElementsAttr):
             everywhere = held.get_splat_value().value
             if everywhere == 0 or everywhere == 1:
                 return {"splat": int(everywhere)}
-        return _NOTHING
+        return {"splat": None} if kind.elements > 1 else _NOTHING
 
     def compare(self, op: Any) -> dict[str, Any]:
         if self.listed[self.values[-1]].elements != 1:
@@ -401,17 +405,21 @@ def parse(text: str, name: str = "program") -> Program:
         raise InputError(f"{name}: not StableHLO that parses ({reason[:200]})") from None
     sharded = bool(_PLACED.search(text))
     del text  # as much memory as a tenth of the operations
+    walker = _Walker(ir, name)
     try:
         with no_collection():
             try:
-                return _Walker(ir, name).module(module, sharded)
+                return walker.module(module, sharded)
             except _Collision:
-                return _Walker(ir, name, key=lambda value: value).module(module, sharded)
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
+                walker = _Walker(ir, name, key=lambda value: value)
+                return walker.module(module, sharded)
+    # The bindings raise a RuntimeError where an attribute is of another kind than their caller asks for
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         if isinstance(error, MlsysimError):
             raise
         raise InputError(
-            f"{name}: an operation lacks what StableHLO gives it ({type(error).__name__}: {error})"
+            f"{name}: operation {walker.ops}, {walker.at[:60]}, lacks what StableHLO gives it"
+            f" ({type(error).__name__}: {str(error)[:200]})"
         ) from None
 
 

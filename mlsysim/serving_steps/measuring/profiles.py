@@ -90,23 +90,25 @@ class Profile(Listed):
         """The fastest sequential pattern."""
         return max(self.bandwidth[n].median for n in SEQUENTIAL)
 
+    @property
+    def gathered_in_order(self) -> float:
+        """The gather's bandwidth when it takes its blocks in order, byte/s: what scattered blocks stand beside, counted alike."""
+        return self.bandwidth["gather_in_order"].median
+
     @cached_property
     def half_bytes(self) -> float:
-        """Block that reaches half of the bandwidth of the largest one, the median over the smaller blocks."""
+        """Block that reaches half of the same gather in order, the median over the blocks but the largest."""
         points = sorted(self.scattered, key=lambda p: p.at["block_bytes"])
-        top = points[-1].value.median
-        found = [p.at["block_bytes"] * max(0.0, top / p.value.median - 1.0) for p in points[:-1]]
-        return median(found)
+        rates = [(p.at["block_bytes"], p.value.median) for p in points[:-1]]
+        return median(block * max(0.0, self.gathered_in_order / rate - 1.0) for block, rate in rates)
 
     def scattered_bandwidth(self, block_bytes: float) -> float:
         """eq-scattered-bandwidth with this device's two constants, byte/s."""
-        top = max(self.scattered, key=lambda p: p.at["block_bytes"]).value.median
-        return float(scattered_bandwidth(top, block_bytes, self.half_bytes))
+        return float(scattered_bandwidth(self.gathered_in_order, block_bytes, self.half_bytes))
 
     def mixed_bandwidth(self, block_bytes: float, scattered_share: float) -> float:
-        """eq-mixed-bandwidth between reading in order and the blocks, byte/s."""
-        sequential = self.bandwidth["gather_in_order"].median
-        return float(mixed_bandwidth(sequential, self.scattered_bandwidth(block_bytes), scattered_share))
+        """eq-mixed-bandwidth between the gather in order and in scattered blocks, byte/s."""
+        return float(mixed_bandwidth(self.gathered_in_order, self.scattered_bandwidth(block_bytes), scattered_share))
 
     def product_time(self, rows: float, k: float, n: float) -> float:
         """Seconds of a product with a matrix of k x n, from the measured ones: straight between counts of rows.

@@ -1,4 +1,7 @@
-"""Split-conformal quantiles of the size of log errors, one vote per source, and the coverage that they really have.
+"""Quantiles of the size of log errors by the ranks of conformal prediction, one vote per source, and the coverage that they really have.
+
+The errors are those of sources that were left out of the fit one at a time, so a range made of them is a jackknife over groups: near
+its promise where no source moves the fit much, and without the guarantee of data that were set apart.
 
 Rows of one source err together, so they cannot count as independent: the next measurement comes from a *new* source. Each
 of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source, and

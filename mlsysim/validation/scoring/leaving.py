@@ -1,31 +1,51 @@
-"""Scores with whole sources and whole domains left out, and a line in the log for every variant that was tried."""
+"""Scores on known and on new ground, and a line in the log for every variant that was tried."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from mlsysim.validation.cases import Case, CaseFile
+from mlsysim.validation.cases import CaseFile
 from mlsysim.validation.metrics import mean
 from mlsysim.validation.predictors import Constants
 from mlsysim.validation.scoring.domains import domains_left_out
-from mlsysim.validation.scoring.report import Report, Summary, fit, score, score_with
+from mlsysim.validation.scoring.report import Report, ScoredRow, Summary, fit, score, score_with, summarise
 from mlsysim.validation.scoring.tried import Tried, append
+
+
+class Ladder(NamedTuple):
+    """Errors of the same rows with the same weights, by what the constants had seen; each domain one vote, split over its sources."""
+
+    in_fit: float
+    without_source: float
+    new_ground: float  # neither the row's domain nor its source
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """One way to predict a class: its error in the fit, without the row's source, and without the row's domain."""
+    """One way to predict a class: its error in the fit, without the row's source, and without its domain and its source."""
 
     file: CaseFile
     constants: Constants
-    inside: Summary
+    inside: Report
     sources: Report  # every row without its source
-    domains: Mapping[str, Report]  # by the domain that was left out
+    domains: Mapping[
+        str, Report
+    ]  # rows of a domain, each predicted without the domain and without the row's own source
 
     @property
-    def domain_error(self) -> float:
-        """Mean over the domains that were left out of the error by group of their rows."""
-        return mean([s.summary.mape_mean_over_groups for s in self.domains.values()]) if self.domains else float("nan")
+    def ladder(self) -> Ladder:
+        """The three errors of the rows of all domains, which are comparable; not a number without a domain to leave out."""
+
+        def over_domains(every: Report | None) -> float:
+            rows = {} if every is None else {r.id: r for r in every.rows}
+            errors = [
+                summarise([rows.get(r.id, r) for r in report.rows], [None] * len(report.rows)).mape_mean_over_groups
+                for report in self.domains.values()
+            ]
+            return mean(errors) if errors else float("nan")
+
+        return Ladder(over_domains(self.inside), over_domains(self.sources), over_domains(None))
 
     @property
     def count(self) -> int:
@@ -33,23 +53,32 @@ class Leaving:
         return sum(len(values) for name, values in self.constants.items() if not name.startswith("seen: "))
 
 
-def without_domains(file: CaseFile) -> dict[str, tuple[tuple[Case, ...], Constants]]:
-    """Every domain's rows, and constants fitted to the rows of all others."""
-    found = {}
-    for name, rows in domains_left_out(file.case_class.name, file.cases).items():
-        own = {c.id for c in rows}
-        found[name] = (tuple(rows), fit(file.case_class.name, [c for c in file.cases if c.id not in own]))
+def on_new_ground(file: CaseFile) -> dict[str, Report]:
+    """The rows of every domain, each predicted by constants that saw neither its domain nor its source, as a stranger's is.
+
+    The rows of a source mostly lie in several domains, so where only the domain is left out the rest of the source stays in the
+    fit, and tells of the machine and the software what the next source would not.
+    """
+    name, fitted, found = file.case_class.name, dict[tuple[str, ...], Constants](), dict[str, Report]()
+    for label, rows in domains_left_out(name, file.cases).items():
+        own, scored, tolerances = {c.id for c in rows}, list[ScoredRow](), list[float | None]()
+        for source in dict.fromkeys(c.group for c in rows):
+            kept = [c for c in file.cases if c.id not in own and c.group != source]
+            key = tuple(c.id for c in kept)  # many domains leave the same rows to a source's absence
+            if key not in fitted:
+                fitted[key] = fit(name, kept)
+            cases = tuple(c for c in rows if c.group == source)
+            scored += score_with(replace(file, cases=cases), fitted[key]).rows
+            tolerances += [c.tolerance for c in cases]
+        found[label] = Report(name, "calibrated", tuple(scored), summarise(scored, tolerances))
     return found
 
 
 def leave_out(file: CaseFile) -> Leaving:
-    """Score the predictor of a class as the code now is: fitted to all, without each source, without each domain."""
+    """Score the predictor of a class as the code now is: fitted to all, without each source, without each domain and source."""
     constants = fit(file.case_class.name, file.cases)
     left = score(file, "calibrated", leave_one_group_out=True)
-    domains = {
-        name: score_with(replace(file, cases=rows), fitted) for name, (rows, fitted) in without_domains(file).items()
-    }
-    return Leaving(file, constants, score_with(file, constants).summary, left, domains)
+    return Leaving(file, constants, score_with(file, constants), left, on_new_ground(file))
 
 
 def log_variant(
@@ -79,10 +108,10 @@ def log_variant(
         variant=variant,
         constants=found.count if constants is None else constants,
         rows=len(file.cases),
-        groups=len(found.inside.groups),
-        error=round(found.inside.mape_mean_over_groups, 4),
+        groups=len(found.inside.summary.groups),
+        error=round(found.inside.summary.mape_mean_over_groups, 4),
         left_out_source=round(found.sources.summary.mape_mean_over_groups, 4),
-        left_out_domain=round(found.domain_error, 4),
+        left_out_domain=round(found.ladder.new_ground, 4),
         kept=kept,
         why=why,
     )

@@ -1,9 +1,9 @@
 """Ranges of two levels, made of errors that their predictions had not seen, and the checks that they can fail.
 
-On *known* ground a prediction errs as left-out sources did; on *new* ground as whole domains did that were left out of the
-fit. Each is split-conformal with one vote per source or per domain; a domain's vote is split over its sources, and the part of
-a source over its rows. The new range is never narrower than the known one. Shares held are counted as votes are: of a source its
-rows, of a domain its sources. Who is judged has no vote at either level.
+On *known* ground a prediction errs as left-out sources did; on *new* ground as the rows of a domain did that were predicted
+without the domain and without their own source. That is a jackknife over groups, with one vote per source or per domain; a domain's
+vote is split over its sources, and the part of a source over its rows. The new range is never narrower than the known one. Shares
+held are counted as votes are: of a source its rows, of a domain its sources. Who is judged has no vote at either level.
 """
 
 import datetime
@@ -69,14 +69,14 @@ def wider_quantile(sources: Num, domains: Num) -> Num:
     >>> wider_quantile(0.2, 0.5), wider_quantile(0.2, 0.1)
     (0.5, 0.2)
 
-    Source: lei2018conformal, algorithm 2, once over sources and once over domains.
+    Source: barber2021jackknife, the jackknife of its section 1, once over sources and once over domains.
     """
     return maximum(sources, domains)
 
 
 @dataclass(frozen=True)
 class LeftError:
-    """The log error of a row whose prediction had not seen its source, or not its domain."""
+    """The log error of a row whose prediction had not seen its source, or neither its source nor its domain."""
 
     id: str
     source: str
@@ -86,7 +86,7 @@ class LeftError:
 
 @dataclass(frozen=True)
 class Left:
-    """All such errors of a class: every row without its source, and the rows of every domain without it."""
+    """All such errors of a class: every row without its source, and the rows of every domain without both."""
 
     class_name: str
     sources: tuple[LeftError, ...]
@@ -109,7 +109,7 @@ def _errors(report: Report, by_id: Mapping[str, str]) -> tuple[LeftError, ...]:
 
 
 def left_errors(found: Leaving) -> Left:
-    """Errors of a class from its scores with sources and domains left out."""
+    """Errors of a class from its scores on known and on new ground."""
     name, cases = found.file.case_class.name, found.file.cases
     have = sources_of_parts(name, cases)
     places = {c.id: domain_of(name, c.inputs) for c in cases}
@@ -316,7 +316,7 @@ def mean_and_error(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def width(ends: tuple[float, float]) -> float:
-    """The ends lie as far apart as x/width and x width."""
+    """The ends lie as far apart as x 1/width and x width."""
     return math.exp((ends[1] - ends[0]) / 2.0)
 
 
@@ -377,6 +377,6 @@ def _held_of(lefts: Sequence[Left], level: str) -> float:
 
 
 def median_width(found: Levels, grounds: Iterable[str]) -> float:
-    """Median over rows of how wide their range is, as x/width to x width."""
+    """Median over rows of how wide their range is, as x 1/width to x width."""
     ends = {KNOWN: found.known or found.new, NEW: found.new, "counted": found.counted}
     return statistics.median(width(e) for g in grounds if (e := ends[g]) is not None)

@@ -79,7 +79,7 @@ class Summary(Listed):
     within_tolerance_mean_over_groups: float
     groups: Mapping[str, GroupScore]
     coverage: float | None = None  # share of a group in their 80 % ranges, mean over groups
-    median_width: float | None = None  # over rows: 1.35 says the ends lie as far apart as x/1.35 and x1.35
+    median_width: float | None = None  # over rows: 1.25 says the ends lie as far apart as x0.80 and x1.25
 
     def summary(self) -> list[str]:
         return score_lines("score", self)
@@ -177,11 +177,12 @@ def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) ->
 
 
 def fit(class_name: str, cases: Sequence[Case]) -> Constants:
-    """Constants of a class fitted to cases in which every group has one vote; none where the class has no fit."""
+    """Constants of a class fitted to cases in which every group has one vote; none where the class has no fit, or no case is left."""
     predictor = PREDICTORS.get(class_name)
     if predictor is None or predictor.fit is None:
         return {}
-    return predictor.fit([(c.inputs, c.measured, c.group) for c in cases if _usable(class_name, c)])
+    rows = [(c.inputs, c.measured, c.group) for c in cases if _usable(class_name, c)]
+    return predictor.fit(rows) if rows else {}
 
 
 def _usable(class_name: str, case: Case) -> bool:
@@ -273,7 +274,8 @@ def score_lines(title: str, s: Summary) -> list[str]:
 def _range_line(s: Summary) -> str:
     if s.coverage is None:
         return ""
-    return f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x/{s.median_width or 1.0:.2f} to x{s.median_width or 1.0:.2f}"
+    wide = s.median_width or 1.0
+    return f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x{1 / wide:.2f} to x{wide:.2f}"
 
 
 def score_chart(title: str, s: Summary) -> "Drawing | None":

@@ -15,7 +15,7 @@ from mlsysim.results import Listed
 from mlsysim.training.shares import from_constants
 from mlsysim.validation.predictors import Constants, shipped_constants
 from mlsysim.validation.scoring import GroupScore, Summary, score, score_with
-from mlsysim.validation.scoring.leaving import Leaving
+from mlsysim.validation.scoring.leaving import Ladder, Leaving
 
 _DIGITS = 6
 _BARE = re.compile(r"[A-Za-z0-9_-]+$")  # names that TOML takes without quotes
@@ -33,10 +33,10 @@ class ScoreSheet(Listed):
     datasheet: GroupScore
     fit: GroupScore  # rows that the constants were fitted to
     leave_one_group_out: GroupScore
-    leave_one_domain_out: float  # mean over domains of the error of their rows
+    ladder: Ladder  # in the fit, without the source, without domain and source: over the same rows
     per_generation: float | None  # one constant per generation, leaving one group out
     worse: Mapping[str, tuple[int, float, float]]  # groups of more than five rows where that errs less: rows, ours, its
-    domains: Mapping[str, GroupScore]
+    domains: Mapping[str, GroupScore]  # rows without their domain and without their source
     switched: Mapping[str, GroupScore]  # in-sample, as constants are switched on one kind after the other
     baselines: Mapping[str, float]  # mean over groups of the mean absolute error, leaving one group out
     groups: Mapping[str, tuple[GroupScore, GroupScore]]  # datasheet, leaving one group out
@@ -64,9 +64,9 @@ def measure(
         constants=count_constants(constants),
         date=date.isoformat(),
         datasheet=_mean(plain),
-        fit=_mean(found.inside),
+        fit=_mean(found.inside.summary),
         leave_one_group_out=_mean(honest),
-        leave_one_domain_out=round(found.domain_error, _DIGITS),
+        ladder=Ladder(*(round(error, _DIGITS) for error in found.ladder)),
         per_generation=None if generations is None else round(generations.mape_mean_over_groups, _DIGITS),
         worse={} if generations is None else _worse(honest, generations),
         domains={label: _mean(report.summary) for label, report in found.domains.items()},
@@ -124,8 +124,9 @@ def as_toml(sheet: ScoreSheet) -> str:
     lines = [
         f"# Scores on {sheet.cases}, written by scripts/maintain/fit_constants.py. Fractions; means are over groups. Do not edit."
     ]
-    head = ("cases", "rows", "constants", "date", "leave_one_domain_out", "per_generation")
+    head = ("cases", "rows", "constants", "date", "per_generation")
     lines += block("scored", {k: getattr(sheet, k) for k in head})
+    lines += block("ladder", sheet.ladder._asdict())
     lines += block("fit", vars(sheet.fit))
     lines += block("datasheet", vars(sheet.datasheet))
     lines += block("leave_one_group_out", vars(sheet.leave_one_group_out))
@@ -196,6 +197,7 @@ def shipped_scores(name: str) -> ScoreSheet:
     return ScoreSheet(
         **{"per_generation": None} | raw["scored"],
         datasheet=_score(raw["datasheet"]),
+        ladder=Ladder(**raw["ladder"]),
         fit=_score(raw["fit"]),
         worse=MappingProxyType(worse),
         domains=MappingProxyType({label: _score(s) for label, s in raw.get("domains", {}).items()}),

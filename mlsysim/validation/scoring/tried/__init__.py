@@ -30,7 +30,10 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Tried:
-    """One variant and what it scored; errors are fractions, means over groups (of a domain: over domains)."""
+    """One variant and what it scored; errors are fractions, means over groups (of a domain: over domains).
+
+    Without its domain a row was predicted with the rest of its source in the fit until 2026-11-23, and without its source since.
+    """
 
     date: str
     case_class: str
