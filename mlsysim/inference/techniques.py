@@ -7,7 +7,7 @@ from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 @equation(
     "eq-chunked-prefill",
     formula="chunks * weight_bytes + batch * token_bytes * input_len * (chunks - 1) / 2",
-    domain={"chunks": AT_LEAST_ONE},
+    domain={"chunks": "[1, inf) whole"},
 )
 def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_bytes: Num, chunks: Num) -> Num:
     """What a prompt reads when it is worked through in equal chunks: the weights, and the cache so far, once per chunk.
@@ -25,7 +25,7 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
     token_bytes : float or array, byte
         Cache of one token over all layers.
     chunks : float or array, 1
-        Equal chunks n, at least 1.
+        Equal chunks n, a whole number.
 
     Returns
     -------
