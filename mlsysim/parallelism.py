@@ -132,6 +132,8 @@ class Plan:
             raise InputError(
                 "plan: tp x pp x cp x dp x micro_batch is above 2^53 somewhere in the arrays; use smaller degrees"
             )
+        if self.sharding == "zero3":  # as mlsysim.memory and ZeRO's paper call it
+            object.__setattr__(self, "sharding", "fsdp")
         for name, allowed in _WORDS:
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")

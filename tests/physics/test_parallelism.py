@@ -885,3 +885,7 @@ def test_a_limit_of_nodes_drawn_by_chance() -> None:
 def test_words_that_do_not_go_together_are_named(words: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         Plan(**words).check(TOY, global_batch=4)  # type: ignore[arg-type]
+
+
+def test_the_third_stage_of_zero_is_fsdp() -> None:
+    assert Plan(dp=8, sharding="zero3") == Plan(dp=8, sharding="fsdp")
