@@ -524,7 +524,7 @@ def test_an_impossible_expert_group_says_why() -> None:
         ({"pp": True}, "pp = True must be a whole number"),
         ({"cp": np.array([1, 0])}, "must hold whole numbers"),
         ({"cp": np.array([1.0])}, "must hold whole numbers"),
-        ({"sharding": "zero3"}, "sharding = 'zero3' is not one of none, zero1"),
+        ({"sharding": "zero4"}, "sharding = 'zero4' is not one of none, zero1"),
         ({"recompute": "some"}, "recompute = 'some' is not one of"),
         ({"order": "tp-dp"}, "order = 'tp-dp' must name"),
         ({"order": "tp-cp-dp-ep-pp"}, "puts ep outside dp"),
