@@ -240,7 +240,9 @@ def _picked(m: Model, seq: Num, causal: bool, of: tuple[int, int, int]) -> tuple
     latent = (m.kv_lora_rank + m.qk_rope_head_dim, m.kv_lora_rank)
     every, few = _context(seq, seq, causal) * sum(expanded), _context(seq, m.index_top_k, causal) * sum(latent)
     masked = where(every <= few, 1.0, 0.0)
-    reach, query, value = (where(masked > 0, a, b) for a, b in zip((seq, *expanded), (m.index_top_k, *latent), strict=True))
+    reach, query, value = (
+        where(masked > 0, a, b) for a, b in zip((seq, *expanded), (m.index_top_k, *latent), strict=True)
+    )
     return reach, (heads, query, value)
 
 

@@ -212,7 +212,9 @@ class Pass(Result):
                 terms.append(Term(x.name, x.time, x.label, x.arguments, False))
         overhead = self.cost.starts
         if not all_true(self.terms.overhead == 0):
-            terms.append(Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead"))
+            terms.append(
+                Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead")
+            )
         shown = sum(t.value for t in terms)
         what = "prompt pass" if self.phase == "prefill" else "decode step"
         notes = [f"one {what}: {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]

@@ -98,7 +98,9 @@ class Work(Listed):
     )
     indexing: Num = 0.0  # work of the indexers over all keys, as a share of attention over all keys
     index_reading: Num = 0.0  # what they read of the cache, as such a share
-    picked: Num = 1.0  # work of a pair whose key an indexer picked in a prompt, over that of another: of a latent, with MLA
+    picked: Num = (
+        1.0  # work of a pair whose key an indexer picked in a prompt, over that of another: of a latent, with MLA
+    )
     state_bytes: Num = 0.0  # that recurrences keep of a sequence, whatever its length
     state_macs: Num = 0.0  # multiply-adds of a token with them
     chunk_macs: Num = 0.0  # of a token of a prompt with those of its chunk, which recurrences take together

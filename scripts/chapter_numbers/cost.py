@@ -108,8 +108,6 @@ def numbers() -> dict[str, Any]:
             "power_rule": share(by_the_rule.rates["power"] / by_the_rule.rate, 1),
             "system": usd(SYSTEM),
             "around": share(owned.rates["network"] / owned.rate),
-            "hardware": share((owned.rates["capital"] + owned.rates["network"]) / owned.rate),
-            "least_hardware": share((built.rates["capital"] + built.rates["network"]) / built.rate),
             "metered": units.format(METERED, "W", 4),
             "plant_years": f"{PLANT_LIFE / units.year:g}",
             "built": f"{BUILT:.1f} USD/W",

@@ -7,7 +7,9 @@ from mlsysim import catalog, energy, units, validation
 
 _PUBLISHED = validation.published_footprint
 
-REVISED = 392.89e-3 / units.kWh  # kg/J, United States, 2023: owid-energy-data.csv, release of 2026 (commit e7897ae), owid2026energy
+REVISED = (
+    392.89e-3 / units.kWh
+)  # kg/J, United States, 2023: owid-energy-data.csv, release of 2026 (commit e7897ae), owid2026energy
 
 
 def _mwh(joules: float) -> str:
@@ -149,8 +151,12 @@ def numbers() -> dict[str, Any]:
             "error": units.percent(card(llama) / llama.published("carbon") - 1),
             "usa": intensity(usa.carbon_intensity),
             "revised": intensity(REVISED),
-            "revised_error": units.percent(card(llama) / llama.published("carbon") * REVISED / usa.carbon_intensity - 1),
-            "family": _tonnes(sum(_PUBLISHED(f"llama-3.1-{size}").published("carbon") for size in ("8b", "70b", "405b")), 0),
+            "revised_error": units.percent(
+                card(llama) / llama.published("carbon") * REVISED / usa.carbon_intensity - 1
+            ),
+            "family": _tonnes(
+                sum(_PUBLISHED(f"llama-3.1-{size}").published("carbon") for size in ("8b", "70b", "405b")), 0
+            ),
             "pue": f"{meta.pue:g}",
             "wrong_energy": _mwh(wrong_energy),
             "wrong_hours": f"{wrong.device_time / units.hour / 1e6:.1f}",

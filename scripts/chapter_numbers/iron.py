@@ -161,7 +161,8 @@ def numbers() -> dict[str, Any]:
             "latent_compute": units.format(latent.compute_time, "s", digits=2),
             "latent_work": units.format(latent_work, "FLOP", 3),
             "latent_share": units.percent(
-                latent_work / latent.compute_time / catalog.device(str(LATENT["device"])).peak_flops["bf16"], signed=False
+                latent_work / latent.compute_time / catalog.device(str(LATENT["device"])).peak_flops["bf16"],
+                signed=False,
             ),
             "latent_read": units.format(latent.memory_time, "s", digits=2),
         },

@@ -194,7 +194,8 @@ def _stored() -> dict[str, str]:
     widths = fit._Widths.of(v3)
     modules = again["recompute_modules"]
     plain, fewer, slim = (
-        fit._Kept.of(v3, widths, names, narrow, True) for names, narrow in (((), False), (modules, False), (modules, True))
+        fit._Kept.of(v3, widths, names, narrow, True)
+        for names, narrow in (((), False), (modules, False), (modules, True))
     )
 
     return {

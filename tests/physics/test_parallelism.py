@@ -768,7 +768,9 @@ def test_timed_schedules_wait_and_keep_what_is_published(pp: int) -> None:
     assert plain.wait == pytest.approx((pp - 1) * 3) and max(plain.kept) == pp
     assert h1.wait == pytest.approx((pp - 1) * (1 + 2 - 2 * 1)) and set(h1.kept) == {pp}
     assert dual.wait == pytest.approx((pp / 2 - 1) * (3 + 2 - 3 * 1)) and set(dual.kept) == {pp + 1}
-    assert max(v.kept) == pp and v.wait == pytest.approx((pp - 1) / 2)  # the last device begins so late, and none waits again
+    assert max(v.kept) == pp and v.wait == pytest.approx(
+        (pp - 1) / 2
+    )  # the last device begins so late, and none waits again
     assert parallelism.v_shape_bubble(pp, 1.0, 1.0, 1.0) == (pp - 1) / 2
     assert parallelism.dualpipe_bubble(pp, 3.0, 1.0, 1.0) == pytest.approx(dual.wait)
 

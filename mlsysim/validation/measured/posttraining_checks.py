@@ -39,7 +39,9 @@ def _sync(row: Measurement) -> float:
 def _writes(i: Mapping[str, Any]) -> float:
     """Point-to-point writes at the rate of the adapters, of those who send or of those who receive: a bound."""
     ends = min(i["senders"], i["receivers"])
-    return float(posttraining.weight_sync(_weight_bytes(i), ends * i["adapter"], i["senders"], i["adapter"], i["setup"]))
+    return float(
+        posttraining.weight_sync(_weight_bytes(i), ends * i["adapter"], i["senders"], i["adapter"], i["setup"])
+    )
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
