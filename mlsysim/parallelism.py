@@ -137,6 +137,8 @@ class Plan:
             raise InputError(
                 "plan: tp x pp x cp x dp x micro_batch is above 2^53 somewhere in the arrays; use smaller degrees"
             )
+        if self.sharding == "zero3":  # as mlsysim.memory and ZeRO's paper call it
+            object.__setattr__(self, "sharding", "fsdp")
         for name, allowed in _WORDS:
             if getattr(self, name) not in allowed:
                 raise InputError(f"plan: {name} = {getattr(self, name)!r} is not one of {', '.join(allowed)}")
@@ -698,13 +700,13 @@ def split_backward_bubble(pp: Num, forward: Num, backward_input: Num, backward_w
 
 @equation(
     "eq-zb-v",
-    formula="(pp - 1) * (forward / 2 + max(0 * forward, backward_input - backward_weight))",
+    formula="(pp - 1) * max(backward_input / 2, backward_weight / 2, forward - backward_input / 2, max(forward, backward_input) - backward_weight)",
     domain={"pp": COUNT},
 )
 def v_shape_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: Num) -> Num:
     """Waiting time when every device has two chunks along a V and weight gradients fill what is left (schedule ZB-V).
 
-    Formula: (P - 1) (t_F / 2 + max(0, t_B - t_W)).
+    Formula: (P - 1) max(t_B / 2, t_W / 2, t_F - t_B / 2, max(t_F, t_B) - t_W).
 
     Parameters
     ----------
@@ -721,17 +723,17 @@ def v_shape_bubble(pp: Num, forward: Num, backward_input: Num, backward_weight: 
     -------
     float or array, s
 
-    Assumptions: enough micro-batches and the memory of 1F1B. No device waits in the middle when the three times are equal, as
-    the source says; what remains is that all begin after one another and end together, before a common update. With unequal
-    times an order that runs (``pipelines.timed``) waits about as long, and up to twice where input gradients take twice as
-    long as those of weights.
+    Assumptions: 2 P - 1 micro-batches or more, the memory of 1F1B, and the fixed order that ``pipelines.timed`` runs, with an update
+    that all devices begin together. Exact where the gradient of the input takes the longest of the three times; else too long
+    by at most half of what it takes less than another.
 
     >>> v_shape_bubble(pp=8, forward=1.0, backward_input=1.0, backward_weight=1.0)
     3.5
 
-    Source: sail2024zerobubble, README, comparison of schedules; for no bubble inside; the rest is derived in the chapter.
+    Source: sail2024zerobubble, README, comparison of schedules; for no bubble inside; the rest is read off the order as it runs.
     """
-    return (pp - 1) * (forward / 2 + maximum(0 * forward, backward_input - backward_weight))
+    chunk = maximum(maximum(backward_input, backward_weight) / 2, forward - backward_input / 2)
+    return (pp - 1) * maximum(chunk, maximum(forward, backward_input) - backward_weight)
 
 
 @equation(

@@ -4,7 +4,6 @@ The closed forms of ``mlsysim.parallelism`` say how long a schedule waits; here 
 and ``mlsysim.network.schedule`` runs it. The drawings of chapter 5 are made from the same tasks.
 """
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -127,56 +126,35 @@ def _both_ways(pp: int, m: int, device: int) -> list[tuple[Job, ...]]:
     return done
 
 
-def _along_a_v(
-    pp: int, m: int, lasts: dict[str, float], first_chunk_first: bool
-) -> tuple[float, list[list[tuple[Job, ...]]]]:
-    """Two chunks a device, down and up again: backward before forward before weights, at the memory of 1F1B."""
-    chunks = 2 * pp
-    ended: dict[Job, float] = {}
-    kept, free, left = [0] * pp, [0.0] * pp, [6 * m] * pp
-    nexts = {"F": [0] * chunks, "B": [0] * chunks}
-    due: list[list[Job]] = [[] for _ in range(pp)]
-    done: list[list[tuple[Job, ...]]] = [[] for _ in range(pp)]
-    clock = [0.0]
+def _along_a_v(pp: int, m: int, device: int) -> list[tuple[Job, ...]]:
+    """Two chunks on one device, down and up again (pytorch2026pipelining, ScheduleZBVZeroBubble), at the memory of 1F1B."""
+    chunks, total = (device, 2 * pp - 1 - device), max(m, 2 * pp - 1)  # as for so many; those beyond m are left out
+    next_of = {what: [0, 0] for what in "FBW"}
+    done: list[Job] = []
 
-    def ready(job: Job | None, now: float) -> bool:
-        return job is None or ended.get(job, float("inf")) <= now + 1e-9
+    def do(whats: str, way: int) -> None:
+        for what in whats:
+            done.append((what, next_of[what][way], chunks[way]))
+            next_of[what][way] += 1
 
-    while any(left):
-        now = heapq.heappop(clock)
-        while clock and clock[0] <= now + 1e-9:
-            heapq.heappop(clock)
-        for d in range(pp):
-            if free[d] > now + 1e-9 or not left[d]:
-                continue
-            own = (2 * pp - 1 - d, d)
-            found: Job | None = None
-            for c in reversed(own) if first_chunk_first else own:
-                i = nexts["B"][c]
-                if i < m and ready(("F", i, c), now) and ready(("B", i, c + 1) if c < chunks - 1 else None, now):
-                    found = ("B", i, c)
-                    break
-            for c in own if found is None else ():
-                i = nexts["F"][c]
-                room = 2 * pp - (c < pp)  # a first chunk leaves a place for its second
-                if i < m and kept[d] < room and ready(("F", i, c - 1) if c else None, now):
-                    found = ("F", i, c)
-                    break
-            if found is None and due[d]:
-                found = due[d].pop(0)
-            if found is None:
-                continue
-            what, i, c = found
-            kept[d] += {"F": 1, "B": 0, "W": -1}[what]
-            if what == "B":
-                due[d].append(("W", i, c))
-            if what != "W":
-                nexts[what][c] += 1
-            free[d] = ended[found] = now + lasts[what] / 2
-            left[d] -= 1
-            done[d].append((found,))
-            heapq.heappush(clock, free[d])
-    return max(free), done
+    for _ in range(2 * (pp - device) - 1):
+        do("F", 0)
+    for _ in range(device):
+        do("F", 1)
+        do("F", 0)
+    for _ in range(pp - device):
+        do("FBW", 1)
+    while next_of["F"][1] < total:  # the steady part
+        do("FBW" if next_of["F"][0] < total else "BW", 0)
+        do("FBW", 1)
+    for _ in range(device):  # from here on gradients of weights are put off
+        do("B", 0)
+        do("B", 1)
+    for _ in range(pp - device):
+        do("BW", 0)
+    for way in (1, 0):
+        do("W" * (total - next_of["W"][way]), way)
+    return [(job,) for job in done if job[1] < m]
 
 
 def order(
@@ -184,7 +162,6 @@ def order(
     pp: int,
     micro_batches: int,
     virtual_stages: int = 1,
-    lasts: dict[str, float] | None = None,
 ) -> list[list[tuple[Job, ...]]]:
     """What every device does, in its order; jobs of one tuple run side by side.
 
@@ -206,10 +183,7 @@ def order(
             )
         return [_both_ways(pp, micro_batches, d) for d in range(pp)]
     if kind == "zb-v":
-        given = lasts or {"F": 1.0, "B": 1.0, "W": 1.0}
-        return min(
-            (_along_a_v(pp, micro_batches, given, first) for first in (False, True)), key=lambda found: found[0]
-        )[1]
+        return [_along_a_v(pp, micro_batches, d) for d in range(pp)]
     return [_one_way(kind, pp, micro_batches, virtual_stages, d) for d in range(pp)]
 
 
@@ -241,7 +215,7 @@ def tasks(
     for name, value in (*lasts.items(), ("pair", 0.0 if pair is None else pair)):
         if not 0 <= value < float("inf"):
             raise InputError(f"pipeline: the time of {name} = {value!r} must be zero or more")
-    orders = order(kind, pp, micro_batches, virtual_stages, lasts)
+    orders = order(kind, pp, micro_batches, virtual_stages)
     parts = 2 if kind == "zb-v" else virtual_stages
     chunks = pp * parts
     named = {job: "+".join(map(_name, group)) for device in orders for group in device for job in group}

@@ -37,6 +37,9 @@ class Facility(Entry):
 
     pue = figure("1", "Energy of the facility over that of its IT equipment.")
     wue = figure("L/J", "Water on the site per unit of IT energy, L/J.")
+    water_intensity = figure(
+        "L/J", "Water consumed to make its electricity, L/J, where a source gives it; a grid's mean is not its own."
+    )
 
 
 def read_grid(name: str, raw: Any, file: str) -> Grid:

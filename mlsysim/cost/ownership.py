@@ -10,7 +10,12 @@ from mlsysim.equations import POSITIVE, equation
 PUE = "[1, inf)"
 
 
-@equation("eq-straight-line", formula="(price - salvage) / lifetime", domain={"lifetime": POSITIVE})
+@equation(
+    "eq-straight-line",
+    formula="(price - salvage) / lifetime",
+    domain={"lifetime": POSITIVE},
+    relations=("salvage <= price",),
+)
 def straight_line(price: Num, lifetime: Num, salvage: Num = 0.0) -> Num:
     """What a purchase costs per second of its life, without interest.
 

@@ -70,6 +70,7 @@ def market_intensity(covered: Num, contract_intensity: Num, residual_intensity: 
     "eq-embodied-carbon",
     formula="embodied * time / (lifetime * busy_share)",
     domain={"lifetime": POSITIVE, "busy_share": FRACTION},
+    relations=("time <= lifetime * busy_share",),
 )
 def embodied_carbon(embodied: Num, time: Num, lifetime: Num, busy_share: Num = 1.0) -> Num:
     """A job's share of the greenhouse gases of making its equipment.

@@ -196,7 +196,8 @@ def run(
     wue = _taken("wue", wue, place, origins)
     mix = catalog.grid(grid) if grid is not None else None
     carbon_intensity = _taken("carbon_intensity", carbon_intensity, mix, origins)
-    water_intensity = _taken("water_intensity", water_intensity, mix, origins)
+    own_water = place if place is not None and place.has("water_intensity") else mix
+    water_intensity = _taken("water_intensity", water_intensity, own_water, origins)
 
     check_argument("run", "time", time, "s", Domain.of(NON_NEGATIVE))
     if device_embodied is not None:

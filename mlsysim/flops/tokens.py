@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
-from mlsysim._numeric import Num, minimum
+from mlsysim._numeric import Num, minimum, where
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import remembered
 from mlsysim.errors import InputError
@@ -201,19 +201,19 @@ def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict
     A recurrence is an attention core over as many keys as its state has columns, however long the sequence: each number of a
     state is written once and read once, and read once more before it is written by the delta rule.
     """
-    parts: list[tuple[str, int, Num, tuple[int, int, int]]] = []
+    parts: list[tuple[str, int, Num, tuple[int, Num, Num]]] = []
     for layers, heads, _, size, value, windowed, _ in m.attention_kinds:
         of = (heads, size + m.qk_rope_head_dim, value)
         if windowed:
             parts.append(("windowed core", layers, m.attn_window, of))
         else:
             parts.append(("core", layers - m.n_indexed_layers, seq, of))
-            parts.append(("picked core", m.n_indexed_layers, m.index_top_k, of))
+            parts.append(("picked core", m.n_indexed_layers, *_picked(m, seq, causal, of)))
     parts.append(("indexer", m.n_indexers or m.n_indexed_layers, seq, (m.index_heads, m.index_head_dim, 0)))
     found = []
     for name, layers, window, (heads, query, value) in parts:
         if layers:
-            context = attention_context(seq, window) if causal else minimum(window, seq)
+            context = _context(seq, window, causal)
             given = {"layers": layers, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
             found.append((name, window, given))
     if m.state_elements:
@@ -222,6 +222,28 @@ def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict
         state = {"heads": m.recurrent_heads, "qk_dim": twice * rows, "v_dim": rows, "context": m.recurrent_state}
         found.append(("state", None, {"layers": m.n_recurrent_layers, **state}))
     return found
+
+
+def _context(seq: Num, window: Num, causal: bool) -> Num:
+    """Keys that a query meets on average."""
+    return attention_context(seq, window) if causal else minimum(window, seq)
+
+
+def _picked(m: Model, seq: Num, causal: bool, of: tuple[int, int, int]) -> tuple[Num, tuple[int, Num, Num]]:
+    """Keys that a query of an indexed layer meets at most, and the shape of its core: heads, query and value.
+
+    Nothing expands what each query picks. With MLA these are latents, or, where that is less work, all expanded keys behind a mask.
+    """
+    if not m.is_mla or not m.n_indexed_layers:
+        return m.index_top_k, of
+    heads, *expanded = of
+    latent = (m.kv_lora_rank + m.qk_rope_head_dim, m.kv_lora_rank)
+    every, few = _context(seq, seq, causal) * sum(expanded), _context(seq, m.index_top_k, causal) * sum(latent)
+    masked = where(every <= few, 1.0, 0.0)
+    reach, query, value = (
+        where(masked > 0, a, b) for a, b in zip((seq, *expanded), (m.index_top_k, *latent), strict=True)
+    )
+    return reach, (heads, query, value)
 
 
 def forward_flops(model: Model | str, seq: Num, causal: bool) -> Num:

@@ -58,6 +58,7 @@ def work_of(model: Model | str) -> Work:
         window=m.reach,
         windowed=near,
         indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
+        picked=float(latent + m.kv_lora_rank) / macs if m.is_mla and m.n_indexed_layers else 1.0,
         index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
         state_bytes=state_of(m) / m.layers,
         state_macs=recurrent * state,

@@ -209,7 +209,10 @@ class Pass(Result):
             if not all_true(x.time == 0):
                 terms.append(Term(x.name, x.time, x.label, x.arguments, False))
         overhead = self.cost.starts
-        terms.append(Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead"))
+        if not all_true(self.terms.overhead == 0):
+            terms.append(
+                Term("overhead", self.terms.overhead, "eq-host-overhead", overhead, self.binding == "overhead")
+            )
         shown = sum(t.value for t in terms)
         what = "prompt pass" if self.phase == "prefill" else "decode step"
         notes = [f"one {what}: {units.format(self.time, 's')}" if not is_array(self.time) else "several passes at once"]

@@ -1,13 +1,13 @@
 """Closed forms of what servers do beyond plain prefill and decode, each with where it holds."""
 
-from mlsysim._numeric import Num, maximum
+from mlsysim._numeric import Num, maximum, where
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
 @equation(
     "eq-chunked-prefill",
     formula="chunks * weight_bytes + batch * token_bytes * input_len * (chunks - 1) / 2",
-    domain={"chunks": AT_LEAST_ONE},
+    domain={"chunks": "[1, inf) whole"},
 )
 def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_bytes: Num, chunks: Num) -> Num:
     """What a prompt reads when it is worked through in equal chunks: the weights, and the cache so far, once per chunk.
@@ -25,7 +25,7 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
     token_bytes : float or array, byte
         Cache of one token over all layers.
     chunks : float or array, 1
-        Equal chunks n, at least 1.
+        Equal chunks n, a whole number.
 
     Returns
     -------
@@ -45,17 +45,17 @@ def chunked_prefill_bytes(weight_bytes: Num, batch: Num, input_len: Num, token_b
 @equation(
     "eq-speculative-tokens",
     formula="(1 - acceptance ** (draft_len + 1)) / (1 - acceptance)",
-    domain={"acceptance": "[0, 1)"},
+    domain={"acceptance": "[0, 1]"},
 )
 def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
     """Expected tokens that one pass of the target model yields when a draft model guesses ahead.
 
-    Formula: E = (1 - alpha^(gamma + 1)) / (1 - alpha).
+    Formula: E = (1 - alpha^(gamma + 1)) / (1 - alpha), and gamma + 1 where alpha is 1.
 
     Parameters
     ----------
     acceptance : float or array, 1
-        Probability alpha that a guessed token is accepted, below 1.
+        Probability alpha that a guessed token is accepted.
     draft_len : float or array, 1
         Guesses gamma per pass.
 
@@ -65,18 +65,24 @@ def speculative_tokens(acceptance: Num, draft_len: Num) -> Num:
 
     Assumptions: acceptances are independent and equally likely; the pass itself yields one token more than it accepts.
 
-    >>> speculative_tokens(0.5, 2)
-    1.75
+    >>> speculative_tokens(0.5, 2), speculative_tokens(1.0, 2)
+    (1.75, 3.0)
 
     Source: leviathan2023speculative, expected tokens per pass.
     """
-    return (1 - acceptance ** (draft_len + 1)) / (1 - acceptance)
+    return _run(acceptance, draft_len)
+
+
+def _run(acceptance: Num, draft_len: Num) -> Num:
+    """Terms of the geometric sum 1 + alpha + ... + alpha^gamma, added up; its limit where alpha is 1."""
+    missed = where(acceptance < 1, 1 - acceptance, 1.0)
+    return (1 - acceptance ** (draft_len + 1)) / missed + where(acceptance < 1, 0.0, draft_len + 1.0)
 
 
 @equation(
     "eq-speculative-speedup",
     formula="(1 - acceptance ** (draft_len + 1)) / ((1 - acceptance) * (draft_len * draft_cost + verify_cost))",
-    domain={"acceptance": "[0, 1)", "verify_cost": POSITIVE},
+    domain={"acceptance": "[0, 1]", "verify_cost": POSITIVE},
 )
 def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify_cost: Num = 1.0) -> Num:
     """How much faster decoding becomes with speculation; below 1 it becomes slower.
@@ -86,7 +92,7 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
     Parameters
     ----------
     acceptance : float or array, 1
-        Probability alpha that a guessed token is accepted, below 1.
+        Probability alpha that a guessed token is accepted.
     draft_len : float or array, 1
         Guesses gamma per pass.
     draft_cost : float or array, 1
@@ -106,7 +112,7 @@ def speculative_speedup(acceptance: Num, draft_len: Num, draft_cost: Num, verify
 
     Source: leviathan2023speculative, expected improvement of the walltime; it has v = 1.
     """
-    return (1 - acceptance ** (draft_len + 1)) / ((1 - acceptance) * (draft_len * draft_cost + verify_cost))
+    return _run(acceptance, draft_len) / (draft_len * draft_cost + verify_cost)
 
 
 @equation(

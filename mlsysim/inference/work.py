@@ -98,6 +98,9 @@ class Work(Listed):
     )
     indexing: Num = 0.0  # work of the indexers over all keys, as a share of attention over all keys
     index_reading: Num = 0.0  # what they read of the cache, as such a share
+    picked: Num = (
+        1.0  # work of a pair whose key an indexer picked in a prompt, over that of another: of a latent, with MLA
+    )
     state_bytes: Num = 0.0  # that recurrences keep of a sequence, whatever its length
     state_macs: Num = 0.0  # multiply-adds of a token with them
     chunk_macs: Num = 0.0  # of a token of a prompt with those of its chunk, which recurrences take together
@@ -116,6 +119,14 @@ class Work(Listed):
     def far(self) -> tuple[Num, Num]:
         """Share of attention over all keys in pairs of queries and keys, and in what is read: indexers see all keys too."""
         return 1.0 - self.windowed + self.indexing, 1.0 - self.windowed + self.index_reading
+
+    def prompt_pairs(self, pairs: Num, near: Num) -> Num:
+        """Pairs of prompts over which a layer works on average, of all ``pairs`` and of those in a window or picked, ``near``.
+
+        With MLA there is no expanded copy of what each query picks: sparse prefill works on latents, or, where that is less
+        work, on all expanded keys behind a mask.
+        """
+        return self.far[0] * pairs + self.windowed * minimum(pairs, self.picked * near)
 
 
 @dataclass(frozen=True)
@@ -429,8 +440,8 @@ def pass_cost(
     end = cached_len + new
     full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
-    pairs = full + w.windowed * (_pairs(end, window) - _pairs(cached_len, window) - full)
-    pairs = pairs + full * where(decode > 0, w.index_reading, w.indexing)
+    near = _pairs(end, window) - _pairs(cached_len, window)
+    pairs = where(decode > 0, w.far[1] * full + w.windowed * near, w.prompt_pairs(full, near))
     seen = end + w.windowed * (minimum(end, window) - end) + w.index_reading * end
     rest = rank.rest(tokens, where(decode > 0, tokens, b), prompts=where(decode > 0, 0.0 * tokens, tokens))
     core = rank.attention(b * pairs, b * seen, decode, b)

@@ -192,11 +192,22 @@ def activation_memory_selective(
     return layers * seq * micro_batch * hidden * (kept_by_all / sequence_shards + divided / tp)
 
 
-@equation("eq-activation-full", formula="layers * seq * micro_batch * hidden * element_bytes")
-def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num = 1.0, element_bytes: Num = 2.0) -> Num:
+@equation(
+    "eq-activation-full",
+    formula="layers * seq * micro_batch * hidden * element_bytes / sequence_shards",
+    domain={"sequence_shards": COUNT},
+)
+def activation_memory_full(
+    seq: Num,
+    micro_batch: Num,
+    hidden: Num,
+    layers: Num = 1.0,
+    element_bytes: Num = 2.0,
+    sequence_shards: Num = 1.0,
+) -> Num:
     """Activations when only each layer's input is kept and the whole layer is computed again.
 
-    Formula: M = 2 L s b h.
+    Formula: M = L s b h e / t_s.
 
     Parameters
     ----------
@@ -206,6 +217,8 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
         As in eq-activation-memory.
     element_bytes : float or array, byte
         Size of one activation.
+    sequence_shards : float or array, 1
+        Ranks that split a layer's input: the tensor-parallel ones under sequence parallelism, else 1.
 
     Returns
     -------
@@ -218,7 +231,7 @@ def activation_memory_full(seq: Num, micro_batch: Num, hidden: Num, layers: Num 
 
     Source: korthikanti2022recompute, table 2, last row.
     """
-    return layers * seq * micro_batch * hidden * element_bytes
+    return layers * seq * micro_batch * hidden * element_bytes / sequence_shards
 
 
 @equation(
@@ -306,7 +319,7 @@ def stored_activations(
 ) -> Num:
     """Activations of a layer of which some are kept in 16 bits, some in a narrow format, and some not at all.
 
-    Formula: M = L s b ((W e + W_q e_q) / t_s + (w e + w_q e_q) / t).
+    Formula: M = L s b ((n_a e + n_b e_q) / t_s + (n_c e + n_d e_q) / t).
 
     Parameters
     ----------

@@ -723,7 +723,7 @@ def training_memory(
     if recompute == "matmuls":
         layer = activation_memory_matmuls(**shape, **widths, mlp_inputs=w.mlp_inputs, **split)
     elif recompute == "full":
-        layer = activation_memory_full(tokens / shards, micro_batch, m.hidden)
+        layer = activation_memory_full(**shape, sequence_shards=shards)
     else:
         layer = whole + (scores if recompute == "none" else 0.0)
     stage_layers = -(-m.layers // pp)

@@ -12,7 +12,7 @@ from mlsysim.equations import POSITIVE, equation
 def scaled_bytes(element_bytes: Num, scale_bytes: Num, block: Num) -> Num:
     """Bytes of a number in a narrow format, with its part of the scale factor that a block of them shares.
 
-    Formula: e_q = e + e_scale / n.
+    Formula: e_q = e_n + e_s / n_s.
 
     Parameters
     ----------

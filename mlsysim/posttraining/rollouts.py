@@ -2,7 +2,7 @@
 
 import math
 
-from mlsysim._numeric import Num, exp, log, log1p, maximum, sqrt
+from mlsysim._numeric import Num, exp, log, log1p, maximum, minimum, sqrt
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 _STEP, _LOW, _HIGH = 0.05, -9.0, 15.0  # of the quadrature, in standard deviations of the logarithm
@@ -182,18 +182,26 @@ def rollout_staleness(concurrency: Num, samples: Num, waiting: Num = 0.0) -> Num
     return (concurrency + waiting) / samples
 
 
-@equation("eq-weight-sync", formula="weight_bytes / bandwidth + setup", domain={"bandwidth": POSITIVE})
-def weight_sync(weight_bytes: Num, bandwidth: Num, setup: Num = 0.0) -> Num:
+@equation(
+    "eq-weight-sync",
+    formula="weight_bytes / min(bandwidth, senders * adapter) + setup",
+    domain={"bandwidth": POSITIVE, "senders": AT_LEAST_ONE, "adapter": POSITIVE},
+)
+def weight_sync(weight_bytes: Num, bandwidth: Num, senders: Num, adapter: Num, setup: Num = 0.0) -> Num:
     """Time until the devices that generate have the weights that were just trained.
 
-    Formula: T = V / B + t_s.
+    Formula: T = V / min(B, n a) + t_s.
 
     Parameters
     ----------
     weight_bytes : float or array, byte
         The model as it is served.
     bandwidth : float or array, byte/s
-        Rate at which a replica takes it in.
+        What the software that hands the weights over reaches, however many devices send.
+    senders : float or array, 1
+        Devices that send at a time: one in a broadcast by turns, all that have a part of the weights in point-to-point writes.
+    adapter : float or array, byte/s
+        What one of them sends, at most its network adapter's rate.
     setup : float or array, s
         What is agreed on before the first byte.
 
@@ -201,14 +209,16 @@ def weight_sync(weight_bytes: Num, bandwidth: Num, setup: Num = 0.0) -> Num:
     -------
     float or array, s
 
-    Assumptions: all replicas listen to the same broadcast, so that their number does not matter.
+    Assumptions: replicas listen to the same broadcast, or share the weights; where each is sent a copy of its own, V is all copies.
 
-    >>> weight_sync(weight_bytes=140e9, bandwidth=70e9, setup=0.5)
+    >>> weight_sync(weight_bytes=140e9, bandwidth=70e9, senders=8, adapter=50e9, setup=0.5)
     2.5
+    >>> weight_sync(weight_bytes=140e9, bandwidth=700e9, senders=8, adapter=12.5e9)
+    1.4
 
-    Source: moonshot2025checkpoint, README, Benchmark.
+    Source: moonshot2025checkpoint, README, Benchmark; perplexity2025transfer for writes by every device that trains.
     """
-    return weight_bytes / bandwidth + setup
+    return weight_bytes / minimum(bandwidth, senders * adapter) + setup
 
 
 @equation(

@@ -199,7 +199,8 @@ def rl_step(
     scorings : float
         Forward passes over the answers before they are trained on: the old policy, a reference model.
     sync_bandwidth : float, byte/s
-        Rate at which the weights go over; the default is near the lowest that moonshot2025checkpoint prints.
+        Rate at which the software hands the weights over, up to what the adapters of the devices that train carry; the default is
+        near the lowest that moonshot2025checkpoint prints.
     longest : float, token, optional
         Length of the longest answer, where it is known or limited; eq-longest-rollout unless given.
     efficiencies : str
@@ -278,7 +279,9 @@ def rl_step(
     trained = float(step.time)
     scored = scorings * _FORWARD * trained
     weight_bytes = 2.0 * float(parameter_count(m).total)
-    synced = float(weight_sync(weight_bytes, sync_bandwidth))
+    handed = {"weight_bytes": weight_bytes, "bandwidth": sync_bandwidth, "senders": float(learners)}
+    handed["adapter"] = float(served.machine.inter_bandwidth)
+    synced = float(weight_sync(**handed))
 
     terms = [
         Term(
@@ -288,12 +291,7 @@ def rl_step(
             {"mean": mean_len, "variation": variation, "samples": samples},
         ),
         Term("answers", written, "eq-rollout-time", rollout, not generators),
-        Term(
-            "weights",
-            synced,
-            "eq-weight-sync",
-            {"weight_bytes": weight_bytes, "bandwidth": sync_bandwidth, "setup": 0.0},
-        ),
+        Term("weights", synced, "eq-weight-sync", {**handed, "setup": 0.0}),
     ]
     if generators:
         x = generators / devices

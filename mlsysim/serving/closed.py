@@ -243,12 +243,10 @@ def pass_of(
 ) -> MixedCost:
     """A step of one attention replica: so many answers of ``rows`` tokens that see ``context``, and so many whole prompts."""
     w = work
-    all_pairs, all_read = w.far
+    _, all_read = w.far
     window = where(w.window > 0, w.window, input_len)
     near = minimum(input_len, window)
-    pairs = all_pairs * input_len * (input_len + 1.0) / 2.0 + w.windowed * (
-        near * input_len - near * (near - 1.0) / 2.0
-    )
+    pairs = w.prompt_pairs(input_len * (input_len + 1.0) / 2.0, near * input_len - near * (near - 1.0) / 2.0)
     seen = where(w.window > 0, minimum(context, w.window), context)
     return mixed_cost(
         w,

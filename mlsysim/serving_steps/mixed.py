@@ -28,7 +28,7 @@ class MixedSteps:
     def cost(self, batch: Batch) -> MixedCost:
         """The step in components, messages and overheads."""
         d, w = self.deployment, self.deployment.work
-        (all_pairs, all_read), near = w.far, w.windowed
+        (_, all_read), near = w.far, w.windowed
         return mixed_cost(
             w,
             d.split,
@@ -37,7 +37,7 @@ class MixedSteps:
             tokens=batch.tokens,
             sequences=batch.sequences,
             prompts=batch.prefills,
-            pairs=all_pairs * batch.prefill_pairs + near * batch.windowed_pairs,
+            pairs=w.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs),
             read=all_read * batch.prefill_read + near * batch.windowed_read,
             decodes=batch.decodes,
             seen=all_read * batch.context + near * batch.windowed_context,
@@ -96,9 +96,9 @@ class MixedSteps:
             return self.cost(batch).time
         try:
             device, host, launches = self._rest(batch)
-            (all_pairs, all_read), near, prompts, answers = self._slopes
+            (_, all_read), near, prompts, answers = self._slopes
             if batch.prefills:
-                pairs = (all_pairs * batch.prefill_pairs + near * batch.windowed_pairs) * prompts[0]
+                pairs = self.deployment.work.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs) * prompts[0]
                 read = (all_read * batch.prefill_read + near * batch.windowed_read) * prompts[1]
                 device += pairs if pairs > read else read
             if batch.decodes:

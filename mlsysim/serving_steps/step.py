@@ -151,12 +151,12 @@ class StepModel(Result):
             if self._arrays(batch):
                 return self.terms(batch).time
             common = self._without_attention(batch)
-        (all_pairs, all_read), near, prompts, answers = self._slopes
+        (_, all_read), near, prompts, answers = self._slopes
         if batch.prefills:
             if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
                 return self.terms(batch).time  # says what is wrong
             compute, memory, start, layers = prompts
-            pairs = all_pairs * batch.prefill_pairs + near * batch.windowed_pairs
+            pairs = self.deployment.work.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
             read = all_read * batch.prefill_read + near * batch.windowed_read
             one, other = pairs * compute, read * memory
             common += min(1.0, batch.prefills) * (layers * start + (one if one > other else other))
@@ -460,7 +460,7 @@ class StepModel(Result):
 
     def _attention_kernels(self, batch: Batch) -> tuple[Kernel, Kernel]:
         w, s, r = self.deployment.work, self.deployment.split, self.rates
-        (all_pairs, all_read), near = w.far, w.windowed
+        (_, all_read), near = w.far, w.windowed
 
         def one(name: str, rate: Rate, pairs: Num, read: Num, macs: Num, sequences: Num) -> Kernel:
             flops = kernels.gemm_flops(pairs, w.heads / s.tp, macs)  # a pair costs each head so many multiply-adds
@@ -468,7 +468,7 @@ class StepModel(Result):
             return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, self._rate(rate), True)
 
         decoding = r.latent_attention if self.model.is_mla else r.decode_attention
-        pairs = all_pairs * batch.prefill_pairs + near * batch.windowed_pairs
+        pairs = w.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
         read = all_read * batch.prefill_read + near * batch.windowed_read
         seen = all_read * batch.context + near * batch.windowed_context
         return (

@@ -355,7 +355,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
         # Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
         # last P + 1 passes have no partner: their messages stay in sight.
         unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
-        left = 1.0 - e.messengers
+        left = 1.0 - where(expert > 0, e.messengers, 0.0)  # a dense model sends nothing to experts
         pair_gemm, pair_attention = gemm / left, attention / left
         pair_expert = call(
             "exposed expert messages of a pair",

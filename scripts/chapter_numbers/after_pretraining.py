@@ -77,6 +77,7 @@ def _pools() -> dict[str, str]:
     rows = posttrainings()
     rates = sorted(sync_rate(r) for r in rows.values() if r.kind == "sync")
     ratio = rows["areal-1.5b"].value
+    written = posttraining_check("perplexity-kimi")
     verl = {n: posttraining_check(f"verl-{n}") for n in (32, 64, 128)}
     whole = {32: 790.10, 64: 365.28, 128: 356.30}  # steps of the synchronous runs, verl2025async
     return {
@@ -96,7 +97,11 @@ def _pools() -> dict[str, str]:
         "slow": units.format(rates[0], "byte/s", 2),
         "fast": units.format(rates[-1], "byte/s", 2),
         "sync_wires": share(sync_rate(rows["ckpt-qwen3-235b"]) / catalog.device("H800").scale_up_bandwidth),
-        "sync": units.format(float(posttraining.weight_sync(140e9, 60e9)), "s", 2),
+        "sync": units.format(float(posttraining.weight_sync(140e9, 60e9, 1.0, 60e9)), "s", 2),
+        "written": units.format(written.printed, "s", 2),
+        "written_share": share(written.predicted / written.printed),
+        "written_ours": units.format(written.predicted, "s", 2),
+        "written_faster": f"{sync_rate(written.measurement) / rates[-1]:.0f}",
         "areal_idle": share(1 - 1 / ratio),
         "doubling": share(whole[64] / whole[128] - 1, 1),
         "verl_share": share(357.41 / whole[32]),

@@ -11,6 +11,7 @@ TDP = catalog.device("H100").tdp
 NODE = validation.published_footprint("hgx-h100-training")
 METERED = NODE.published("power") / NODE.published("devices")  # a device with its share of the server, at work
 PLANT_LIFE = 15 * units.year  # of cooling plant and building: an assumption of ours
+SYSTEM = catalog.price("H100-in-a-cluster-2024")["purchase"]  # a device with its share of server and network
 BUILT = catalog.price("US-building-2025")["building"]  # per watt, plant included
 
 
@@ -30,8 +31,8 @@ def _multiplier(price: float, payments: float, staff_share: float | None = None)
     )
 
 
-def _owned(price: float, network: float = 0.0, **changes: float) -> cost.Ownership:
-    """Under the assumptions of the rule, but with the server's watts and a plant that outlives the device."""
+def _owned(price: float, network: float = SYSTEM - HIGH, **changes: float) -> cost.Ownership:
+    """Under the assumptions of the rule, but with server and network, the server's watts and a plant that outlives the device."""
     given: dict[str, Any] = {
         "lifetime": RULE["lifetime"],
         "power": METERED,
@@ -67,10 +68,10 @@ def numbers() -> dict[str, Any]:
     rate = mlperf.published("token_rate")
     electricity = cost.power_cost(mlperf.published("power"), 1.0, catalog.price("US-industrial-2025").value)
     rentals = {p.name: p.value for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")}
-    by_the_rule = _owned(HIGH, power=TDP, plant_lifetime=RULE["lifetime"])
+    by_the_rule = _owned(HIGH, 0.0, power=TDP, plant_lifetime=RULE["lifetime"])
     built = _owned(HIGH, cooling=0.0, building=BUILT)
     cheap, middle = rentals["H100-Lambda-reserved-2026"], rentals["H100-RunPod-2026"]
-    with_server = _owned(HIGH, network=0.5 * HIGH)
+    alone = _owned(HIGH, 0.0)
     wrong_tco = HIGH / 3 + owned.rates["power"] * 30 * units.day
     right_tco = owned.rates["capital"] * 30 * units.day + owned.rates["power"] * 30 * units.day
 
@@ -105,6 +106,8 @@ def numbers() -> dict[str, Any]:
             "share": share(owned.rates["capital"] / owned.rate),
             "power": share(owned.rates["power"] / owned.rate, 1),
             "power_rule": share(by_the_rule.rates["power"] / by_the_rule.rate, 1),
+            "system": usd(SYSTEM),
+            "around": share(owned.rates["network"] / owned.rate),
             "metered": units.format(METERED, "W", 4),
             "plant_years": f"{PLANT_LIFE / units.year:g}",
             "built": f"{BUILT:.1f} USD/W",
@@ -160,8 +163,8 @@ def numbers() -> dict[str, Any]:
             "middle": use(owned, middle),
             "middle_rental": f"{middle * units.hour:.2f} USD",
             "cheap_rental": f"{cheap * units.hour:.2f} USD",
-            "middle_server": use(with_server, middle),
-            "cheap_server": use(with_server, cheap),
+            "middle_alone": use(alone, middle),
+            "cheap_alone": use(alone, cheap),
         },
         "slip": {
             "wrong": usd(wrong_tco),

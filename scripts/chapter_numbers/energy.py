@@ -7,6 +7,10 @@ from mlsysim import catalog, energy, units, validation
 
 _PUBLISHED = validation.published_footprint
 
+REVISED = (
+    392.89e-3 / units.kWh
+)  # kg/J, United States, 2023: owid-energy-data.csv, release of 2026 (commit e7897ae), owid2026energy
+
 
 def _mwh(joules: float) -> str:
     return f"{joules / units.MWh:,.0f} MWh"
@@ -72,7 +76,7 @@ def numbers() -> dict[str, Any]:
     server = bloom.published("server_embodied")
     week = energy.embodied_carbon(server, 7 * units.day, bloom.published("lifetime"), bloom.published("busy_share"))
     site_water = energy.onsite_water(units.kWh, us.wue)
-    source_water = energy.source_water(energy.facility_energy(units.kWh, 1.0, us.pue), usa.water_intensity)
+    source_water = energy.source_water(energy.facility_energy(units.kWh, 1.0, us.pue), us.water_intensity)
     computed_power = node.published("power") / (node.published("devices") * h100.tdp)
     return {
         "node": {
@@ -146,6 +150,13 @@ def numbers() -> dict[str, Any]:
             "ours": _tonnes(card(llama), 0),
             "error": units.percent(card(llama) / llama.published("carbon") - 1),
             "usa": intensity(usa.carbon_intensity),
+            "revised": intensity(REVISED),
+            "revised_error": units.percent(
+                card(llama) / llama.published("carbon") * REVISED / usa.carbon_intensity - 1
+            ),
+            "family": _tonnes(
+                sum(_PUBLISHED(f"llama-3.1-{size}").published("carbon") for size in ("8b", "70b", "405b")), 0
+            ),
             "pue": f"{meta.pue:g}",
             "wrong_energy": _mwh(wrong_energy),
             "wrong_hours": f"{wrong.device_time / units.hour / 1e6:.1f}",
@@ -223,9 +234,9 @@ def numbers() -> dict[str, Any]:
         },
         "water": {
             "wrong": units.percent(us.pue - 1, 0),
-            "grid": f"{usa.water_intensity * units.kWh:.2f} L/kWh",
+            "grid": f"{us.water_intensity * units.kWh:.2f} L/kWh",
             "site": f"{site_water:.2f} L",
             "source": f"{source_water:.1f} L",
-            "times": f"{usa.water_intensity * us.pue / us.wue:.0f}",
+            "times": f"{us.water_intensity * us.pue / us.wue:.0f}",
         },
     }

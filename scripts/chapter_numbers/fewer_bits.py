@@ -35,10 +35,10 @@ def _db(name: str, block: int, how: str = "exact", digits: int = 1) -> str:
     return f"{decibels(block_snr(name, block, how)):.{digits}f}"
 
 
-def _even(device: str, recipe: str, layouts: int) -> float:
+def _even(device: str, recipe: str, layouts: int, calibrated: bool = False) -> float:
     d, k = catalog.device(device), rate_gain(device, recipe)
     wide = d.peak_flops["bf16"]
-    return float(training.cast_break_even(cast_bytes(recipe, layouts), d.memory_bandwidth, wide, k * wide))
+    return float(training.cast_break_even(cast_bytes(recipe, layouts, calibrated), d.memory_bandwidth, wide, k * wide))
 
 
 def _outlier(name: str, size: float) -> str:
@@ -171,6 +171,8 @@ def numbers() -> dict[str, Any]:
             "tensorwise": f"{cast_bytes('fp8-tensorwise', 2):.0f}",
             "mxfp8": f"{cast_bytes('mxfp8', 1):.2f}",
             "nvfp4": f"{cast_bytes('nvfp4', 1):.2f}",
+            "nvfp4_static": f"{cast_bytes('nvfp4', 1, calibrated=True):.2f}",
+            "b200_static": f"{_even('B200', 'nvfp4', 1, calibrated=True):,.0f}",
             "h100": f"{h100:,.0f}",
             "b200": f"{b200:,.0f}",
             "b200_four": f"{b200_four:,.0f}",

@@ -60,6 +60,9 @@ def numbers() -> dict[str, Any]:
         "dense": deploy("DeepSeek-V3", "H200", tp=8, precision="fp8"),
     }
     users = {f"users_{n}": f"{float(d.max_batch(LONG)):.0f}" for n, d in servers.items()}
+    for name in ("sparse", "dense"):  # as they are served: attention in data parallelism, an 8-bit cache
+        apart = deploy(servers[name].model, "H200", dp=8, ep=8, precision="fp8", kv="fp8")
+        users[f"apart_{name}"] = f"{float(apart.max_batch(LONG)):.0f}"
     steps = {
         n: [float(inference.decode_step(servers[n], context=s, batch=4).time) for s in (4096, LONG)]
         for n in ("llama", "next", "sparse", "dense")
@@ -102,7 +105,9 @@ def numbers() -> dict[str, Any]:
             "promised": f"{LONG / v32.index_top_k:.0f}",
             "cross": f"{float(inference.context_crossover(token * v32.index_top_k, token, index)):,.0f}",
             "share": share(index / token),
-            "work_latent": share(indexing / latent),
+            "pair_more": times(latent / expanded),
+            "prompt_cross": f"{float(inference.context_crossover(latent * v32.index_top_k, expanded, indexing)):,.0f}",
+            "gathered": units.format(token * v32.index_top_k, "byte", 2),
             "work_expanded": share(indexing / expanded),
             "bound": times(token / index),
             "work_of_index": share(indexing * LONG / (indexing * LONG + latent * v32.index_top_k)),

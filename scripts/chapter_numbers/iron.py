@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from mlsysim import catalog, kernel_times, kernels, roofline, units, validation
+from mlsysim import catalog, inference, kernel_times, kernels, roofline, units, validation
 from mlsysim.catalog import Device
 from mlsysim.serving_steps.rates import shipped_rates
 from mlsysim.validation import scoring
-from mlsysim.validation.predictors import attention, shipped_constants
+from mlsysim.validation.predictors import attention, shipped_constants, silicon
+from mlsysim.validation.predictors.base import Row
 from mlsysim.validation.scoring.tried import read_log
 from mlsysim.validation.studies import shipped
 
@@ -51,7 +52,12 @@ def _rows() -> dict[str, str]:
         "whole": units.percent(share, signed=False),
         "part": units.percent(part.value / catalog.device(part.device).peak_flops[part.precision], signed=False),
         "ceiling": f"{allowed:.2f}",
+        "cut": f"{silicon.rate_ratio(Row({'device': part.device}), 'peak_flops.bf16'):.2f}",
     }
+    h20, h100 = catalog.device("H20"), catalog.device("H100-SXM5-80GB")
+    for name, device in (("part", h20), ("whole", h100)):
+        result[f"memory_{name}"] = units.format(device.memory_bandwidth, "byte/s")
+        result[f"units_{name}"] = str(device.multiprocessors)
     for name, cache in (("wide", "bf16"), ("narrow", "fp8")):
         measured = validation.measurement(f"infersim-h20-decode-{cache}")
         call, _ = attention.predicted_call(dict(measured.inputs) | {"device": measured.device}, {})
@@ -82,10 +88,10 @@ def numbers() -> dict[str, Any]:
     ]
     worst = max(swept, key=lambda c: abs(c.error))
 
-    def corner(device: Device) -> float:
+    def corner(device: Device, gemm: float = 1.0, memory: float = 1.0) -> float:
         """Tokens at which the 8192 x 57344 product reaches the ridge: solve I(m) = I*."""
         n, k = 57344, 8192
-        ridge = roofline.ridge_point(device.peak_flops["fp16"], device.memory_bandwidth)
+        ridge = roofline.ridge_point(gemm * device.peak_flops["fp16"], memory * device.memory_bandwidth)
         return float(ridge * n * k / (n * k - ridge * (n + k)))
 
     def mean_error(short: str, borrowed: bool) -> str:
@@ -106,6 +112,7 @@ def numbers() -> dict[str, Any]:
     products, calls = read_log("gemm"), read_log("attention")
     kept_products, kept_calls = ([line for line in log if line.kept][-1] for log in (products, calls))
     latent, _ = attention.predicted_call(LATENT, shipped_constants("attention"))
+    latent_work = float(inference.context_work(4096, 128 * (576 + 512), 4096))
     mi300x = catalog.device("MI300X")
 
     weights = 2 * 8192 * 57344
@@ -120,7 +127,7 @@ def numbers() -> dict[str, Any]:
     return {
         "toy": {
             "weights": units.format(weights, "byte", 2),
-            "bandwidth": units.format(h100.memory_bandwidth, "byte/s", 2),
+            "bandwidth": units.format(h100.memory_bandwidth, "byte/s", 3),
             "read": units.format(read, "s", 2),
             "one": units.format(one, "s", 2),
             "sixtyfour": units.format(64 * one, "s", 2),
@@ -152,6 +159,11 @@ def numbers() -> dict[str, Any]:
                 latent.time - shipped_constants("attention")["any"]["startup_s"], "s", digits=2
             ),
             "latent_compute": units.format(latent.compute_time, "s", digits=2),
+            "latent_work": units.format(latent_work, "FLOP", 3),
+            "latent_share": units.percent(
+                latent_work / latent.compute_time / catalog.device(str(LATENT["device"])).peak_flops["bf16"],
+                signed=False,
+            ),
             "latent_read": units.format(latent.memory_time, "s", digits=2),
         },
         "cut": _cut(),
@@ -176,6 +188,7 @@ def numbers() -> dict[str, Any]:
             "dot": f"{validation.stream_efficiency('a100', 'dot'):.2f}",
             "triad": f"{validation.stream_efficiency('a100', 'triad'):.2f}",
             "corner_tokens": f"{corner(a100):.0f}",
+            "corner_reached": f"{corner(a100, validation.gemm_efficiency('a100'), validation.stream_efficiency('a100', 'dot')):.0f}",
             "error_bound": mean_error("a100", borrowed=False),
             "error_borrowed": mean_error("a100", borrowed=True),
         },

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlsysim import catalog, memory, transformer, units
+from mlsysim.memory import fit
 from mlsysim.validation import signed_error
 from mlsysim.validation.measured.memory_checks import MemoryCheck, memory_check, memory_checks
 
@@ -190,7 +191,22 @@ def _stored() -> dict[str, str]:
         kept = memory.training_memory(v3, "H800", seq=4096, dp=64, ep=64, **words).activations
         return units.format(kept / v3.layers, "byte", 3)
 
+    widths = fit._Widths.of(v3)
+    modules = again["recompute_modules"]
+    plain, fewer, slim = (
+        fit._Kept.of(v3, widths, names, narrow, True)
+        for names, narrow in (((), False), (modules, False), (modules, True))
+    )
+
     return {
+        "a": f"{plain.whole_wide:,.0f}",
+        "b": f"{plain.whole_narrow:,.0f}",
+        "c": f"{plain.cut_wide:,.0f}",
+        "d": f"{plain.cut_narrow:,.0f}",
+        "copies": f"{fewer.cut_narrow:,.0f}",
+        "c_again": f"{fewer.cut_wide:,.0f}",
+        "c_narrow": f"{slim.cut_wide:,.0f}",
+        "d_narrow": f"{slim.cut_narrow:,.0f}",
         "blockwise": f"{memory.SCALINGS['fp8-blockwise'].stored_bytes:.3f}",
         "nvfp4": f"{memory.SCALINGS['nvfp4'].stored_bytes:.4g}",
         "all": layer(),

@@ -38,6 +38,8 @@ def _context() -> dict[str, str]:
         "all": units.format(node.nics * node.scale_out.bandwidth, "byte/s"),
         "short": f"{short:,}",
         "long": f"{long:,}",
+        "start_8": time(eight["CP hop, forward"].arguments["latency"]),
+        "start_16": time(sixteen["CP hop, forward"].arguments["latency"]),
         "bound_8": time(layer("Llama-3.1-70B", short, 8, "p2p", "bound")["CP hop, forward"].value),
         "bound_16": time(layer("Llama-3.1-70B", short, 16, "p2p", "bound")["CP hop, forward"].value),
         "hop_8": time(eight["CP hop, forward"].value),

@@ -11,6 +11,8 @@ from mlsysim.validation.scoring.scores import shipped_scores
 
 GUESSES = 4  # gptfast2023, scripts/speculate_70B_int4.sh: --speculate_k 4
 
+ALONE = 105  # tokens of gpt-fast's sequence in the mean step: 5 of prompt, half of 200
+
 
 def _flops(model: str, tokens: float, attention: float = 1.0) -> float:
     w = inference.work_of(model)
@@ -114,9 +116,15 @@ def numbers() -> dict[str, Any]:
         ).e2e_per_token
         for name, e in (("bound", inference.BOUND), ("ours", calibrated))
     }
-    seven = decode_step(deploy("Llama-2-7B", "A100-80GB", efficiencies="bound"), context=105)
+    seven = decode_step(deploy("Llama-2-7B", "A100-80GB", efficiencies="bound"), context=ALONE)
     read = seven.cost.device_bytes
     bandwidth = seven.deployment.machine.memory_bandwidth
+
+    def multiplied(precision: str) -> float:
+        """Products of a step of 256 sequences with weights in 8 bits."""
+        d = deploy("Llama-3.1-8B", "H100", precision=precision, weights="fp8")
+        t = decode_step(d, context=1024, batch=256).terms
+        return float(t.projections + t.mlp + t.head)
 
     checks = validation.serving_checks()
     plain, guessed = (
@@ -206,12 +214,15 @@ def numbers() -> dict[str, Any]:
         "formats": {
             "mxfp4": f"{8 * inference.format_bytes('mxfp4'):g}",
             "int4": f"{8 * inference.format_bytes('int4-g32'):g}",
+            "products": units.format(multiplied("bf16"), "s", 2),
+            "products_fp8": units.format(multiplied("fp8"), "s", 2),
         },
         "example": {
             "rate": f"{row.value:g}",
             "measured": units.format(measured, "s", 3),
             "bytes": units.format(read, "byte", 4),
             "cache": units.format(seven.cost.components["attention"].bytes, "byte", 3),
+            "context": str(ALONE),
             "bound": units.format(runs["bound"], "s", 3),
             "bound_error": units.percent(runs["bound"] / measured - 1),
             "stream": share(validation.stream_efficiency("a100", "triad"), 1),
@@ -228,6 +239,9 @@ def numbers() -> dict[str, Any]:
             "grouped": units.format(inference.efficiencies_of("H100").grouped_start, "s", 3),
             "attention": units.format(inference.efficiencies_of("H100").attention_start, "s", 3),
             "layer": units.format(of_a_layer(inference.efficiencies_of("H100")), "s", 3),
+            "short": f"{inference.efficiencies_of('H100').short_link:.2g}",
+            "long": f"{inference.efficiencies_of('H100').link:g}",
+            "extra": units.format(inference.efficiencies_of("H100").switch_time, "s", 2),
             "switch": units.format(switch_size("H100", 8), "byte", 2),
             "unpack": units.format(6.6e9 * inference.efficiencies_of("A100-80GB").unpack_time, "s", 2),
             "ungrouped": f"{old.ungrouped:.1f}",

@@ -37,6 +37,7 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 28."""
     node = catalog.node("GB200-NVL72")
     inside, outside = node.scale_up_bandwidth, node.scale_out_bandwidth
+    after = catalog.node("GB300-NVL72")
     trees = {g: float(collectives.in_switch_tree_all_reduce(BUFFER, g, 576 / g, inside, outside)) for g in (8, 72)}
     away = float(reliability.unavailability(**TRAY))
     whole, spare = (float(reliability.spare_availability(k, 18 - k, away)) for k in (18, 17))
@@ -82,6 +83,7 @@ def numbers() -> dict[str, Any]:
             "inside": units.format(inside, "byte/s", 2),
             "outside": units.format(outside, "byte/s", 2),
             "ratio": f"{inside / outside:.0f}",
+            "ratio_next": f"{after.scale_up_bandwidth / after.scale_out_bandwidth:.0f}",
             "buffer": units.format(BUFFER, "byte", 1),
             "eights": units.format(trees[8], "s", 2),
             "racks": units.format(trees[72], "s", 2),

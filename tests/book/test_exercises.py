@@ -116,6 +116,25 @@ def in_short(e: Exercise) -> str:
     return text if len(text) <= 80 else f"{len(text)} letters, sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+@pytest.mark.independent
+def test_right_answers_by_the_words_of_a_prompt_are_right_or_told_apart() -> None:
+    """What a second reader had refused: whole passes, and rules that the prompts did not state."""
+    for seed in SEEDS[:80]:
+        g = inputs("07.9", seed)
+        passes = math.ceil(g["input_len"] / g["chunk"])
+        cached = sum(i * g["chunk"] for i in range(passes))
+        assert check("07.9", passes * g["weight_bytes"] + cached * g["token_bytes"], seed).correct
+        g = inputs("06.6", seed)
+        late = (g["pp"] - 1) / g["micro_batches"]
+        stretched = (g["compute"] + (1 - g["overlap"]) * g["communication"]) * (1 + late)
+        assert check("06.6", stretched, seed).mistake == "messages-wait"
+        g = inputs("16.9", seed)
+        freed = g["tokens"] / (g["compute"] + (1 - g["compute_units"]) * g["messages"])
+        assert check("16.9", freed, seed).mistake == "given-back"
+        assert check("10.10", 0, seed).points == 0 == check("10.10", 1, seed).points
+    assert "set aside for messages" in question("16.9") and "the job waits for it" in question("11.8")
+
+
 @pytest.mark.regression
 @pytest.mark.parametrize("slug", OBJECTIVES)
 def test_the_answers_of_the_demo_never_change(slug: str) -> None:

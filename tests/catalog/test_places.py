@@ -89,7 +89,7 @@ UNPRICED = {"GH200-144GB", "H100-SXM5-96GB", "MI350X", "Rubin", "Snapdragon-8-Ge
 
 
 # What rests on one text that is not the owner's. The numbers only shrink, but for grids of 2025: one text of that year is wanted
-# more than two of an older one, and each brings its year with its intensity.
+# more than two of an older one, and each brings its year with its intensity. And one price of a server with its network is more than none.
 @pytest.mark.independent
 def test_how_many_figures_of_places_rest_on_one_text(capsys: Any) -> None:
     said = {}

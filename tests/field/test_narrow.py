@@ -8,7 +8,7 @@ import pytest
 from mlsysim import catalog, memory, training
 from mlsysim.errors import InputError
 from mlsysim.memory.grids import GRIDS, SCALES, block_snr, decibels, gaussian_noise, scale_of
-from mlsysim.validation.measured.narrow_checks import linear_share, narrow_checks, rate_gain, stored_bytes
+from mlsysim.validation.measured.narrow_checks import cast_bytes, linear_share, narrow_checks, rate_gain, stored_bytes
 
 
 @pytest.mark.published
@@ -162,3 +162,15 @@ def test_printed_figures_of_narrow_formats() -> None:
     slim = stored_bytes("Llama-3.1-8B", "fp8") - kept
     assert found["torchao-decode-h100-fp8"].predicted == pytest.approx((weights + cache) / (slim + cache))
     assert rate_gain("GB200", "nvfp4", "fp8") == 2 and catalog.device("GB300").peak_flops["fp4"] == 15e15
+
+
+@pytest.mark.independent
+def test_a_calibrated_factor_spares_a_reading() -> None:
+    """A number is read once in 16 bits and written in 4 with a byte for every 16; a B200 has 2.25 and 9 PFLOP/s, 7.7 TB/s."""
+    by_hand = 2 + 4 / 8 + 1 / 16
+    assert cast_bytes("nvfp4", 1, calibrated=True) == by_hand == cast_bytes("nvfp4", 1) - 2
+    assert cast_bytes("mxfp8", 1, calibrated=True) == cast_bytes("mxfp8", 1)  # blocks wait in registers anyway
+    b200, k = catalog.device("B200"), rate_gain("B200", "nvfp4")
+    wide = b200.peak_flops["bf16"]
+    even = training.cast_break_even(by_hand, b200.memory_bandwidth, wide, k * wide)
+    assert even == pytest.approx(by_hand / (2 * 7.7e12 * (1 / 2.25e15 - 1 / 9e15))) == pytest.approx(499, rel=1e-3)

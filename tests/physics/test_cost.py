@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from chapter_numbers import cost as chapter  # of the book's scripts, not of the package
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -225,6 +226,28 @@ def test_results_are_json_and_explain_themselves() -> None:
     text = str(owned(interest=0.08, origins={"price": "a receipt"}).explain()) + str(c.explain())
     for piece in ("@eq-capital-recovery", "@eq-power-cost", "@eq-tco", "a receipt", "@eq-break-even-utilisation"):
         assert piece in text
+
+
+@pytest.mark.independent
+def test_nothing_is_sold_for_more_than_it_cost() -> None:
+    assert cost.straight_line(3e4, YEAR, 3e4) == 0.0
+    with pytest.raises(InputError, match="salvage"):
+        cost.straight_line(3e4, YEAR, 3.1e4)
+
+
+@pytest.mark.independent
+def test_owning_is_compared_with_rent_by_the_price_of_a_system() -> None:
+    """Chapter 10: 49,248 USD over three years with server and network, and a meter's 8.4 kW over eight, against 2.69 USD/h."""
+    said = chapter.numbers()
+    hours = 3 * 8766
+    node = validation.published_footprint("hgx-h100-training")
+    watts = node.published("power") / 8
+    power = watts / 1000 * 1.45 * 0.07
+    plant = watts * 2.5 / (15 * 8766)
+    rate = 49_248 / hours + power + plant + 200e3 / 1000 / 8766
+    assert said["choice"]["owned"] == f"{rate:.2f} USD"
+    assert said["choice"]["middle"] == f"{rate / 2.69:.0%}".replace("%", " %")
+    assert said["capital"]["power"] == f"{100 * power / rate:.1f} %"
 
 
 def test_a_missing_price_is_an_error() -> None:

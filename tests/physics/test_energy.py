@@ -301,3 +301,21 @@ def test_the_demo_of_each_exercise_agrees_with_arithmetic_by_hand(id: str) -> No
     chapter = {e.id: e for e in assignment("09-energy-carbon") if e.form == "number"}  # tasks: tests/book/test_tasks.py
     assert set(chapter) == set(BY_HAND)
     assert chapter[id].solve(chapter[id].draw()) == pytest.approx(BY_HAND[id], rel=1e-9)
+
+
+@pytest.mark.independent
+def test_a_machine_is_worn_once() -> None:
+    year = units.year
+    worn = {"device": "H100", "pue": 1.0, "embodied": 1000.0, "lifetime": year, "busy_share": 0.5}
+    assert energy.run(8, year / 2, **worn).carbon_embodied == pytest.approx(1000.0)
+    with pytest.raises(InputError, match="time"):
+        energy.run(8, 10 * year, **worn)
+
+
+@pytest.mark.published
+def test_water_of_the_grids_on_which_data_centres_stand() -> None:
+    """Lawrence Berkeley Laboratory's report, p. 57: 4.52 L/kWh there, 4.35 in the whole country; PUE 1.4."""
+    mean = energy.run(8, 3600.0, device="H100", facility="US-2023", grid="USA")
+    kwh = 8 * 0.7 * 1.4
+    assert mean.water_source == pytest.approx(4.52 * kwh)
+    assert energy.run(8, 3600.0, device="H100", pue=1.4, grid="USA").water_source == pytest.approx(4.35 * kwh)

@@ -169,6 +169,7 @@ def test_the_forms_agree_where_they_meet(seq: int, batch: int, heads: int, head_
     # Without sequence parallelism each of the other t - 1 ranks repeats the 10 s b h that stand outside the matrices.
     assert t * tp - plain == pytest.approx((t - 1) * 10 * seq * batch * h)
     assert memory.activation_memory_full(seq, batch, h, layers=7) == 7 * 2 * seq * batch * h
+    assert memory.activation_memory_full(seq, batch, h, sequence_shards=8) == pytest.approx(2 * seq * batch * h / 8)
     # Any shape: with the block of GPT-3 and its masks, the inventory is the paper's 34.
     shape = {"query_width": h, "kv_width": h, "mlp_width": 4 * h}
     block = memory.block_activations(seq, batch, h, **shape, masks=2, tp=t, sequence_shards=t, layers=5)

@@ -71,6 +71,32 @@ def test_an_indexer_pays_beyond_the_keys_that_it_picks() -> None:
     assert far[1] == pytest.approx(128 * (1 + 4 / 128) / (2 * 576))
 
 
+@pytest.mark.published
+@pytest.mark.parametrize(
+    ("name", "expanded", "heads"), [("DeepSeek-V3.2", 128 + 64 + 128, 128), ("GLM-5", 192 + 64 + 256, 64)]
+)
+def test_a_long_prompt_of_sparse_attention_works_on_latents(name: str, expanded: int, heads: int) -> None:
+    """deepseek-ai/FlashMLA, README, table of kernels: sparse prefill is MQA, keys of 576 and values of 512; a mask below."""
+    m, tokens = catalog.model(name), 131_072
+    layers, index = m.layers, m.index_heads * m.index_head_dim
+    every = tokens * (tokens + 1) / 2
+    picked = 2048 * tokens - 2048 * 2047 / 2
+    by_hand = 2 * layers * (index * every + heads * (576 + 512) * picked)
+    assert flops.training_flops_per_token(m, tokens, True).forward_core * tokens == pytest.approx(by_hand)
+    d = deploy(m, "H200", tp=8)
+    cost = pass_cost(d.work, d.split, d.machine, BOUND, 1.0, float(tokens), 0.0, 0.0)
+    assert 8 * cost.components["attention"].flops == pytest.approx(by_hand)
+    whole = step_model(d, efficiencies="bound")
+    alone = inference.prefill(deploy(m, "H200", tp=8, efficiencies="bound"), input_len=tokens)
+    assert whole.time(Batch.of(m, prefills=[(tokens, 0)])) == pytest.approx(float(alone.time))
+    # where the index drops nothing, or little, all expanded keys behind a mask are less work
+    for short in (1024, 4096):
+        masked = 2 * layers * (index + heads * expanded) * short * (short + 1) / 2
+        assert flops.training_flops_per_token(m, short, True).forward_core * short == pytest.approx(masked)
+        cost = pass_cost(d.work, d.split, d.machine, BOUND, 1.0, float(short), 0.0, 0.0)
+        assert 8 * cost.components["attention"].flops == pytest.approx(masked)
+
+
 @pytest.mark.independent
 def test_steps_of_sparse_attention_overtake_those_of_full_attention() -> None:
     sparse, dense = (step_model(deploy(m, "B200", tp=8, weights="fp8")) for m in (SPARSE, DENSE))

@@ -1265,6 +1265,13 @@ def test_what_a_plan_adds_is_seen_in_its_term() -> None:
     assert own.expert_parallel == pytest.approx(plain.expert_parallel * alone)  # the others hide
     assert own.pipeline_transfer == pytest.approx(plain.pipeline_transfer * alone)
     stage = (plain.time - plain.bubble - plain.straggler - plain.data_parallel - plain.optimizer) / 120
+    dense = [
+        training.training_step(
+            "Llama-3.1-70B", Plan(tp=4, pp=8, dp=8, schedule=name), "32 x DGX-H100", global_batch=256, seq=8192
+        ).terms
+        for name in ("1f1b", "dualpipe")
+    ]
+    assert dense[0].gemm == pytest.approx(dense[1].gemm)  # no experts, no multiprocessors that send to them
     h1, v = terms(schedule="zb-h1"), terms(schedule="zb-v")
     assert 0 < v.bubble < h1.bubble < plain.bubble == pytest.approx(15 * stage)
     missed, near = (math.prod((n - n // k - i) / (n - i) for i in range(8)) for n, k in ((256, 8), (128, 4)))

@@ -521,6 +521,15 @@ def test_speculation_at_large_batch_does_not_pay() -> None:
 
 
 @pytest.mark.independent
+def test_speculation_that_never_fails_yields_all_guesses_and_one() -> None:
+    for acceptance in (0.0, 0.3, 1.0):
+        by_hand = sum(acceptance**n for n in range(5))
+        assert inference.speculative_tokens(acceptance, 4) == pytest.approx(by_hand)
+        assert inference.speculative_speedup(acceptance, 4, 0.1, 1.5) == pytest.approx(by_hand / (4 * 0.1 + 1.5))
+    assert inference.speculative_tokens(1 - 1e-9, 4) == pytest.approx(inference.speculative_tokens(1.0, 4))
+
+
+@pytest.mark.independent
 def test_chunks_read_again_what_came_before() -> None:
     d = deploy(TOY, DEVICE, efficiencies="bound")
     chunks, size = 5, 20
@@ -532,6 +541,8 @@ def test_chunks_read_again_what_came_before() -> None:
     weights = (4 * (ATTENTION + MLP) + HEAD) * 2.0
     assert inference.chunked_prefill_bytes(weights, 2, 100, d.token_bytes, chunks) == pytest.approx(read - new)
     assert inference.chunked_prefill_bytes(weights, 2, 100, d.token_bytes, 1) == weights
+    with pytest.raises(InputError, match="chunks"):
+        inference.chunked_prefill_bytes(weights, 2, 100, d.token_bytes, 8.75)
 
 
 @pytest.mark.independent
@@ -839,7 +850,7 @@ def test_a_product_is_no_narrower_than_its_weights() -> None:
         (lambda: decode_step(deploy(TOY, DEVICE, dp=2, efficiencies="bound"), context=5), "dp = 2"),
         (lambda: generate(deploy(TOY, DEVICE, efficiencies="bound"), input_len=5, output_len=0), "output_len = 0"),
         (lambda: prefill("H100", input_len=5), "inference.deploy"),  # type: ignore[arg-type]
-        (lambda: inference.speculative_tokens(1.0, 3), "acceptance"),
+        (lambda: inference.speculative_tokens(1.1, 3), "acceptance"),
     ],
 )
 def test_bad_input_names_argument_and_fix(run: Any, message: str) -> None:

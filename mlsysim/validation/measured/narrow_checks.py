@@ -70,14 +70,16 @@ def rate_gain(device: str, precision: str, wide: str = _WIDE) -> float:
     return float(peaks[training.PEAK_FORMAT.get(precision, precision)] / peaks[wide])
 
 
-def cast_bytes(precision: str, layouts: int) -> float:
+def cast_bytes(precision: str, layouts: int, calibrated: bool = False) -> float:
     """Read and written to cast one number, in as many layouts as the products need: one where nothing goes backward.
 
-    >>> cast_bytes("mxfp8", 1), cast_bytes("nvfp4", 1), cast_bytes("fp8-blockwise", 2)
-    (3.03125, 4.5625, 4.0625)
+    Where the factor of the tensor was ``calibrated`` before, as in checkpoints of servers, nothing is read to find it.
+
+    >>> cast_bytes("mxfp8", 1), cast_bytes("nvfp4", 1), cast_bytes("nvfp4", 1, calibrated=True), cast_bytes("fp8-blockwise", 2)
+    (3.03125, 4.5625, 2.5625, 4.0625)
     """
     s = memory.SCALINGS[precision]
-    return float(_WIDE_BYTES * s.readings + layouts * s.stored_bytes)
+    return float(_WIDE_BYTES * (1 if calibrated else s.readings) + layouts * s.stored_bytes)
 
 
 def _checkpoint(row: Measurement) -> NarrowCheck:

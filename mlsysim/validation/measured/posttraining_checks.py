@@ -30,9 +30,18 @@ def sync_rate(row: Measurement) -> float:
 
 
 def _sync(row: Measurement) -> float:
-    """With the median rate of the other rows: none is judged by itself."""
+    """A broadcast, with the median rate of the other rows: none is judged by itself."""
     others = [sync_rate(r) for n, r in posttrainings().items() if r.kind == "sync" and n != row.name]
-    return float(posttraining.weight_sync(_weight_bytes(row.inputs), median(others), row.inputs["setup"]))
+    rate = median(others)
+    return float(posttraining.weight_sync(_weight_bytes(row.inputs), rate, 1.0, rate, row.inputs["setup"]))
+
+
+def _writes(i: Mapping[str, Any]) -> float:
+    """Point-to-point writes at the rate of the adapters, of those who send or of those who receive: a bound."""
+    ends = min(i["senders"], i["receivers"])
+    return float(
+        posttraining.weight_sync(_weight_bytes(i), ends * i["adapter"], i["senders"], i["adapter"], i["setup"])
+    )
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
@@ -41,6 +50,7 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "state-bytes": lambda i: float(posttraining.fine_tuning_state(**i)),
     "adapter-speed": _speed,
     "longest": lambda i: float(posttraining.longest_rollout(**i)),
+    "writes": _writes,
     "idle-share": lambda i: i["synchronous"] / i["asynchronous"],
     "pools": lambda i: float(posttraining.two_pools_step(i["generation"], i["training"], i["share"])),
     "checkpoint": lambda i: float(memory.checkpoint_bytes(i["parameters"], 2, 4, 4, 4)),
