@@ -412,8 +412,7 @@ def closed_loop(
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
         answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
-        # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
-        # pool falls behind
+        # what waits for the pool that prefills: all of them at the beginning, then a queue of users
         each = pace * where(apart > 0, minimum(own, more), prompt)
         busy = maximum(0.0, (waiting - 1.0) * each)
         # the pace is the way to a first token, and holds up nobody who comes later

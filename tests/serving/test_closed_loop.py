@@ -271,6 +271,28 @@ def test_prompts_between_answers_played_step_by_step(
 
 
 @pytest.mark.independent
+def test_more_prompts_than_fit_a_step_queue_for_places() -> None:
+    """Users for whom a step has one place for a prompt, where an answer has fewer steps than there are users."""
+    users, prompt, step, steps = 128, 0.3, 0.02, 100
+    played, load = first_tokens(users, step, prompt, steps, 1, alone=False)
+    found = met_in_steps(
+        0.0, 0.064, step=step, prompt_time=prompt, decoding=float(steps), steps=float(steps), others=users - 1.0,
+        load=load, fit=1.0,
+    )  # fmt: skip
+    assert played > 20.0 * prompt and prompt + 1.5 * step + found == pytest.approx(played, rel=0.1)
+
+
+@pytest.mark.independent
+def test_the_pace_of_a_first_token_fills_no_pool() -> None:
+    """A first token that comes later than its prompt is through is later for its own user, and holds up nobody else."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    asked = {"concurrency": 100.0, "input_len": 2000.0, "output_len": 400.0, "apart": 1.0, "waves": math.inf}
+    plain, late = (closed_loop(d.work, pool, pool, pace=pace, **asked) for pace in (1.0, 2.0))
+    assert plain.ttft > 3.0 * plain.added  # they queue
+    assert late.ttft - plain.ttft == pytest.approx(plain.added, rel=0.1)
+
+
+@pytest.mark.independent
 def test_prompts_of_one_pass_wait_for_its_end() -> None:
     """At the beginning four short prompts share a pass and all come out at its end, twice as late as one by one on average."""
     d, pool = pool_of(tp=8, precision="fp8")
