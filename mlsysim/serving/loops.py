@@ -154,10 +154,10 @@ def queue_wait(backlog: Num, answer_time: Num, prompt_time: Num, order: Num = 1.
 
     Source: reiser1980mva, for what a user meets; iglehart1965repairman, for the row at saturation; put together in chapter 24.
     """
-    spare = order / math.pi * maximum(answer_time + prompt_time - backlog, 0.0)
+    spare = order / math.pi * (maximum(answer_time + prompt_time, backlog) - backlog)
     uneven = order / math.pi * (1 + variation**2) * prompt_time * backlog
-    # a root of what was squared may be a rounding smaller
-    return maximum((uneven + spare**2 + maximum(backlog - answer_time, 0.0) ** 2) ** 0.5 - spare, 0.0)
+    behind = maximum(backlog, answer_time) - answer_time
+    return maximum((uneven + spare**2 + behind**2) ** 0.5, spare) - spare  # the root of a square may be a rounding smaller
 
 
 @equation(

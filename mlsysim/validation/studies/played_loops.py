@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mlsysim.errors import named
-from mlsysim.results import Listed
 from mlsysim.serving import disorder, queue_wait
 
 # How answers differ: the standard deviation of their times over the mean, and how a factor of the mean is drawn.
@@ -22,7 +21,7 @@ _REQUESTS = 40_000  # of a play; twice that among many users, who take long to f
 
 
 @dataclass(frozen=True)
-class PlayedLoop(Listed):
+class PlayedLoop:
     """Mean wait of a prompt for the prompts before it, in s: played, and as the closed form has it."""
 
     users: int
