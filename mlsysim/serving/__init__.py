@@ -5,7 +5,19 @@
 
 from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
-from mlsysim.serving.closed import ADAPTER, DRAWN, SPREAD, WAVES, Loop, Pool, Served, begun_by, closed_loop, served, served_by
+from mlsysim.serving.closed import (
+    ADAPTER,
+    DRAWN,
+    SPREAD,
+    WAVES,
+    Loop,
+    Pool,
+    Served,
+    begun_by,
+    closed_loop,
+    served,
+    served_by,
+)
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, kv_blocks, limits
 from mlsysim.serving.equations import (
     overload_wait,

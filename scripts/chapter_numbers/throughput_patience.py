@@ -6,8 +6,8 @@ from typing import Any
 from chapter_numbers import share
 from mlsysim import experts, explore, inference, serving, units
 from mlsysim.efficiencies import shipped
-from mlsysim.serving_steps.claims import expert_claims
 from mlsysim.serving.closed import met_in_steps
+from mlsysim.serving_steps.claims import expert_claims
 from mlsysim.validation.measured import fronts, service
 from mlsysim.validation.scoring.scores import shipped_scores
 from mlsysim.validation.studies.played_loops import answer_time_at, played_loops

@@ -20,7 +20,19 @@ from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.serving import checkpoint
-from mlsysim.serving.closed import ADAPTER, AHEAD, DRAWN, SPREAD, Loop, Pool, Served, begun_by, closed_loop, served, served_by
+from mlsysim.serving.closed import (
+    ADAPTER,
+    AHEAD,
+    DRAWN,
+    SPREAD,
+    Loop,
+    Pool,
+    Served,
+    begun_by,
+    closed_loop,
+    served,
+    served_by,
+)
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import gauss_newton
