@@ -157,9 +157,8 @@ def queue_wait(backlog: Num, answer_time: Num, prompt_time: Num, order: Num = 1.
     spare = order / math.pi * (maximum(answer_time + prompt_time, backlog) - backlog)
     uneven = order / math.pi * (1 + variation**2) * prompt_time * backlog
     behind = maximum(backlog, answer_time) - answer_time
-    return (
-        maximum((uneven + spare**2 + behind**2) ** 0.5, spare) - spare
-    )  # the root of a square may be a rounding smaller
+    root = maximum((uneven + spare**2 + behind**2) ** 0.5, spare)  # of a square, which may be a rounding smaller
+    return root - spare
 
 
 @equation(
