@@ -5,7 +5,19 @@
 
 from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
-from mlsysim.serving.closed import ADAPTER, DRAWN, WAVES, Loop, Pool, Served, begun_by, closed_loop, served, served_by
+from mlsysim.serving.closed import (
+    ADAPTER,
+    DRAWN,
+    SPREAD,
+    WAVES,
+    Loop,
+    Pool,
+    Served,
+    begun_by,
+    closed_loop,
+    served,
+    served_by,
+)
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, limits
 from mlsysim.serving.equations import (
     overload_wait,
@@ -14,7 +26,7 @@ from mlsysim.serving.equations import (
     sample_quantile,
     saturation_rate,
 )
-from mlsysim.serving.loops import loop_rate, pools_rate, prompt_wait, shared_itl
+from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
 from mlsysim.serving.requests import Request, number, read_trace, rows
 from mlsysim.serving.saturation import Saturation, saturation
 from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
@@ -24,6 +36,7 @@ __all__ = [
     "DRAWN",
     "METRICS",
     "ROUTING",
+    "SPREAD",
     "WAVES",
     "Config",
     "Limits",
@@ -41,6 +54,7 @@ __all__ = [
     "closed_loop",
     "constant",
     "device_memory",
+    "disorder",
     "gamma",
     "lengths",
     "limits",
@@ -52,10 +66,11 @@ __all__ = [
     "pools_rate",
     "prompt_computed",
     "prompt_steps",
-    "prompt_wait",
     "quantile",
+    "queue_wait",
     "read_trace",
     "rows",
+    "run_wait",
     "sample_quantile",
     "saturation",
     "saturation_rate",

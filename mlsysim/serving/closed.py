@@ -13,10 +13,11 @@ from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import Listed
-from mlsysim.serving.loops import loop_rate, prompt_wait, shared_itl
+from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
+SPREAD = 0.2 / 12.0**0.5 / DRAWN  # standard deviation of such a length, over its mean
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 # Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
 CAPTURED = ("vLLM",)
@@ -189,7 +190,55 @@ def held_back(
     return wait, minimum(came + rate * poll * step, maximum(0.0, joint - 1.0))
 
 
-def met_ahead(ahead: Num, alike: Num, *, step: Num, prompt_time: Num, load: Num) -> Num:
+def queued(backlog: Num, away: Num, each: Num, spread: Num) -> Num:
+    """Mean wait of a prompt where each of the others comes back after a time ``away`` that varies by the share ``spread``."""
+    return queue_wait(backlog, away, each, disorder(spread * away, away, each), spread)
+
+
+def met_in_steps(
+    alone: Num, spread: Num, *, step: Num, prompt_time: Num, decoding: Num, steps: Num, others: Num, load: Num, fit: Num
+) -> Num:
+    """Mean wait of a prompt for the prompts of others where prompts and answers share a device.
+
+    Nobody ends an answer while a step runs, however long its prompts make it. So prompts do not queue as they do for a
+    server that others ask meanwhile: whoever comes meets the prompts of answers that ended in one step or two. Only where
+    more come than fit a step do they queue, and then for places in steps, with the step as the clock.
+
+    Parameters
+    ----------
+    alone : float or array
+        1 where prompts run in steps of their own before answers go on, 0 where they share steps with answers.
+    spread : float or array
+        Standard deviation of an answer's length over its mean.
+    step : float or array, s
+        Of answers.
+    prompt_time : float or array, s
+        What a prompt adds to a step.
+    decoding : float or array
+        Answers under way.
+    steps : float or array
+        Of an answer.
+    others : float or array
+        Other requests in flight.
+    load : float or array
+        Share of the time in which prompts run.
+    fit : float or array
+        Prompts that fit a step.
+
+    >>> found = met_in_steps(0.0, 0.1, step=0.02, prompt_time=0.3, decoding=60.0, steps=900.0, others=63.0, load=0.5, fit=1.0)
+    >>> round(found, 3)  # half of a prompt with a chance of a half, and little else
+    0.097
+    """
+    come = decoding / steps * others / (others + 1.0)  # prompts of others in a step
+    shared = 1.0 / maximum(1.0, fit)
+    full = (step + prompt_time * fit) / fit  # of a place in a step, while prompts queue
+    places = where(alone > 0, 0.0, queued(others * full, steps * fit * full, full, spread))
+    # half of the prompts under way, which a long step has more of; then those that share the step, or come before in it
+    company = where(alone > 0, 1.0 - shared / 2.0, 1.5 - shared)
+    return prompt_time * (load / 2.0 + come * company) + places
+
+
+def met_ahead(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, load: Num) -> Num:
     """Mean wait of a prompt for what is launched already when it comes, beyond half of a pass under way.
 
     A server that prepares a step while the one before still runs lets a new prompt wait for that step as well. Whether it
@@ -200,22 +249,22 @@ def met_ahead(ahead: Num, alike: Num, *, step: Num, prompt_time: Num, load: Num)
     ----------
     ahead : float or array
         Steps that are launched already.
-    alike : float or array
-        1 where all prompts and answers have one length.
+    spread : float or array
+        Standard deviation of an answer's length over its mean; 0 where all prompts and answers have one length.
     step : float or array, s
         Of answers.
     prompt_time : float or array, s
         Of a prompt.
     load : float or array
-        Share of the time in which prompts run, as in :func:`prompt_wait`.
+        Share of the time in which prompts run.
 
-    >>> met_ahead(0.0, 0.0, step=0.01, prompt_time=0.1, load=0.5), round(met_ahead(1.0, 0.0, step=0.01, prompt_time=0.1, load=0.5), 3)
+    >>> met_ahead(0.0, 0.1, step=0.01, prompt_time=0.1, load=0.5), round(met_ahead(1.0, 0.1, step=0.01, prompt_time=0.1, load=0.5), 3)
     (0.0, 0.06)
-    >>> round(met_ahead(1.0, 1.0, step=0.01, prompt_time=0.1, load=0.5), 3)
+    >>> round(met_ahead(1.0, 0.0, step=0.01, prompt_time=0.1, load=0.5), 3)
     0.135
     """
     chance = minimum(load, 1.0)
-    met = where(alike > 0, 1.0, chance)
+    met = where(spread > 0, chance, 1.0)
     return ahead * (step + met * prompt_time) + (met - chance) * prompt_time / 2.0
 
 
@@ -283,7 +332,7 @@ def closed_loop(
     gather: Num = 0.0,
     gather_tokens: Num = 0.0,
     ahead: Num = 0.0,
-    alike: Num = 0.0,
+    spread: Num = SPREAD,
 ) -> Loop:
     """Time per output token and time to first token of a loop with so many requests in flight.
 
@@ -311,14 +360,17 @@ def closed_loop(
         Speculation: tokens that a layer of its own proposes for each answer in every step, and tokens that a step yields on
         average, as of ``inference.speculative_tokens``.
     waves : float or array
-        Requests of the run over requests in flight; infinity for a loop without a beginning. At the beginning all prompts come
-        at once, so that one in ``waves`` of the requests waits for half of the others.
+        Requests of the run over requests in flight; infinity for a loop without a beginning, as of
+        :func:`mlsysim.serving.run_wait`.
     poll, gather, gather_tokens : float or array
         Steps after which the server looks for new requests, steps that a prompt waits for others, and tokens that end this
         wait, as of :func:`held_back`; prompts that are ``apart`` are not held back.
-    ahead, alike : float or array
-        Steps that the server has launched already when a prompt comes, and 1 where all lengths are alike, as of
-        :func:`met_ahead`; prompts that are ``apart`` meet no answers.
+    ahead : float or array
+        Steps that the server has launched already when a prompt comes, as of :func:`met_ahead`; prompts that are ``apart``
+        meet no answers.
+    spread : float or array
+        Standard deviation of the lengths over their mean: 0 where all are alike, 1 where they spread as exponential times do;
+        as public benchmarks draw them, unless given.
 
     Raises
     ------
@@ -358,18 +410,25 @@ def closed_loop(
         added = where(alone > 0, own, added)
         prompt = where(apart > 0, own, added)
         answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
-        # what waits for the pool that prefills: all of them at the beginning, then a prompt that is under way, or all that the
-        # pool falls behind
+        # what waits for the pool that prefills: all of them at the beginning, then a queue of users
         each = pace * where(apart > 0, minimum(own, more), prompt)
         busy = maximum(0.0, (waiting - 1.0) * each)
-        # together, prompts hold up answers, and so those who come next, for as long as they take; the pace holds up nobody
+        # the pace is the way to a first token, and holds up nobody who comes later
         load = maximum(busy / pace / (answer + prompt), _IDLE)
-        # of the beginning's prompts those of one pass come out together: on average half a pass later than one by one
-        passes = maximum(1.0, waiting * input_len / PASS)
-        queue = prompt_wait(busy, load, pace * prompt, minimum(1.0, (1.0 + 1.0 / passes) / waves))
+        later = where(
+            apart > 0,
+            queued(busy / pace, answer + transfer, each / pace, spread),
+            met_in_steps(
+                alone, spread, step=step, prompt_time=prompt, decoding=decoding, steps=steps, others=cached - 1.0,
+                load=minimum(load, 1.0), fit=PASS / input_len,
+            ),
+        )  # fmt: skip
+        # of the beginning's prompts those of one pass come out together
+        joined = minimum(1.0, PASS / (waiting * input_len))
+        queue = run_wait(later, busy, 1.0 / waves, joined)
         # half of the step under way, and the answers of the step that it shares; alone there are none
-        met = met_ahead(ahead, alike, step=step, prompt_time=prompt, load=load)
-        joined = where(
+        met = met_ahead(ahead, spread, step=step, prompt_time=prompt, load=load)
+        own_step = where(
             apart > 0, step + pace * own, others * (1.5 * step + pace * prompt + met) + (1.0 - others) * pace * own
         )
         held, company = held_back(
@@ -378,7 +437,7 @@ def closed_loop(
         )  # fmt: skip
         # nobody holds back a request alone: there are no steps of others to wait for
         held = where(apart > 0, 0.0, others * (held + company * each))
-        first = latency + joined + queue + transfer + held
+        first = latency + own_step + queue + transfer + held
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
     ttft = first + maximum(0.0, full - cached) / cached * (answer + first)  # fewer requests than replicas: nobody waits

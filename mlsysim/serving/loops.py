@@ -1,7 +1,9 @@
 """A closed loop in closed form: what prompts add to answers, who waits for the first token, and what the whole completes."""
 
-from mlsysim._numeric import Num, maximum, minimum
-from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
+import math
+
+from mlsysim._numeric import Num, maximum
+from mlsysim.equations import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, equation
 
 
 @equation(
@@ -77,38 +79,123 @@ def shared_itl(step_time: Num, prompt_time: Num, concurrency: Num, decoding: Num
 
 
 @equation(
-    "eq-start-wave",
-    formula="backlog * max(start / 2, 1 - 1 / load) + min(load, 1) / 2 * prompt_time",
-    domain={"start": "[0, 1]", "load": POSITIVE},
+    "eq-answer-order",
+    formula="deviation / sqrt(answer_time * (deviation + 2 * prompt_time))",
+    domain={"deviation": NON_NEGATIVE, "answer_time": POSITIVE, "prompt_time": POSITIVE},
 )
-def prompt_wait(backlog: Num, load: Num, prompt_time: Num, start: Num = 0.0) -> Num:
-    """Mean wait of a prompt for the prompts before it, in a closed loop that begins with all of them at once.
+def disorder(deviation: Num, answer_time: Num, prompt_time: Num) -> Num:
+    """How far a loop of users has lost the order in which its prompts were computed: 0 where all answers are alike.
 
-    Formula: q = B max(s / 2, 1 - 1 / rho) + min(rho, 1) p / 2.
+    Formula: o = d / sqrt(Z (d + 2 p)).
+
+    Parameters
+    ----------
+    deviation : float or array, s
+        Standard deviation d of the time from a prompt to the next of the same user.
+    answer_time : float or array, s
+        Mean Z of that time.
+    prompt_time : float or array, s
+        Of a prompt, p.
+
+    Returns
+    -------
+    float or array, 1
+        Near 1 for times that spread like those of an exponential distribution, and little for those that hardly differ.
+
+    Assumptions: the middle, by ratio, of the spread of a row where nobody returns in order and where everybody does; played
+    against requests one by one.
+
+    >>> round(disorder(9.5, answer_time=9.5, prompt_time=0.05), 2), round(disorder(0.6, answer_time=9.5, prompt_time=0.05), 2)
+    (0.99, 0.23)
+
+    Source: iglehart1965repairman, for the spread of such a row; the middle is chapter 24's.
+    """
+    return deviation / (answer_time * (deviation + 2 * prompt_time)) ** 0.5
+
+
+@equation(
+    "eq-prompt-queue",
+    formula="sqrt(order / pi * (1 + variation**2) * prompt_time * backlog + (order / pi * max(answer_time + prompt_time - backlog, 0)) ** 2"
+    " + max(backlog - answer_time, 0) ** 2) - order / pi * max(answer_time + prompt_time - backlog, 0)",
+    domain={
+        "backlog": NON_NEGATIVE, "answer_time": POSITIVE, "prompt_time": POSITIVE, "order": NON_NEGATIVE,
+        "variation": NON_NEGATIVE,
+    },
+)  # fmt: skip
+def queue_wait(backlog: Num, answer_time: Num, prompt_time: Num, order: Num = 1.0, variation: Num = 0.0) -> Num:
+    """Mean wait of a prompt for the prompts before it, where each of so many users sends the next when its answer ends.
+
+    Formula: w = sqrt(o p B (1 + c^2) / pi + b^2 + max(B - Z, 0)^2) - b with b = o max(Z + p - B, 0) / pi.
 
     Parameters
     ----------
     backlog : float or array, s
-        Time B that the prompts of all other requests in flight take one after the other.
-    load : float or array, 1
-        That time over the time rho from a request's first prompt token to its last answer token: above 1 prompts fall behind.
+        Time B that the prompts of all other users take one after the other.
+    answer_time : float or array, s
+        Mean time Z from the end of a user's prompt to its next.
     prompt_time : float or array, s
-        Of a prompt itself.
-    start : float or array, 1
-        Share s of the run's requests that come together at its beginning; 0 for a loop without a beginning.
+        Of a prompt, p.
+    order : float or array, 1
+        Disorder o in which users come back, as of :func:`disorder`; 0 where all answers are alike.
+    variation : float or array, 1
+        Coefficient of variation c of the prompts' times.
 
     Returns
     -------
     float or array, s
 
-    Assumptions: prompts one by one, first come, first served; at the beginning each waits for half of the others.
+    Assumptions: one prompt at a time, first come, first served; answers go on while prompts run; a steady state. Rows are
+    spread as half a normal distribution at saturation.
 
-    >>> prompt_wait(2.0, load=0.1, prompt_time=0.03, start=0.1), prompt_wait(2.0, load=2.0, prompt_time=0.03)
-    (0.1015, 1.015)
+    >>> round(queue_wait(3.15, answer_time=3.45, prompt_time=0.05), 3)  # 64 users whose answers' times are exponential
+    0.139
+    >>> queue_wait(3.15, answer_time=3.45, prompt_time=0.05, order=0.0), queue_wait(3.15, answer_time=3.0, prompt_time=0.05, order=0.0)
+    (0.0, 0.1499999999999999)
 
-    Source: kleinrock1976queueing, fluid approximation; the wave at the beginning is chapter 24's.
+    Source: reiser1980mva, for what a user meets; iglehart1965repairman, for the row at saturation; put together in chapter 24.
     """
-    return backlog * maximum(start / 2, 1 - 1 / load) + minimum(load, 1) / 2 * prompt_time
+    spare = order / math.pi * (maximum(answer_time + prompt_time, backlog) - backlog)
+    uneven = order / math.pi * (1 + variation**2) * prompt_time * backlog
+    behind = maximum(backlog, answer_time) - answer_time
+    root = maximum((uneven + spare**2 + behind**2) ** 0.5, spare)  # of a square, which may be a rounding smaller
+    return root - spare
+
+
+@equation(
+    "eq-start-wave",
+    formula="start * backlog * (1 + joined) / 2 + (1 - start) * wait",
+    domain={"start": "[0, 1]", "joined": "[0, 1]"},
+)
+def run_wait(wait: Num, backlog: Num, start: Num, joined: Num = 0.0) -> Num:
+    """Mean wait of a prompt for the prompts before it over a run that begins with all users at once.
+
+    Formula: q = s B (1 + h) / 2 + (1 - s) w.
+
+    Parameters
+    ----------
+    wait : float or array, s
+        Mean wait w of those who come later, as of :func:`queue_wait`.
+    backlog : float or array, s
+        Time B that the prompts of all other users take one after the other.
+    start : float or array, 1
+        Share s of the run's requests that come together at its beginning; 0 for a loop without a beginning.
+    joined : float or array, 1
+        Share h of all users whose prompts go through one pass and come out at its end; 0 where they run one by one.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: at the beginning nobody reads yet, so that each waits for half of the others, or for all where one pass takes
+    all of them; who comes later finds the row of a loop without a beginning. (Where answers spread as exponential times do,
+    the wave takes longer to pass: played at a load of 0.8, runs of ten requests per user wait a quarter longer.)
+
+    >>> round(run_wait(0.01, backlog=2.0, start=0.1), 3), round(run_wait(0.01, backlog=2.0, start=0.1, joined=1.0), 3)
+    (0.109, 0.209)
+
+    Source: kleinrock1976queueing, fluid approximation; the mean over a run is chapter 24's.
+    """
+    return start * backlog * (1 + joined) / 2 + (1 - start) * wait
 
 
 @equation(

@@ -6,9 +6,11 @@ from typing import Any
 from chapter_numbers import share
 from mlsysim import experts, explore, inference, serving, units
 from mlsysim.efficiencies import shipped
+from mlsysim.serving.closed import met_in_steps
 from mlsysim.serving_steps.claims import expert_claims
 from mlsysim.validation.measured import fronts, service
 from mlsysim.validation.scoring.scores import shipped_scores
+from mlsysim.validation.studies.played_loops import answer_time_at, played_loops
 
 ACCEPTED = 0.85  # deepseek2024v3report, sec. 5.4.3: 85 to 90 % of second tokens are accepted
 
@@ -38,12 +40,15 @@ def _below(found: explore.Frontier, run: str) -> list[float]:
 
 def _published() -> dict[str, str]:
     """The fronts that InferenceX publishes beside ours, one token guessed in a step."""
-    found = {"start": units.format(shipped("collective")["call"]["startup_s"], "s", 2)}
+    inputs = fronts.services()["front-b200-most"].inputs
+    halved = f"{(inputs['input_len'] + inputs['output_len']) / inputs['output_len']:g}"
+    found = {"start": units.format(shipped("collective")["call"]["startup_s"], "s", 2), "halved": halved}
     for device, name in (("B200", "b200"), ("GB200 NVL72", "gb200")):
         front = explore.frontier("DeepSeek-R1", device, input_len=1024, output_len=1024, acceptance=ACCEPTED, drafted=1)
         most, (speed, fast) = service.published_front(f"{name}-most")[1], service.published_front(f"{name}-125")
         ours = max((p for p in front.points if p.user_rate >= speed), key=lambda p: p.device_rate)
         found |= {
+            f"{name}_printed": _tokens(fronts.services()[f"front-{name}-most"].value),
             f"{name}_most": _tokens(most),
             f"{name}_most_error": units.percent(front.points[-1].device_rate / most - 1.0, 0),
             f"{name}_fast": _tokens(fast),
@@ -59,12 +64,45 @@ def _alike() -> dict[str, str]:
     asked = {k: float(v) for k, v in run.inputs.items() if k != "devices"}
     free, alike = (
         fronts.loop_at(
-            "Qwen3-32B", run.device, tp=int(run.inputs["devices"]), precision=run.precision, ahead=a, alike=a, **asked
+            "Qwen3-32B", run.device, tp=int(run.inputs["devices"]), precision=run.precision, ahead=a, spread=v, **asked
         )
-        for a in (0.0, 1.0)
+        for a, v in ((0.0, serving.SPREAD), (1.0, 0.0))
     )
     names = {"alike": alike.ttft, "free_alike": free.ttft, "alike_measured": run.value}
     return {name: units.format(float(value), "s") for name, value in names.items()}
+
+
+def _queue() -> dict[str, str]:
+    """Prompts that wait in a pool of their own, played and in closed form, and prompts between answers."""
+    loops = played_loops()
+    at = {x.kind: x for x in loops if (x.users, x.load) == (64, 0.9)}
+    off = [abs(x.wait / x.played - 1.0) for x in loops if x.played > 1e-9]
+    differ, chance = at["within 20 %"], at["exponential"]
+    under_way = differ.load * 0.05 / 2.0
+    users, prompt, step, steps = 128, 0.3, 0.02, 900.0
+    answer = steps * step + (users - 1.0) * prompt  # every other user sends one prompt meanwhile
+    busy = (users - 1.0) * prompt / (answer + prompt)
+    met = met_in_steps(
+        0.0, serving.SPREAD, step=step, prompt_time=prompt, decoding=users * answer / (answer + prompt), steps=steps,
+        others=users - 1.0, load=busy, fit=1.0,
+    )  # fmt: skip
+    pool = answer_time_at(busy, users, prompt)
+    order = serving.disorder(serving.SPREAD * pool, pool, prompt)
+    return {
+        "played": units.format(differ.played, "s", 3),
+        "played_chance": units.format(chance.played, "s", 3),
+        "found": units.format(differ.wait, "s", 2),
+        "found_chance": units.format(chance.wait, "s", 3),
+        "under_way": units.format(under_way, "s", 3),
+        "factor": f"{differ.played / under_way:.1f}",
+        "loops": str(len(loops)),
+        "mean": share(statistics.mean(off), 0),
+        "most": share(max(off), 0),
+        "step_users": str(users),
+        "step_share": share(busy, 0),
+        "step_wait": units.format(float(met), "s", 2),
+        "pool_wait": units.format(float(serving.queue_wait((users - 1) * prompt, pool, prompt, order)), "s", 2),
+    }
 
 
 def numbers() -> dict[str, Any]:
@@ -111,6 +149,7 @@ def numbers() -> dict[str, Any]:
             "pools": f"{serving.pools_rate(2000.0, 8000.0, 4000.0, 1000.0):,.0f}",
         },
         "held": {run: units.format(published[f"llama-first-{run}"].value, "s") for run in ("held", "free")} | _alike(),
+        "queue": _queue(),
         "uneven": {
             "v": f"{uneven:.2g}",
             "hit": f"{experts.uneven_experts_hit(256, 8, 64, uneven):.0f}",

@@ -2,6 +2,7 @@
 
 import bisect
 import dataclasses
+import heapq
 import itertools
 import math
 import random
@@ -14,7 +15,7 @@ from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError
 from mlsysim.inference.work import mixed_cost
 from mlsysim.serving import Pool, Request, closed_loop
-from mlsysim.serving.closed import held_back, met_ahead, pass_of
+from mlsysim.serving.closed import held_back, met_ahead, met_in_steps, pass_of
 from mlsysim.serving_steps import step_model
 
 
@@ -219,6 +220,78 @@ def test_products_in_four_bits_unpack_nothing() -> None:
         assert (pass_of(case.work, pool, 8.0, 1000.0, 0.0, 1.0).components["experts"].unpack_time > 0) == unpacked
 
 
+def first_tokens(users: int, step: float, prompt: float, steps: int, fit: int, alone: bool) -> tuple[float, float]:
+    """Mean time from asking to a first token, and the share of time that prompts take, played step by step.
+
+    Prompts and answers share a device. Answers are drawn within 11 % of ``steps`` tokens; whoever has read one asks again
+    after a tenth of a second on average.
+    """
+    rng = random.Random(11)
+    reading = [rng.randint(1, steps) for _ in range(users)]  # tokens that are left
+    coming: list[float] = []
+    asked: list[float] = []
+    now, computed, waits = 0.0, 0.0, []
+    while len(waits) < 40 * users:
+        while coming and coming[0] <= now:
+            asked.append(heapq.heappop(coming))
+        if not reading and not asked:
+            now = coming[0]
+            continue
+        taken, asked = asked[:fit], asked[fit:]
+        now += len(taken) * prompt + (0.0 if alone and taken else step)
+        computed += len(taken) * prompt
+        waits += [now - at for at in taken]
+        if not (alone and taken):
+            for _ in range(reading.count(1)):
+                heapq.heappush(coming, now + rng.expovariate(10.0))
+            reading = [left - 1 for left in reading if left > 1]
+        reading += [round(steps * rng.uniform(0.89, 1.11)) for _ in taken]
+    return statistics.fmean(waits[len(waits) // 3 :]), computed / now
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("users", "prompt", "steps", "fit"), [(16, 0.3, 400, 1), (64, 0.3, 600, 1), (64, 0.03, 100, 8), (128, 0.03, 300, 8)]
+)
+def test_prompts_between_answers_played_step_by_step(
+    users: int, prompt: float, steps: int, fit: int, alone: bool
+) -> None:
+    """Answers stand still while prompts run, so that hardly anybody queues, though prompts take up to three quarters of the time."""
+    step = 0.02
+    played, load = first_tokens(users, step, prompt, steps, fit, alone)
+    answer = steps * step / (1.0 - load)
+    decoding = users * answer / (answer + played + 0.1)  # Little's law
+    found = met_in_steps(
+        float(alone), 0.064, step=step, prompt_time=prompt, decoding=decoding, steps=float(steps), others=users - 1.0,
+        load=load, fit=float(fit),
+    )  # fmt: skip
+    own = prompt + (0.5 if alone else 1.5) * step
+    assert own + found == pytest.approx(played, rel=0.15)
+
+
+@pytest.mark.independent
+def test_more_prompts_than_fit_a_step_queue_for_places() -> None:
+    """Users for whom a step has one place for a prompt, where an answer has fewer steps than there are users."""
+    users, prompt, step, steps = 128, 0.3, 0.02, 100
+    played, load = first_tokens(users, step, prompt, steps, 1, alone=False)
+    found = met_in_steps(
+        0.0, 0.064, step=step, prompt_time=prompt, decoding=float(steps), steps=float(steps), others=users - 1.0,
+        load=load, fit=1.0,
+    )  # fmt: skip
+    assert played > 20.0 * prompt and prompt + 1.5 * step + found == pytest.approx(played, rel=0.1)
+
+
+@pytest.mark.independent
+def test_the_pace_of_a_first_token_fills_no_pool() -> None:
+    """A first token that comes later than its prompt is through is later for its own user, and holds up nobody else."""
+    d, pool = pool_of(tp=8, precision="fp8")
+    asked = {"concurrency": 100.0, "input_len": 2000.0, "output_len": 300.0, "apart": 1.0, "waves": math.inf}
+    plain, late = (closed_loop(d.work, pool, pool, pace=pace, **asked) for pace in (1.0, 2.0))
+    assert plain.ttft - plain.step > 2.5 * plain.added  # they queue
+    assert late.ttft - plain.ttft == pytest.approx(plain.added, rel=0.1)
+
+
 @pytest.mark.independent
 def test_prompts_of_one_pass_wait_for_its_end() -> None:
     """At the beginning four short prompts share a pass and all come out at its end, twice as late as one by one on average."""
@@ -282,19 +355,19 @@ def test_steps_that_are_launched_ahead_played_one_by_one() -> None:
 
     asked = {"step": step, "prompt_time": prompt}
     for ahead in (0, 1):
-        assert met_ahead(ahead, 0.0, load=0.0, **asked) == pytest.approx(beyond(0.0, ahead), abs=1e-4)
-        assert met_ahead(ahead, 1.0, load=0.0, **asked) == pytest.approx(beyond(1.0, ahead), abs=4e-4)
-        assert met_ahead(ahead, 0.0, load=3.0, **asked) == pytest.approx(beyond(1.0, ahead) - prompt / 2.0, abs=4e-4)
+        assert met_ahead(ahead, 0.1, load=0.0, **asked) == pytest.approx(beyond(0.0, ahead), abs=1e-4)
+        assert met_ahead(ahead, 0.0, load=0.0, **asked) == pytest.approx(beyond(1.0, ahead), abs=4e-4)
+        assert met_ahead(ahead, 0.1, load=3.0, **asked) == pytest.approx(beyond(1.0, ahead) - prompt / 2.0, abs=4e-4)
     d, pool = pool_of(tp=8, precision="fp8")
     loop = {"concurrency": 32.0, "input_len": 2000.0, "output_len": 4000.0}
-    free, late, alike = (closed_loop(d.work, pool, ahead=a, alike=b, **loop) for a, b in ((0, 0), (1, 0), (1, 1)))
+    free, late, alike = (closed_loop(d.work, pool, ahead=a, spread=b, **loop) for a, b in ((0, 0.1), (1, 0.1), (1, 0)))
     assert late.ttft - free.ttft > 31.0 / 32.0 * free.step
     assert alike.ttft - free.ttft == pytest.approx(31.0 / 32.0 * (free.step + 1.5 * free.added), rel=0.1)
-    assert closed_loop(d.work, pool, ahead=1.0, alike=1.0, **loop | {"concurrency": 1.0}).ttft == pytest.approx(
+    assert closed_loop(d.work, pool, ahead=1.0, spread=0.0, **loop | {"concurrency": 1.0}).ttft == pytest.approx(
         closed_loop(d.work, pool, **loop | {"concurrency": 1.0}).ttft
     )
     pools = loop | {"apart": 1.0, "prefill": pool}
-    assert closed_loop(d.work, pool, ahead=1.0, alike=1.0, **pools) == closed_loop(d.work, pool, **pools)
+    assert closed_loop(d.work, pool, ahead=1.0, **pools) == closed_loop(d.work, pool, **pools)
 
 
 @pytest.mark.independent
@@ -311,7 +384,7 @@ def test_rows_are_read_with_the_options_of_their_recipe() -> None:
 
     def launched(**columns: object) -> tuple[float, float]:
         case = _case(Row(row | columns))
-        return case.ahead, case.alike
+        return case.ahead, case.spread
 
     r1 = {"model": "DeepSeek-R1", "backend": "sglang"}
     llama = {"model": "Llama-3.1-70B", "backend": "trtllm", "device": "B200-SXM-180GB"}
@@ -321,8 +394,9 @@ def test_rows_are_read_with_the_options_of_their_recipe() -> None:
     assert read(**llama)[1] == 0.0 and read(**llama, tp=4.0)[1] == 20.0
     assert read(**llama, tp=4.0, output_len=8192.0)[1] == 0.0
     assert read(**llama, tp=4.0, input_len=1000.0) == (0.0, 0.0, 1000.0)
-    assert launched(**llama) == (1.0, 0.0) and launched(**llama, input_len=1000.0) == (1.0, 1.0)
-    assert launched(**llama | {"backend": "vllm"}) == (0.0, 0.0)
+    assert launched(**llama) == (1.0, pytest.approx(0.2 / math.sqrt(12.0) / 0.9))
+    assert launched(**llama, input_len=1000.0) == (1.0, 0.0)
+    assert launched(**llama | {"backend": "vllm"})[0] == 0.0
     long = llama | {"input_len": 1000.0, "output_len": 8000.0}
     kept, freed = (_case(Row(row | long | {"backend": b})).decode.slots for b in ("trtllm", "vllm"))
     assert freed / kept == pytest.approx(9000.0 / 5000.0)  # room for the whole answer, or for the half held on average

@@ -159,7 +159,7 @@ def loop_at(
     drafted: float = 0.0,
     accepted: float = 1.0,
     ahead: float = 0.0,
-    alike: float = 0.0,
+    spread: float = serving.SPREAD,
 ) -> serving.Loop:
     """The closed loop of one replica with attention cut over its devices, as :func:`mlsysim.explore.frontier` works it out.
 
@@ -175,8 +175,8 @@ def loop_at(
         ``fp4``, ``fp8`` or ``bf16``; in ``fp4`` a mixture keeps attention in 16 bits.
     drafted, accepted : float
         Tokens proposed in a step, and tokens that it yields on average.
-    ahead, alike : float
-        Steps that the server launches ahead, and 1 where all lengths are alike, as of ``serving.closed.met_ahead``.
+    ahead, spread : float
+        Steps that the server launches ahead, and the standard deviation of lengths over their mean.
 
     >>> 100 < 1 / loop_at("gpt-oss-120B", "B200", tp=1, concurrency=16, input_len=8192, output_len=1024).tpot < 200
     True
@@ -194,7 +194,7 @@ def loop_at(
     latency, pace = serving.begun_by(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
-        latency=latency, pace=pace, drafted=drafted, accepted=accepted, ahead=ahead, alike=alike,
+        latency=latency, pace=pace, drafted=drafted, accepted=accepted, ahead=ahead, spread=spread,
     )  # fmt: skip
 
 

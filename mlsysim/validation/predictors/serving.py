@@ -20,7 +20,19 @@ from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.serving import checkpoint
-from mlsysim.serving.closed import ADAPTER, AHEAD, DRAWN, Loop, Pool, Served, begun_by, closed_loop, served, served_by
+from mlsysim.serving.closed import (
+    ADAPTER,
+    AHEAD,
+    DRAWN,
+    SPREAD,
+    Loop,
+    Pool,
+    Served,
+    begun_by,
+    closed_loop,
+    served,
+    served_by,
+)
 from mlsysim.transformer import parameter_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import gauss_newton
@@ -182,7 +194,7 @@ class _Case:
     gather: float
     gather_tokens: float
     ahead: float
-    alike: float
+    spread: float
 
 
 def _model(row: Row) -> Model:
@@ -340,7 +352,7 @@ def _read(row: Row) -> _Case:
         gather=recipe.gather if recipe else 0.0,
         gather_tokens=recipe.gather_tokens if recipe else 0.0,
         ahead=float(server in AHEAD),
-        alike=float(lengths not in _DRAWN),
+        spread=SPREAD if lengths in _DRAWN else 0.0,
     )
 
 
@@ -404,7 +416,7 @@ def _loop(c: Any, fitted: Any) -> Loop:
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
         apart=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, pace=fitted.pace,
-        poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, ahead=c.ahead, alike=c.alike,
+        poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, ahead=c.ahead, spread=c.spread,
     )  # fmt: skip
 
 
