@@ -273,7 +273,8 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
             return Feedback(exercise.id, True, f"Correct: {said}.", points=exercise.points)
         hints = {m.name: m.hint for m in exercise.mistakes}
         hint = hints[name].format_map(g.texts()) if name in hints else said or _advice(exercise, g, attempt)
-        return Feedback(exercise.id, False, f"Not yet. {hint}", name, round(exercise.points * share, 2))
+        before = "" if name in ("no-answer", "not-read") else "Not yet. "
+        return Feedback(exercise.id, False, f"{before}{hint}", name, round(exercise.points * share, 2))
     try:
         got = _read(exercise, answer)
     except InputError as error:

@@ -24,7 +24,9 @@ from mlsysim.classroom.grading.submissions import (
 from mlsysim.errors import InputError
 
 MAX_JOBS = 64
-ALIKE = 0.9  # share of the runs of letters that two notebooks' answers have in common, from which on a person should look
+ALIKE = (
+    0.9  # share of the runs of letters that two notebooks' answers have in common, from which on a person should look
+)
 _LEAST_TEXT = 80  # letters; shorter answers look alike by chance
 _RUN = 6  # letters
 _STANDS_BACK = "a notebook or a later attempt of the same student counts"
@@ -241,9 +243,7 @@ def grade_folder(
     full, nothing = sum(e.points for e in exercises), dict.fromkeys((e.id for e in exercises), 0.0)
     for s in replaced:
         known = owner(s, students)
-        rows.append(
-            Row(known.id if known else s.student, 0.0, full, nothing, "replaced", _STANDS_BACK, s.path.name)
-        )
+        rows.append(Row(known.id if known else s.student, 0.0, full, nothing, "replaced", _STANDS_BACK, s.path.name))
     here = {row.student for row in rows}
     rows += [Row(s.id, 0.0, full, nothing, "missing", "handed nothing in") for s in students if s.id not in here]
     return merged(before, rows) if before else rows
@@ -310,9 +310,7 @@ def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
     """
     old: dict[str, Row] = {}
     for row in before:
-        if row.status not in ("replaced", "missing") and (
-            row.student not in old or row.score > old[row.student].score
-        ):
+        if row.status not in ("replaced", "missing") and (row.student not in old or row.score > old[row.student].score):
             old[row.student] = row
     done, here = [], set()
     for row in now:
@@ -354,10 +352,11 @@ def copies(rows: Sequence[Row], least: float = ALIKE) -> list[Likeness]:
     verdict. The work grows with the length of a text, whatever it says.
     """
     ran = [r for r in rows if r.texts]
+    named = [(r, r.message.partition("STUDENT is ")[2].partition(";")[0].strip("'")) for r in ran]
     found = [
-        Likeness(r.student, r.message.split("STUDENT is ")[1].split(";")[0].strip("'"), 1.0, "uses the other's inputs")
-        for r in ran
-        if r.status == "seed-mismatch" and "STUDENT is " in r.message
+        Likeness(r.student, other, 1.0, "uses the other's inputs")
+        for r, other in named
+        if r.status == "seed-mismatch" and other
     ]
     joined = [(r, "\n".join(t for t in r.texts.values() if len(t) > 20)) for r in ran]
     long = [(r, len(text), _runs(text)) for r, text in joined if len(text) >= _LEAST_TEXT]
