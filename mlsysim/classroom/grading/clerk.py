@@ -59,7 +59,7 @@ def compared(exercises: Sequence[Exercise], values: Mapping[str, Any], seed: str
                 given = tasks.plain(given, 4 * tasks.MOST_NUMBERS)
             if e.form == "function" and isinstance(given, dict):
                 given = tasks.Results(given["results"])
-            f = check(e.id, given, seed, attempt=2, cases=word)
+            f = check(e.id, given, seed, attempt=3, cases=word)
             if not 0 <= f.points <= e.points:
                 raise ValueError(f"{f.points} points of {e.points}")
             found[e.id] = [float(f.points), f.correct, f.mistake or ("" if f else "wrong"), str(f.message), ""]
