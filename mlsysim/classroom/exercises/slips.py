@@ -73,9 +73,11 @@ def recognised(got: float, expected: float, exercise: "Exercise", g: "Inputs") -
     g : Inputs
         The reader's numbers.
     """
-    if got * expected <= 0 and got != -expected:
+    if float(f"{got:.0e}") == got and not exercise.whole:  # one digit says too little
         return None
     tolerance = nearness(got)
+    if got * expected <= 0 and not near(-got, expected, tolerance):
+        return None
     found = [s for s in _of_the_answer(got, expected, exercise, g) if near(got, s.value, tolerance)]
     if not exercise.searches:
         found += [s for s in _of_the_way(expected, exercise, g) if near(got, s.value, tolerance)]
@@ -83,7 +85,15 @@ def recognised(got: float, expected: float, exercise: "Exercise", g: "Inputs") -
         return None
     if any(s.about and _otherwise(abs(got / expected), s.about, g, tolerance) for s in found):
         return None
+    rest = got + expected  # with what lies on the other side it makes a whole: then it is that part
+    if found[0].name == "swapped" and any(near(v, rest, tolerance) for v in (1.0, *_numbers(g))):
+        return None
     return _together(found)
+
+
+def _numbers(g: "Inputs", but: tuple[str, ...] = ()) -> list[float]:
+    """The sizes of a question's numbers that are not zero."""
+    return [abs(float(i.value)) for i in g.given.values() if _is_number(i.value) and i.value and i.meaning not in but]
 
 
 def ambiguous(value: float, expected: float) -> bool:
@@ -96,7 +106,7 @@ _PLAIN = (2.0, 4.0, 8.0, 10.0, 24.0, 60.0, 100.0, 1000.0)  # factors that come a
 
 def _otherwise(ratio: float, about: tuple[str, ...], g: "Inputs", tolerance: float) -> bool:
     """Whether other numbers of the question, or a plain factor, change the answer as much."""
-    given = [float(abs(i.value)) for i in g.given.values() if _is_number(i.value) and i.value and i.meaning not in about]
+    given = _numbers(g, about)
     made = {*_PLAIN, *given, *(1 - v for v in given if 0 < v < 1)}
     for v in given:
         made |= {f for w in (*given, 2.0, 4.0, 8.0) for f in (v * w, v / w)}
@@ -125,7 +135,7 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
     dimensions = {base for unit in named if unit not in ("", "%") for base, _ in units.unit(unit).dimension}
     of_answer = {base for base, _ in units.unit(exercise.unit).dimension}
 
-    given = [float(i.value) for i in g.given.values() if _is_number(i.value) and i.value]
+    given = _numbers(g)
     own = {*given, *(1 - v for v in given if 0 < v < 1)}
     own |= {a / b for a in given for b in given} | {v for p in _constants(exercise.code) for v in (p, *(a / p for a in own))}
     tolerance = nearness(got)
@@ -184,7 +194,9 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
     if _LOGARITHM.search(exercise.solution + exercise.nudge):
         for factor, what in ((math.log(10), "e and 10"), (math.log(2), "e and 2"), (math.log2(10), "2 and 10")):
             yield from either("base", factor, f"Off by the ratio of two logarithms: look for {what} as the base.")
-    yield from either("factor-2", 2.0, _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions))
+    if {"byte", "FLOP"} & dimensions or re.search(r"\b[2468]\b|\b0\.5\b|\b[248]\.0\b", exercise.code):
+        hint = _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions)
+        yield from either("factor-2", 2.0, hint)
     rounded = float(f"{expected:.1e}")  # to two digits; a small whole number comes about by counting
     if got == rounded and not exercise.whole and not (got == int(got) and abs(got) < 1000):
         hint = f"Rounded too far: it must be within {100 * exercise.tolerance:g} %. Carry more digits."
@@ -213,6 +225,31 @@ def _constants(code: str) -> frozenset[float]:
     return frozenset(float(n.value) for n in nodes if _is_number(n.value) and n.value not in (0, 1, 2))
 
 
+@cache
+def _factors(code: str) -> frozenset[str]:
+    """The names that a solution multiplies with or divides by, so that one stands for leaving them out."""
+    return _operands(code, (ast.Mult, ast.Div, ast.FloorDiv, ast.Pow))
+
+
+@cache
+def _terms(code: str, with_given: bool) -> frozenset[str]:
+    """The names that stand in a sum or a product, or also those given to the library, so that zero leaves them out."""
+    given = {x for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call) for a in n.args for x in _names(a)}
+    return _operands(code, (ast.Add, ast.Sub, ast.Mult)) | (given if with_given else frozenset())
+
+
+def _operands(code: str, signs: tuple[type, ...]) -> frozenset[str]:
+    sides = (s for n in ast.walk(ast.parse(code)) if isinstance(n, ast.BinOp) and isinstance(n.op, signs) for s in (n.left, n.right))
+    return frozenset(x for s in sides for x in _names(s))
+
+
+def _names(node: ast.AST) -> list[str]:
+    """A name, or an input by its name."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return [str(node.slice.value)]
+    return [node.id] if isinstance(node, ast.Name) else []
+
+
 def _of_the_way(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[Slip]:
     """Slips on the way to the answer: the solution, done once more with one thing otherwise."""
     numbers = {n: i for n, i in g.given.items() if _is_number(i.value)}
@@ -239,8 +276,12 @@ def _of_the_way(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[
     for n, i in numbers.items():
         hint = f"That is what comes out without one number that you were given, “{i.meaning}”. Where does it come in?"
         for neutral in (1.0, 0.0):
-            if i.value != neutral:
-                yield from with_("left-out", hint, (i.meaning,), **{n: neutral})
+            for s in with_("left-out", hint, (i.meaning,), **{n: neutral}) if i.value != neutral else ():
+                whole = any(near(s.value, expected * f, 1e-9) for f in (i.value, 1 / (i.value or 1.0)))
+                count = i.unit == "1" and i.value >= 1  # the library is not asked for no layers at all
+                once = len(re.findall(rf"\b{n}\b", exercise.code)) == 1  # who forgets a number forgets it at one place
+                if whole or (once and n in (_factors(exercise.code) if neutral else _terms(exercise.code, not count))):
+                    yield s
     for (a, one), (b, two) in combinations(numbers.items(), 2):
         if one.unit == two.unit and one.value != two.value and (one.unit != "1" or _noun(one) == _noun(two)):
             hint = f"Two numbers are taken for each other: “{one.meaning}” and “{two.meaning}”. Which is which?"
