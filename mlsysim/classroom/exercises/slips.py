@@ -142,7 +142,8 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
 
     def either(name: str, factor: float, hint: str) -> Iterator[Slip]:
         """A factor both ways, unless the question's own numbers make it too: then nobody knows where it comes from."""
-        if not any(near(abs(v), f, tolerance) for v in own for f in (factor, 1 / factor)):
+        made = own if factor < 1000 else {v * f for v in own for f in (0.5, 1.0, 2.0)}
+        if not any(near(v, f, tolerance) for v in made for f in (factor, 1 / factor)):
             yield Slip(name, expected * factor, hint)
             yield Slip(name, expected / factor, hint)
 
@@ -172,7 +173,7 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
     if exercise.unit == "1" and abs(expected) <= 1.0:
         hint = "Your answer is off by 100: 25 % is 0.25. Write the fraction, or text as in '25 %'."
         yield from either("percent", 100.0, hint)
-    if "byte" in dimensions and tolerance <= 2e-4:  # 2 or 7 per cent come about by other ways too: four digits are needed
+    if "byte" in dimensions and exercise.unit != "1" and tolerance <= 2e-4:  # 2 or 7 per cent come about by other ways too: four digits are needed
         hint = (
             "Close: it differs as powers of 1024 differ from powers of 1000. Bandwidths, files and most capacities are "
             "quoted in powers of 1000."
@@ -199,7 +200,7 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
         yield from either("factor-2", 2.0, hint)
     rounded = float(f"{expected:.1e}")  # to two digits; a small whole number comes about by counting
     if got == rounded and not exercise.whole and not (got == int(got) and abs(got) < 1000):
-        hint = f"Rounded too far: it must be within {100 * exercise.tolerance:g} %. Carry more digits."
+        hint = f"Two digits are too few to tell: it must be within {100 * exercise.tolerance:g} %. Carry more."
         yield Slip("rounding", rounded, hint)
 
 
@@ -228,7 +229,7 @@ def _constants(code: str) -> frozenset[float]:
 @cache
 def _factors(code: str) -> frozenset[str]:
     """The names that a solution multiplies with or divides by, so that one stands for leaving them out."""
-    return _operands(code, (ast.Mult, ast.Div, ast.FloorDiv, ast.Pow))
+    return _operands(code, (ast.Mult, ast.Div, ast.FloorDiv))
 
 
 @cache
@@ -239,8 +240,9 @@ def _terms(code: str, with_given: bool) -> frozenset[str]:
 
 
 def _operands(code: str, signs: tuple[type, ...]) -> frozenset[str]:
-    sides = (s for n in ast.walk(ast.parse(code)) if isinstance(n, ast.BinOp) and isinstance(n.op, signs) for s in (n.left, n.right))
-    return frozenset(x for s in sides for x in _names(s))
+    found = (n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.BinOp) and isinstance(n.op, signs))
+    whole = (n for n in found if not (isinstance(n.op, ast.Div) and isinstance(n.left, ast.Constant)))  # not of 1 / n
+    return frozenset(x for n in whole for s in (n.left, n.right) for x in _names(s))
 
 
 def _names(node: ast.AST) -> list[str]:
