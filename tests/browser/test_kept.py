@@ -35,7 +35,9 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.mark.regression
 def test_what_is_remembered_is_text_and_never_html(site: Path, page: Any, serve: Any, watch: Any) -> None:
-    prompt = "<img src=x onerror='window.hurt = 1'><b onclick='hurt()'>Bold</b> <strong class='x'>bare</strong> 1 &lt; 2"
+    prompt = (
+        "<img src=x onerror='window.hurt = 1'><b onclick='hurt()'>Bold</b> <strong class='x'>bare</strong> 1 &lt; 2"
+    )
     kept = {
         "prompts.02-counting": {"seed": "ada", "version": "1", "prompts": [None, {"id": "02.1", "prompt": prompt}]},
         "name": "ada",
@@ -76,7 +78,9 @@ def test_a_link_does_not_make_the_site_forget_its_engine(site: Path, page: Any, 
         [n, (await (await caches.open(n)).keys()).map((r) => new URL(r.url).pathname + new URL(r.url).search)])))"""
     with serve(site) as base:
         page.goto(f"{base}/book-site/index.html")
-        page.evaluate("async () => { await navigator.serviceWorker.register('sw.js'); await navigator.serviceWorker.ready; }")
+        page.evaluate(
+            "async () => { await navigator.serviceWorker.register('sw.js'); await navigator.serviceWorker.ready; }"
+        )
         page.reload()
         page.evaluate(f"() => fetch('{engine}')")
         page.wait_for_function(f"async () => Object.keys(await ({held})()).some((n) => n.includes('0123456789ab'))")

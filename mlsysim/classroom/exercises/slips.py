@@ -113,9 +113,12 @@ def _otherwise(ratio: float, about: tuple[str, ...], g: "Inputs", tolerance: flo
     return any(near(ratio, f, tolerance) or near(1 / ratio, f, tolerance) for f in made if f != 1)
 
 
+# Names of one cause: a number left out of a product is one of them for all, or all for one.
+_CAUSE = {"one-or-all": "left-out", "unit-slip": "bare-number"}
+
+
 def _cause(slip: Slip) -> str:
-    """What makes two slips one: a number left out of a product is one of them for all, or all for one."""
-    return "left-out" if slip.name in ("left-out", "one-or-all") else slip.name
+    return _CAUSE.get(slip.name, slip.name)
 
 
 def _together(found: list[Slip]) -> Slip | None:
@@ -137,7 +140,9 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
 
     given = _numbers(g)
     own = {*given, *(1 - v for v in given if 0 < v < 1)}
-    own |= {a / b for a in given for b in given} | {v for p in _constants(exercise.code) for v in (p, *(a / p for a in own))}
+    own |= {a / b for a in given for b in given} | {
+        v for p in _constants(exercise.code) for v in (p, *(a / p for a in own))
+    }
     tolerance = nearness(got)
 
     def either(name: str, factor: float, hint: str) -> Iterator[Slip]:
@@ -173,12 +178,14 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
     if exercise.unit == "1" and abs(expected) <= 1.0:
         hint = "Your answer is off by 100: 25 % is 0.25. Write the fraction, or text as in '25 %'."
         yield from either("percent", 100.0, hint)
-    if "byte" in dimensions and exercise.unit != "1" and tolerance <= 2e-4:  # 2 or 7 per cent come about by other ways too: four digits are needed
+    if (
+        "byte" in dimensions and exercise.unit != "1" and tolerance <= 2e-4
+    ):  # 2 or 7 per cent come about by other ways too: four digits are needed
         hint = (
             "Close: it differs as powers of 1024 differ from powers of 1000. Bandwidths, files and most capacities are "
             "quoted in powers of 1000."
         )
-        for power in {_thousands(v) for v in _bytes_of(expected, exercise, g)} & {3, 4}:
+        for power in {_thousands(v) for v in _bytes_of(expected, exercise, g)} & {2, 3, 4}:
             yield from either("binary-prefix", 1.024**power, hint)
     if "byte" in dimensions and _BITS.search(exercise.prompt):
         yield from either("bits", 8.0, "Off by a factor of eight: look for bits taken as bytes, or bytes as bits.")
@@ -223,7 +230,8 @@ def _bytes_of(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[fl
 def _constants(code: str) -> frozenset[float]:
     """The numbers that a solution is written with, 2 apart, which every question knows."""
     nodes = (n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Constant))
-    return frozenset(float(n.value) for n in nodes if _is_number(n.value) and n.value not in (0, 1, 2))
+    values = (n.value for n in nodes)
+    return frozenset(float(v) for v in values if type(v) in (int, float) and v not in (0, 1, 2))  # type: ignore[arg-type]
 
 
 @cache
@@ -269,7 +277,11 @@ def _of_the_way(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[
             return
         for n in changed:
             step = (g[n] - changed[n]) / 10
-            beside = changed[n] + step if isinstance(g[n], float) else changed[n] + int(math.copysign(max(1, abs(step)), step))
+            beside = (
+                changed[n] + step
+                if isinstance(g[n], float)
+                else changed[n] + int(math.copysign(max(1, abs(step)), step))
+            )
             other = value(**{**changed, n: beside})
             if other is not None and near(other, made, 1e-9) and re.search(rf"\b{n}\b", exercise.code):
                 return

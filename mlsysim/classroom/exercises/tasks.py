@@ -149,7 +149,7 @@ def _kind(value: object) -> str:
     """What a value is, in words."""
     if value is None or isinstance(value, bool):
         return "None, as where no `return` is reached" if value is None else "true or false"
-    names = {str: "a text", list: "a list", dict: "a dictionary"}
+    names: dict[type, str] = {str: "a text", list: "a list", dict: "a dictionary"}
     return names.get(type(value), "a number")
 
 

@@ -77,7 +77,9 @@ def main() -> int:
         made = random.Random(30).sample(made, args.sample)
     count, new = audit(made)
     hints = count["true"] + count["false"] + count["new"]
-    print(f"{len(made)} wrong answers: {hints} shared hints, of which {count['false']} false ({count['false'] / max(1, hints):.1%}), {count['new']} not judged")
+    print(
+        f"{len(made)} wrong answers: {hints} shared hints, of which {count['false']} false ({count['false'] / max(1, hints):.1%}), {count['new']} not judged"
+    )
     if args.output:
         with args.output.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(
