@@ -294,7 +294,10 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
         plain = "The answer is not zero." if got == 0 else f"The answer is {'above' if expected > 0 else 'below'} zero."
         return Feedback(exercise.id, False, f"Not yet. {plain} {_advice(exercise, g, attempt)}")
     if same:
-        several = len(dict.fromkeys(m.name for m in same)) > 1 or (number and slips.ambiguous(got, expected))
+        twice = (
+            number and slips.ambiguous(got, expected) and not same[0].hint.startswith("You have")
+        )  # half of it: so it is
+        several = len(dict.fromkeys(m.name for m in same)) > 1 or twice
         may = "More than one slip gives this number. One of them: " if several else ""
         return Feedback(exercise.id, False, f"Not yet. {may}{same[0].hint.format_map(g.texts())}", same[0].name)
     if slip is not None:

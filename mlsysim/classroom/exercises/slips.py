@@ -73,9 +73,16 @@ def recognised(got: float, expected: float, exercise: "Exercise", g: "Inputs") -
     g : Inputs
         The reader's numbers.
     """
+    tolerance = nearness(got)
+    if not exercise.whole and float(f"{got:.1e}") == got and not (got == int(got) and abs(got) < 1000):
+        for digits, what in enumerate(
+            ("One digit is", "Two digits are")
+        ):  # a small whole number comes about by counting
+            if got == float(f"{expected:.{digits}e}"):
+                hint = f"{what} too few to tell: it must be within {100 * exercise.tolerance:g} %. Carry more."
+                return Slip("rounding", got, hint)
     if float(f"{got:.0e}") == got and not exercise.whole:  # one digit says too little
         return None
-    tolerance = nearness(got)
     if got * expected <= 0 and not near(-got, expected, tolerance):
         return None
     found = [s for s in _of_the_answer(got, expected, exercise, g) if near(got, s.value, tolerance)]
@@ -101,13 +108,15 @@ def ambiguous(value: float, expected: float) -> bool:
     return any(near(value, f * expected, 1e-9) for f in (2.0, 0.5))
 
 
-_PLAIN = (2.0, 4.0, 8.0, 10.0, 24.0, 60.0, 100.0, 1000.0)  # factors that come about in many ways
+_PLAIN = (2.0, 4.0, 10.0, 24.0, 60.0, 100.0, 1000.0)  # factors that come about in many ways
 
 
 def _otherwise(ratio: float, about: tuple[str, ...], g: "Inputs", tolerance: float) -> bool:
     """Whether other numbers of the question, or a plain factor, change the answer as much."""
     given = _numbers(g, about)
     made = {*_PLAIN, *given, *(1 - v for v in given if 0 < v < 1)}
+    if any("byte" in i.unit for i in g.given.values()):
+        made.add(8.0)
     for v in given:
         made |= {f for w in (*given, 2.0, 4.0, 8.0) for f in (v * w, v / w)}
     return any(near(ratio, f, tolerance) or near(1 / ratio, f, tolerance) for f in made if f != 1)
@@ -185,7 +194,7 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
             "Close: it differs as powers of 1024 differ from powers of 1000. Bandwidths, files and most capacities are "
             "quoted in powers of 1000."
         )
-        for power in {_thousands(v) for v in _bytes_of(expected, exercise, g)} & {2, 3, 4}:
+        for power in {_thousands(v) - k for v in _bytes_of(expected, exercise, g) for k in (0, 1)} & {2, 3, 4}:
             yield from either("binary-prefix", 1.024**power, hint)
     if "byte" in dimensions and _BITS.search(exercise.prompt):
         yield from either("bits", 8.0, "Off by a factor of eight: look for bits taken as bytes, or bytes as bits.")
@@ -205,10 +214,6 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
     if {"byte", "FLOP"} & dimensions or re.search(r"\b[2468]\b|\b0\.5\b|\b[248]\.0\b", exercise.code):
         hint = _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions)
         yield from either("factor-2", 2.0, hint)
-    rounded = float(f"{expected:.1e}")  # to two digits; a small whole number comes about by counting
-    if got == rounded and not exercise.whole and not (got == int(got) and abs(got) < 1000):
-        hint = f"Two digits are too few to tell: it must be within {100 * exercise.tolerance:g} %. Carry more."
-        yield Slip("rounding", rounded, hint)
 
 
 def _is_number(value: object) -> bool:
