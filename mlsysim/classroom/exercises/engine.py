@@ -13,7 +13,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.classroom.exercises import answers, slips, tasks
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.tables import Table, table
 
 Answer = Any  # a float, a word, a function, or plain data: by the question's form
@@ -95,6 +95,8 @@ class Inputs(Mapping[str, Any]):
     given: Mapping[str, Given]
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self.given:
+            raise unknown_name(f"input of {self.exercise}", name, self.given)
         return self.given[name].value
 
     def __iter__(self) -> Iterator[str]:

@@ -184,7 +184,7 @@ def plan(score: Callable[[Any], float | None], given: Any, best: Any, full: floa
     mine, most = score(given), score(best)
     if most is None:
         raise InputError("the best plan breaks a constraint")
-    if mine is None:
+    if mine is None or not math.isfinite(mine):
         return 0.0, "not-allowed", ""
     reached = mine / most
     if reached >= full:
