@@ -14,6 +14,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -121,8 +122,7 @@ def moodle(seeds: Sequence[str]) -> str:
                 f"<question type='category'><category><text>$course$/mlsysim/{slug}</text></category></question>"
             )
         g, word = e.draw(seed), e.form == "word"
-        text = prompt(e, seed) if word else f"{prompt(e, seed)} {_base(e)}"
-        head = f"<name><text>{escape(e.id)} {escape(seed)}</text></name><questiontext format='markdown'><text>{escape(text)}</text></questiontext>"
+        head = f"<name><text>{escape(e.id)} {escape(seed)}</text></name><questiontext format='markdown'><text>{escape(bare(e, seed))}</text></questiontext>"
         head += f"<defaultgrade>{e.points}</defaultgrade><generalfeedback format='markdown'><text>{escape(e.ask.format_map(g.texts()))}</text></generalfeedback>"
         if word:
             body = "<single>true</single>" + "".join(
@@ -139,8 +139,15 @@ def moodle(seeds: Sequence[str]) -> str:
     return "\n".join([*parts, "</quiz>"]) + "\n"
 
 
-def _base(e: Exercise) -> str:
-    return "(Give the number alone.)" if e.unit == "1" else f"(Give the number alone, in {e.unit}.)"
+def bare(e: Exercise, seed: str) -> str:
+    """A question as a bank asks it, which reads numbers only: without the ways to write an answer that the library reads."""
+    text = prompt(e, seed)
+    if e.form == "word":
+        return text
+    text = re.sub(r",? or (?:as )?a percentage,? such as '[^']*'", "", text)
+    sentences = (s for s in re.split(r"(?<=[.?]) (?=[A-Z(])", text) if "text with a unit" not in s)
+    alone = "(Give the number alone.)" if e.unit == "1" else f"(Give the number alone, in {e.unit}.)"
+    return " ".join([*sentences, alone])
 
 
 def _answer(value: float, fraction: int, tolerance: float, feedback: str) -> str:
@@ -178,7 +185,7 @@ def qti(seeds: Sequence[str]) -> bytes:
             title=quoteattr(f"{e.id} {e.title}"),
             base="identifier" if word else "float",
             right=right if word else f"{right:.10g}",
-            text=escape(prompt(e, seed) if word else f"{prompt(e, seed)} {_base(e)}"),
+            text=escape(bare(e, seed)),
             field=field,
             test=test,
             points=e.points,

@@ -66,6 +66,20 @@ const stored = (name, value) => {
   } catch { /* a private window: it lasts for this page */ }
   return null;
 };
+// What this browser remembers may have been written by another page of the same address: of a prompt only its letters are kept, and
+// the marks that prompts are made with.
+function plain(html) {
+  const copied = (from, to) => {
+    for (const node of from.childNodes) {
+      if (node.nodeType === Node.TEXT_NODE) to.append(node.data);
+      else if (node.nodeType === Node.ELEMENT_NODE) to.append(copied(node, ["CODE", "STRONG", "EM"].includes(node.tagName) ? make(node.tagName) : document.createDocumentFragment()));
+    }
+    return to;
+  };
+  return copied(new DOMParser().parseFromString(String(html), "text/html").body, document.createDocumentFragment());
+}
+const remembered = (kept) => Object.fromEntries(Object.entries(kept ?? {}).filter(([, a]) => typeof a?.text === "string").map(
+  ([id, a]) => [id, { text: a.text, correct: a.correct === true, wrong: Number.isInteger(a.wrong) ? a.wrong : 0 }]));
 function said(root, text, isError = false) {
   const line = root.querySelector(":scope > .live-said");
   line.textContent = text;
@@ -324,14 +338,14 @@ class Questions {
     this.items = [...root.querySelectorAll("[data-question]")];
     this.form = root.querySelector(".live-name");
     this.name = this.form.querySelector("input");
-    this.seed = stored("name") ?? "";
-    this.answers = stored(`answers.${this.chapter}`) ?? {};
+    this.seed = String(stored("name") ?? "").slice(0, 200);
+    this.answers = remembered(stored(`answers.${this.chapter}`));
     this.name.value = this.seed;
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.rename(this.name.value.trim()); });
     for (const item of this.items) this.bind(item);
     root.querySelector(".live-download").addEventListener("click", () => this.download());
     const kept = stored(`prompts.${this.chapter}`);
-    if (kept && kept.seed === this.seed && kept.version === tag.dataset.version) this.print(kept.prompts);
+    if (kept && kept.seed === this.seed && kept.version === tag.dataset.version && Array.isArray(kept.prompts)) this.print(kept.prompts);
     else if (this.seed) said(this.root, "Your numbers come with the first touch of this section.");
     root.addEventListener("focusin", () => { if (this.seed && !this.mine) this.rename(this.seed); }, { once: true });
     this.progress();
@@ -356,7 +370,8 @@ class Questions {
         line.classList.toggle("live-wrong", !found.correct);
         line.classList.toggle("live-right", found.correct);
         item.dataset.correct = found.correct;
-        this.answers[id] = { text: field.value, correct: found.correct, wrong: (this.answers[id]?.wrong ?? 0) + !found.correct };
+        const before = this.answers[id], counts = !found.correct && !["no-answer", "not-read"].includes(found.mistake) && before?.text !== field.value;
+        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts };
         stored(`answers.${this.chapter}`, this.answers);
         state(item, "ready");
         this.progress();
@@ -370,6 +385,7 @@ class Questions {
     const more = item.querySelector(".live-hint"), place = item.querySelector(".live-hints");
     more.addEventListener("click", async () => {
       const stage = place.children.length + 1;
+      if (stage > 1 + (this.answers[id]?.wrong ?? 0)) { said(item, "Try an answer first: the next hint comes after it."); return; }
       state(item, "loading");
       try {
         const found = await ask("hint", id, stage, this.seed);
@@ -402,8 +418,8 @@ class Questions {
   print(prompts) {
     this.mine = true;
     for (const found of prompts) {
-      const item = this.items.find((i) => i.dataset.question === found.id);
-      if (item) item.querySelector(".live-prompt").innerHTML = found.prompt;
+      const item = this.items.find((i) => i.dataset.question === found?.id);
+      if (item) item.querySelector(".live-prompt").replaceChildren(plain(found.prompt));
     }
   }
 

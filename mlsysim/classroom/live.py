@@ -254,7 +254,7 @@ def checked(id: str, text: str, seed: str = "", attempt: int = 1) -> dict[str, A
         made = exercises.exercise(id).form in ("function", "data")
         found = exercises.check(id, built(text) if made else literal(text), seed, attempt)
     except InputError as error:
-        return {"correct": False, "message": marked(str(error)), "mistake": None}
+        return {"correct": False, "message": marked(str(error)), "mistake": "not-read"}
     return {"correct": found.correct, "message": marked(found.message), "mistake": found.mistake}
 
 

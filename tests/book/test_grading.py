@@ -50,14 +50,14 @@ def numbers() -> str:
     import pyseccomp
 
     names = "add_key request_key keyctl shmget msgget ptrace process_vm_readv pidfd_getfd fsopen unshare clone clone3 setns open_by_handle_at"
-    names += " bpf perf_event_open io_uring_setup userfaultfd init_module personality"
+    names += " bpf perf_event_open io_uring_setup userfaultfd init_module personality mincore fcntl inotify_init1 futex"
     native = pyseccomp.Arch.NATIVE
     return "\n".join(f"{n.upper()} = {pyseccomp.resolve_syscall(native, n)}" for n in names.split())
 
 
 def probe(attacks: list[Mapping[str, Any]], given: Mapping[str, object]) -> dict[str, object]:
     """Run attacks in one sandbox, a cell each, and give back what each found."""
-    head = "import ctypes, mlsysim, os, resource, signal, socket, subprocess, sys, time\n" + numbers()
+    head = "import ctypes, fcntl, mlsysim, os, resource, signal, socket, subprocess, sys, time\n" + numbers()
     head += "\nlibc = ctypes.CDLL(None, use_errno=True)\nsyscall = libc.syscall\n"
     head += "\n".join(f"{name} = {value!r}" for name, value in given.items())
     cells = [head]
@@ -73,7 +73,7 @@ def probe(attacks: list[Mapping[str, Any]], given: Mapping[str, object]) -> dict
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("sandbox")
 def test_what_a_submission_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(ATTACKS) >= 61
+    assert len(ATTACKS) >= 69
     secret, outside = tmp_path / "in" / "zoe.ipynb", tmp_path / "written-by-a-submission"
     secret.parent.mkdir()
     secret.write_text("answer_1 = 42")
@@ -109,10 +109,12 @@ def test_the_attacks_would_be_seen_without_a_sandbox(tmp_path: Path) -> None:
         "a file in memory",
         "see processes",
         "a socket of the host without a name",
+        "a lock on a file that all see",
+        "which pages somebody has read",
     )
     few = [a for a in ATTACKS if a["name"] in names]
     code = [
-        f"import ctypes, os, socket\nlibc = ctypes.CDLL(None)\nsyscall = libc.syscall\nHIDDEN = 'x'\n{numbers()}",
+        f"import ctypes, fcntl, mlsysim, os, socket\nlibc = ctypes.CDLL(None)\nsyscall = libc.syscall\nHIDDEN = 'x'\n{numbers()}",
         *[
             "def attack():\n    try:\n"
             + "\n".join("        " + line for line in a["code"].split("; "))
@@ -122,7 +124,26 @@ def test_the_attacks_would_be_seen_without_a_sandbox(tmp_path: Path) -> None:
     ]
     values = box.execute(code, [f"found_{i}" for i in range(len(few))], 300, sandboxed=False)["values"]
     got = [a["name"] for i, a in enumerate(few) if values[f"found_{i}"] not in a["allowed"]]
-    assert {"read the password file", "a file in memory", "see processes"} <= set(got)
+    assert {"read the password file", "a file in memory", "see processes", *names[-2:]} <= set(got)
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_what_notebooks_do_works_inside() -> None:
+    """Threads wait for each other by the futexes that stay open; a program is started, and a file is read by parts."""
+    code = """import concurrent.futures, os, subprocess, threading, time
+def slow(i):
+    time.sleep(0.01)
+    return i
+threads = [threading.Thread(target=slow, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    total = sum(pool.map(slow, range(8)))
+said = subprocess.run(["echo", "hi"], capture_output=True, text=True).stdout
+read = os.preadv(os.open(os.__file__, os.O_RDONLY), [bytearray(64)], 0)"""
+    found = box.execute([code], ["total", "said", "read"], 60)["values"]
+    assert found == {"total": 28, "said": "hi\n", "read": 64}
 
 
 @pytest.mark.sandbox
@@ -299,6 +320,181 @@ def test_copies_are_named_and_short_answers_are_not() -> None:
     assert [(c.first, c.second, c.why) for c in copies([rows[0], stolen])] == [
         ("fay", "ada", "uses the other's inputs")
     ]
+
+
+# One submission neither ends nor holds up the grading of the others
+
+
+def notebook(student: str, *cells: str) -> str:
+    code = [f"STUDENT = {student!r}", *cells]
+    return json.dumps({"cells": [{"cell_type": "code", "source": c} for c in code]})
+
+
+FORGED = """import os
+for handle in range(3, 12):
+    try: os.write(handle, {text!r})
+    except OSError: pass
+os._exit(0)"""
+
+
+@pytest.mark.regression
+@pytest.mark.slow
+def test_every_file_is_a_row_whatever_it_holds(tmp_path: Path) -> None:
+    from mlsysim.classroom.grading import grade
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    long = "a" * 12_000
+    made = {
+        "newlines": notebook("newlines", "\n" * 60_000, "answer_1 = 1"),
+        "alike1": notebook("alike1", f"answer_1 = 1; x = {long!r}"),
+        "alike2": notebook("alike2", f"answer_1 = 1; x = {long + 'b'!r}"),
+        "null": notebook("null", FORGED.format(text=b'{"values":{"STUDENT":"null","answer_10":{"results":null}}}')),
+        "five": notebook("five", FORGED.format(text=b'{"values":{"STUDENT":"five","answer_10":{"results":5}}}')),
+        "huge": notebook(
+            "huge",
+            FORGED.format(
+                text=json.dumps({"values": {"STUDENT": "huge", "answer_10": {"results": [10**400] * 15}}}).encode()
+            ),
+        ),
+        "doejane_123_456_student": notebook("\ud800b", "answer_1 = 1"),
+        "good": notebook("good", "answer_1 = 1"),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.ipynb").write_text(text, encoding="utf-8")
+    with open(os.fsencode(folder) + b"/a\xff.ipynb", "w", encoding="utf-8") as file:
+        file.write(notebook("x", "answer_1 = 1"))
+    rows, alike = grade(
+        "02-counting", folder, tmp_path / "g.csv", timeout=300, insecure=True, feedback=tmp_path / "pages"
+    )
+    assert {r.student: r.status for r in rows} == {
+        "newlines": "ok", "alike1": "ok", "alike2": "ok", "good": "ok", "\\ud800b": "ok", "a\\udcff": "seed-mismatch",
+        "null": "not-compared", "five": "not-compared", "huge": "not-compared",
+    }  # fmt: skip
+    assert all("02.10 could not be compared" in r.message for r in rows if r.status == "not-compared")
+    assert [(a.first, a.second) for a in alike if a.why == "the same text in the answers"] == [("alike1", "alike2")]
+    assert len(list((tmp_path / "pages").iterdir())) == len(rows)
+    assert read_rows(tmp_path / "g.json")
+    again = grade("02-counting", folder, tmp_path / "h.csv", timeout=300, insecure=True, before=tmp_path / "g.json")[0]
+    assert [(r.student, r.status) for r in again] == [(r.student, r.status) for r in rows]
+
+
+@pytest.mark.regression
+def test_what_takes_too_long_to_compare_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlsysim.classroom.exercises import assignment
+    from mlsysim.classroom.grading import clerk, marks
+    from mlsysim.classroom.grading.submissions import Submission
+
+    (tmp_path / "ada.ipynb").write_text(notebook("ada", "answer_1 = 1"), encoding="utf-8")
+    monkeypatch.setattr(clerk, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(marks, "execute", lambda *given: {"values": {"STUDENT": "ada"}})
+    found = marks.grade_one(Submission(tmp_path / "ada.ipynb", "ada"), assignment(SLUG), timeout=0.01)
+    assert (found.status, found.score) == ("not-compared", 0.0)
+    assert "within 0.01 s" in found.message
+    monkeypatch.setattr(marks, "execute", lambda *given: {"nothing": 1})
+    found = marks.grade_one(Submission(tmp_path / "ada.ipynb", "ada"), assignment(SLUG), timeout=0.01)
+    assert (found.status, found.student) == ("not-compared", "ada")
+    assert "KeyError" in found.message
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("code", ["\n" * 400_000, " " * 400_000, "x=1;" * 100_000, "answer_1" * 50_000])
+def test_texts_are_read_in_linear_time(code: str) -> None:
+    import time
+
+    from mlsysim.classroom.exercises import assignment
+    from mlsysim.classroom.grading import clerk, reasons
+
+    start = time.process_time()
+    clerk.own_texts([code, "answer_1 = 2"], assignment(DESIGN))
+    reasons.written([f"{code}\nreason_12 = 'x' )"], assignment(DESIGN))
+    assert time.process_time() - start < 10  # the square of its length took an hour
+
+
+@pytest.mark.regression
+def test_likeness_takes_no_longer_for_texts_that_repeat() -> None:
+    import time
+
+    rows = [row(f"s{i}", 1, texts={"01.1": "a" * 20_000 + "b" * i}) for i in range(12)]
+    start = time.process_time()
+    copies(rows)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.regression
+def test_what_stood_in_the_notebook_before_is_nobody_s_text() -> None:
+    from mlsysim.classroom.exercises import assignment
+    from mlsysim.classroom.grading import clerk
+
+    for slug in ("02-counting", "11-reliability", DESIGN):
+        document = json.loads((ROOT / "exercises" / slug / "student.ipynb").read_text(encoding="utf-8"))
+        code = ["".join(c["source"]) for c in document["cells"] if c["cell_type"] == "code"]
+        found = clerk.own_texts(code, assignment(slug))
+        assert {t for t in found.values() if not t.startswith("answer_")} <= {""}, slug
+        assert copies([row(n, 0, texts=found) for n in ("ada", "bob")]) == []
+
+
+# A second file
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Jane Doe_1_assignsubmission_file_/02 (final).ipynb", "Jane Doe_1_assignsubmission_file_/notes.pdf"),
+        ("submission_123/hw.ipynb", "submission_123/notes.pdf"),
+        ("doejane_123_3003_student.ipynb", "doejane_123_3004_reasons.pdf"),
+        ("doejane_123_3004_student.ipynb", "doejane_123_3003_reasons.pdf"),
+        ("jdoe.ipynb", "jdoe.pdf"),
+        ("Jane Doe/hw.ipynb", "Jane Doe/notes.pdf"),
+        ("doejane_123_3003_student-1.ipynb", "doejane_123_3004_reasons-2.pdf"),
+    ],
+)
+def test_a_second_file_is_not_the_grade(
+    names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlsysim.classroom.exercises import assignment
+    from mlsysim.classroom.grading import clerk, grade, marks
+
+    right = {id: [2.0, True, "", "Correct.", ""] for id in (e.id for e in assignment(SLUG))}
+    monkeypatch.setattr(marks, "check_sandbox", lambda insecure: None)
+    monkeypatch.setattr(marks, "execute", lambda *given: {"values": {"STUDENT": "jdoe"}})
+    monkeypatch.setattr(clerk, "look", lambda *given: {"marks": right, "texts": {}, "reasons": {}})
+    (tmp_path / "r.csv").write_text(ROSTERS["canvas"], encoding="utf-8")
+    put(tmp_path / "in", *names)
+    full = 2.0 * len(right)
+    for system in ("canvas", "moodle", "gradescope"):
+        rows, _ = grade(
+            SLUG, tmp_path / "in", tmp_path / "g.csv", roster=tmp_path / "r.csv", import_to=system, before=None
+        )
+        assert {(r.file, r.score, r.status) for r in rows if r.student == "jdoe" and r.file.endswith("ipynb")} == {
+            (Path(names[0]).name, full, "ok")
+        }
+        imported = list(csv.reader((tmp_path / f"g.{system}.csv").open(encoding="utf-8")))
+        assert [f"{full:g}" in line for line in imported if any("jdoe" in c or "Jane" in c for c in line)] == [True]
+    (tmp_path / "in" / names[0]).unlink()  # what was handed in is gone: a file beside it is all there is
+    again, _ = grade(
+        SLUG,
+        tmp_path / "in",
+        tmp_path / "h.csv",
+        roster=tmp_path / "r.csv",
+        import_to="moodle",
+        before=tmp_path / "g.json",
+    )
+    assert [(r.score, r.status) for r in again if r.student == "jdoe" and r.status != "replaced"] == [(full, "ok")]
+    assert f",{full:g}," in (tmp_path / "h.moodle.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.regression
+def test_grading_again_loses_no_points() -> None:
+    failed = {"status": "not-a-notebook"}
+    before = [row("ada", 2, 2), row("ada", 0, 0, **failed), row("bob", 0, 0, status="crashed"), row("bob", 1, 1)]
+    for again in ([row("ada", 0, 0, **failed)], [row("ada", 0, 0, status="missing")], []):
+        assert {r.student: (r.score, r.status) for r in merged(before, again)} == {"ada": (4, "ok"), "bob": (2, "ok")}
+    stranger = merged(before, [row("ada", 1, 0, status="unknown-student")])
+    assert {(r.student, r.score, r.status) for r in stranger} >= {("ada", 4, "ok"), ("ada", 1, "unknown-student")}
+    decided = merged(before, [row("ada", 0, 3, status="seed-mismatch")])
+    assert (decided[0].score, decided[0].status) == (5, "seed-mismatch")
 
 
 # What comes out

@@ -57,6 +57,9 @@ def test_banks_are_well_formed_and_grade_as_the_library_does() -> None:
                     assert abs(float(wrong.findtext("text") or 0) - float(right.findtext("text") or 0)) > float(
                         right.findtext("tolerance") or 0
                     )
+    for e in BANKED:  # a bank reads numbers alone, and says nothing else
+        assert not re.search("text with a unit|percentage,? such as", make_kit.bare(e, "ada")), e.id
+        assert e.form == "word" or make_kit.bare(e, "ada").count("(Give the number alone") == 1
     first = make_kit.qti(["ada"])
     assert first == make_kit.qti(["ada"])
     with zipfile.ZipFile(io.BytesIO(first)) as archive:

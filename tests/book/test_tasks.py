@@ -360,3 +360,89 @@ def test_what_was_made_is_graded_outside_of_the_process_that_ran_it(tmp_path: Pa
     row = grade_one(Submission(tmp_path / "ada.ipynb", "ada"), exercises, sandboxed=False, timeout=300, word="secret")
     assert {id: p for id, p in row.points.items() if p < EXERCISES[id].points} == {}
     assert row.score == row.max_score
+
+
+# What is nearly an answer
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize(
+    ("id", "answer", "name", "says"),
+    [
+        ("02.10", lambda *a: None, "no-answer", "hands its result back with `return`"),
+        ("02.10", lambda *a: "3", "not-read", "it gives '3', a text, where a number is asked for"),
+        ("02.10", lambda *a: 3, None, "it gives 3. Which"),
+        ("02.11", {"bound": ..., "factor": ...}, "no-answer", "No answer yet"),
+        ("11.14", {"points": [...], "reading": ...}, "no-answer", "No answer yet"),
+        ("02.11", {"bound": "peak", "factor": ...}, "not-read", "'factor' is missing or holds dots still"),
+        ("02.11", {"bound": "peak", "factor": "4 s"}, "not-read", "'factor': '4 s' is not read"),
+        (
+            "02.11",
+            ("peak", 4.0),
+            "not-read",
+            "The answer is a list, where a dictionary is asked for: write it as `answer = {",
+        ),
+        ("02.11", {"bound": "peak", "factor": math.nan}, "not-read", "not finite"),
+        ("01.14", {"rows": [[1, 1]], "rate": math.nan, "start": 0.0}, "not-read", "not finite"),
+    ],
+)
+def test_what_is_no_answer_is_told_in_words(id: str, answer: Any, name: str | None, says: str) -> None:
+    feedback = check(id, answer, "ada")
+    assert (feedback.correct, feedback.points, feedback.mistake) == (False, 0, name)
+    assert says in feedback.message
+    assert "Error" not in feedback.message
+
+
+@pytest.mark.regression
+def test_texts_that_are_numbers_are_read_as_numbers() -> None:
+    best = EXERCISES["02.11"].solve(inputs("02.11", "ada"))
+    assert check("02.11", {**best, "factor": f"{100 * best['factor']:.6g} %"}, "ada").correct
+
+
+@pytest.mark.regression
+def test_failures_during_a_restart_and_points_in_minutes_are_named() -> None:
+    e = EXERCISES["11.13"]
+    way = next(m for m in e.mistakes if m.name == "restart-not-struck").ways[0]
+    for word in ("", "hidden", "other"):
+        assert check("11.13", way(inputs("11.13", "ada")), "ada", cases=word).mistake == "restart-not-struck"
+    best = EXERCISES["11.14"].solve(inputs("11.14", "ada"))
+    minutes = {"points": [(t / 60, y) for t, y in best["points"]], "reading": best["reading"] / 60}
+    assert (
+        "You have 401 points from 1 to 120; it takes at least 12 from 60 to 7200"
+        in check("11.14", minutes, "ada").message
+    )
+
+
+CLAIMS = [e for e in TASKS if e.kind == "find-error" and "bound" in e.starter]
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("e", CLAIMS, ids=by_id)
+def test_a_claim_that_breaks_nothing_is_never_said_to_break_another_bound(e: Exercise) -> None:
+    """Every choice is tried on every truth, "none" and "possible" among them."""
+    seeds = [f"q{i}" for i in range(24)]
+    truths = {s: e.solve(e.draw(s)) for s in seeds}
+    choices = {t["bound"] for t in truths.values()}
+    for seed, best in truths.items():
+        named = {m.name for m in e.mistakes}
+        for bound, factor in itertools.product(choices, (best["factor"], 3.3 * best["factor"])):
+            feedback = check(e.id, {"bound": bound, "factor": factor}, seed)
+            if feedback.correct or feedback.mistake in named:
+                continue
+            if bound == best["bound"]:
+                assert f"'{bound}' is right. The factor is not" in feedback.message
+            else:
+                assert "set the claim beside each bound that the question names" in feedback.message
+            assert "broken" not in feedback.message
+
+
+def test_a_choice_without_a_finite_score_gets_nothing() -> None:
+    assert judging.plan(lambda x: float(x), math.nan, 1.0)[:2] == (0.0, "not-allowed")
+
+
+def test_an_input_that_is_not_there_is_told_with_those_that_are() -> None:
+    g = inputs("02.1", "ada")
+    with pytest.raises(KeyError, match=r"unknown input of 02\.1 'layer'; did you mean 'layers'"):
+        g["layer"]
+    assert g.get("layer", 3) == 3
+    assert "layer" not in g

@@ -114,7 +114,7 @@ def check(id: str, answer: object, seed: str | int | None = "", attempt: int = 1
     seed : str, int or None
         Your student id: numbers differ from reader to reader. Empty is the public demo.
     attempt : int
-        How many wrong answers there were, this one included: the first gets a question back, later ones the relation to use.
+        How many wrong answers there were, this one included: the first two get a question back, later ones the relation to use.
     cases : str
         Makes the cases that a function is tried with; empty for the public ones.
 

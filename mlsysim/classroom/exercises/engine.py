@@ -13,7 +13,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.classroom.exercises import answers, slips, tasks
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.tables import Table, table
 
 Answer = Any  # a float, a word, a function, or plain data: by the question's form
@@ -95,6 +95,8 @@ class Inputs(Mapping[str, Any]):
     given: Mapping[str, Given]
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self.given:
+            raise unknown_name(f"input of {self.exercise}", name, self.given)
         return self.given[name].value
 
     def __iter__(self) -> Iterator[str]:
@@ -252,7 +254,7 @@ def close(a: float, b: float, tolerance: float) -> bool:
 def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word: str = "") -> Feedback:
     """Compare an answer with the library's; a wrong one gets the hint of the mistake that makes it.
 
-    Where no mistake is recognised, the first attempt gets a question back, and later ones the relation to use.
+    Where no mistake is recognised, the first two attempts get a question back, and later ones the relation to use.
 
     Parameters
     ----------
@@ -273,7 +275,8 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
             return Feedback(exercise.id, True, f"Correct: {said}.", points=exercise.points)
         hints = {m.name: m.hint for m in exercise.mistakes}
         hint = hints[name].format_map(g.texts()) if name in hints else said or _advice(exercise, g, attempt)
-        return Feedback(exercise.id, False, f"Not yet. {hint}", name, round(exercise.points * share, 2))
+        before = "" if name in ("no-answer", "not-read") else "Not yet. "
+        return Feedback(exercise.id, False, f"{before}{hint}", name, round(exercise.points * share, 2))
     try:
         got = _read(exercise, answer)
     except InputError as error:
@@ -285,14 +288,20 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
     ways = [(m, way(g)) for m in exercise.mistakes for way in m.ways]
     number = not isinstance(got, str)
     sharp = 1e-9 if exercise.whole else slips.nearness(got) if number else 0.0
-    named = next(
-        (m for m, v in ways if got == v or (number and slips.near(got, v, min(sharp, exercise.tolerance)))), None
-    )
-    slip = slips.recognised(got, expected, exercise, g) if number and named is None else None
-    if named is None and slip is None:  # nothing comes out so; then what lies near
-        named = next((m for m, v in ways if number and sharp > _COARSE and _same(exercise, got, v)), None)
-    if named is not None:
-        return Feedback(exercise.id, False, f"Not yet. {named.hint.format_map(g.texts())}", named.name)
+    same = [m for m, v in ways if got == v or (number and slips.near(got, v, min(sharp, exercise.tolerance)))]
+    slip = slips.recognised(got, expected, exercise, g) if number and not same else None
+    if not same and slip is None and number and got * expected > 0 and sharp > _COARSE:  # then what lies near
+        same = [m for m, v in ways if _same(exercise, got, v)]
+    if number and got * expected <= 0 and (got == 0 or not same) and slip is None:
+        plain = "The answer is not zero." if got == 0 else f"The answer is {'above' if expected > 0 else 'below'} zero."
+        return Feedback(exercise.id, False, f"Not yet. {plain} {_advice(exercise, g, attempt)}")
+    if same:
+        twice = (
+            number and slips.ambiguous(got, expected) and not same[0].hint.startswith("You have")
+        )  # half of it: so it is
+        several = len(dict.fromkeys(m.name for m in same)) > 1 or twice
+        may = "More than one slip gives this number. One of them: " if several else ""
+        return Feedback(exercise.id, False, f"Not yet. {may}{same[0].hint.format_map(g.texts())}", same[0].name)
     if slip is not None:
         return Feedback(exercise.id, False, f"Not yet. {slip.hint}", slip.name)
     return Feedback(exercise.id, False, f"Not yet. {_advice(exercise, g, attempt)}")
@@ -302,8 +311,12 @@ _COARSE = 5e-4  # answers with fewer digits than four may lie beside what a mist
 
 
 def _advice(exercise: Exercise, g: Inputs, attempt: int) -> str:
-    """A question back at first, then the relation to use."""
-    return (exercise.ask if attempt <= 1 and exercise.ask else exercise.nudge).format_map(g.texts())
+    """A question back, and again; the relation to use from the third wrong answer on."""
+    if attempt <= 1:
+        return exercise.ask.format_map(g.texts())
+    if attempt == 2:
+        return f"{exercise.ask.format_map(g.texts())} The next hint names the relation to use."
+    return exercise.nudge.format_map(g.texts())
 
 
 def _same(exercise: Exercise, a: Answer, b: Answer) -> bool:

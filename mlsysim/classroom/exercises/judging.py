@@ -96,11 +96,9 @@ def plot(
         else 0.0
     )
     if len(inside) < least or reach < 0.9:
-        return (
-            0.0,
-            "range",
-            f"{len(inside)} of your points lie in the range that is asked for; it takes {least}, from end to end.",
-        )
+        mine = f"{len(points)} points from {points[0][0]:.4g} to {points[-1][0]:.4g}" if points else "no points"
+        asked = f"at least {least} from {curve[0][0]:.4g} to {curve[-1][0]:.4g}, end to end, in base units"
+        return 0.0, "range", f"You have {mine}; it takes {asked}."
     wrong = [(x, y) for x, y in inside if abs(y - between(curve, x)) > tolerance * abs(between(curve, x)) + 1e-12]
     reading, expected = float(given["reading"]), float(best["reading"])
     read = abs(reading - expected) <= reading_within * abs(expected)
@@ -173,8 +171,9 @@ def claim(given: Mapping[str, Any], best: Mapping[str, Any], word: str = "bound"
     if right and near:
         return 1.0, None, f"{best[word]}, by a factor of {factor:.3g}"
     if right:
-        return 0.5, "factor", f"The {word} is the right one. By which factor is it broken?"
-    return 0.0, word, f"Another {word} is broken, or broken by more."
+        return 0.5, "factor", f"{best[word]!r} is right. The factor is not: which ratio does the question ask for?"
+    so_far = f"The factor is right, {said!r} is not" if near else f"{said!r} is not what the numbers say"
+    return 0.0, word, f"{so_far}: set the claim beside each {word} that the question names."
 
 
 def plan(score: Callable[[Any], float | None], given: Any, best: Any, full: float = 0.98) -> Verdict:
@@ -185,7 +184,7 @@ def plan(score: Callable[[Any], float | None], given: Any, best: Any, full: floa
     mine, most = score(given), score(best)
     if most is None:
         raise InputError("the best plan breaks a constraint")
-    if mine is None:
+    if mine is None or not math.isfinite(mine):
         return 0.0, "not-allowed", ""
     reached = mine / most
     if reached >= full:

@@ -9,8 +9,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlsysim.classroom.exercises import judging
+from mlsysim.classroom.exercises import answers, judging
 from mlsysim.classroom.exercises.running import fresh
+from mlsysim.errors import InputError
 
 if TYPE_CHECKING:
     from mlsysim.classroom.exercises.engine import Exercise, Inputs
@@ -51,10 +52,10 @@ def plain(value: object, left: int = MOST_NUMBERS) -> Any:
         count[0] -= 1
         if count[0] < 0 or depth > 6:
             raise ValueError(f"more than {left} values")
-        if v is None or isinstance(v, (bool, int, float)):
+        if v is None or v is ... or isinstance(v, (bool, int, float)):
             if isinstance(v, int) and not isinstance(v, bool) and v.bit_length() > 900:
                 raise ValueError("a very large number")
-            return v
+            return None if v is ... else v
         if isinstance(v, str):
             return str.__str__(v)[:_MOST_TEXT]
         if isinstance(v, Mapping):
@@ -126,17 +127,79 @@ def _function(exercise: "Exercise", answer: object, g: "Inputs", word: str) -> t
         for way in mistake.ways:
             if alike(list(got), list(outputs(way(g), arguments)), exercise.tolerance):
                 return 0.0, mistake.name, ""
+    if all(x is None for x in got):
+        said = "No answer yet: your function gives None in every case. It hands its result back with `return`; what it prints is not seen."
+        return 0.0, "no-answer", said
     first = right.index(False) if False in right else 0
-    raised = got[first]["error"] if first < len(got) and isinstance(got[first], dict) and "error" in got[first] else ""
-    place = f"with the arguments {arguments[first]!r}"[:300]
-    if raised:
-        return 0.0, "raised", f"{sum(right)} of {len(wanted)} cases are right. {place.capitalize()} it raises {raised}."
-    return 0.0, None, f"{sum(right)} of {len(wanted)} cases are right; the first that is not: {place}. {exercise.ask}"
+    gave = got[first] if first < len(got) else None
+    place, count = f"with the arguments {arguments[first]!r}"[:300], f"{sum(right)} of {len(wanted)} cases are right"
+    if isinstance(gave, dict) and "error" in gave:
+        return 0.0, "raised", f"{count}. {_sentence(place)} it raises {gave['error']}."
+    what = f"{place} it gives {gave!r}"[:400]
+    if _kind(gave) != _kind(wanted[first]):
+        return 0.0, "not-read", f"{count}. {_sentence(what)}, {_kind(gave)}, where {_kind(wanted[first])} is asked for."
+    return 0.0, None, f"{count}; the first that is not: {what}. {exercise.ask}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _kind(value: object) -> str:
+    """What a value is, in words."""
+    if value is None or isinstance(value, bool):
+        return "None, as where no `return` is reached" if value is None else "true or false"
+    names: dict[type, str] = {str: "a text", list: "a list", dict: "a dictionary"}
+    return names.get(type(value), "a number")
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What stands in lists and dictionaries, however deep."""
+    if isinstance(value, (list, dict)):
+        return [x for v in (value.values() if isinstance(value, dict) else value) for x in _leaves(v)]
+    return [value]
+
+
+def _filled(data: Any, best: Any, starter: str) -> Any:
+    """An answer in the shape of the right one: texts that are numbers read as such.
+
+    Raises
+    ------
+    InputError
+        What is missing, no number, or something else than is asked for.
+    """
+    shape = f"write it as `{starter.strip().splitlines()[-1]}`" if starter else _WANTED["data"]
+    if not any(x is not None for x in _leaves(data)):
+        raise InputError(f"No answer yet: {_WANTED['data']}")
+    if any(isinstance(x, float) and not math.isfinite(x) for x in _leaves(data)):
+        raise InputError("A number of the answer is not finite (nan or inf): look for a division by zero.")
+    if isinstance(data, str) and _kind(best) == "a number":
+        return answers.read(data, "1")
+    if _kind(data) != _kind(best):
+        raise InputError(f"The answer is {_kind(data)}, where {_kind(best)} is asked for: {shape}.")
+    if not isinstance(best, dict):
+        return data
+    done = dict(data)
+    for key, right in best.items():
+        if data.get(key) is None:
+            raise InputError(f"{key!r} is missing or holds dots still: {shape}.")
+        kind = _kind(right)
+        if kind == "a number" and isinstance(data[key], str):
+            try:
+                done[key] = answers.read(data[key], "1")
+            except InputError as error:
+                raise InputError(f"{key!r}: {error}") from None
+        elif kind in ("a list", "a text") and _kind(data[key]) != kind:
+            raise InputError(f"{key!r} is {_kind(data[key])}, where {kind} is asked for: {shape}.")
+    return done
 
 
 def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str | None, str]:
+    best = exercise.solve(g)
     try:
-        data = plain(answer)
+        data = _filled(plain(answer), plain(best), exercise.starter)
+    except InputError as error:
+        return 0.0, "no-answer" if "No answer yet" in str(error) else "not-read", str(error)
     except Exception as error:  # any object at all may be handed in
         return 0.0, "not-read", f"The answer is not read ({type(error).__name__}): {_WANTED['data']}"
 
@@ -145,11 +208,10 @@ def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str
         return float(share), why or None, str(said)
 
     try:
-        share, why, said = judged(data, exercise.solve(g))
-    except Exception as error:  # a judge takes what it needs; what is not there is the answer's fault
-        missing = isinstance(error, KeyError)
-        what = f"{error} is missing"[:120] if missing else f"{type(error).__name__}: {error}"[:120]
-        return 0.0, "not-read", f"The answer has not the shape that the question asks for ({what}): {_WANTED['data']}"
+        share, why, said = judged(data, best)
+    except Exception:  # a judge takes what it needs; what is not there is the answer's fault
+        shape = f": write it as `{exercise.starter.strip().splitlines()[-1]}`" if exercise.starter else ""
+        return 0.0, "not-read", f"The answer has not the shape that the question asks for{shape}."
     if share < 1.0:
         for mistake in exercise.mistakes:
             for way in mistake.ways:

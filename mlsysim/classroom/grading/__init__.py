@@ -5,6 +5,7 @@ from mlsysim.classroom.grading.marks import Late, Likeness, Row, copies, grade_f
 from mlsysim.classroom.grading.sheet import read_marks, write_reasons
 from mlsysim.classroom.grading.submissions import Student, Submission, collect, read_roster
 from mlsysim.classroom.grading.table import (
+    IMPORTED,
     SYSTEMS,
     feedback_page,
     statistics,
@@ -16,6 +17,7 @@ from mlsysim.classroom.grading.table import (
 )
 
 __all__ = [
+    "IMPORTED",
     "SYSTEMS",
     "Late",
     "Likeness",

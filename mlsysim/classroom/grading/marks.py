@@ -2,17 +2,15 @@
 
 import json
 import os
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
 from pathlib import Path
 
-from mlsysim.classroom.exercises import Exercise, assignment, check, normalise_seed, tasks
-from mlsysim.classroom.grading import reasons
+from mlsysim.classroom.exercises import Exercise, assignment, normalise_seed, tasks
+from mlsysim.classroom.grading import clerk
 from mlsysim.classroom.grading.sandbox import Failure, check_sandbox, clean, execute
 from mlsysim.classroom.grading.submissions import (
     Student,
@@ -26,8 +24,17 @@ from mlsysim.classroom.grading.submissions import (
 from mlsysim.errors import InputError
 
 MAX_JOBS = 64
-ALIKE = 0.97  # share of two notebooks' answers that is the same text, from which on a person should look
+ALIKE = (
+    0.9  # share of the runs of letters that two notebooks' answers have in common, from which on a person should look
+)
 _LEAST_TEXT = 80  # letters; shorter answers look alike by chance
+_RUN = 6  # letters
+_STANDS_BACK = "a notebook or a later attempt of the same student counts"
+# What a status says of a file: 0 it counts, 1 a person decides, 2 nothing came out, 3 it is another kind of file.
+_RANK = {
+    "ok": 0, "seed-mismatch": 1, "unknown-student": 1, "not-compared": 1,
+    "timeout": 2, "crashed": 2, "too-large": 2, "not-a-notebook": 3,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Row:
     score: float
     max_score: int
     points: Mapping[str, float]
-    status: str  # ok, seed-mismatch, timeout, crashed, too-large, not-a-notebook, unknown-student, replaced, missing
+    status: str  # ok, seed-mismatch, unknown-student, not-compared, timeout, crashed, too-large, not-a-notebook, replaced, missing
     message: str
     file: str = ""
     late_days: int = 0
@@ -83,18 +90,15 @@ class Row:
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # code of the cells with the answers
     reasons: Mapping[str, str] = field(default_factory=dict, repr=False)  # by question, for a person to read
 
+    def __post_init__(self) -> None:
+        for name in ("student", "message", "file"):
+            object.__setattr__(self, name, _written(getattr(self, name)))
+        object.__setattr__(self, "reasons", {id: _written(text) for id, text in self.reasons.items()})
 
-def _answers(exercises: Sequence[Exercise]) -> dict[str, str]:
-    return {e.id: f"answer_{e.id.partition('.')[2]}" for e in exercises}
 
-
-def _texts(code: Sequence[str], answers: Mapping[str, str]) -> dict[str, str]:
-    """The text of each answer's cell without spaces and comments: what two copies share."""
-    found = {}
-    for id, name in answers.items():
-        cells = [c for c in code if re.search(rf"^\s*{name}\s*=", c, re.M)]
-        found[id] = re.sub(r"\s+", "", re.sub(r"#.*", "", "".join(cells)))
-    return found
+def _written(text: str) -> str:
+    """Text that any file can hold: what is no letter (half of a pair, a byte of a name in another encoding) as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def grade_one(
@@ -105,54 +109,84 @@ def grade_one(
     sandboxed: bool = True,
     word: str = "",
 ) -> Row:
-    """Run one submission and compare its answers with the library's; a word makes the cases that functions are tried with."""
-    full, answers = sum(e.points for e in exercises), _answers(exercises)
+    """Run one submission and compare its answers with the library's; a word makes the cases that functions are tried with.
+
+    Whatever it holds, a row comes back.
+    """
     known = owner(submission, roster) if roster else None
     student = known.id if known else submission.student
-    nothing = dict.fromkeys(answers, 0.0)
+    nothing = Row(
+        student, 0.0, sum(e.points for e in exercises), dict.fromkeys((e.id for e in exercises), 0.0), "ok", "",
+        submission.path.name,
+    )  # fmt: skip
+    try:
+        return _graded(submission, exercises, known, bool(roster), timeout, sandboxed, word, nothing)
+    except Failure as failure:
+        return replace(nothing, status=failure.status, message=failure.message)
+    except Exception as error:  # a submission is anything at all, and the others are graded
+        why = f"it could not be graded ({clean(f'{type(error).__name__}: {error}')}); look at it"
+        return replace(nothing, status=clerk.UNDECIDED, message=why)
+
+
+def _graded(
+    submission: Submission,
+    exercises: Sequence[Exercise],
+    known: Student | None,
+    has_roster: bool,
+    timeout: float,
+    sandboxed: bool,
+    word: str,
+    nothing: Row,
+) -> Row:
+    answers, student, slug = clerk.answer_names(exercises), nothing.student, exercises[0].slug
     made = {
-        e.id: tasks.cases(e, word) if e.form == "function" else None
+        answers[e.id]: tasks.cases(e, word) if e.form == "function" else None
         for e in exercises
         if e.form in ("function", "data")
     }
-    why: dict[str, str] = {}
+    code = read_submission(submission.path)
     try:
-        code = read_submission(submission.path)
-        why = reasons.written(code, exercises)
-        plain = [name for id, name in answers.items() if id not in made]
-        found = execute(code, ["STUDENT", *plain], timeout, sandboxed, {answers[id]: c for id, c in made.items()})
-    except Failure as failure:
-        return Row(student, 0.0, full, nothing, failure.status, failure.message, submission.path.name, reasons=why)
-    values, notes, points, remarks = found["values"], [], {}, {}
+        plain = [name for name in answers.values() if name not in made]
+        found = execute(code, ["STUDENT", *plain], timeout, sandboxed, made)
+    except Failure as failure:  # what was written is read all the same
+        why = clerk.look(slug, code, None, "", word, timeout)["reasons"]
+        return replace(nothing, status=failure.status, message=failure.message, reasons=why)
+    values, notes = found["values"], []
     try:
         seed = normalise_seed(values.get("STUDENT"))
     except InputError:
         seed = ""
-    if roster and known is None:  # whose numbers it uses says whose it may be; a person decides
+    status = "ok"
+    if has_roster and known is None:  # whose numbers it uses says whose it may be; a person decides
         status = "unknown-student"
         notes.append(
             f"{clean(submission.name or submission.student)[:60]!r} is not one line of the roster; STUDENT is {clean(seed)[:60]!r}"
         )
-    else:
-        mismatch = seed != normalise_seed(student[:200]) and not (submission.system != "folder" and not roster)
-        status = "seed-mismatch" if mismatch else "ok"
-        if mismatch:
-            notes.append(f"STUDENT is {clean(seed)[:60]!r}")
-        elif submission.system != "folder" and not roster:  # the course system's number; the id is the student's word
-            student = seed or student
-    for id, name in answers.items():
-        given = values.get(name)
-        if made.get(id) is not None and isinstance(given, dict):
-            given = tasks.Results(given.get("results", []))
-        feedback = check(id, given, seed, attempt=2, cases=word)
-        points[id] = float(feedback.points)
-        remarks[id] = Remark(bool(feedback), feedback.mistake or ("" if feedback else "wrong"), str(feedback.message))
-        if not feedback:
-            notes.append(f"{id} {feedback.mistake or 'wrong'}")
+    elif seed != normalise_seed(student[:200]) and (has_roster or submission.system == "folder"):
+        status = "seed-mismatch"
+        notes.append(f"STUDENT is {clean(seed)[:60]!r}")
+    elif submission.system != "folder" and not has_roster:  # the course system's number; the id is the student's word
+        student = seed or student
+    seen = clerk.look(slug, code, values, seed, word, timeout)
+    points = {id: mark[0] for id, mark in seen["marks"].items()}
+    remarks = {id: Remark(right, slip, text) for id, (_, right, slip, text, _) in seen["marks"].items()}
+    notes += [f"{id} {m.slip}" for id, m in remarks.items() if not m.correct]
+    undecided = [f"{id} could not be compared ({mark[4]}); look at it" for id, mark in seen["marks"].items() if mark[4]]
+    if undecided:
+        status = clerk.UNDECIDED if status == "ok" else status
+        notes = undecided + notes
     notes += [clean(e) for e in found.get("errors", [])[:3]] if isinstance(found.get("errors"), list) else []
-    score = sum(points.values())
-    texts = _texts(code, answers)
-    return Row(student, score, full, points, status, "; ".join(notes), submission.path.name, 0, remarks, texts, why)
+    return replace(
+        nothing,
+        student=student,
+        score=sum(points.values()),
+        points=points,
+        status=status,
+        message="; ".join(notes),
+        remarks=remarks,
+        texts=seen["texts"],
+        reasons=seen["reasons"],
+    )
 
 
 def grade_folder(
@@ -206,21 +240,23 @@ def grade_folder(
     if late is not None:
         rows = [_after(row, s, late) for row, s in zip(rows, current, strict=True)]
     rows = _one_each(rows)
-    full, nothing = sum(e.points for e in exercises), dict.fromkeys(_answers(exercises), 0.0)
+    full, nothing = sum(e.points for e in exercises), dict.fromkeys((e.id for e in exercises), 0.0)
     for s in replaced:
         known = owner(s, students)
-        rows.append(
-            Row(known.id if known else s.student, 0.0, full, nothing, "replaced", "a later attempt counts", s.path.name)
-        )
+        rows.append(Row(known.id if known else s.student, 0.0, full, nothing, "replaced", _STANDS_BACK, s.path.name))
     here = {row.student for row in rows}
     rows += [Row(s.id, 0.0, full, nothing, "missing", "handed nothing in") for s in students if s.id not in here]
     return merged(before, rows) if before else rows
 
 
 def _after(row: Row, submission: Submission, late: Late) -> Row:
-    at = datetime.fromtimestamp(os.lstat(submission.path).st_mtime, tz=UTC)
-    if submission.late is False or row.status not in ("ok", "seed-mismatch", "unknown-student"):
+    if submission.late is False or row.status not in ("ok", "seed-mismatch", "unknown-student", "not-compared"):
         return row
+    try:
+        at = datetime.fromtimestamp(os.lstat(submission.path).st_mtime, tz=UTC)
+    except (OSError, ValueError, OverflowError):  # a time that no calendar has
+        why = "; ".join(filter(None, ("the file has no time; decide whether it is late", row.message)))
+        return replace(row, status="not-compared", message=why)
     factor = late.factor(at)
     if submission.late and factor == 1.0:  # the system says late, and the download has lost the time: one day
         factor = 1.0 - late.per_day
@@ -238,16 +274,24 @@ def _after(row: Row, submission: Submission, late: Late) -> Row:
     )
 
 
+def _better(row: Row, other: Row | None) -> bool:
+    """Whether a row stands for its student rather than another: what ran before what did not, then the score."""
+    return other is None or (-_RANK[row.status], row.score) > (-_RANK[other.status], other.score)
+
+
 def _one_each(rows: Sequence[Row]) -> list[Row]:
-    """Two files of one student: the better counts, the other keeps its row without points."""
+    """Several files of one student: the best counts, the others keep their row without points.
+
+    A row about which a person decides stays.
+    """
     best: dict[str, Row] = {}
     for row in rows:
-        if row.status == "ok" and (row.student not in best or row.score > best[row.student].score):
+        if _better(row, best.get(row.student)):
             best[row.student] = row
     done = []
     for row in rows:
-        other = best.get(row.student)
-        if row.status == "ok" and other is not None and other is not row:
+        other = best[row.student]
+        if other is not row and _RANK[row.status] != 1:
             row = replace(
                 row,
                 score=0.0,
@@ -262,19 +306,24 @@ def _one_each(rows: Sequence[Row]) -> list[Row]:
 def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
     """Grades of two times: the better points, question by question, and the reason that was written last.
 
-    Who handed nothing in keeps the old ones.
+    Who handed nothing in that ran keeps the old ones.
     """
-    old = {r.student: r for r in before if r.status not in ("replaced", "missing")}
-    done = []
+    old: dict[str, Row] = {}
+    for row in before:
+        if row.status not in ("replaced", "missing") and (row.student not in old or row.score > old[row.student].score):
+            old[row.student] = row
+    done, here = [], set()
     for row in now:
         earlier = old.get(row.student)
-        if earlier is None or row.status in ("replaced", "unknown-student"):
+        stranger = row.status == "unknown-student" and earlier is not None and earlier.status != row.status
+        if earlier is None or row.status == "replaced" or stranger:
             done.append(row)
             continue
+        here.add(row.student)
         points = {id: max(p, earlier.points.get(id, 0.0)) for id, p in row.points.items()}
         kept = sum(points.values())
         note = f"{kept - row.score:g} points kept from before" if kept > row.score else ""
-        status = earlier.status if row.status == "missing" else row.status
+        status = row.status if _RANK.get(row.status, 4) < 2 else earlier.status
         why = {id: row.reasons.get(id) or earlier.reasons.get(id, "") for id in {**earlier.reasons, **row.reasons}}
         message = "; ".join(filter(None, (row.message, note)))
         said = {id: m for id, m in row.remarks.items() if earlier.points.get(id, 0.0) <= row.points.get(id, 0.0)}
@@ -282,7 +331,6 @@ def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
         done.append(
             replace(row, score=kept, points=points, status=status, message=message, remarks=remarks, reasons=why)
         )
-    here = {r.student for r in now}
     return done + [r for r in old.values() if r.student not in here]
 
 
@@ -299,28 +347,31 @@ class Likeness:
 def copies(rows: Sequence[Row], least: float = ALIKE) -> list[Likeness]:
     """Who may have copied: another's inputs, or another's text.
 
-    Answers are compared as text without spaces and comments. Two students who both write the shortest possible line look
-    alike, so only longer answers count, and a pair is a reason to look, never a verdict.
+    Answers are compared by their runs of letters, without spaces, comments and what stood in the notebook before. Two students
+    who both write the shortest possible line look alike, so only longer answers count, and a pair is a reason to look, never a
+    verdict. The work grows with the length of a text, whatever it says.
     """
     ran = [r for r in rows if r.texts]
+    named = [(r, r.message.partition("STUDENT is ")[2].partition(";")[0].strip("'")) for r in ran]
     found = [
-        Likeness(r.student, r.message.split("STUDENT is ")[1].split(";")[0].strip("'"), 1.0, "uses the other's inputs")
-        for r in ran
-        if r.status == "seed-mismatch" and "STUDENT is " in r.message
+        Likeness(r.student, other, 1.0, "uses the other's inputs")
+        for r, other in named
+        if r.status == "seed-mismatch" and other
     ]
     joined = [(r, "\n".join(t for t in r.texts.values() if len(t) > 20)) for r in ran]
-    long = [(r, text) for r, text in joined if len(text) >= _LEAST_TEXT]
-    for i, (a, one) in enumerate(long):
-        for b, two in long[:i]:
-            if a.student == b.student:
+    long = [(r, len(text), _runs(text)) for r, text in joined if len(text) >= _LEAST_TEXT]
+    for i, (a, one, mine) in enumerate(long):
+        for b, two, theirs in long[:i]:
+            if a.student == b.student or min(one, two) < least * max(one, two):
                 continue
-            matcher = SequenceMatcher(None, one, two, autojunk=False)
-            if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
-                continue
-            share = matcher.ratio()
+            share = 2 * len(mine & theirs) / (len(mine) + len(theirs))
             if share >= least:
                 found.append(Likeness(b.student, a.student, share, "the same text in the answers"))
     return found
+
+
+def _runs(text: str) -> frozenset[str]:
+    return frozenset(text[i : i + _RUN] for i in range(len(text) - _RUN + 1))
 
 
 def read_rows(path: str | Path) -> list[Row]:

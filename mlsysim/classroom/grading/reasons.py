@@ -38,9 +38,9 @@ def _assigned(code: str, name: str) -> list[str]:
     if name not in code:
         return []
     try:
-        nodes = ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", code, flags=re.M)).body
+        nodes = ast.parse(re.sub(r"^([ \t]*)[%!].*$", r"\1pass", code, flags=re.M)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        rest = re.search(rf"^\s*{name}\s*=(.*)", code, re.M | re.S)
+        rest = re.search(rf"^[ \t]*{name}[ \t]*=(.*)", code, re.M | re.S)
         return [rest[1].strip().strip("\"'").strip()] if rest else []
     values = [
         node.value

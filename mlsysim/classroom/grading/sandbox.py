@@ -43,9 +43,20 @@ unshare setns name_to_handle_at open_by_handle_at mknod mknodat
 memfd_create memfd_secret shmget shmat shmctl semget semctl semop semtimedop msgget msgctl msgsnd msgrcv
 kexec_load kexec_file_load init_module finit_module delete_module reboot acct syslog personality vhangup
 settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname iopl ioperm modify_ldt
+mincore cachestat flock inotify_init inotify_init1 inotify_add_watch fanotify_mark
+futex_waitv futex_wake futex_wait futex_requeue
 mbind migrate_pages move_pages set_mempolicy nfsservctl uselib ustat sysfs _sysctl
 """
 _NEW_NAMESPACE = 0x7E020080  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET and NEWTIME
+_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)  # fcntl: locks of both kinds, leases, and word of a folder's changes
+_SHARED_WAKES = (
+    1,
+    *range(2, 9),
+    10,
+    11,
+    12,
+    13,
+)  # futex: all but to wait, on words that processes share; threads join by a wait
 _LOCAL_SOCKETS = 1  # AF_UNIX; there is no network to ask for
 
 # The new root is a small tmpfs with the system and the Python tree bound read-only, and one writable folder. Python is bound
@@ -127,6 +138,12 @@ def _filter() -> tuple[str, int]:
     for bit in (1 << i for i in range(32) if _NEW_NAMESPACE >> i & 1):
         flags = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, bit, bit)
         made.add_rule(refuse, "clone", flags)
+    for command in _LOCKS:  # a lock on a file that all submissions see would tell the others something
+        made.add_rule(refuse, "fcntl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, command))
+    for name in ("preadv2", "pwritev2"):  # a flag asks which pages of a file somebody has read
+        made.add_rule(refuse, name, pyseccomp.Arg(5, pyseccomp.NE, 0))
+    for command in _SHARED_WAKES:  # and so would a wake-up through a page of it
+        made.add_rule(refuse, "futex", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFF, command))
     made.add_rule(pyseccomp.ERRNO(38), "clone3")  # ENOSYS: its flags lie in memory; C libraries then call clone
     made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.NE, _LOCAL_SOCKETS))
     made.add_rule(

@@ -135,19 +135,20 @@ def _named(path: Path, top: Path) -> Submission:
 
 
 def latest(submissions: Sequence[Submission]) -> tuple[list[Submission], list[Submission]]:
-    """The last attempt of each, and those that a later one replaces (Canvas numbers them)."""
-    last: dict[tuple[str, str], Submission] = {}
-    replaced: list[Submission] = []
+    """What is graded, and what stands back: earlier attempts (Canvas numbers them) and files beside a notebook."""
+    best: dict[tuple[str, str, str], tuple[bool, int]] = {}
     for s in submissions:
-        if s.system != "canvas":
-            last[s.system, str(s.path)] = s
-            continue
-        key = (s.system, s.student)
-        before = last.get(key)
-        if before is None or s.number >= before.number:
-            last[key] = s
-        replaced += [] if before is None else [before if s.number >= before.number else s]
-    return list(last.values()), replaced
+        best[_whose(s)] = max(_standing(s), best.get(_whose(s), (False, 0)))
+    current = [s for s in submissions if _standing(s) == best[_whose(s)]]
+    return current, [s for s in submissions if _standing(s) != best[_whose(s)]]
+
+
+def _whose(s: Submission) -> tuple[str, str, str]:
+    return s.system, s.student, s.name
+
+
+def _standing(s: Submission) -> tuple[bool, int]:
+    return s.path.suffix == ".ipynb", s.number
 
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {

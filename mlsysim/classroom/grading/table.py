@@ -103,7 +103,10 @@ def write_import(rows: Sequence[Row], roster: Sequence[Student], path: str | Pat
     """
     if system not in SYSTEMS:
         raise InputError(f"system = {system!r} is unknown; use one of {', '.join(SYSTEMS)}")
-    counted = {r.student: r for r in rows if r.status in IMPORTED}
+    counted: dict[str, Row] = {}
+    for r in rows:  # of a student's files the best, wherever it stands
+        if r.status in IMPORTED and (r.student not in counted or r.score > counted[r.student].score):
+            counted[r.student] = r
     known = [(s, counted[s.id]) for s in roster if s.id in counted]
     if not known:
         raise InputError("import: no row is a student of the roster; give the roster that the course system exported")

@@ -37,7 +37,7 @@ def _grade(args: argparse.Namespace) -> None:
     sheet = Path(args.output).with_suffix(".reasons.csv")
     if sheet.exists():
         print(f"reasons to read, with their rubrics: {sheet}")
-    if args.import_to and (open := [r.student for r in rows if r.status in ("seed-mismatch", "unknown-student")]):
+    if args.import_to and (open := [r.student for r in rows if r.status not in (*grading.IMPORTED, "replaced")]):
         print(f"not in the import file, decide by hand: {', '.join(open)}")
     if alike:
         print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
