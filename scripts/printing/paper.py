@@ -21,7 +21,6 @@ NAMED = (
     "live-questions",
     "references",
     "csl-entry",
-    "frames",
 )  # blocks that have a look
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
@@ -166,6 +165,8 @@ class Paper:
             title, *rest = blocks or [{"t": "Plain", "c": []}]
             head = title["c"][1] if title["t"] == "Div" else [title]
             return [*out, block(f"#callout({code(kind)})["), *self.go(head), block("]["), *self.boxed(rest), block("]")]
+        if "frames" in classes:
+            return [*out, *self.stills(blocks)]
         if "live-reading" in classes:
             pictures = [b for b in blocks if _has(b, "Image")]
             if not pictures:
@@ -174,6 +175,17 @@ class Paper:
             return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.boxed(rest), block("]")]
         name = next((n for n in NAMED if n in classes), "")
         return [*out, *(around(f"#block-{name}", self.boxed(blocks)) if name else self.go(blocks))]
+
+    def stills(self, blocks: list[Node]) -> list[Node]:
+        """The stills of a drawing that moves, side by side: each a picture over its sentence."""
+        out = [block("#block-frames(")]
+        for items in (b["c"][1] for b in blocks if b["t"] == "OrderedList"):
+            for number, item in enumerate(items, 1):
+                ((_, (_, legend), picture),) = (b["c"] for b in item if b["t"] == "Figure")
+                words = [n for b in legend for n in b["c"]]
+                out += [block(f"frame({number}, ["), *self.boxed(picture), block("], [")]
+                out += [{"t": "Plain", "c": self.go(words)}, block("]),")]
+        return [*out, block(")")]
 
     def at_table(self, c: Any) -> list[Node]:
         return table(self, c)
