@@ -195,7 +195,7 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     (site / "book" / "live" / f"{page.stem}.json").write_text(data, encoding="utf-8")
     head = (
         f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
-        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{engine or "none"}"></script>\n</head>'
+        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{engine or "none"}" data-weight="{weight(site)}"></script>\n</head>'
     )
     if sized:
         sizer = f'<link rel="stylesheet" href="{up}assets/size.css">\n<script type="module" src="{up}assets/size.js"></script>\n</head>'
@@ -259,10 +259,11 @@ def _listings(slug: str, text: str, outputs: list[str], counts: dict[str, int]) 
     return text
 
 
-def weigh(site: Path) -> str:
-    """How heavy the engine is, once for the whole site."""
-    parts = {p.name: p.stat().st_size for p in (site / "book/assets/vendor").glob("engine*/*") if p.is_file()}
-    return f"{sum(parts.values()) / 1e6:.1f} MB"
+def weight(site: Path) -> int:
+    """Bytes of the engine that a first touch waits for, which its bar counts."""
+    parts = ("pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json", "library.bin", "start.bin")
+    made = (site / "book/assets/vendor").glob("engine*/*")
+    return sum(p.stat().st_size for p in made if p.name in parts)
 
 
 def main() -> None:
