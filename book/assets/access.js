@@ -11,7 +11,7 @@ document.addEventListener("keydown", (event) => {
 
 // What is wider than its box can be scrolled with the arrow keys once it has the focus; what fits is no stop.
 const BOXES = "main :is(.cell-output-display, .cell-output, .callout-body, .callout-body-container, " +
-  ".table-scroll, .equation, .slider-table, .nowrap, .live-output, .live-shown, .live-html, .live-text, pre, math[display=block], :has(> math[display=block])), #quarto-sidebar, #TOC, #sidebar";
+  ".table-scroll, .equation, .slider-table, .nowrap, div.sourceCode, .live-output, .live-shown, .live-html, .live-text, pre, math[display=block], :has(> math[display=block])), #quarto-sidebar, #TOC, #sidebar";
 const scrolls = (box) => {
   const style = getComputedStyle(box);
   const sideways = box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(style.overflowX);

@@ -273,6 +273,18 @@ class View {
 
 // ---- listings
 
+async function named(where) { // equations by their numbers, as the build does: explain() has labels
+  const { equations = {} } = await definitions().catch(() => ({}));
+  const texts = document.createTreeWalker(where, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) if (texts.currentNode.data.includes("[@eq-")) found.push(texts.currentNode);
+  for (const text of found) {
+    text.replaceWith(...text.data.split(/\[@(eq-[\w-]+)\]/).map((piece, i) => {
+      if (i % 2 === 0) return piece;
+      return equations[piece] ? make("a", { className: "live-equation", href: equations[piece][0], textContent: equations[piece][1] }) : `[@${piece}]`;
+    }));
+  }
+}
+
 class Listing {
   constructor(root) {
     this.root = root;
@@ -305,6 +317,7 @@ class Listing {
       const found = await ask("run", this.text());
       this.ran = true;
       this.output.innerHTML = found.shown;
+      await named(this.output);
       said(this.root, found.error || (found.shown ? "" : "It ran, and printed nothing."), Boolean(found.error));
       state(this.root, "ready");
       this.resetButton.hidden = false;
