@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from book._preview.tables import framed  # noqa: E402
+from book._preview.tables import framed
 
 SCRIPT = "book/assets/access.js"
 SKIP = '<a class="skip-link" href="#quarto-document-content">Skip to the text</a>'

@@ -111,7 +111,9 @@ def make(imports: list[str], programs: list[str]) -> str:
             shutil.copyfile(source / "pyodide" / name, made / name)
         loader = (made / "pyodide.asm.mjs").read_text(encoding="utf-8")
         if loader.count(RESTORE) != 1:
-            raise Failed("live: this Pyodide restores its memory in another way: mend RESTORE in scripts/live/engine.py")
+            raise Failed(
+                "live: this Pyodide restores its memory in another way: mend RESTORE in scripts/live/engine.py"
+            )
         (made / "pyodide.asm.mjs").write_text(loader.replace(RESTORE, GROWN), encoding="utf-8")
         shutil.copyfile(unpacker, made / "unpack.mjs")  # .js would mean what a package.json above this folder says
         (made / "library.bin").write_bytes(packed(wheel))

@@ -4,16 +4,14 @@ By day one chapter is walked; all of them where MLSYSIM_NIGHTLY=1.
 """
 
 import json
-import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made import live_book
+from support import BY_DAY, NIGHTLY
 
 from mlsysim.classroom import exercises, live
 
@@ -22,35 +20,13 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from live import extract  # noqa: E402
 
-FOLDERS: dict[str, Path] = {}
-NIGHTLY = os.environ.get("MLSYSIM_NIGHTLY") == "1"
 SLUGS = sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
-BY_DAY = "01-iron-law"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MOVED = """async (name) => {
   const view = window.mlsysimLive.views.get(name);
   while (view.moving || !['ready', 'error'].includes(view.root.dataset.state)) await new Promise((go) => setTimeout(go, 5));
   return view.root.dataset.state;
 }"""
-
-
-@pytest.fixture(scope="module")
-def live_site(shared: Path, needs, serve, missing) -> Iterator[str]:
-    """The address of the live book; MLSYSIM_SITE names one that somebody else rendered."""
-    rendered = os.environ.get("MLSYSIM_SITE")
-    if not rendered:
-        needs("pypandoc", "yaml", "build")
-        if not shutil.which("npm") or not shutil.which("node"):
-            missing("npm and Node are not installed, so there is no engine")
-    folder = Path(rendered) if rendered else live_book(shared, "" if NIGHTLY else BY_DAY)
-    with serve(folder) as base:
-        FOLDERS[base] = folder
-        yield base
-
-
-def live_folder(address: str) -> Path:
-    """The folder behind the address."""
-    return FOLDERS[address]
 
 
 def close(page: str, here: str) -> bool:
@@ -272,9 +248,9 @@ def test_a_number_says_what_printed_it_and_can_be_challenged(live_site, page, wa
     assert not seen.errors
 
 
-def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live_site, page, serve, tmp_path):
+def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live_folder, page, serve, tmp_path):
     folder = tmp_path / "site"
-    source = live_folder(live_site)
+    source = live_folder
     for part in ("book", "site_libs", "site_preview", "figures"):
         if (source / part).is_dir():
             shutil.copytree(source / part, folder / part)
