@@ -528,7 +528,7 @@ if (numbers.length) {
       }
     }, { title: "Mark every number that code printed; each says where it comes from" });
     toggle.setAttribute("aria-pressed", "false");
-    links.append(make("p", {}, toggle));
+    links.append(make("p", {}, toggle, make("small", { textContent: " Tap a number in the text: it says which code printed it." })));
     document.addEventListener("keydown", (event) => {
       if ((event.key === "Enter" || event.key === " ") && event.target.matches?.(".printed[role=button]")) { event.preventDefault(); explain(event.target); }
     });

@@ -196,6 +196,7 @@ def read_only(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
 def run(code: str, space: dict[str, Any]) -> dict[str, Any]:
     """Run a listing: what it prints, the value of every bare expression, and an error as the library says it."""
     error = ""
+    space.setdefault("input", _no_keyboard)
     with _shown() as parts:
         try:
             tree = ast.parse(code)
@@ -209,6 +210,10 @@ def run(code: str, space: dict[str, Any]) -> dict[str, Any]:
         except BaseException as problem:
             error = _problem(problem)
     return {"shown": "".join(parts), "error": error}
+
+
+def _no_keyboard(prompt: object = "") -> str:
+    raise InputError("input: a listing in a page reads no keyboard; write the value into the code")
 
 
 def _problem(problem: BaseException) -> str:

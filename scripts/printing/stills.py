@@ -167,7 +167,7 @@ def _questions(page: Any, questions: Any) -> None:
             "The numbers below are those of the public example. Answers are checked on the web page and in the "
             "notebook of this chapter, with numbers of your own."
         )
-    for question in questions.select("h4"):
+    for question in questions.select("h3"):
         question.name = "div"
         question["class"] = "question"
 

@@ -99,6 +99,7 @@ def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
     wrong = live.run("from mlsysim import units\n\nunits.parse('3 GB', 's')", space)
     assert wrong["error"].startswith("line 3: ")
     assert "GB" in wrong["error"]
+    assert "reads no keyboard" in live.run("input('? ')", {})["error"]
     assert live.run("x = ", {})["error"].startswith("line 1: ")
     assert "notebook in the lab" in live.run("raise ModuleNotFoundError(name='numpy')", {})["error"]
     much = live.run("print('x' * 50_000)", {})["shown"]
