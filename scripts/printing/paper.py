@@ -21,6 +21,7 @@ NAMED = (
     "live-questions",
     "references",
     "csl-entry",
+    "fold-title",
 )  # blocks that have a look
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
@@ -151,8 +152,13 @@ class Paper:
         (id_, classes, _), text = c
         lang = next((k for k in classes if k in ("python", "bash", "json", "yaml", "toml", "html", "text")), "")
         longest = max(map(len, text.splitlines()), default=0)
-        size = 8.5 if longest <= 84 else 7.5 if longest <= 98 else 6.4
+        size = 8.5 if longest <= 84 else 7.5  # what is longer than a line of small letters wraps
         return [block(f"{anchor(id_)}#listing({code(lang)}, {size}pt, {code(text)})")]
+
+    def at_para(self, c: Any) -> list[Node]:
+        """A line of emphasis alone heads what follows, and stays with it."""
+        made = {"t": "Para", "c": self.go(c)}
+        return around("#head-line", [made]) if [n["t"] for n in c] == ["Emph"] else [made]
 
     def at_code(self, c: Any) -> list[Node]:
         return [inline(f"#raw({code(c[1])})")]

@@ -64,6 +64,8 @@ def still(folder: Folder, url: str, html: str, files: dict[str, bytes], root: Pa
             node.decompose()
     for node in page.select(".live-here"):
         node.decompose()
+    for node in page.select("summary:not([class])"):  # the title of what was folded
+        node["class"] = "fold-title"
     for node in page.select("details, summary, section, nav"):
         node.name = "div"
         node.attrs.pop("open", None)
