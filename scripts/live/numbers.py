@@ -180,7 +180,7 @@ def _works() -> dict[str, str]:
 
 def cited(text: str) -> str:
     """A text with the keys of works replaced by their titles."""
-    return re.sub(r"\b[a-z]+\d{4}\w*", lambda m: _works().get(m[0], m[0]), text)
+    return re.sub(r"\b[a-z][a-z0-9]*\d{4}\w*", lambda m: _works().get(m[0], m[0]), text)
 
 
 def _sources(node: ast.AST) -> Iterator[str]:
