@@ -10,6 +10,7 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def named(site: Path) -> dict[str, str]:
     """Every equation as the page of equations names it: its number, by its label."""
     page = site / "book" / "equations.html"
     found = NUMBERED.findall(page.read_text(encoding="utf-8")) if page.is_file() else []
-    return {label: " ".join(re.sub("<[^>]+>", "", text).split()) for label, text in found}
+    return {label: unescape(re.sub("<[^>]+>", "", text)).strip() for label, text in found}
 
 
 def told(text: str, names: dict[str, str], up: str) -> str:
@@ -107,7 +108,7 @@ def told(text: str, names: dict[str, str], up: str) -> str:
     known = numbers.places()
     return TOLD.sub(
         lambda m: (
-            f'<a class="live-equation" href="{up}{known[m[1]]}">{names.get(m[1]) or m[1][3:].replace("-", " ")}</a>'
+            f'<a class="live-equation" href="{up}{known[m[1]]}">{escape(names.get(m[1]) or m[1][3:].replace("-", " "))}</a>'
             if m[1] in known
             else m[0]
         ),

@@ -297,7 +297,11 @@ def test_a_number_names_works_by_their_titles() -> None:
     assert not [key for key in keys if numbers.cited(key) == key]
 
 
-def test_listings_name_equations_by_number() -> None:
+def test_listings_name_equations_by_number(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    link = '<a href="01-iron-law.html#eq-compute-time" class="quarto-xref"><span>Equation&nbsp;1.3</span></a>'
+    (tmp_path / "book" / "equations.html").write_text(link)
+    assert pages.named(tmp_path) == {"eq-compute-time": "Equation\u00a01.3"}
     shown = pages.told("<pre>1 s [@eq-compute-time] [@eq-nowhere]</pre>", {"eq-compute-time": "Equation 1.3"}, "book/")
     assert shown == (
         '<pre>1 s <a class="live-equation" href="book/01-iron-law.html#eq-compute-time">Equation 1.3</a> [@eq-nowhere]</pre>'
