@@ -2,6 +2,7 @@
 
     python scripts/access.py SITE        mend the pages of a rendered site in place
 
+Tables get the same boxes as in the preview build (``book/_preview/tables.py``), so that none makes a page wider than its window.
 Quarto makes the header of a box that folds a ``div`` with ``aria-expanded`` that no keyboard reaches, calls what folds the menu a
 landmark, gives the links to the
 neighbouring chapters other names than their words, leaves landmarks without names, and has no link past its menu. What depends on
@@ -12,6 +13,10 @@ import os
 import re
 import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from book._preview.tables import framed
 
 SCRIPT = "book/assets/access.js"
 SKIP = '<a class="skip-link" href="#quarto-document-content">Skip to the text</a>'
@@ -73,7 +78,7 @@ def mended(text: str, up: str) -> str:
         text = re.sub(r"(<body[^>]*>)", rf"\1\n{SKIP}", text, count=1)
         text = text.replace('<main class="content', '<main tabindex="-1" class="content', 1)
         text = text.replace("</head>", f'<script src="{up}{SCRIPT}" defer></script>\n</head>', 1)
-    return one_title(text)
+    return framed(one_title(text))
 
 
 def mend(site: Path) -> int:

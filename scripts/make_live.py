@@ -4,7 +4,7 @@
     python scripts/make_live.py --engine         make the engine alone (before rendering, which copies it)
 
 The engine (Python for the browser, pinned in book/_live/package-lock.json) comes from npm; where npm or Node is missing
-the pages stay as they were printed, and say so.
+the pages stay as they were printed, and say so. Where both are there, an engine that cannot be made is an error.
 """
 
 import argparse

@@ -179,3 +179,17 @@ def live_book(shared: Path, only: str = "") -> Path:
         subprocess.run([*command, str(folder), *(["--only", only] if only else [])], cwd=ROOT, check=True)
 
     return once(shared, f"live-{only or 'all'}", make)
+
+
+def published(shared: Path, only: str = "") -> Path:
+    """The live site as readers get it: MLSYSIM_SITE where it names one, Quarto's where Quarto is on the PATH, else the preview's."""
+    if site := os.environ.get("MLSYSIM_SITE"):
+        return Path(site)
+    if not shutil.which("quarto"):
+        return live_book(shared, only)
+
+    def make(folder: Path) -> None:
+        command = [sys.executable, "scripts/build_book.py", "--renderer", "quarto", "--no-lab", "--out", str(folder)]
+        subprocess.run(command, cwd=ROOT, check=True)
+
+    return once(shared, "quarto", make)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+BY_DAY = "01-iron-law"  # the live chapter that browsers walk by day
 NIGHTLY = bool(os.environ.get("MLSYSIM_NIGHTLY"))  # `make nightly`: what `make test` samples, in full
 
 _HLO = (ROOT / "tests" / "data" / "hlo", ROOT / "mlsysim" / "hlo" / "samples")

@@ -6,7 +6,7 @@ import zlib from "node:zlib";
 
 const [engine, pack, out, prelude] = process.argv.slice(2).map((p) => path.resolve(p));
 const { loadPyodide } = await import(pathToFileURL(path.join(engine, "pyodide.mjs")));
-const { unpack } = await import(pathToFileURL(path.join(engine, "unpack.js")));
+const { unpack } = await import(pathToFileURL(path.join(engine, "unpack.mjs")));
 const py = await loadPyodide({ indexURL: engine + "/", _makeSnapshot: true });
 unpack(py.FS, new Uint8Array(zlib.gunzipSync(fs.readFileSync(pack))));
 py.runPython(fs.readFileSync(prelude, "utf-8"));

@@ -70,7 +70,7 @@ def build_site(root: Path, out: Path) -> Build:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".preview-") as folder:
             _write_site(build, Path(folder) / "new")
             with no_search_for_garbage():
-                problems.extend(check_site(Path(folder) / "new"))
+                problems.extend(check_site(Path(folder) / "new", later=ELSEWHERE))
             if not problems:
                 _replace(out, Path(folder) / "new", Path(folder) / "old")
     return build

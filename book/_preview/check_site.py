@@ -119,12 +119,12 @@ class Reader(HTMLParser):
             self.found.append((self.text_line, f"unresolved citation left in the text: {text!r}"))
 
 
-def check_site(site: Path, skip: Sequence[str] = ELSEWHERE) -> list[str]:
-    """Every problem of the pages under ``site`` as ``page:line: message``; folders named in ``skip`` are left alone."""
+def check_site(site: Path, later: Sequence[str] = ()) -> list[str]:
+    """Every problem of the pages under ``site`` as ``page:line: message``; a link into a folder of ``later`` may wait for it."""
     pages = {
         path.resolve(): Reader(path.read_text("utf-8"))
         for path in sorted(site.rglob("*.html"))
-        if path.relative_to(site).parts[0] not in skip
+        if path.relative_to(site).parts[0] not in ELSEWHERE
     }
     problems = [] if pages else [f"{site.name}: no HTML page"]
     root = site.resolve()
@@ -136,7 +136,7 @@ def check_site(site: Path, skip: Sequence[str] = ELSEWHERE) -> list[str]:
         twice = [i for i, n in Counter(page.ids).items() if n > 1 and LABEL.match(i)]
         problems += [f"{name}: label {i} is given twice" for i in twice]
         for line, target, loads in page.targets:
-            if message := _broken(root, path, target, loads, ids, file):
+            if message := _broken(root, path, target, loads, ids, file, later):
                 problems.append(f"{name}:{line}: {message}")
     return problems
 
@@ -148,6 +148,7 @@ def _broken(
     loads: bool,
     ids: dict[Path, set[str]],
     find: Callable[[Path], tuple[Path, bool]],
+    later: Sequence[str],
 ) -> str:
     parts = urlsplit(target)
     if parts.scheme or parts.netloc:
@@ -158,7 +159,7 @@ def _broken(
         return f"link {target} leaves the site"
     if not exists:
         folder = site / file.relative_to(site).parts[0]
-        return f"broken link {target}" if folder.exists() or folder.name not in ELSEWHERE else ""
+        return "" if folder.name in later and not folder.exists() else f"broken link {target}"
     anchor = unquote(parts.fragment)
     if anchor and anchor != "top" and file in ids and anchor not in ids[file] and not anchor.startswith(":~:"):
         return f"no anchor for {target}"
@@ -188,10 +189,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="check_site", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("site", type=Path)
     parser.add_argument("--strip", action="store_true", help="first remove absolute data-notebook paths")
+    parser.add_argument("--later", nargs="*", choices=ELSEWHERE, default=(), help="folders that are made after this")
     given = parser.parse_args(arguments)
     if given.strip:
         print(f"{strip_notebook_paths(given.site)} notebook paths removed")
-    problems = check_site(given.site)
+    problems = check_site(given.site, given.later)
     print("\n".join([*problems, f"{given.site}: {len(problems) or 'no'} problem{'s' * (len(problems) != 1)}"]))
     return 1 if problems else 0
 

@@ -18,7 +18,7 @@ book.appendices.part book.appendices.chapters book.chapters.part book.chapters.c
 book.sidebar.collapse-level book.site-url book.repo-url book.repo-actions book.repo-branch book.page-footer
 book.favicon book.image book.image-alt book.open-graph book.page-navigation book.sharing book.downloads book.reader-mode book.license
 filters.at filters.path bibliography csl lang license execute.enabled execute.echo crossref.chapters
-format.html.theme.light format.html.theme.dark format.html.css format.html.html-math-method format.html.toc
+format.html.theme.light format.html.theme.dark format.html.css format.html.html-math-method format.html.respect-user-color-scheme format.html.toc
 format.html.toc-depth format.html.number-sections format.html.number-depth format.html.code-copy
 format.html.code-overflow format.html.link-citations format.html.fig-cap-location format.html.tbl-cap-location
 format.html.notebook-links format.html.notebook-view format.html.highlight-style format.html.include-in-header

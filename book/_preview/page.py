@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from .config import Book, Page
+from .tables import framed
 
 HERE = Path(__file__).parent
 ASSETS = ("preview.css", "preview.js")
@@ -37,7 +38,7 @@ def frame(book: Book, page: Page) -> str:
         moving=f'<script src="{up}book/assets/frames.js" defer></script>' if moving else "",
         masthead=_masthead(book) if page.source == "index.qmd" else "",
         sidebar=_sidebar(book, page),
-        body=page.body,
+        body=framed(page.body),
         around="".join(_neighbour(page, p, rel) for p, rel in ((previous, "prev"), (following, "next")) if p),
         author=escape(str(book.get("book.author", ""))),
         license=escape(str(book.get("book.license", book.get("license", "")))),

@@ -9,16 +9,18 @@ document.getElementById("theme").addEventListener("click", () => {
 
 const menu = document.getElementById("menu");
 root.classList.add("js");
+const here = document.querySelector('#sidebar a[aria-current="page"]');
 const open = (yes) => {
   root.classList.toggle("menu-open", yes);
   menu.setAttribute("aria-expanded", String(yes));
+  if (yes) here?.scrollIntoView({ block: "center" });
 };
 menu.addEventListener("click", () => open(!root.classList.contains("menu-open")));
 document.addEventListener("keydown", (e) => {
   if (e.key === "Escape" && root.classList.contains("menu-open")) { open(false); menu.focus(); }
 });
 document.querySelectorAll("#sidebar a").forEach((a) => a.addEventListener("click", () => open(false)));
-document.querySelector('#sidebar a[aria-current="page"]')?.scrollIntoView({ block: "nearest" });
+here?.scrollIntoView({ block: "nearest" });
 
 document.querySelectorAll("div.sourceCode").forEach((block) => {
   const button = Object.assign(document.createElement("button"), { className: "copy", type: "button", textContent: "Copy" });

@@ -5,7 +5,6 @@ import os.path
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -243,20 +242,10 @@ class Numbering:
             self.build.copies.add(site)
         return os.path.relpath(site, here) if target.startswith("/") else target
 
-    def table(self, c: Any) -> list[Node]:
+    def table(self, c: Any) -> None:
         (id_, _, _), caption = c[0], c[1]
-        text = caption[1][0]["c"] if caption[1] else []
-        name = escape(plain(text) or "Table", quote=True)
         if id_.startswith("tbl-"):
-            caption[1] = [{"t": "Plain", "c": self.caption(id_, text)}]
-        frame = f'<div class="table-scroll" role="group" tabindex="0" aria-label="{name}">'
-        return [raw(frame), {"t": "Table", "c": c}, raw("</div>")]
-
-    def rawblock(self, c: Any) -> list[Node] | None:
-        if c[0] == "html" and "<table" in c[1]:
-            frame = '<div class="table-scroll" role="group" tabindex="0" aria-label="Table">'
-            c[1] = re.sub(r"(<table.*?</table>)", rf"{frame}\1</div>", c[1], flags=re.S)
-        return None
+            caption[1] = [{"t": "Plain", "c": self.caption(id_, caption[1][0]["c"] if caption[1] else [])}]
 
     def codeblock(self, c: Any) -> list[Node] | None:
         id_, _, attributes = c[0]

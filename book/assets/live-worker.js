@@ -4,10 +4,20 @@ import { unpack } from "./live-unpack.js";
 const engine = new URL(`vendor/engine-${new URL(import.meta.url).search.slice(1)}/`, import.meta.url).href;
 let answer;
 
-async function file(name) {
-  const got = await fetch(engine + name);
-  if (!got.ok) throw new Error(`${name}: ${got.status}`);
-  return got;
+const absent = (name) => () => { throw new Error(`${name} did not arrive`); };
+let come = 0, told = 0;
+
+async function file(name) { // the page is told how much has come
+  const got = await fetch(engine + name).catch(absent(name));
+  if (!got.ok) absent(name)();
+  const counter = new TransformStream({
+    transform(chunk, to) {
+      come += chunk.length;
+      to.enqueue(chunk);
+      if (performance.now() > told + 100) { told = performance.now(); postMessage({ come }); }
+    },
+  });
+  return new Response(got.body.pipeThrough(counter), { headers: got.headers });
 }
 
 async function unzipped(name) {
@@ -42,7 +52,7 @@ async function compiled(name) {
 async function start() {
   const wasm = compiled("pyodide.asm.wasm"), parts = [memory(), unzipped("library.bin")];
   const texts = Promise.all([file("pyodide-lock.json").then((r) => r.json()), file("python_stdlib.zip").then((r) => r.blob())]);
-  const [{ loadPyodide }, { default: createPyodideModule }, [lockFileContents, library_]] = await Promise.all([import(engine + "pyodide.mjs"), import(engine + "pyodide.asm.mjs"), texts]);
+  const [{ loadPyodide }, { default: createPyodideModule }, [lockFileContents, library_]] = await Promise.all([...["pyodide.mjs", "pyodide.asm.mjs"].map((name) => import(engine + name).catch(absent(name))), texts]);
   const stdLibURL = URL.createObjectURL(library_), streaming = WebAssembly.instantiateStreaming, ask = fetch;
   // The loader asks for its parts by itself; it gets those that are on their way.
   self.fetch = (what, ...more) => (String(what).endsWith("/pyodide.asm.wasm") ? Promise.resolve(new Response()) : ask(what, ...more));
@@ -60,7 +70,7 @@ async function start() {
   answer = py.runPython("import sys\nif '/lib/site' not in sys.path: sys.path.insert(0, '/lib/site')\nfrom mlsysim.classroom.live import answer\nanswer");
 }
 
-const started = start().then(() => { postMessage({ ready: true }); setTimeout(() => keep().catch(() => {}), 3000); }, (error) => postMessage({ failed: String(error) }));
+const started = start().then(() => { postMessage({ ready: true }); setTimeout(() => keep().catch(() => {}), 3000); }, (error) => postMessage({ failed: error.message ?? String(error) }));
 
 onmessage = async ({ data }) => {
   await started;

@@ -11,7 +11,24 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 let worker, readiness, waiting = new Map(), asked = 0, page;
 const times = (window.mlsysimTimes = { touch: 0, ready: 0, moves: [] }); // for tests and the curious
 
-const definitions = () => (page ??= fetch(home).then((r) => (r.ok ? r.json() : Promise.reject(new Error(`${home.pathname}: ${r.status}`)))));
+const printed = "Until then the page shows what the build printed.";
+async function read() {
+  const got = await fetch(home).catch(() => {});
+  if (!got?.ok) { page = undefined; throw new Error(`What this page computes did not arrive. Is there a connection? Try again. ${printed}`); }
+  return got.json();
+}
+const definitions = () => (page ??= read());
+const weight = Number(tag.dataset.weight);
+let come = 0;
+
+// Says that Python starts, how much has to come for it, and how much has come; once it is there, what is being done instead.
+function starting(root, meanwhile) {
+  if (times.ready) { said(root, meanwhile); return; }
+  said(root, `Starting Python: ${Math.round(weight / 1e6)} MB, once for the whole book. `);
+  const bar = make("progress", { max: weight, value: come });
+  bar.setAttribute("aria-label", "what has come of Python");
+  root.querySelector(":scope > .live-said").append(bar);
+}
 
 function engine() {
   if (readiness) return readiness;
@@ -20,10 +37,12 @@ function engine() {
   times.touch = performance.now();
   readiness = new Promise((resolve, reject) => {
     worker = new Worker(new URL(`live-worker.js?${tag.dataset.engine}`, assets), { type: "module" });
-    worker.onerror = (event) => reject(new Error(event.message || "the engine did not start"));
+    const fail = (why) => reject(new Error(`Python did not start: ${why}. Is there a connection? Try again. ${printed}`));
+    worker.onerror = (event) => fail(event.message || "its program did not arrive");
     worker.onmessage = ({ data }) => {
       if (data.ready) { times.ready = performance.now(); resolve(); }
-      else if (data.failed) reject(new Error(data.failed));
+      else if (data.failed) fail(data.failed);
+      else if (data.come) { come = data.come; for (const bar of document.querySelectorAll(".live-said > progress")) bar.value = come; }
       else { waiting.get(data.id)?.resolve(JSON.parse(data.made)); waiting.delete(data.id); }
     };
   });
@@ -95,6 +114,8 @@ class View {
     this.inputs = [...root.querySelectorAll("[data-slider]")];
     this.figure = root.querySelector(".live-figure");
     this.list = root.querySelector("dl");
+    this.at = {}; // where the sliders stood for what is shown, and what they said
+    this.texts = Object.fromEntries(this.inputs.filter((i) => i.type === "range").map((i) => [i.dataset.slider, i.closest(".live-control").querySelector("output").textContent]));
     for (const input of this.inputs) {
       input.disabled = !engineMade || Boolean(root.dataset.needs);
       input.addEventListener("input", () => { this.readouts(); this.move(); });
@@ -123,12 +144,16 @@ class View {
     return Number((Number(input.dataset.low) + at * Number(input.dataset.step)).toPrecision(12));
   }
 
-  set(positions) { // sliders that are not named go back to their start
+  put(positions, texts) { // sliders that are not named go back to their start
     for (const input of this.inputs) {
       const at = positions[input.dataset.slider] ?? this.start(input);
       if (input.type === "range") input.value = at; else input.selectedIndex = at;
     }
-    this.readouts();
+    this.readouts(texts);
+  }
+
+  set(positions) {
+    this.put(positions);
     this.move();
   }
 
@@ -164,11 +189,11 @@ class View {
     try {
       if (!this.ready) {
         state(this.root, "loading");
-        said(this.root, "Starting Python …");
+        starting(this.root, "Reading …");
         engine().catch(() => {}); // while the definitions come
         const known = await this.known();
         if (known) {
-          this.show(known);
+          this.show(known, this.wanted);
           state(this.root, "ready");
           this.address();
           this.moving = false;
@@ -182,7 +207,7 @@ class View {
       while (this.wanted) {
         const wanted = this.wanted, before = performance.now();
         this.wanted = undefined;
-        this.show(await ask("move", this.name, wanted));
+        this.show(await ask("move", this.name, wanted), wanted);
         const took = performance.now() - before;
         times.moves.push(took);
         this.slow ||= took > 60; // something was read for the first time, and other choices have more to read
@@ -191,7 +216,8 @@ class View {
       this.address();
       if (this.slow) this.prepare();
     } catch (error) {
-      this.opened = this.ready = undefined;
+      this.opened = this.ready = this.wanted = undefined;
+      this.put(this.at, this.texts); // the sliders say what the numbers below them are for
       state(this.root, "error");
       said(this.root, error.message, true);
     }
@@ -206,11 +232,13 @@ class View {
     }, 300);
   }
 
-  show(found) {
+  show(found, at) {
     this.readouts(found.texts);
     this.root.classList.toggle("live-impossible", Boolean(found.error));
     clearTimeout(this.saying);
     if (found.error) { said(this.root, found.error, true); return; }
+    this.at = at;
+    this.texts = found.texts;
     const shown = this.root.querySelector(".live-shown");
     if (shown) shown.innerHTML = found.shown;
     if (this.figure && found.figure) {
@@ -259,6 +287,18 @@ class View {
 
 // ---- listings
 
+async function named(where) { // equations by their numbers, as the build does: explain() has labels
+  const { equations = {} } = await definitions().catch(() => ({}));
+  const texts = document.createTreeWalker(where, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) if (texts.currentNode.data.includes("[@eq-")) found.push(texts.currentNode);
+  for (const text of found) {
+    text.replaceWith(...text.data.split(/\[@(eq-[\w-]+)\]/).map((piece, i) => {
+      if (i % 2 === 0) return piece;
+      return equations[piece] ? make("a", { className: "live-equation", href: equations[piece][0], textContent: equations[piece][1] }) : `[@${piece}]`;
+    }));
+  }
+}
+
 class Listing {
   constructor(root) {
     this.root = root;
@@ -282,7 +322,7 @@ class Listing {
     state(this.root, "loading");
     this.runButton.disabled = true;
     this.stopButton.hidden = false;
-    said(this.root, readiness ? "Running …" : "Starting Python …");
+    starting(this.root, "Running …");
     try {
       for (const earlier of listings) { // a listing may go on from those before it
         if (earlier === this) break;
@@ -291,6 +331,7 @@ class Listing {
       const found = await ask("run", this.text());
       this.ran = true;
       this.output.innerHTML = found.shown;
+      await named(this.output);
       said(this.root, found.error || (found.shown ? "" : "It ran, and printed nothing."), Boolean(found.error));
       state(this.root, "ready");
       this.resetButton.hidden = false;
@@ -356,11 +397,13 @@ class Questions {
     field.value = this.answers[id]?.text ?? "";
     const stop = button("Stop", () => stopEngine(), { hidden: true }); // code may hold a loop without an end
     if (field.tagName === "TEXTAREA") form.append(stop);
+    const tried = make("span", { className: "live-tried", role: "status" }); // the same message twice looks like a dead button
+    form.append(tried);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (!field.value.trim()) { said(item, "Write an answer first."); return; }
       state(item, "loading");
-      said(item, readiness ? "Checking …" : "Starting Python …");
+      starting(item, "Checking …");
       stop.hidden = false;
       try {
         const found = await ask("check", id, field.value, this.seed, (this.answers[id]?.wrong ?? 0) + 1);
@@ -370,8 +413,10 @@ class Questions {
         line.classList.toggle("live-wrong", !found.correct);
         line.classList.toggle("live-right", found.correct);
         item.dataset.correct = found.correct;
-        const before = this.answers[id], counts = !found.correct && !["no-answer", "not-read"].includes(found.mistake) && before?.text !== field.value;
-        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts };
+        const before = this.answers[id], tries = (before?.tries ?? 0) + 1;
+        const counts = !found.correct && !["no-answer", "not-read"].includes(found.mistake) && before?.text !== field.value;
+        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts, tries };
+        tried.textContent = `checked, attempt ${tries}`;
         stored(`answers.${this.chapter}`, this.answers);
         state(item, "ready");
         this.progress();
@@ -401,10 +446,10 @@ class Questions {
   }
 
   async rename(seed) {
-    if (seed !== this.seed) { this.answers = {}; stored(`answers.${this.chapter}`, {}); for (const item of this.items) { item.querySelector("form").elements.answer.value = ""; item.querySelector(".live-hints").replaceChildren(); said(item, ""); delete item.dataset.correct; } }
+    if (seed !== this.seed) { this.answers = {}; stored(`answers.${this.chapter}`, {}); for (const item of this.items) { item.querySelector("form").elements.answer.value = ""; item.querySelector(".live-hints").replaceChildren(); item.querySelector(".live-tried").textContent = ""; said(item, ""); delete item.dataset.correct; } }
     this.seed = seed;
     stored("name", seed);
-    said(this.root, readiness ? "" : "Starting Python …");
+    starting(this.root, "");
     try {
       const prompts = await ask("ask", this.items.map((i) => i.dataset.question), seed);
       if (prompts.error) throw new Error(prompts.error);
@@ -499,7 +544,7 @@ if (numbers.length) {
       }
     }, { title: "Mark every number that code printed; each says where it comes from" });
     toggle.setAttribute("aria-pressed", "false");
-    links.append(make("p", {}, toggle));
+    links.append(make("p", {}, toggle, make("small", { textContent: " Tap a number in the text: it says which code printed it." })));
     document.addEventListener("keydown", (event) => {
       if ((event.key === "Enter" || event.key === " ") && event.target.matches?.(".printed[role=button]")) { event.preventDefault(); explain(event.target); }
     });
@@ -531,4 +576,4 @@ if (isSecureContext && "serviceWorker" in navigator && location.protocol !== "fi
     } catch { /* not allowed here: the page works, and needs its server */ }
   }));
 }
-window.mlsysimLive = { views, listings, questions, ask, stopEngine }; // for a test, or a teacher's script
+window.mlsysimLive = { views, listings, questions, ask, starting, stopEngine }; // for a test, or a teacher's script

@@ -60,14 +60,15 @@ function address(values) {
 async function size() {
   const mine = (asked = {}), values = texts();
   root.dataset.state = "loading";
-  tell(window.mlsysimTimes?.ready ? "Sizing …" : "Starting Python …");
+  tell("");
+  window.mlsysimLive.starting(root, "Sizing …");
   for (const field of fields) { field.removeAttribute("aria-invalid"); field.removeAttribute("aria-describedby"); }
   try {
     const found = await ask("size", values);
     if (mine !== asked) return;
     if (found.error) {
       root.dataset.state = "error";
-      root.classList.add("size-stale");
+      root.classList.add("size-refused"); // what stands there answers another job
       complain(found.field, found.error);
       return;
     }
@@ -76,7 +77,7 @@ async function size() {
     for (const summary of shown.querySelectorAll("summary")) summary.parentElement.open = open.has(summary.textContent);
     link(shown);
     root.querySelector(".live-heard").textContent = found.heard;
-    root.classList.remove("size-stale");
+    root.classList.remove("size-stale", "size-refused");
     last = values;
     more.hidden = values.task === "fits";
     more.open = false;

@@ -55,7 +55,8 @@ def _shown() -> Iterator[list[str]]:
 
     def flush() -> None:
         if text := printed.taken():
-            parts.append(f'<pre class="live-text">{escape(text.rstrip())}</pre>')
+            shown = _TITLE.sub(r"<strong>\1</strong>", escape(text.rstrip()))
+            parts.append(f'<pre class="live-text">{shown}</pre>')
 
     def take(thing: Any) -> None:
         flush()
@@ -70,6 +71,8 @@ def _shown() -> Iterator[list[str]]:
                 parts.append(f'<p class="live-cut">{printed.left_out:,} more characters were printed.</p>')
 
 
+_TITLE = re.compile(r"^\*\*(\d\d\.\d+ [^*\n]+)\*\*", re.M)  # of a question, as a notebook shows it
+_DIGITS = re.compile(r"(?<![\w.])\d+\.(?:\d{7,}(?:e[-+]?\d+)?|0)(?![\w.])")
 _LABEL = re.compile(r"(?<![\w/#.@\"-])(eq-[a-z][\w-]*)(?![^<]*</code>)")
 
 
@@ -82,6 +85,8 @@ def as_html(thing: Any) -> str:
             html = _LABEL.sub(r"<code>\1</code>", made(thing))  # equations by their labels
             return f'<div class="live-html">{html}</div>'
     text = repr(thing)
+    if isinstance(thing, (float, tuple, list, dict)):  # six digits are more than any number of this book deserves
+        text = _DIGITS.sub(lambda m: f"{float(m[0]):.6g}", text)
     more = f" … ({len(text):,} characters)" if len(text) > MOST_TEXT else ""
     return f'<pre class="live-text">{escape(text[:MOST_TEXT])}{more}</pre>'
 
@@ -191,6 +196,7 @@ def read_only(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
 def run(code: str, space: dict[str, Any]) -> dict[str, Any]:
     """Run a listing: what it prints, the value of every bare expression, and an error as the library says it."""
     error = ""
+    space.setdefault("input", _no_keyboard)
     with _shown() as parts:
         try:
             tree = ast.parse(code)
@@ -204,6 +210,10 @@ def run(code: str, space: dict[str, Any]) -> dict[str, Any]:
         except BaseException as problem:
             error = _problem(problem)
     return {"shown": "".join(parts), "error": error}
+
+
+def _no_keyboard(prompt: object = "") -> str:
+    raise InputError("input: a listing in a page reads no keyboard; write the value into the code")
 
 
 def _problem(problem: BaseException) -> str:

@@ -58,10 +58,18 @@ def few(ticks: list[float], most: int) -> list[float]:
 
 
 def between(ends: tuple[float, float]) -> list[float]:
-    """Round values on a logarithmic axis of less than two decades."""
+    """Round values on a logarithmic axis of less than two decades: ones, twos and fives, and all digits where these are too few.
+
+    >>> between((1.0, 12.0)), between((3.0, 8.0))
+    ([1.0, 2.0, 5.0, 10.0], [3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+    """
     first, last = math.floor(math.log10(ends[0])), math.ceil(math.log10(ends[1]))
-    every = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-    return [v for v in every if ends[0] <= v <= ends[1] * (1 + 1e-9)]
+    found: list[float] = []
+    for digits in ((1, 2, 5), range(1, 10)):
+        if len(found) < 2:
+            every = [m * 10.0**e for e in range(first, last + 1) for m in digits]
+            found = [v for v in every if ends[0] <= v <= ends[1] * (1 + 1e-9)]
+    return found
 
 
 def named(one: Axis) -> list[tuple[float, str]]:

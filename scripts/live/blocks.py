@@ -35,6 +35,7 @@ def view(name: str, spec: Mapping[str, Any], found: Mapping[str, Any], needs: st
         f'<p class="live-title">{escape(spec["title"])}{objective}</p>'
         f'<div class="live-controls">{controls}</div><div class="live-bar">{bar}</div>'
         f'<div class="live-reading">{figure}{shown}<dl>{listed(found.get("rows", []))}</dl><p class="note">{escape(found.get("note", ""))}</p></div>'
+        "<noscript><p>The sliders need JavaScript; these are the numbers where they stand at first.</p></noscript>"
         f'<p class="live-said">{escape(said)}</p><p class="live-heard" role="status"></p></section>'
     )
 
@@ -95,7 +96,7 @@ def _question(q: Mapping[str, Any]) -> str:
     points = f"{q['points']} point{'s' * (q['points'] > 1)}"
     return (
         f'<section class="live-question" data-question="{q["id"]}" data-state="static" id="question-{q["id"].replace(".", "-")}">'
-        f'<h4>{q["id"]} {escape(q["title"])} <span class="live-objective">({points})</span></h4><p class="live-prompt">{q["prompt"]}</p>'
+        f'<h3>{q["id"]} {escape(q["title"])} <span class="live-objective">({points})</span></h3><p class="live-prompt">{q["prompt"]}</p>'
         f'<form><label>Answer{unit} {field}</label><button class="live-button">Check</button>'
         f'<button type="button" class="live-button live-hint" data-stages="{HINTS}">Hint</button></form>'
         '<p class="live-said" role="status"></p><div class="live-hints"></div></section>'

@@ -32,13 +32,17 @@ class Missing(Exception):
     """What the engine is made with is not here."""
 
 
+class Failed(SystemExit):
+    """What the engine is made with is here, and the engine could not be made; the message says where."""
+
+
 def _run(*command: str | Path, cwd: Path) -> None:
     try:
-        done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, timeout=300)
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        raise Missing(f"{command[0]}: {error}") from error
+        done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, timeout=600)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failed(f"live: {command[0]}: {error}") from error
     if done.returncode:
-        raise Missing(f"{' '.join(map(str, command[:3]))}: {(done.stdout + done.stderr)[-600:]}")
+        raise Failed(f"live: {' '.join(map(str, command[:3]))}: {(done.stdout + done.stderr)[-600:]}")
 
 
 def modules(pinned: Path = HERE) -> Path:
@@ -89,7 +93,7 @@ def prelude(imports: list[str], programs: list[str]) -> str:
 
 
 def make(imports: list[str], programs: list[str]) -> str:
-    """Make the engine, or raise Missing; returns a short digest of all that it holds."""
+    """Make the engine, or raise Missing without npm and Node; returns a short digest of all that it holds."""
     source, wheel = modules(), build_wheel()
     unpacker = ROOT / "book" / "assets" / "live-unpack.js"
     before = prelude(imports, programs)
@@ -107,9 +111,11 @@ def make(imports: list[str], programs: list[str]) -> str:
             shutil.copyfile(source / "pyodide" / name, made / name)
         loader = (made / "pyodide.asm.mjs").read_text(encoding="utf-8")
         if loader.count(RESTORE) != 1:
-            raise Missing("this Pyodide restores its memory in another way: mend RESTORE in scripts/live/engine.py")
+            raise Failed(
+                "live: this Pyodide restores its memory in another way: mend RESTORE in scripts/live/engine.py"
+            )
         (made / "pyodide.asm.mjs").write_text(loader.replace(RESTORE, GROWN), encoding="utf-8")
-        shutil.copyfile(unpacker, made / "unpack.js")
+        shutil.copyfile(unpacker, made / "unpack.mjs")  # .js would mean what a package.json above this folder says
         (made / "library.bin").write_bytes(packed(wheel))
         (made / "prelude.py").write_text(before, encoding="utf-8")
         _run("node", snapshot, made, made / "library.bin", made / "start.bin", made / "prelude.py", cwd=source.parent)
@@ -117,7 +123,7 @@ def make(imports: list[str], programs: list[str]) -> str:
         bundle = ("--bundle", "--minify", "--format=esm", "--legal-comments=inline", f"--outfile={made / 'editor.js'}")
         _run(source / ".bin" / "esbuild", "editor.mjs", *bundle, cwd=source.parent)
         (made / "prelude.py").unlink()
-        (made / "unpack.js").unlink()
+        (made / "unpack.mjs").unlink()
         (made / "made").write_text(key)
     shutil.rmtree(ENGINE, ignore_errors=True)
     shutil.copytree(made, ENGINE)

@@ -165,6 +165,24 @@ def places() -> dict[str, str]:
     return dict(_places())
 
 
+@cache
+def _works() -> dict[str, str]:
+    """Every work of the bibliography as a reader knows it: its title and year, by key."""
+    text = (ROOT / "references.bib").read_text(encoding="utf-8")
+    found = {}
+    for key, entry in re.findall(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.M | re.S):
+        title, year = (re.search(rf"^\s*{name}\s*=\s*\{{(.*?)\}},?$", entry, re.M | re.S) for name in ("title", "year"))
+        if title:
+            words = " ".join(re.sub(r"[{}]|\\[&%$#_](?=.)", lambda m: m[0][1:], title[1]).split())
+            found[key] = f"{words} ({year[1]})" if year else words
+    return found
+
+
+def cited(text: str) -> str:
+    """A text with the keys of works replaced by their titles."""
+    return re.sub(r"\b[a-z][a-z0-9]*\d{4}\w*", lambda m: _works().get(m[0], m[0]), text)
+
+
 def _sources(node: ast.AST) -> Iterator[str]:
     """The sources of what an expression looks up by name: measurements and devices."""
     for inner in ast.walk(node):
@@ -207,11 +225,11 @@ def origin(key: str) -> dict[str, Any]:
                 "label": e.label,
                 "name": e.qualified_name,
                 "formula": e.formula,
-                "source": f"{e.source}, {e.where}",
+                "source": cited(f"{e.source}, {e.where}"),
                 "href": _places().get(e.label, "equations.html"),
             }
             for e in found
         ],
-        "sources": list(dict.fromkeys(s for part in (node, *behind) for s in _sources(part)))[:8],
+        "sources": list(dict.fromkeys(cited(s) for part in (node, *behind) for s in _sources(part)))[:8],
         "tests": [*dict.fromkeys(tests), FRESH][:6],
     }

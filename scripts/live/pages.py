@@ -10,6 +10,7 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ CODE = re.compile(
     re.S,
 )
 PRINTED = re.compile(r'<span class="printed" data-var="([\w.-]+)">')
+TOLD = re.compile(r"\[@(eq-[\w-]+)\]")  # how explain() names an equation
+NUMBERED = re.compile(r'<a [^>]*href="[^"]*#(eq-[\w-]+)"[^>]*>(.*?)</a>', re.S)
 LARGE = ("20-estimators", "22-case-studies")  # their programs take tens of megabytes, which every page would carry
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
 
@@ -93,6 +96,26 @@ def chapter(slug: str) -> Chapter:
     return Chapter(slug, views, outputs, blocks.questions(slug, [e.id for e in assignment(slug)]), answers)
 
 
+def named(site: Path) -> dict[str, str]:
+    """Every equation as the page of equations names it: its number, by its label."""
+    page = site / "book" / "equations.html"
+    found = NUMBERED.findall(page.read_text(encoding="utf-8")) if page.is_file() else []
+    return {label: unescape(re.sub("<[^>]+>", "", text)).strip() for label, text in found}
+
+
+def told(text: str, names: dict[str, str], up: str) -> str:
+    """A page whose texts name equations by number, with a link to where each is derived, and not by a label."""
+    known = numbers.places()
+    return TOLD.sub(
+        lambda m: (
+            f'<a class="live-equation" href="{up}{known[m[1]]}">{escape(names.get(m[1]) or m[1][3:].replace("-", " "))}</a>'
+            if m[1] in known
+            else m[0]
+        ),
+        text,
+    )
+
+
 def _digest(slug: str) -> str:
     files = [
         ROOT / "notebooks" / f"{slug}.ipynb",
@@ -133,10 +156,11 @@ def put(site: Path, engine: str | None, only: list[str] | None = None) -> dict[s
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         chapters = dict(zip(chosen, pool.map(made, chosen), strict=True))
     counts = dict.fromkeys(("views", "listings", "questions", "numbers"), 0)
+    names = named(site)
     _named(site, engine)
     for page in [site / "index.html", *sorted((site / "book").glob("*.html"))]:
         if page.is_file():
-            for kind, n in _page(site, page, chapters.get(page.stem), engine).items():
+            for kind, n in _page(site, page, chapters.get(page.stem), engine, names).items():
                 counts[kind] += n
     return counts
 
@@ -158,7 +182,9 @@ def _named(site: Path, engine: str | None) -> None:
     shutil.copyfile(ROOT / "book/assets/live-sw.js", site / "sw.js")
 
 
-def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | None) -> dict[str, int]:
+def _page(
+    site: Path, page: Path, found: dict[str, Any] | None, engine: str | None, names: dict[str, str]
+) -> dict[str, int]:
     text = page.read_text(encoding="utf-8")
     if "data-live=" in text:  # made before
         return {}
@@ -184,7 +210,11 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     keys = set(PRINTED.findall(text))
     counts["numbers"] = len(PRINTED.findall(text))
     known["numbers"] = {key: numbers.origin(key) for key in sorted(keys)}
-    moving = _moving(text, up := "book/" if page.parent == site else "")
+    up = "book/" if page.parent == site else ""
+    if found or TOLD.search(text):
+        text = told(text, names, up)
+        known["equations"] = {label: [up + href, names.get(label, label)] for label, href in numbers.places().items()}
+    moving = _moving(text, up)
     if not found and not keys and not guests and not sized:
         page.write_text(moving, encoding="utf-8")
         return {}
@@ -195,7 +225,7 @@ def _page(site: Path, page: Path, found: dict[str, Any] | None, engine: str | No
     (site / "book" / "live" / f"{page.stem}.json").write_text(data, encoding="utf-8")
     head = (
         f'<link rel="stylesheet" href="{up}assets/live.css">\n<script type="module" src="{up}assets/live.js" '
-        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{engine or "none"}"></script>\n</head>'
+        f'data-live="{up}live/{page.stem}.json?{version[-8:]}" data-version="{version}" data-engine="{engine or "none"}" data-weight="{weight(site)}"></script>\n</head>'
     )
     if sized:
         sizer = f'<link rel="stylesheet" href="{up}assets/size.css">\n<script type="module" src="{up}assets/size.js"></script>\n</head>'
@@ -234,10 +264,10 @@ def filled(slug: str, text: str) -> str:
         return SIZING.sub(lambda _: showing.printed(), text)
     text, _ = _guests(slug, text)
     if slug not in slugs():
-        return text
+        return told(text, {}, "book/" if slug == "index" else "")
     found, counts = made(slug), {"views": 0, "listings": 0}
     text = _listings(slug, _views(slug, text, found["views"], counts), found["listings"], counts)
-    return QUESTIONS.sub(lambda _: found["questions"], text)
+    return told(QUESTIONS.sub(lambda _: found["questions"], text), {}, "")
 
 
 def _views(slug: str, text: str, views: dict[str, list[str]], counts: dict[str, int]) -> str:
@@ -259,10 +289,11 @@ def _listings(slug: str, text: str, outputs: list[str], counts: dict[str, int]) 
     return text
 
 
-def weigh(site: Path) -> str:
-    """How heavy the engine is, once for the whole site."""
-    parts = {p.name: p.stat().st_size for p in (site / "book/assets/vendor").glob("engine*/*") if p.is_file()}
-    return f"{sum(parts.values()) / 1e6:.1f} MB"
+def weight(site: Path) -> int:
+    """Bytes of the engine that a first touch waits for, which its bar counts."""
+    parts = ("pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json", "library.bin", "start.bin")
+    made = (site / "book/assets/vendor").glob("engine*/*")
+    return sum(p.stat().st_size for p in made if p.name in parts)
 
 
 def main() -> None:

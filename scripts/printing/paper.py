@@ -21,7 +21,7 @@ NAMED = (
     "live-questions",
     "references",
     "csl-entry",
-    "frames",
+    "fold-title",
 )  # blocks that have a look
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
@@ -152,8 +152,13 @@ class Paper:
         (id_, classes, _), text = c
         lang = next((k for k in classes if k in ("python", "bash", "json", "yaml", "toml", "html", "text")), "")
         longest = max(map(len, text.splitlines()), default=0)
-        size = 8.5 if longest <= 84 else 7.5 if longest <= 98 else 6.4
+        size = 8.5 if longest <= 84 else 7.5  # what is longer than a line of small letters wraps
         return [block(f"{anchor(id_)}#listing({code(lang)}, {size}pt, {code(text)})")]
+
+    def at_para(self, c: Any) -> list[Node]:
+        """A line of emphasis alone heads what follows, and stays with it."""
+        made = {"t": "Para", "c": self.go(c)}
+        return around("#head-line", [made]) if [n["t"] for n in c] == ["Emph"] else [made]
 
     def at_code(self, c: Any) -> list[Node]:
         return [inline(f"#raw({code(c[1])})")]
@@ -166,6 +171,8 @@ class Paper:
             title, *rest = blocks or [{"t": "Plain", "c": []}]
             head = title["c"][1] if title["t"] == "Div" else [title]
             return [*out, block(f"#callout({code(kind)})["), *self.go(head), block("]["), *self.boxed(rest), block("]")]
+        if "frames" in classes:
+            return [*out, *self.stills(blocks)]
         if "live-reading" in classes:
             pictures = [b for b in blocks if _has(b, "Image")]
             if not pictures:
@@ -174,6 +181,17 @@ class Paper:
             return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.boxed(rest), block("]")]
         name = next((n for n in NAMED if n in classes), "")
         return [*out, *(around(f"#block-{name}", self.boxed(blocks)) if name else self.go(blocks))]
+
+    def stills(self, blocks: list[Node]) -> list[Node]:
+        """The stills of a drawing that moves, side by side: each a picture over its sentence."""
+        out = [block("#block-frames(")]
+        for items in (b["c"][1] for b in blocks if b["t"] == "OrderedList"):
+            for number, item in enumerate(items, 1):
+                ((_, (_, legend), picture),) = (b["c"] for b in item if b["t"] == "Figure")
+                words = [n for b in legend for n in b["c"]]
+                out += [block(f"frame({number}, ["), *self.boxed(picture), block("], [")]
+                out += [{"t": "Plain", "c": self.go(words)}, block("]),")]
+        return [*out, block(")")]
 
     def at_table(self, c: Any) -> list[Node]:
         return table(self, c)

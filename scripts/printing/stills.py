@@ -64,6 +64,8 @@ def still(folder: Folder, url: str, html: str, files: dict[str, bytes], root: Pa
             node.decompose()
     for node in page.select(".live-here"):
         node.decompose()
+    for node in page.select("summary:not([class])"):  # the title of what was folded
+        node["class"] = "fold-title"
     for node in page.select("details, summary, section, nav"):
         node.name = "div"
         node.attrs.pop("open", None)
@@ -167,7 +169,7 @@ def _questions(page: Any, questions: Any) -> None:
             "The numbers below are those of the public example. Answers are checked on the web page and in the "
             "notebook of this chapter, with numbers of your own."
         )
-    for question in questions.select("h4"):
+    for question in questions.select("h3"):
         question.name = "div"
         question["class"] = "question"
 

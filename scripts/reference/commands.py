@@ -79,12 +79,14 @@ def _value(value: Any) -> str:
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
     label = name.replace(" ", "-")
     said = _about(name, parser)
-    rows = ["| Option | Takes | Default | Meaning |\n|:---|:---|:--|:------|\n"]
+    rows = []
     for action in options(parser):
         called = ", ".join(words.code(o) for o in action.option_strings) or words.code(action.dest)
         meaning = _DEFAULT.sub("", _help(parser, action))
-        cells = (called, _takes(action), default(parser, action), _plain(meaning))
-        rows.append("| " + " | ".join(words.cell(c) for c in cells) + " |\n")
+        takes, left_out = _takes(action), default(parser, action)
+        facts = ["" if takes == "–" else takes]
+        facts.append(left_out if left_out == "must be given" else "" if left_out == "–" else f"default {left_out}")
+        rows.append(words.term(called, facts, _plain(meaning)))
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     shown = f"```text\n{_wrapped(usage)}\n```\n\n"
     schema = (
@@ -92,7 +94,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
         if any("--json" in a.option_strings for a in options(parser))
         else ""
     )
-    return f"## {name} {{#sec-command-{label} .unnumbered}}\n\n{said}{shown}{''.join(rows)}\n{schema}"
+    return f"## {name} {{#sec-command-{label} .unnumbered}}\n\n{said}{shown}{''.join(rows)}{schema}"
 
 
 def _about(name: str, parser: argparse.ArgumentParser) -> str:

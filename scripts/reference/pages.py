@@ -157,22 +157,14 @@ class Pages:
             yield f"Source: {words.cited(said.source, link, self.keys)}\n\n"
 
     def _parameters(self, name: Name, said: words.Said, link: words.Link) -> str:
-        equation = name.equation
-        defaults = self._defaults(name)
-        rows = []
+        defaults, out = self._defaults(name), []
         for which, kind, text in said.parameters:
-            cells = [words.code(which), words.code(kind.removesuffix(", optional")) if kind else ""]
-            if equation is not None:
-                domain = equation.domains.get(which)
-                cells.append(words.code(domain.text) if domain else "")
-            default = defaults.get(which, "")
-            cells.append(words.code(default) if default else "")
-            rows.append([*cells, words.prose(text, link)])
-        heads = ["Parameter", "Type, unit", *(["Range"] if equation is not None else []), "Default", "Meaning"]
-        marks = [":--", ":--", *([":--"] if equation is not None else []), ":--", ":------"]
-        lines = [heads, marks, *rows]
-        table = "".join("| " + " | ".join(words.cell(c) for c in row) + " |\n" for row in lines)
-        return table.replace("| :--", "|:--").replace(" |:--", "|:--") + "\n"
+            domain = name.equation.domains.get(which) if name.equation is not None else None
+            facts = [words.code(kind.removesuffix(", optional")) if kind else ""]
+            facts.append(f"in {words.code(domain.text)}" if domain else "")
+            facts.append(f"default {words.code(defaults[which])}" if defaults.get(which) else "")
+            out.append(words.term(words.code(which), facts, words.prose(text, link)))
+        return "".join(out)
 
     def _defaults(self, name: Name) -> dict[str, str]:
         read = self._griffe(name)
@@ -216,10 +208,8 @@ class Pages:
             if member.name.startswith("_") or member.is_alias:
                 continue
             rows.append(self._member(path, member, link))
-        if rows:
-            yield "| Member | Type | Meaning |\n|:---|:---|:------|\n"
-            yield from (f"| {' | '.join(words.cell(c) for c in row)} |\n" for row in rows)
-            yield "\n"
+        for called, kind, text in rows:
+            yield words.term(called, [kind], text)
 
     def _member(self, path: Path, member: Any, link: words.Link) -> tuple[str, str, str]:
         text = ""

@@ -91,6 +91,18 @@ def cell(text: str) -> str:
     return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
 
 
+def term(name: str, facts: list[str], meaning: str) -> str:
+    """A name over what is known of it and what it means, as a definition: a table would leave no room for the meaning.
+
+    >>> print(term("`bytes`", ["`float`", "", "default `0`"], "Size of the buffer."), end="")
+    `bytes`
+    :   `float`, default `0`: Size of the buffer.
+    <BLANKLINE>
+    """
+    told = ", ".join(filter(None, facts))
+    return f"{name}\n:   {': '.join(filter(None, (told, ' '.join(meaning.split())))) or '–'}\n\n"
+
+
 def code(text: str) -> str:
     """Text in a code span, whatever ticks it has."""
     text = " ".join(text.split())

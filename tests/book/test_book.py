@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
 
 from book._preview.__main__ import main  # noqa: E402
-from book._preview.check_site import Reader, check_site  # noqa: E402
+from book._preview.check_site import ELSEWHERE, Reader, check_site  # noqa: E402
 
 CHAPTERS = sorted(p.stem for p in (ROOT / "book").glob("[0-9][0-9]-*.qmd"))
 WRITTEN = [p for p in sorted((ROOT / "book").glob("*.qmd")) if "Written by scripts" not in p.read_text("utf-8")]
@@ -111,7 +111,7 @@ def test_every_embedded_cell_exists_and_is_shown_once() -> None:
 
 @pytest.mark.slow
 def test_site_passes_its_own_check(built: Book) -> None:
-    assert check_site(built.site) == []
+    assert check_site(built.site, ELSEWHERE) == []
 
 
 @pytest.mark.slow

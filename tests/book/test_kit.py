@@ -30,6 +30,13 @@ def test_the_book_holds_the_worked_solutions_of_the_public_seed() -> None:
 
 
 @pytest.mark.slow
+def test_no_printed_answer_is_cut_in_the_middle_of_its_data() -> None:
+    answers = re.findall(r"^\*Answer:\* `(.*)`$", (ROOT / "book" / "_solutions.qmd").read_text("utf-8"), re.M)
+    assert len(answers) > 300 and max(map(len, answers)) < 400
+    assert not [a for a in answers if a.count("[") != a.count("]") or a.count("{") != a.count("}")]
+    assert not [a for a in answers if re.search(r"\d\.\d{12}", a)]
+
+
 def test_an_answer_sheet_is_right_for_its_seed() -> None:
     rows = make_kit.key("ada")
     assert [r[0] for r in rows[1:]] == list(EXERCISES)

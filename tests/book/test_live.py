@@ -3,7 +3,9 @@
 import ast
 import json
 import re
+import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from live import blocks, extract, numbers, pages  # noqa: E402
+import make_live  # noqa: E402
+from live import blocks, engine, extract, numbers, pages  # noqa: E402
 
 from mlsysim import classroom  # noqa: E402
 from mlsysim.classroom import check, exercises, live  # noqa: E402
@@ -91,9 +94,15 @@ def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
     space: dict[str, object] = {}
     found = live.run("x = 2\nx + 1\nprint('<b>')\nNone", space)
     assert found == {"shown": '<pre class="live-text">3</pre><pre class="live-text">&lt;b&gt;</pre>', "error": ""}
+    digits = live.run("0.1 + 0.2\n(2 / 3, 1.26e12, 3.417114813236403e-36, 'a1.00000001')", space)["shown"]
+    texts = ["0.3", "(0.666667, 1.26e+12, 3.41711e-36, &#x27;a1.00000001&#x27;)"]
+    assert digits == "".join(f'<pre class="live-text">{t}</pre>' for t in texts)
+    title = live.run("print('**01.1 How long?** (1 point), 2**3**2')", space)["shown"]
+    assert title == '<pre class="live-text"><strong>01.1 How long?</strong> (1 point), 2**3**2</pre>'
     wrong = live.run("from mlsysim import units\n\nunits.parse('3 GB', 's')", space)
     assert wrong["error"].startswith("line 3: ")
     assert "GB" in wrong["error"]
+    assert "reads no keyboard" in live.run("input('? ')", {})["error"]
     assert live.run("x = ", {})["error"].startswith("line 1: ")
     assert "notebook in the lab" in live.run("raise ModuleNotFoundError(name='numpy')", {})["error"]
     much = live.run("print('x' * 50_000)", {})["shown"]
@@ -235,3 +244,65 @@ def test_nothing_heavy_is_loaded_before_the_first_touch() -> None:
     assert not re.search(r"^import ", text, re.M)  # what it needs it takes when it is touched
     assert "http:" not in text
     assert "https:" not in text
+
+
+PYODIDE = """export const loadPyodide = async () => ({ FS: { mkdirTree() {}, writeFile() {} }, runPython() {}, makeMemorySnapshot: () => new Uint8Array(8) });"""
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone below a folder whose package.json calls every .js a CommonJS module, with a Pyodide that does nothing."""
+    if not shutil.which("node"):
+        pytest.skip("Node is not on the PATH")
+    (tmp_path / "package.json").write_text('{"type": "commonjs"}')
+    source = tmp_path / "clone" / "node_modules"
+    (source / "pyodide").mkdir(parents=True)
+    for name in engine.CORE:
+        (source / "pyodide" / name).write_text(f"export default '{engine.RESTORE}'")
+    (source / "pyodide" / "pyodide.mjs").write_text(PYODIDE)
+    (source / ".bin").mkdir()
+    (source / ".bin" / "esbuild").write_text(
+        '#!/bin/sh\nfor a; do case $a in --outfile=*) : > "${a#--outfile=}";; esac; done\n'
+    )
+    (source / ".bin" / "esbuild").chmod(0o755)
+    wheel = tmp_path / "clone" / "x.whl"
+    with zipfile.ZipFile(wheel, "w") as made:
+        made.writestr("mlsysim/__init__.py", "")
+    monkeypatch.setattr(engine, "modules", lambda: source)
+    monkeypatch.setattr(engine, "build_wheel", lambda: wheel)
+    monkeypatch.setattr(engine, "CACHE", tmp_path / "clone" / "cache")
+    monkeypatch.setattr(engine, "ENGINE", tmp_path / "clone" / "engine")
+    return source
+
+
+def test_the_engine_is_made_below_a_folder_of_commonjs(toolbox: Path) -> None:
+    key = engine.make([], [])
+    made = {p.name for p in engine.ENGINE.iterdir()}
+    assert {"start.bin", "library.bin", "editor.js", "made", *engine.CORE} == made
+    assert engine.make([], []) == key
+
+
+def test_an_engine_that_cannot_be_made_ends_the_build(toolbox: Path) -> None:
+    """One line was printed, the build said "no problems", and 151 views were dead."""
+    (toolbox / "pyodide" / "pyodide.mjs").write_text("throw new Error('broken')")
+    with pytest.raises(SystemExit, match="broken"):
+        make_live.make_engine()
+
+
+def test_a_number_names_works_by_their_titles() -> None:
+    assert numbers.cited("williams2009roofline, sec. 3") == (
+        "Roofline: An Insightful Visual Performance Model for Multicore Architectures (2009), sec. 3"
+    )
+    keys = re.findall(r"^@\w+\{([^,\s]+),", (ROOT / "references.bib").read_text(encoding="utf-8"), re.M)
+    assert not [key for key in keys if numbers.cited(key) == key]
+
+
+def test_listings_name_equations_by_number(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    link = '<a href="01-iron-law.html#eq-compute-time" class="quarto-xref"><span>Equation&nbsp;1.3</span></a>'
+    (tmp_path / "book" / "equations.html").write_text(link)
+    assert pages.named(tmp_path) == {"eq-compute-time": "Equation\u00a01.3"}
+    shown = pages.told("<pre>1 s [@eq-compute-time] [@eq-nowhere]</pre>", {"eq-compute-time": "Equation 1.3"}, "book/")
+    assert shown == (
+        '<pre>1 s <a class="live-equation" href="book/01-iron-law.html#eq-compute-time">Equation 1.3</a> [@eq-nowhere]</pre>'
+    )

@@ -1,11 +1,14 @@
 """The book to hold: what a small book becomes, and whether real chapters pass typst's PDF/UA and epubcheck."""
 
+import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import build_print
@@ -121,6 +124,52 @@ def test_epubcheck_finds_nothing(printed: tuple[build_print.Printed, Path], tmp_
     epubcheck(tmp_path / "small.epub")
 
 
+WORD = re.compile(r'<word xMin="([-\d.]+)" yMin="([-\d.]+)" xMax="([-\d.]+)" yMax="([-\d.]+)">(.*?)</word>')
+FOOT, SIDE = 62.0, 40.0  # points: below the text stands the number of the page, beside it nothing
+
+
+def astray(pdf: Path) -> list[str]:
+    """Words beyond the text of their page, and words set over other words, as ``page: word``; the cover is left out."""
+    command = shutil.which("pdftotext")
+    if command is None:
+        assert os.environ.get("MLSYSIM_CI") != "1", "pdftotext is missing (apt-get install poppler-utils)"
+        pytest.skip("pdftotext is not on the PATH (apt-get install poppler-utils): nobody looked where the words stand")
+    boxes = subprocess.run([command, "-bbox", str(pdf), "-"], capture_output=True, text=True, check=True).stdout
+    found = []
+    for number, page in enumerate(boxes.split("<page ")[2:], 2):
+        width, height = (float(re.search(rf'{side}="([\d.]+)', page)[1]) for side in ("width", "height"))  # type: ignore[index]
+        words = [(*map(float, w[:4]), w[4]) for w in WORD.findall(page)]
+        low = [w for w in words if w[3] > height - (FOOT if width < height else SIDE)]
+        out = [w for w in words if w[2] > width - SIDE or w[0] < SIDE or w[1] < 0 or w[3] > height]
+        over = [a for a, b in itertools.combinations(words, 2) if covers(a, b)]
+        found += [f"{number}: {w[4]}" for w in [*(low if len(low) > 1 else []), *out, *over]]
+    return found
+
+
+def covers(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two words stand on the same place, and not only close to each other."""
+    across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    return bool(across > 2 and down > 0.55 * min(a[3] - a[1], b[3] - b[1]))
+
+
+@pytest.mark.parametrize("stills", [2, 13])
+def test_a_drawing_in_steps_stays_on_its_pages(small: Path, tmp_path: Path, stills: int) -> None:
+    """Two abreast; what is higher than a page breaks between two rows, and its caption comes after the last."""
+    svg = SVG.replace("0 0 40 20'", "0 0 400 200' width='400'")
+    steps = "".join(
+        f"<li><figure>{svg}<figcaption>still number {n} of the drawing</figcaption></figure></li>"
+        for n in range(1, stills + 1)
+    )
+    chapter = small / "book/01-one.qmd"
+    figure = f'::: {{#fig-steps}}\n```{{=html}}\n<div class="frames"><ol>{steps}</ol></div>\n```\n\nThe whole drawing.\n:::\n'
+    chapter.write_text(chapter.read_text() + figure)
+    (tmp_path / "work").mkdir()
+    build_print.make_pdf(build_print.read(small, tmp_path / "work"), tmp_path / "work", tmp_path / "small.pdf")
+    assert astray(tmp_path / "small.pdf") == []
+    body = (tmp_path / "work" / "body.typ").read_text()
+    assert re.findall(r"frame\((\d+), ", body)[2:] == [str(n) for n in range(1, stills + 1)]
+
+
 def test_a_missing_picture_stops_the_build(small: Path, tmp_path: Path) -> None:
     (small / "drawing.svg").unlink()
     (tmp_path / "work").mkdir()
@@ -155,7 +204,7 @@ def epubcheck(epub: Path) -> None:
 
 @pytest.mark.slow
 def test_chapters_of_this_book_can_be_printed(tmp_path: Path) -> None:
-    chosen = ["index", "01-iron-law", "devices"]
+    chosen = ["index", "01-iron-law", "04-communication", "devices"]
     (tmp_path / "work").mkdir()
     book = build_print.read(ROOT, tmp_path / "work", chosen)
     assert "live-here" not in json.dumps(book.tree)
@@ -163,6 +212,7 @@ def test_chapters_of_this_book_can_be_printed(tmp_path: Path) -> None:
     build_print.make_epub(book, tmp_path / "work", tmp_path / "book.epub")
     wellformed(tmp_path / "book.epub")
     assert (tmp_path / "work" / "body.typ").read_text().count("#block-live-view[") >= 5
+    assert astray(tmp_path / "book.pdf") == []
 
 
 @pytest.mark.slow
@@ -171,6 +221,7 @@ def test_the_whole_book_can_be_printed(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     book = build_print.read(ROOT, tmp_path / "work")
     build_print.make_pdf(book, tmp_path / "work", tmp_path / "book.pdf")
+    assert astray(tmp_path / "book.pdf") == []
     build_print.make_epub(book, tmp_path / "work", tmp_path / "book.epub")
     wellformed(tmp_path / "book.epub")
     epubcheck(tmp_path / "book.epub")

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
-from made import book
+from made import book, published
+from support import BY_DAY, NIGHTLY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -94,11 +95,32 @@ def serve() -> Serve:
 
 @pytest.fixture(scope="session")
 def book_site(shared: Path) -> Iterator[str]:
-    """Address of the whole book, built by the preview; MLSYSIM_SITE names a site that somebody else rendered."""
-    rendered = os.environ.get("MLSYSIM_SITE")
-    if not rendered:
+    """Address of the whole book as it is published; without Quarto, of the preview's pages before they are live."""
+    if not published_elsewhere():
         need("pypandoc", "yaml")
-    with serving(Path(rendered) if rendered else book(shared).site) as base:
+    with serving(published(shared) if published_elsewhere() else book(shared).site) as base:
+        yield base
+
+
+def published_elsewhere() -> bool:
+    """Whether the pages come from Quarto, or from whoever rendered MLSYSIM_SITE, and not from the preview."""
+    return bool(os.environ.get("MLSYSIM_SITE") or shutil.which("quarto"))
+
+
+@pytest.fixture(scope="session")
+def live_folder(shared: Path) -> Path:
+    """The live book as it is published; without Quarto the preview's, by day with one live chapter."""
+    if not published_elsewhere():
+        need("pypandoc", "yaml", "build")
+        if not shutil.which("npm") or not shutil.which("node"):
+            give_up("npm and Node are not installed, so there is no engine")
+    return published(shared, "" if NIGHTLY else BY_DAY)
+
+
+@pytest.fixture(scope="session")
+def live_site(live_folder: Path) -> Iterator[str]:
+    """The address of the live book."""
+    with serving(live_folder) as base:
         yield base
 
 

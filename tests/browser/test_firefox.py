@@ -4,7 +4,6 @@ All chapters, by night: by day Chromium walks one (test_live_pages.py).
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from made import live_book
 
 from mlsysim.classroom import live
 
@@ -48,16 +46,12 @@ def puppeteer() -> Path:
     return folder
 
 
-def test_views_answer_in_firefox(puppeteer: Path, shared: Path, needs, serve, missing) -> None:
+def test_views_answer_in_firefox(puppeteer: Path, live_site: str) -> None:
     firefox = next(filter(None, map(shutil.which, ("firefox-esr", "firefox"))), None)
     if firefox is None:  # an extra browser: no fault of CI
         pytest.skip("no Firefox on the PATH; on Debian: apt-get install firefox-esr")
-    needs("pypandoc", "yaml", "build")
-    rendered = os.environ.get("MLSYSIM_SITE")
-    folder = Path(rendered) if rendered else live_book(shared)
-    with serve(folder) as base:
-        command = ["node", "walk.mjs", firefox, base, *SLUGS]
-        done = subprocess.run(command, cwd=puppeteer, capture_output=True, text=True, timeout=3000)
+    command = ["node", "walk.mjs", firefox, live_site, *SLUGS]
+    done = subprocess.run(command, cwd=puppeteer, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stderr
     for slug, page in json.loads(done.stdout).items():
         assert not page["errors"]

@@ -4,16 +4,14 @@ By day one chapter is walked; all of them where MLSYSIM_NIGHTLY=1.
 """
 
 import json
-import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made import live_book
+from support import BY_DAY, NIGHTLY
 
 from mlsysim.classroom import exercises, live
 
@@ -22,35 +20,13 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from live import extract  # noqa: E402
 
-FOLDERS: dict[str, Path] = {}
-NIGHTLY = os.environ.get("MLSYSIM_NIGHTLY") == "1"
 SLUGS = sorted(p.stem for p in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
-BY_DAY = "01-iron-law"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MOVED = """async (name) => {
   const view = window.mlsysimLive.views.get(name);
   while (view.moving || !['ready', 'error'].includes(view.root.dataset.state)) await new Promise((go) => setTimeout(go, 5));
   return view.root.dataset.state;
 }"""
-
-
-@pytest.fixture(scope="module")
-def live_site(shared: Path, needs, serve, missing) -> Iterator[str]:
-    """The address of the live book; MLSYSIM_SITE names one that somebody else rendered."""
-    rendered = os.environ.get("MLSYSIM_SITE")
-    if not rendered:
-        needs("pypandoc", "yaml", "build")
-        if not shutil.which("npm") or not shutil.which("node"):
-            missing("npm and Node are not installed, so there is no engine")
-    folder = Path(rendered) if rendered else live_book(shared, "" if NIGHTLY else BY_DAY)
-    with serve(folder) as base:
-        FOLDERS[base] = folder
-        yield base
-
-
-def live_folder(address: str) -> Path:
-    """The folder behind the address."""
-    return FOLDERS[address]
 
 
 def close(page: str, here: str) -> bool:
@@ -272,9 +248,9 @@ def test_a_number_says_what_printed_it_and_can_be_challenged(live_site, page, wa
     assert not seen.errors
 
 
-def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live_site, page, serve, tmp_path):
+def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live_folder, page, serve, tmp_path):
     folder = tmp_path / "site"
-    source = live_folder(live_site)
+    source = live_folder
     for part in ("book", "site_libs", "site_preview", "figures"):
         if (source / part).is_dir():
             shutil.copytree(source / part, folder / part)
@@ -305,6 +281,54 @@ def test_a_page_once_visited_works_offline_and_a_changed_one_is_never_stale(live
     assert root.locator("dl").inner_text() == before
 
 
+def test_a_start_shows_how_much_has_come_and_a_failure_says_so_in_words(live_site, browser):
+    """71 billion stood above the numbers of 70, and "TypeError: Failed to fetch" below them."""
+    context = browser.new_context(service_workers="block")
+    context.set_default_timeout(300_000)
+    page = context.new_page()
+    held: list[Any] = []
+    page.route("**/pyodide.asm.wasm", lambda route: held.append(route))
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    root = page.locator("[data-live-view=view_roofline]")
+    slider, said = root.locator("[data-slider=efficiency]"), root.locator(".live-said")
+    shown = slider.input_value(), root.locator("output").first.inner_text(), root.locator("dl").inner_text()
+    slider.press("ArrowLeft")
+    page.wait_for_function(
+        "() => { const b = document.querySelector('[data-live-view=view_roofline] .live-said progress'); return b && b.value > 1e6 && b.max > 2e7; }"
+    )
+    assert re.match(r"Starting Python: \d+ MB, once for the whole book\.", said.inner_text())
+    for route in held:
+        route.abort()
+    assert page.evaluate(MOVED, "view_roofline") == "error"
+    words = said.inner_text()
+    assert "pyodide.asm.wasm did not arrive. Is there a connection?" in words and "TypeError" not in words
+    assert (slider.input_value(), root.locator("output").first.inner_text(), root.locator("dl").inner_text()) == shown
+    page.unroute("**/pyodide.asm.wasm")
+    slider.press("ArrowLeft")
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    context.close()
+
+
+def test_every_check_leaves_a_sign(live_site, page):
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    item = page.locator('[data-question="01.1"]')
+    for attempt, text in enumerate(("12.5 km", "12.5 km", "12.5 km"), 1):
+        item.get_by_role("textbox").fill(text)
+        item.get_by_role("button", name="Check").click()
+        item.get_by_text(f"checked, attempt {attempt}").wait_for()
+
+
+def test_equations_are_named_by_their_numbers_when_a_listing_runs_again(live_site, page):
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    listing = page.locator(".live-listing").first
+    printed = listing.locator(".live-output").inner_text()
+    assert "[@eq-" not in printed and "Equation\u00a01." in printed
+    listing.get_by_role("button", name="Run").click()
+    page.wait_for_function("() => document.querySelector('.live-listing').dataset.state === 'ready'")
+    assert listing.locator(".live-output").inner_text() == printed
+    assert listing.locator("a.live-equation").first.get_attribute("href").startswith("01-iron-law.html#eq-")
+
+
 @pytest.mark.nightly
 def test_without_its_memory_the_engine_starts_anew(live_site, browser):
     context = browser.new_context(service_workers="block")
@@ -328,4 +352,9 @@ def test_without_scripts_the_page_is_a_book(live_site, browser):
     assert not view.locator("input[type=range]").first.is_visible()
     assert page.locator("[data-question='01.1'] .live-prompt").is_visible()
     assert not page.locator("[data-question='01.1'] form").is_visible()
+    assert view.locator("noscript p").is_visible()
+    assert view.locator("select").first.is_visible(), "a label without its value says nothing"
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    assert page.locator("h1").bounding_box()["y"] < 844, "the menu comes after the text"
     context.close()

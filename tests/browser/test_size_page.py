@@ -1,15 +1,11 @@
 """The page that sizes a job in a browser, offline: ten cases typed into the form beside the library, by keyboard, and clean for axe."""
 
 import json
-import os
-import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made import live_book
 
 from mlsysim.classroom import sizing
 from mlsysim.classroom.sizing.showing import EXAMPLE
@@ -23,19 +19,6 @@ from test_sizing import CASES  # noqa: E402
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RESTS = "() => ['ready', 'error'].includes(document.getElementById('size-it').dataset.state)"
 NUMBERS = "all => all.map((e) => [e.dataset.number, e.dataset.value])"
-
-
-@pytest.fixture(scope="module")
-def live_site(shared: Path, needs: Any, serve: Any, missing: Any) -> Iterator[str]:
-    """The address of the live book; MLSYSIM_SITE names one that somebody else rendered."""
-    rendered = os.environ.get("MLSYSIM_SITE")
-    if not rendered:
-        needs("pypandoc", "yaml", "build")
-        if not shutil.which("npm") or not shutil.which("node"):
-            missing("npm and Node are not installed, so there is no engine")
-    folder = Path(rendered) if rendered else live_book(shared, "01-iron-law")
-    with serve(folder) as base:
-        yield base
 
 
 def fill(page: Any, form: dict[str, str]) -> None:

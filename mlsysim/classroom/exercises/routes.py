@@ -100,5 +100,16 @@ def _answer(exercise: "Exercise", g: "Inputs") -> str:
         return f"{found:.0f}" if exercise.whole else units.format(found, exercise.unit)
     if exercise.form == "function":
         case = tasks.cases(exercise)[0]
-        return f"with {', '.join(map(repr, case))} it gives {tasks.plain(found(*case))!r}"[:300]
-    return repr(tasks.plain(found))[:300]
+        return f"with {', '.join(map(_brief, case))} it gives {_brief(tasks.plain(found(*case)))}"
+    return _brief(tasks.plain(found))
+
+
+def _brief(value: Any) -> str:
+    """Data to be read: numbers in six digits, and of a long list its first three and how many there are."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_brief(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        first, last = ("(", ")") if isinstance(value, tuple) else ("[", "]")
+        more = [f"… {len(value)} in all"] if len(value) > 6 else []
+        return f"{first}{', '.join([*map(_brief, value[: 3 if more else 6]), *more])}{last}"
+    return _number(value) if isinstance(value, float) and math.isfinite(value) else repr(value)
