@@ -124,9 +124,9 @@ def moe_dispatch(
     )
 
 
-def _all_elsewhere(experts: Num, top_k: Num, places: Num) -> Num:
+def _all_elsewhere(experts: Num, top_k: Num, owners: Num) -> Num:
     """Chance that none of a token's experts lies in one place of so many."""
-    own, missed = experts / places, 1.0
+    own, missed = experts / owners, 1.0
     most = float(top_k.max()) if is_array(top_k) else float(top_k)
     for drawn in range(ceil(most)):
         left = maximum(0.0, experts - own - drawn) / maximum(1.0, experts - drawn)
@@ -136,11 +136,11 @@ def _all_elsewhere(experts: Num, top_k: Num, places: Num) -> Num:
 
 @equation(
     "eq-places-reached",
-    formula="places * (1 - all_elsewhere(experts, top_k, places))",
-    domain={"experts": AT_LEAST_ONE, "top_k": "[0, 1024]", "places": AT_LEAST_ONE},
-    relations=("top_k <= experts", "places <= experts"),
+    formula="owners * (1 - all_elsewhere(experts, top_k, owners))",
+    domain={"experts": AT_LEAST_ONE, "top_k": "[0, 1024]", "owners": AT_LEAST_ONE},
+    relations=("top_k <= experts", "owners <= experts"),
 )
-def places_reached(experts: Num, top_k: Num, places: Num) -> Num:
+def places_reached(experts: Num, top_k: Num, owners: Num) -> Num:
     """Different nodes, or different devices, that the experts of a token lie on, on average.
 
     Formula: D = n (1 - (E - E/n)/E x (E - E/n - 1)/(E - 1) x ...), with k factors.
@@ -151,7 +151,7 @@ def places_reached(experts: Num, top_k: Num, places: Num) -> Num:
         Routed experts E of the layer.
     top_k : float or array, 1
         Experts k of a token, all different.
-    places : float or array, 1
+    owners : float or array, 1
         Nodes or devices n that the experts are spread over evenly, at most E.
 
     Returns
@@ -166,7 +166,7 @@ def places_reached(experts: Num, top_k: Num, places: Num) -> Num:
 
     Source: deepep2025, README; for sending one copy to a place; the mean is derived in the chapter.
     """
-    return places * (1 - _all_elsewhere(experts, top_k, places))
+    return owners * (1 - _all_elsewhere(experts, top_k, owners))
 
 
 def copies_sent(

@@ -155,7 +155,7 @@ def expert_parallel(w: Work, p: Layout, e: Efficiencies, links: Links, tokens: N
     if not call.lacks(w.top_k):
         experts = maximum(maximum(top_k, p.ep), where(w.experts > 0, w.experts / routing, _MANY_EXPERTS))
         reached = {
-            name: call(name, collectives.places_reached, experts=experts * among / places, top_k=top_k, places=among)
+            name: call(name, collectives.places_reached, experts=experts * among / places, top_k=top_k, owners=among)
             for name, places, among in (
                 ("nodes of a token", nodes, minimum(nodes, p.node_limit) if p.node_limit else nodes),
                 ("devices of a token", p.ep, minimum(p.ep, p.node_limit * near) if p.node_limit else p.ep),
