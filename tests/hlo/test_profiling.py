@@ -83,6 +83,17 @@ def only_region(text: str, fuse: bool = True) -> tuple[Extractor, slicing.Region
     return extractor, region
 
 
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("op", ["add %a, %c", "dot_general %a, %c, contracting_dims = [1] x [0]"])
+def test_a_constant_of_one_value_stands_in_the_region_that_reads_it(op: str, fuse: bool) -> None:
+    kind = "tensor<8x8xf32>"
+    types = f"({kind}, {kind}) -> {kind}" if "dot" in op else kind
+    body = f"%c = stablehlo.constant dense<2.0> : {kind}\n%v = stablehlo.{op} : {types}\nreturn %v : {kind}"
+    extractor, region = only_region(simple(body), fuse)
+    found = extractor.standalone(region)
+    assert len(found.inputs) == 1 and "stablehlo.constant dense<2.0" in found.text
+
+
 # The regions in order are the program
 
 

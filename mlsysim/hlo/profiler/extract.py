@@ -129,7 +129,9 @@ class Extractor:
             if not node.writes or node.base in REFUSED:
                 raise InputError(f"{node.base!r} cannot run by itself; its region cannot be profiled")
             found = self.made.get(node.writes[0])
-            if found is None or found.op.base != node.base.rpartition(".")[2] or found.writes != node.writes:
+            # A constant that is one value everywhere runs as the broadcast of that value
+            base = found and ("broadcast" if found.op.base == "constant" else found.op.base)
+            if found is None or base != node.base.rpartition(".")[2] or found.writes != node.writes:
                 raise InputError("the region is not of this program; give the text that was estimated")
 
 

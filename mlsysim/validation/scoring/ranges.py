@@ -49,7 +49,7 @@ COUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 @equation("eq-two-levels", formula="max(sources, domains)", domain={"sources": "(-inf, inf)", "domains": "(-inf, inf)"})
 def wider_quantile(sources: Num, domains: Num) -> Num:
-    """The upper quantile of errors on new ground: of domains left out whole, and never inside that of left-out sources.
+    """The upper quantile of errors on new ground: without domain and source, and never inside that of left-out sources.
 
     Formula: q_new = max(q_sources, q_domains); the lower one mirrored, with both signs turned.
 
