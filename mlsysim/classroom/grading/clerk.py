@@ -22,7 +22,7 @@ from mlsysim.classroom.grading.sandbox import Failure, clean, environment
 
 LEAST_SECONDS = 60.0  # for one submission; more where the sandbox is given more
 MAX_MEMORY = 4 * 2**30  # bytes of addresses
-MOST_TEXT = 20_000  # letters of a submission's answers that are compared with others'
+MOST_TEXT = 8_000  # letters of a submission's answers that are compared with others'
 UNDECIDED = "not-compared"
 
 
