@@ -138,10 +138,11 @@ def astray(pdf: Path) -> list[str]:
     found = []
     for number, page in enumerate(boxes.split("<page ")[2:], 2):
         width, height = (float(re.search(rf'{side}="([\d.]+)', page)[1]) for side in ("width", "height"))  # type: ignore[index]
-        words = [(*map(float, w[:4]), w[4]) for w in WORD.findall(page)]
+        words = sorted(((*map(float, w[:4]), w[4]) for w in WORD.findall(page)), key=lambda w: w[1])
         low = [w for w in words if w[3] > height - (FOOT if width < height else SIDE)]
         out = [w for w in words if w[2] > width - SIDE or w[0] < SIDE or w[1] < 0 or w[3] > height]
-        over = [a for a, b in itertools.combinations(words, 2) if covers(a, b)]
+        below = [itertools.takewhile(lambda b, a=a: b[1] < a[3], words[i:]) for i, a in enumerate(words, 1)]
+        over = [a for a, near in zip(words, below, strict=True) if any(covers(a, b) for b in near)]
         found += [f"{number}: {w[4]}" for w in [*(low if len(low) > 1 else []), *out, *over]]
     return found
 
