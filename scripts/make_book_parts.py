@@ -394,7 +394,7 @@ def first_answer() -> str:
     code = 'answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)'
     answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)
     return (
-        f"{HEADER}```python\nimport mlsysim\n\n{code}\nprint(answer)\n```\n\n```text\n{answer}\n```\n\n"
+        f"{HEADER}```python\nimport mlsysim\n\n{code}\nprint(answer)\n```\n\n```{{.text .prose}}\n{answer}\n```\n\n"
         '::: {.callout-note collapse="true" title="Where does it come from? print(answer.explain())"}\n'
         f"```text\n{answer.explain()}\n```\n:::\n"
     )

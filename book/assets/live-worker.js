@@ -62,7 +62,8 @@ async function start() {
   };
   const load = (more) => loadPyodide({ indexURL: engine, createPyodideModule, lockFileContents, stdLibURL, ...more });
   const bytes = await parts[0].catch(() => undefined); // without its memory it starts anew, and imports all by itself
-  const py = bytes ? await load({ _loadSnapshot: bytes }).catch(() => load({})) : await load({});
+  const loaded = bytes ? load({ _loadSnapshot: bytes }).catch(() => load({})) : load({});
+  const py = await Promise.race([loaded, wasm.then(() => loaded)]); // the loader waits for ever for what does not arrive
   self.fetch = ask;
   WebAssembly.instantiateStreaming = streaming;
   URL.revokeObjectURL(stdLibURL);

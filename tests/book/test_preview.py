@@ -214,7 +214,7 @@ def test_chapter_reads(site: Path, text: str) -> None:
         'class="column-margin" role="note"',
         'class="tab-title"',
         '<div id="raw">raw</div>',
-        'class="table-scroll" role="group" tabindex="0"',
+        'class="table-scroll" role="group" aria-label="',
         'class="footnote-ref"',
         "<dt>A1.</dt>",
         'class="sourceCode python cell-code"',

@@ -129,7 +129,7 @@ FOOT, SIDE = 62.0, 40.0  # points: below the text stands the number of the page,
 
 
 def astray(pdf: Path) -> list[str]:
-    """Words beyond the text of their page, and words set over other words, as ``page: word``; the cover is left out."""
+    """Words beyond the text of their page, and words set over other words, as ``page: word``; the cover and signs of mathematics are left out."""
     command = shutil.which("pdftotext")
     if command is None:
         assert os.environ.get("MLSYSIM_CI") != "1", "pdftotext is missing (apt-get install poppler-utils)"
@@ -138,10 +138,13 @@ def astray(pdf: Path) -> list[str]:
     found = []
     for number, page in enumerate(boxes.split("<page ")[2:], 2):
         width, height = (float(re.search(rf'{side}="([\d.]+)', page)[1]) for side in ("width", "height"))  # type: ignore[index]
-        words = [(*map(float, w[:4]), w[4]) for w in WORD.findall(page)]
+        words = sorted(
+            ((*map(float, w[:4]), w[4]) for w in WORD.findall(page) if re.search(r"\w", w[4])), key=lambda w: w[1]
+        )
         low = [w for w in words if w[3] > height - (FOOT if width < height else SIDE)]
         out = [w for w in words if w[2] > width - SIDE or w[0] < SIDE or w[1] < 0 or w[3] > height]
-        over = [a for a, b in itertools.combinations(words, 2) if covers(a, b)]
+        below = [itertools.takewhile(lambda b, a=a: b[1] < a[3], words[i:]) for i, a in enumerate(words, 1)]
+        over = [a for a, near in zip(words, below, strict=True) if any(covers(a, b) for b in near)]
         found += [f"{number}: {w[4]}" for w in [*(low if len(low) > 1 else []), *out, *over]]
     return found
 

@@ -24,7 +24,7 @@ QUARTO = """<!DOCTYPE html><html><head></head><body class="quarto-light">
 <nav id="TOC" role="doc-toc"></nav>
 <main class="content" id="quarto-document-content"><h1 class="title">Book</h1><h1>Welcome</h1>
 <div class="callout-header d-flex" data-bs-toggle="collapse" aria-expanded="false" aria-label="Toggle callout"><div>Sources</div></div>
-<table><thead><tr><th scope="col"></th><th>a</th></tr></thead></table>
+<table><caption>Two <em>sides</em></caption><thead><tr><th scope="col"></th><th>a</th></tr></thead></table>
 <a href="x.html" class="pagination-link" aria-label="Where?">2 Where?</a></main></body></html>"""
 
 
@@ -163,6 +163,10 @@ def test_what_quarto_s_pages_lack_is_mended_once() -> None:
     assert '<div role="button" tabindex="0" class="callout-header' in once and "Toggle callout" not in once
     assert '<a tabindex="0" class="t" data-bs-toggle="collapse" role="button">' in once
     assert "<td></td><th>a</th>" in once
+    assert (
+        '<div class="table-caption" id="caption-1">Two <em>sides</em></div><div class="table-scroll" role="group" aria-label="Two sides"><table'
+        in once
+    )
     assert 'class="pagination-link">2 Where?' in once
     for name in ("Menu", "Chapters", "On this page"):
         assert once.count(f'aria-label="{name}"') == 1

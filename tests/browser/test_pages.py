@@ -134,8 +134,11 @@ def test_what_is_folded_is_printed_and_nothing_is_cut(book_site, page):
 
 
 @pytest.mark.browser
-def test_no_link_of_the_front_page_bears_a_whole_title(book_site, page):
+def test_no_link_of_the_front_page_bears_a_whole_title_and_its_answer_is_not_cut(book_site, page):
+    page.set_viewport_size(PHONE)
     page.goto(f"{book_site}/index.html")
+    answer = page.locator("main pre.prose, main .prose pre").first
+    assert answer.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
     assert page.locator("main a.quarto-xref").count() == 0
     assert (
         page.locator("main a[href$='book/07-prefill-decode.html']").inner_text() == "the chapter on prefill and decode"

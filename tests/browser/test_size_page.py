@@ -106,6 +106,7 @@ def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, w
     page.get_by_role("button", name="Size it").click()
     page.get_by_role("alert").get_by_text("unknown model 'Lama'").wait_for()
     assert page.locator("[name=model]").get_attribute("aria-invalid") == "true"
+    assert not page.locator(".size-answer").is_visible(), "it answers the job before, not this one"
     assert page.evaluate("document.activeElement.name") == "model"
     assert not seen.outside
     assert not seen.errors
