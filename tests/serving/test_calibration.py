@@ -366,8 +366,8 @@ def test_the_simulator_applies_it_to_the_same_server_only(tmp_path: Path, capsys
     ):
         assert main([*tier1, *change]) == 2
         assert said in capsys.readouterr().err
-    assert main([*ask, "--engine-version", "0.11.0"]) == 2
-    assert "add --tier 1" in capsys.readouterr().err
+    assert main([*ask, "--engine-version", "0.11.0"]) == 0  # without a calibration: the release whose memory it is
+    assert json.loads(capsys.readouterr().out)["memory"]["engine_version"] == "0.11.0"
 
 
 def test_the_command_refuses_few_requests_and_bad_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
