@@ -382,8 +382,7 @@ def _replica(q: Question, d: Deployment, factor: float) -> Replica:
 
 def _loaded(q: Question, made: Replica, rate: float, replicas: int) -> Load:
     slo = q.slo or SLO()
-    aims = {"ttft": slo.ttft, "itl": slo.itl, "quantile": slo.percentile}
-    return capacity.load(made, rate, replicas, routing=q.routing, **aims)
+    return capacity.load(made, rate, replicas, ttft=slo.ttft, itl=slo.itl, quantile=slo.percentile, routing=q.routing)
 
 
 def _meets(load: Load, slo: SLO | None) -> bool:
