@@ -17,11 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_reference.py from the library: change the library, not this file. -->\n"
 
 
+LABELLED = re.compile(
+    r"\$\$((?:(?!\$\$).)*)\$\$\s*\{#(eq-[\w-]+)\}", re.S
+)  # a display without a label may stand before it
+
+
 def latex_by_label() -> dict[str, str]:
     """The LaTeX of every labelled equation, from the one place it stands: its chapter."""
     found = {}
     for chapter in sorted((ROOT / "book").glob("[0-9]*.qmd")):
-        for body, label in re.findall(r"\$\$(.*?)\$\$\s*\{#(eq-[\w-]+)\}", chapter.read_text(encoding="utf-8"), re.S):
+        for body, label in LABELLED.findall(chapter.read_text(encoding="utf-8")):
             found[label] = " ".join(body.split()).rstrip(" .,")
     return found
 

@@ -26,7 +26,7 @@ def visible_prose(path: Path) -> str:
 
 
 def defined_in(text: str) -> list[str]:
-    return re.findall(r"^\$\$.*?\$\$\s*\{#(eq-[\w-]+)\}", text, flags=re.S | re.M)
+    return re.findall(r"^\$\$(?:(?!\$\$).)*\$\$\s*\{#(eq-[\w-]+)\}", text, flags=re.S | re.M)
 
 
 # The chapter that derives an equation is the one that has its label.
