@@ -221,7 +221,7 @@ def dealt_wait(service_time: Num, delayed: Num, variation: Num, replicas: Num) -
     >>> round(dealt_wait(0.1, 0.5, variation=0.0, replicas=1), 3), round(dealt_wait(0.1, 0.5, variation=1.0, replicas=9), 3)
     (0.05, 0.1)
 
-    Source: whitt1993approximations, the factor of eq-general-wait; put on the exact wait of exponential times.
+    Source: whitt1993approximations, the factor for varied arrivals and lengths; here it is put on the exact wait of exponential times.
     """
     return delayed / (1 - delayed) * (1 / replicas + variation**2) / (1 / replicas + 1) * service_time
 
