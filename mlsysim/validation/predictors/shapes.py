@@ -37,7 +37,8 @@ def model_of(row: Row, tied: bool = True) -> Model:
     Unsupported
         A cell that is missing, or that no model can have.
     """
-    sizes = {name: whole(row, name) for name in _NEEDED} | {name: whole(row, name, 0) for name in _PARTS}
+    sizes: dict[str, Any] = {name: whole(row, name) for name in _NEEDED}
+    sizes |= {name: whole(row, name, 0) for name in _PARTS}
     if not sizes["n_experts"]:
         row.need("ffn")
     hidden, heads = sizes["hidden"], max(1, sizes["heads"])  # a model without heads is refused below
@@ -84,7 +85,7 @@ def _assumed(row: Row, name: str, value: int, why: str) -> int:
 
 def _parallel_block(row: Row) -> bool:
     """Whether a catalogue model of the row's name adds attention and MLP at once, so that a layer has one all-reduce."""
-    name: Any = row.inputs.get("model")
+    name = row.inputs.get("model")
     try:
         return bool(name) and catalog.model(str(name)).parallel_block
     except UnknownNameError:
