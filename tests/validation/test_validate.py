@@ -482,7 +482,7 @@ def test_reasons_for_what_is_not_modelled() -> None:
         == "the row gives no tokens; fill it in"
     )
     assert "precision 'int3'" in predict("gemm", GEMM | {"precision": "int3"}, {}).reason
-    bad = {"layers": 2, "hidden": 64, "heads": 3, "kv_heads": 2, "ffn": 8, "vocab": 9, "bytes_per_param": 2}
+    bad = {"layers": 2, "hidden": 63, "heads": 3, "kv_heads": 2, "ffn": 8, "vocab": 9, "bytes_per_param": 2}
     assert "must divide heads" in predict("memory", {"kind": "params", "inputs": bad}, {}).reason
 
 

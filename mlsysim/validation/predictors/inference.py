@@ -11,16 +11,17 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsysim import catalog, inference
+from mlsysim import inference
+from mlsysim.catalog import Model
 from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, known_server, lineage, server_of
-from mlsysim.errors import UnknownNameError
-from mlsysim.inference import Efficiencies, Machine, Split, Work
-from mlsysim.inference.counting import kernels_of
+from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
 from mlsysim.inference.wiring import CAPTURED, tensor_plans
 from mlsysim.inference.work import alike_plans
+from mlsysim.transformer import matrix_count
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.validation.predictors.fitting import gauss_newton
+from mlsysim.validation.predictors.shapes import model_of
 
 _PHASES = ("prefill", "decode_step", "end_to_end", "throughput_static")
 _MOST_PLANS = 7  # protocols of a library; rows that are taken together all have as many
@@ -63,72 +64,14 @@ class _Case:
     sharded: bool  # activations cut like the weights, as the compiler of a TPU does
 
 
-def parallel_block(model: Any) -> bool:
-    """Whether a catalogue model of that name adds attention and MLP at once, so that a layer has one all-reduce."""
-    try:
-        return bool(catalog.model(str(model)).parallel_block)
-    except UnknownNameError:
-        return False
-
-
-def _work(row: Row) -> Work:
-    layers, h, heads = row.number("layers"), row.number("hidden"), row.number("heads")
-    head = row.number_or("head_dim", h / heads)
-    kv_heads = row.number_or("kv_heads", heads, "multi-head")
-    matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
-    vocab = row.number("vocab")
-    for name, value in (("layers", layers), ("hidden", h), ("heads", heads), ("kv_heads", kv_heads), ("vocab", vocab)):
-        if value < 1:
-            raise Unsupported(f"{name} = {value:g} is not a model")
-    latent = row.optional("kv_lora_rank", 0.0)
-    experts = row.optional("n_experts", 0.0)
-    ffn = row.number("ffn") if not experts else row.optional("ffn", 0.0)
-    if latent:
-        rope, rank = row.optional("qk_rope_head_dim", 0.0), row.optional("q_lora_rank", 0.0)
-        query = heads * (head + rope)
-        attention = (h * rank + rank * query) if rank else h * query
-        attention += h * (latent + rope) + 2.0 * latent * heads * head + heads * head * h
-        macs, absorbed, kv, shards = 2.0 * head + rope, 2.0 * latent + rope, latent + rope, 1.0
-    else:
-        attention = 2.0 * h * head * (heads + kv_heads)
-        macs = absorbed = 2.0 * head
-        kv, shards = 2.0 * kv_heads * head, kv_heads
-    one = top_k = mixed = 0.0
-    if experts:
-        mixed = 1.0 - row.optional("n_dense_layers", 0.0) / layers
-        one = matrices * h * row.number_or("moe_ffn", ffn, "as the dense MLP")
-        top_k = row.number("top_k")
-    shared = row.optional("n_shared_experts", 0.0)
-    return Work(
-        layers=layers,
-        hidden=h,
-        attention_params=attention,
-        dense_params=(1.0 - mixed) * matrices * h * ffn + mixed * (shared * one + h * experts),
-        head_params=vocab * h,
-        heads=heads,
-        key_value_macs=macs,
-        absorbed_macs=absorbed,
-        kv_elements=kv,
-        kv_shards=shards,
-        expert_params=one,
-        n_experts=experts,
-        top_k=top_k,
-        moe=mixed,
-        all_reduces=1.0 if parallel_block(row.inputs.get("model")) else 2.0,
-        kernels=kernels_of(bool(latent), bool(row.optional("q_lora_rank", 0.0)), mixed, shared > 0),
-        grouped=2.0 * mixed,
-    )
-
-
-def _split(row: Row, work: Work, server: Server) -> Split:
+def _split(row: Row, shape: Model, server: Server) -> Split:
     bits = row.number_or("weight_bits", 16.0, "16-bit weights")
     width = experts = bits / 8.0
     if "mxfp4" in str(row.inputs.get("weight_precision") or ""):  # the experts; everything else in 16 bits
         width, experts = 2.0, 4.25 / 8.0
     if row.has("weight_bytes"):
-        tables = 1.0 if row.or_assume("tied_embeddings", True) else 2.0
-        layer = work.attention_params + work.dense_params + work.moe * work.n_experts * work.expert_params
-        width = experts = row.number("weight_bytes") / (work.layers * layer + tables * work.head_params)
+        count = matrix_count(shape)
+        width = experts = row.number("weight_bytes") / (count.total - count.norms)
     compute = str(row.or_assume("compute_precision", "bf16", "16-bit products"))
     split = Split(
         tp=row.number_or("tp", 1.0),
@@ -182,9 +125,11 @@ def _case(row: Row, word: str = CALIBRATED) -> _Case:
     phase = row.need("phase")
     if phase not in _PHASES:
         raise Unsupported(f"phase {str(phase)[:20]!r} is not one of {', '.join(_PHASES)}")
-    work = _work(row)
+    shape = model_of(row)
+    if row.number("vocab") < 1:
+        raise Unsupported("vocab = 0 is not a model")
     server = _server(row)
-    split = _split(row, work, server)
+    split = _split(row, shape, server)
     batch = row.number_or("batch", 1.0)
     if batch < split.dp:
         raise Unsupported(
@@ -203,7 +148,7 @@ def _case(row: Row, word: str = CALIBRATED) -> _Case:
     line = lineage(str(row.inputs.get("device") or ""), row.inputs.get("peak_flops"), row.inputs.get("hbm_bandwidth"))
     machine = _machine(row, split, server, word, line)
     return _Case(
-        work=work,
+        work=work_of(shape),
         split=split,
         machine=machine,
         batch=batch,

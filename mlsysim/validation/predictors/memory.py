@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlsysim import memory, transformer
-from mlsysim.catalog import Device, Model
+from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.validation.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
 from mlsysim.validation.predictors.fitting import votes
+from mlsysim.validation.predictors.shapes import model_of
 
 _PRINTED_GB = 1e9 / 2**30  # what is printed as GB was 2^30 bytes, and the row counts 1e9 for it
 _ON_DEVICE = 1e9  # bytes that a process on a phone holds beside its weights, before any row is seen
@@ -26,55 +27,13 @@ _SHARDINGS = {
     "zero3/fsdp": "fsdp",
     "hsdp": "hsdp",
 }
-_SHAPE = [
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "ffn",
-    "vocab",
-    "n_experts",
-    "top_k",
-    "moe_ffn",
-    "n_shared_experts",
-    "n_dense_layers",
-    "q_lora_rank",
-    "kv_lora_rank",
-    "qk_rope_head_dim",
-    "v_head_dim",
-]
-
-
-def _shape(row: Row) -> Model:
-    """A model of the row's shape, by the names that the cases and the catalogue share."""
-    sizes: dict[str, Any] = {name: int(row.number(name)) for name in _SHAPE if row.has(name)}
-    hidden, heads = int(row.number("hidden")), max(1, int(row.number("heads")))
-    sizes["kv_heads"] = int(row.number_or("kv_heads", heads, "as heads"))
-    sizes["vocab"] = sizes.get("vocab") or 1  # a model has a vocabulary; the caller leaves it out of the count
-    row.need("layers")
-    if not row.has("n_experts"):
-        row.need("ffn")
-    sizes.setdefault("ffn", 0)
-    bias = bool(row.inputs.get("bias", False))
-    return Model(
-        name="the row's shape",
-        **sizes,
-        head_dim=int(row.number_or("head_dim", hidden // heads, "hidden / heads")),
-        gated_mlp=bool(row.or_assume("gated_mlp", True)),
-        tied_embeddings=bool(row.or_assume("tied_embeddings", False)),
-        qkv_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
-        norm=str(row.inputs.get("norm") or "rmsnorm"),
-        learned_positions=int(row.optional("learned_positions", 0.0)),
-    )
 
 
 def _params(row: Row, constants: Constants) -> float:
     each = float(row.number("bytes_per_param"))
     if not row.has("layers"):
         return row.number("params") * each
-    count = transformer.parameter_count(_shape(row))
+    count = transformer.parameter_count(model_of(row, tied=False))
     total = count.total
     if row.inputs.get("count") == "non_embedding":
         total -= count.embedding + count.positions + count.lm_head
@@ -167,7 +126,7 @@ def _training_peak(row: Row, constants: Constants) -> float:
     capacity = Sourced(row.optional("hbm_bytes", 1.0), "byte", "the row")
     return float(
         memory.training_memory(
-            _shape(row),
+            model_of(row, tied=False),
             Device(name="the row's device", fields={"memory_capacity": capacity}),
             seq=row.number("seq"),
             micro_batch=micro,

@@ -1,20 +1,17 @@
 """Scalars that check a rule and not a run: what leaving a node costs tensor parallelism, and what binds a pass."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from mlsysim import catalog, flops, parallelism, roofline
-from mlsysim.catalog import Model
 from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
+from mlsysim.validation.predictors.shapes import model_of
 
-_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 _CLASSES = {"memory": 1.0, "compute": 2.0}
 
 
 def _tp_slowdown(row: Row) -> float:
     """Time per token and device at one tensor-parallel degree over that at another, nothing hidden."""
-    sizes: dict[str, Any] = {name: int(row.number(name)) for name in _SIZES}
-    shape = Model(name="the row's shape", **sizes)
+    shape = model_of(row, tied=False)
     preset = catalog.preset("mlsysim-page-training").efficiency
     row.assume("efficiency", preset.value, f"{preset.source}, its default")
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsysim import memory, training
+from mlsysim.catalog import Model
 from mlsysim.efficiencies import clock_of, generation_of, lineage
-from mlsysim.flops import attention_context
 from mlsysim.parallelism import CP_COMM_TYPES, RECOMPUTES
 from mlsysim.training import Layout, Machine, Work
 from mlsysim.training.shares import most_of
 from mlsysim.validation.predictors.base import Row, Unsupported, element_bytes
+from mlsysim.validation.predictors.shapes import model_of
 
 # Layers per model chunk where a row names a pipeline but no schedule: the median of the rows that name one.
 CHUNK = 2
@@ -45,13 +46,13 @@ class Step:
         return element_bytes(self.precision) < training.ELEMENT_BYTES
 
 
-def _count(row: Row, name: str, empty: float | None = None, low: float = 1.0, whole: bool = True) -> float:
-    """A count of at least one (or of zero, for what a model may lack); an empty cell may mean something."""
+def _count(row: Row, name: str, empty: float | None = None, whole: bool = True) -> float:
+    """A count of at least one; an empty cell may mean something."""
     if empty is not None and not row.has(name):
         return empty
     value = row.number(name)
-    if value < low or (whole and value != int(value)):
-        raise Unsupported(f"{name} = {value:g} must be a {'whole ' if whole else ''}number of at least {low:g}")
+    if value < 1.0 or (whole and value != int(value)):
+        raise Unsupported(f"{name} = {value:g} must be a {'whole ' if whole else ''}number of at least 1")
     return value
 
 
@@ -62,70 +63,10 @@ def _word(row: Row, name: str, value: str, known: Mapping[str, Any] | Sequence[s
     return str(text)
 
 
-def _work(row: Row) -> Work:
-    h, heads, layers = _count(row, "hidden"), _count(row, "heads"), _count(row, "layers")
-    head = _count(row, "head_dim", h / heads)
-    alone = row.inputs.get("attn_type") == "mqa"
-    usual = row.number_or("kv_heads", 1.0 if alone else heads, "multi-query" if alone else "multi-head")
-    kv_heads = _count(row, "kv_heads", usual)
-    ffn = _count(row, "ffn", 0.0, low=0.0)
-    matrices = 3.0 if row.or_assume("gated_mlp", True) else 2.0
-    vocab = _count(row, "vocab", low=0.0)
-    latent = _count(row, "kv_lora_rank", 0.0, low=0.0)
-    if latent:
-        rope, rank = _count(row, "qk_rope_head_dim", 0.0, low=0.0), _count(row, "q_lora_rank", 0.0, low=0.0)
-        ranks = rank + latent
-        query = heads * (head + rope)
-        attention = (h * rank + rank * query) if rank else h * query
-        attention += h * (latent + rope) + 2.0 * latent * heads * head + heads * head * h
-        kv_heads = heads  # keys and values are expanded before the core
-    else:
-        rope, ranks, attention = 0.0, 0.0, 2.0 * h * head * (heads + kv_heads)
-    width = 0.0
-    experts = _count(row, "n_experts", 0.0, low=0.0)
-    one, active, routed, mixed, top_k = 0.0, 0.0, 0.0, 0.0, 0.0
-    if experts:
-        mixed = 1.0 - _count(row, "n_dense_layers", 0.0, low=0.0) / layers
-        width = _count(row, "moe_ffn", row.number_or("moe_ffn", ffn, "as the dense MLP"))
-        one = matrices * h * width
-        top_k = _count(row, "top_k")
-        if top_k > experts or mixed < 0:
-            raise Unsupported("a token cannot meet more experts, nor a model have more dense layers, than there are")
-        active, routed = mixed * top_k * one, mixed * experts * one
-    elif not ffn:
-        raise Unsupported("ffn = 0 in a model without experts")
-    shared = _count(row, "n_shared_experts", 0.0, low=0.0)
-    dense = (1.0 - mixed) * matrices * h * ffn + mixed * (shared * one + h * experts)
-    tables = 1.0 if row.or_assume("tied_embeddings", True) else 2.0
-    return Work(
-        layers=layers,
-        hidden=h,
-        dense_params=attention + dense,
-        heads=heads,
-        qk_dim=head + rope,
-        v_dim=head,
-        kv_heads=kv_heads,
-        head_params=vocab * h,
-        embedding_params=vocab * h * tables,
-        active_expert_params=active,
-        expert_params=routed,
-        top_k=mixed * top_k,
-        last_params=(1.0 - mixed) * h * ffn,
-        experts=mixed * experts,
-        routing=mixed if experts else 1.0,
-        **training.activations(
-            hidden=h,
-            heads=heads,
-            kv_heads=kv_heads,
-            qk_dim=head + rope,
-            v_dim=head,
-            ranks=ranks,
-            matrices=matrices,
-            ffn=(1.0 - mixed) * ffn + mixed * shared * width,
-            copies=mixed * top_k,
-            expert_ffn=width,
-        ),
-    )
+def _work(row: Row, shape: Model) -> Work:
+    """What the library counts of the model; layers that were timed alone have neither embedding nor head."""
+    work = training.work_of(shape)
+    return work if row.number("vocab") else dataclasses.replace(work, head_params=0.0, embedding_params=0.0)
 
 
 def _degrees(row: Row, domain: float) -> dict[str, float]:
@@ -230,7 +171,7 @@ def _batches(row: Row, dp: float) -> tuple[float, float]:
     return batch, micro
 
 
-def _layout(row: Row, work: Work, domain: float) -> Layout:
+def _layout(row: Row, shape: Model, work: Work, domain: float) -> Layout:
     degrees, layers = _degrees(row, domain), work.layers
     pp, group = degrees["pp"], degrees["dp"] * degrees["cp"]
     if pp > layers:
@@ -249,13 +190,9 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
     if sharding == "hsdp":
         shards = _shared_by(row, work, degrees, domain)
     length = row.number_or("attn_len", seq) if row.has("attn_len") else seq
-    window, windowed = _count(row, "attn_window", 0.0, low=0.0), _count(row, "n_windowed_layers", 0.0, low=0.0)
-    if length < 1 or windowed > layers:
-        raise Unsupported("attn_len is below 1, or more layers have a window than there are")
+    if length < 1:
+        raise Unsupported(f"attn_len = {length:g} must be at least 1")
     batch, micro = _batches(row, degrees["dp"])
-    keys = attention_context(length, length)
-    if window:
-        keys += windowed / layers * (attention_context(length, window) - keys)
     found = Layout(
         global_batch=batch,
         seq=seq,
@@ -272,7 +209,7 @@ def _layout(row: Row, work: Work, domain: float) -> Layout:
         weight_shards=shards,
         optimizer_shards=1.0 if sharding == "none" else group,
         keeps_gathered=float(memory.keeps_gathered(pp)) if sharding in _GATHERED else 0.0,
-        attended=keys,
+        attended=training.mean_context(shape, length),
         cp_gather=float(_word(row, "cp_comm_type", "p2p", _CP_WAYS) == "all_gather") if degrees["cp"] > 1 else 0.0,
         weight_gradients=0.0 if task == "lora" else 1.0,
     )
@@ -327,7 +264,8 @@ def step_of(row: Row) -> Step:
     Unsupported
         A cell that is missing, or that no training run can have.
     """
-    work = _work(row)
+    shape = model_of(row)
+    work = _work(row, shape)
     domain = _count(row, "devices_per_node", row.number_or("devices_per_node", _NODE, "the usual node"))
     device, clock = row.device, clock_of(row.device)
     if device is not None and clock < 1.0:
@@ -335,7 +273,7 @@ def step_of(row: Row) -> Step:
     machine = _machine(row, domain)
     return Step(
         work=work,
-        layout=_layout(row, work, domain),
+        layout=_layout(row, shape, work, domain),
         machine=machine,
         generation=generation_of(device),
         line=lineage(
