@@ -16,6 +16,7 @@ from mlsysim.doors.words import BATCH, PUE, TOKENS, Assumed, count, counted, pai
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
+from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import WIDE, experts_alone
 from mlsysim.memory.serving import as_published, release_of
@@ -238,8 +239,8 @@ class Served(Result):
             known = self.devices_range
             spread = ""
             if known is not None:
-                most = f"to {known[1]}" if known[1] is not None else f"and at the slow end {self.too_few}"
-                spread = f" ({known[0]} {most} in the {self._interval.whose})"
+                most = known[1] if known[1] is not None else self.too_few
+                spread = f" ({known[0]} to {most} in the {self._interval.whose})"
             if self.rate_range is not None:
                 spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
             first = (
@@ -258,9 +259,9 @@ class Served(Result):
 
     @property
     def too_few(self) -> str:
-        """What a range whose slow end has no answer says there: more than there are, or that no number is enough."""
+        """What a range whose slow end has no answer says there: more than there are, or no number at all."""
         there = self.question.machines.count
-        return "no number is enough" if there is None else f"more than the {there:,} that there are"
+        return "no finite number" if there is None else f"more than the {there:,} that there are"
 
     def _memory_line(self) -> str:
         q, held = self.question, self.memory
@@ -282,6 +283,16 @@ class Served(Result):
         """What would fit: more devices, narrower weights, fewer tokens."""
         return tuple(_remedies(self.question))
 
+    @property
+    def method(self) -> str:
+        """How the answer came about, and why ``simulate`` may differ, in a sentence."""
+        if self.load is None:
+            return METHOD
+        return (
+            "Method: closed forms of queues around one step model. 'simulate' plays the requests one by one with the same step "
+            "model, so its percentiles differ where queues interact."
+        )
+
     def explain(self) -> Explanation:
         """Every term: of the replicas under load where there are any, else of the static batch."""
         return self.load.explain() if self.load else self.generation.explain()
@@ -291,8 +302,9 @@ class Served(Result):
         alone, load, held = self.generation.to_dict(), self.load, self.memory
         if load is None:
             return alone | {"weights_bytes": held.weight_memory}
-        same = ("model", "device", "input_len", "output_len", "efficiencies", "rates", "method")
+        same = ("model", "device", "input_len", "output_len", "efficiencies", "rates")
         return {n: alone[n] for n in same} | {
+            "method": self.method,
             "devices": self.devices,
             "rate_per_s": load.rate,
             "quantile": load.quantile,

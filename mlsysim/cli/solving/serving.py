@@ -23,7 +23,6 @@ from mlsysim.cli.arguments import (
     stored_options,
 )
 from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN, serve
-from mlsysim.inference.solver import METHOD
 
 
 def _serve(args: argparse.Namespace) -> int:
@@ -58,7 +57,7 @@ def _serve(args: argparse.Namespace) -> int:
         print_json(found.to_dict())
     else:
         text = str(found)
-        print(f"{text}\n{METHOD}" if found.fits else text)
+        print(f"{text}\n{found.method}" if found.fits else text)
         if args.explain and found.fits:
             print(found.generation.explain())
             if found.load:
