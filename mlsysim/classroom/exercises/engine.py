@@ -292,7 +292,7 @@ def grade(exercise: Exercise, answer: object, g: Inputs, attempt: int = 1, word:
     slip = slips.recognised(got, expected, exercise, g) if number and not same else None
     if not same and slip is None and number and got * expected > 0 and sharp > _COARSE:  # then what lies near
         same = [m for m, v in ways if _same(exercise, got, v)]
-    if number and got * expected <= 0 and (got == 0 or not same) and slip is None:
+    if number and got * expected <= 0 and not same and slip is None:
         plain = "The answer is not zero." if got == 0 else f"The answer is {'above' if expected > 0 else 'below'} zero."
         return Feedback(exercise.id, False, f"Not yet. {plain} {_advice(exercise, g, attempt)}")
     if same:
