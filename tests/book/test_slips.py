@@ -135,12 +135,12 @@ def test_how_near_a_slip_must_come(text: float, tolerance: float) -> None:
 
 
 def test_one_change_on_the_way_is_named_with_its_input() -> None:
-    g = EXERCISES["29.1"].draw("ada")
-    right = float(EXERCISES["29.1"].solve(g))
-    e = replace(EXERCISES["29.1"], mistakes=())
-    found = grade(e, right - g["extra"], g)
+    g = EXERCISES["06.2"].draw("ada")
+    right = float(EXERCISES["06.2"].solve(g))
+    e = replace(EXERCISES["06.2"], mistakes=())
+    found = grade(e, right - g["hop"], g)
     assert found.mistake == "left-out"
-    assert f"“{g.given['extra'].meaning}”" in found.message
+    assert f"“{g.given['hop'].meaning}”" in found.message
 
 
 def test_three_stages() -> None:

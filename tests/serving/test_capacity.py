@@ -19,7 +19,7 @@ import mlsysim
 from mlsysim import capacity, catalog, cli, inference, memory, transformer, validation
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
 from mlsysim.classroom.exercises import assignment
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, UnknownNameError
 
 published, independent = pytest.mark.published, pytest.mark.independent
 REPLICA = replica(lambda n: 0.01 + 8e-5 * n, slots=64, prefill_time=0.05, output_len=201, prompt_variation=0.5)
@@ -695,7 +695,7 @@ def test_dealing_out_ends_at_chance_and_at_clockwork() -> None:
     assert capacity.routing.found_busy(np.array([0.0, 0.7]), 3).tolist() == pytest.approx(
         [0.0, capacity.routing.found_busy(0.7, 3)]
     )
-    with pytest.raises(InputError, match=r"unknown load: routing 'radnom'; did you mean 'random'"):
+    with pytest.raises(UnknownNameError, match=r"unknown load: routing 'radnom'; did you mean 'random'"):
         load(REPLICA, 1.0, routing="radnom")
 
 

@@ -50,7 +50,7 @@ def play(users: int, prompt_time: float, answer_time: float, kind: str, seed: in
     seed : int
         Of the draws.
 
-    >>> play(64, 0.05, 10.0, "alike")
+    >>> round(play(64, 0.05, 10.0, "alike"), 12)
     0.0
     """
     draw, rng = named("kind", kind, KINDS)[1], random.Random(seed)
